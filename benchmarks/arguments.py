@@ -11,7 +11,9 @@ PICTURES = (".svg", ".png", ".pdf")
 def size(text: str) -> str:
     """``10000x4``: so many jobs on so many pools."""
     parts = text.split("x")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+    if len(parts) != 2 or not all(
+        part.isascii() and part.isdigit() and int(part) > 0 for part in parts
+    ):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected JOBSxPOOLS, such as 10000x4")
     return text
 
@@ -38,7 +40,11 @@ def picture(text: str) -> Path:
     """A file that can be written when all runs are done."""
     path = Path(text)
     if path.suffix.lower() not in PICTURES:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a file with one of {', '.join(PICTURES)}")
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a file with one of {', '.join(PICTURES)}"
+        )
     if not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a file in a folder that is there")
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a file in a folder that is there"
+        )
     return path

@@ -26,19 +26,33 @@ def packed(jobs: int, pools: int, single: bool) -> dict[str, Any]:
     arrays = distinct_rows(jobs, pools)
     if single:
         part = jobs / arrays["gpus"].sum()
-        arrays["pools"] = {name: max(1, int(part * count)) for name, count in arrays["pools"].items()}
+        arrays["pools"] = {
+            name: max(1, int(part * count)) for name, count in arrays["pools"].items()
+        }
         arrays["gpus"] = 1
     random = np.random.default_rng([1, jobs, pools])
     gpu = [f"GPU{row}" for row in range(pools)]
-    busy = np.clip(random.uniform(0.15, 1.0, (WORKLOADS, 1)) * random.uniform(0.7, 1.0, (WORKLOADS, pools)), 0.05, 1.0)
+    busy = np.clip(
+        random.uniform(0.15, 1.0, (WORKLOADS, 1)) * random.uniform(0.7, 1.0, (WORKLOADS, pools)),
+        0.05,
+        1.0,
+    )
     workloads = {
-        f"w{row}": {"utilisation": dict(zip(gpu, part, strict=True))} for row, part in enumerate(busy.tolist())
+        f"w{row}": {"utilisation": dict(zip(gpu, part, strict=True))}
+        for row, part in enumerate(busy.tolist())
     }
     arrays["pools"] = [
         {"name": name, "gpu": kind, "nodes": count, "gpus_per_node": 1}
         for (name, count), kind in zip(arrays["pools"].items(), gpu, strict=True)
     ]
-    model = {"model": "utilisation", "log_sd": 0.2, "sums": [], "logs": [], "measured": [], "workloads": workloads}
+    model = {
+        "model": "utilisation",
+        "log_sd": 0.2,
+        "sums": [],
+        "logs": [],
+        "measured": [],
+        "workloads": workloads,
+    }
     return arrays | {
         "workload": random.integers(0, WORKLOADS, jobs),
         "workloads": {name: {} for name in workloads},
@@ -53,7 +67,9 @@ def solve(jobs: int, pools: int, single: bool, generate: bool) -> Callable[[], A
     arrays = packed(jobs, pools, single)
 
     def run() -> Any:
-        solution = optsched.solve(optsched.Instance.from_arrays(**arrays), generate_columns=generate)
+        solution = optsched.solve(
+            optsched.Instance.from_arrays(**arrays), generate_columns=generate
+        )
         assert solution.ok and solution.status == "optimal", solution.status
         return [solution.objective, solution.gap, solution.columns_made]
 

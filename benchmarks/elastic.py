@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 import on_demand
 
-from optsched.performance import Configurations, Feasibility, JobBatch, Observations, Prediction, Source
+from optsched.performance import (
+    Configurations,
+    Feasibility,
+    JobBatch,
+    Observations,
+    Prediction,
+    Source,
+)
 from optsched.performance.protocol import Edges, expand_edges
 
 HERE = "elastic"
@@ -31,11 +38,17 @@ class Curves:
     def __init__(self, jobs: int, pools: int) -> None:
         random = np.random.default_rng([3, jobs, pools])
         speed = np.geomspace(1.0, 6.0, pools) ** random.beta(2, 2, (jobs, 1))
-        self.base = np.exp(random.normal(0, 1.0, (jobs, 1))) * speed * np.exp(random.normal(0, 0.2, (jobs, pools)))
+        self.base = (
+            np.exp(random.normal(0, 1.0, (jobs, 1)))
+            * speed
+            * np.exp(random.normal(0, 0.2, (jobs, pools)))
+        )
         self.serial = random.beta(1, 12, (jobs, pools))
         self.crosstalk = np.exp(random.normal(np.log(3e-4), 1.0, (jobs, pools)))
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         job, way, shape = expand_edges(jobs, configurations, edges)
         row = jobs.workload[job] * self.base.shape[1] + configurations.pool[way]
@@ -60,7 +73,8 @@ def elastic(jobs: int, pools: int) -> dict[str, Any]:
     capacity = np.maximum(MOST, np.floor(share * jobs)).astype(int)
     return {
         "pools": [
-            {"name": f"pool{j}", "nodes": -(-int(count) // 8), "gpus_per_node": 8} for j, count in enumerate(capacity)
+            {"name": f"pool{j}", "nodes": -(-int(count) // 8), "gpus_per_node": 8}
+            for j, count in enumerate(capacity)
         ],
         "workload": np.arange(jobs),
         "workloads": {f"w{row}": {} for row in range(jobs)},
@@ -91,7 +105,9 @@ def main() -> None:
     given = parser.parse_args()
     for text in given.sizes:
         words = "configurations beside the start"
-        on_demand.compare(HERE, text, given, f"{given.formulation}, ", words, formulation=given.formulation)
+        on_demand.compare(
+            HERE, text, given, f"{given.formulation}, ", words, formulation=given.formulation
+        )
 
 
 if __name__ == "__main__":

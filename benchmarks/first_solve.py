@@ -34,7 +34,9 @@ def first(jobs: int, pools: int, formulation: str, numba: bool) -> Callable[[], 
         before = time.process_time()
         import optsched
 
-        solution = optsched.solve(optsched.Instance.from_arrays(**arrays), formulation, solver="prices")
+        solution = optsched.solve(
+            optsched.Instance.from_arrays(**arrays), formulation, solver="prices"
+        )
         assert solution.status == "optimal", solution.status
         return [time.process_time() - before, sys.modules.get("numba") is not None]
 
@@ -42,9 +44,16 @@ def first(jobs: int, pools: int, formulation: str, numba: bool) -> Callable[[], 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sizes", nargs="*", type=arguments.size, metavar="JOBSxPOOLS")
-    parser.add_argument("--repeat", type=arguments.count, default=3, help="runs of each, of which the fastest counts")
+    parser.add_argument(
+        "--repeat",
+        type=arguments.count,
+        default=3,
+        help="runs of each, of which the fastest counts",
+    )
     given = parser.parse_args()
     for text in given.sizes or SIZES:
         jobs, pools = (int(part) for part in text.split("x"))

@@ -22,7 +22,11 @@ HERE = "gavel"
 NOW = 1e6
 SLACK = 1e-7
 """Slack of levels that were reached before; with 1e-9 Clarabel finds some programs infeasible."""
-TENANTS = {"fairness": ("fairness",) * 5, "mixed": ("fairness", "fifo", "fairness", "fifo", "fairness"), "flat": ()}
+TENANTS = {
+    "fairness": ("fairness",) * 5,
+    "mixed": ("fairness", "fifo", "fairness", "fifo", "fairness"),
+    "flat": (),
+}
 
 
 def setting(
@@ -36,27 +40,43 @@ def setting(
     long = random.random(jobs) < 0.2
     minutes = 10.0 ** np.where(long, random.uniform(3, 4, jobs), random.uniform(1.5, 3, jobs))
     fastest = rate_table(arrays).max(axis=1)[arrays["workload"]]
-    arrays |= {"weight": np.where((random.random(jobs) < 0.2) & weights, 5.0, 1.0), "steps": 60.0 * minutes * fastest}
-    return with_tenants(with_ages(arrays, 60.0 * minutes, random) if ages else arrays, jobs, tenants, random)
+    arrays |= {
+        "weight": np.where((random.random(jobs) < 0.2) & weights, 5.0, 1.0),
+        "steps": 60.0 * minutes * fastest,
+    }
+    return with_tenants(
+        with_ages(arrays, 60.0 * minutes, random) if ages else arrays, jobs, tenants, random
+    )
 
 
 def distinct(jobs: int, ages: bool = False, tenants: str = "flat") -> dict[str, Any]:
     """Jobs that all differ, with gangs and weights, on three pools that are too small for them."""
     random, arrays = np.random.default_rng([4, jobs]), distinct_rows(jobs, 3)
-    return with_tenants(with_ages(arrays, np.full(jobs, 3600.0), random) if ages else arrays, jobs, tenants, random)
+    return with_tenants(
+        with_ages(arrays, np.full(jobs, 3600.0), random) if ages else arrays, jobs, tenants, random
+    )
 
 
 def with_ages(arrays: dict[str, Any], seconds: Any, random: np.random.Generator) -> dict[str, Any]:
     """Jobs that came up to their own duration ago, and have run for a part of that."""
     age = seconds * random.uniform(0, 1, len(seconds))
-    return arrays | {"now": NOW, "arrival": NOW - age, "isolated_time": age * random.uniform(0, 1, len(seconds))}
+    return arrays | {
+        "now": NOW,
+        "arrival": NOW - age,
+        "isolated_time": age * random.uniform(0, 1, len(seconds)),
+    }
 
 
-def with_tenants(arrays: dict[str, Any], jobs: int, kind: str, random: np.random.Generator) -> dict[str, Any]:
+def with_tenants(
+    arrays: dict[str, Any], jobs: int, kind: str, random: np.random.Generator
+) -> dict[str, Any]:
     """Five tenants of weights 1 to 5."""
     if not TENANTS[kind]:
         return arrays
-    tenants = [{"name": f"tenant-{e}", "weight": e + 1.0, "policy": policy} for e, policy in enumerate(TENANTS[kind])]
+    tenants = [
+        {"name": f"tenant-{e}", "weight": e + 1.0, "policy": policy}
+        for e, policy in enumerate(TENANTS[kind])
+    ]
     return arrays | {"tenant": random.integers(0, 5, jobs), "tenants": tenants}
 
 
@@ -73,7 +93,13 @@ def ours(formulation: str, jobs: int, rows: str = "setting", **how: Any) -> Call
         solution = optsched.solve(optsched.Instance.from_arrays(**arrays), formulation)
         assert solution.ok and solution.status == "optimal", solution.certificate
         full = sum(price > 0 for price in solution.prices.values())
-        return [solution.objective, solution.gap, len(solution.allocation.classes), max(len(solution.stages), 1), full]
+        return [
+            solution.objective,
+            solution.gap,
+            len(solution.allocation.classes),
+            max(len(solution.stages), 1),
+            full,
+        ]
 
     return run
 
@@ -92,7 +118,11 @@ class Script:
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.capacity = np.array(list(arrays["pools"].values()), float)
-        self.rate = arrays["throughput"] if "throughput" in arrays else rate_table(arrays)[arrays["workload"]]
+        self.rate = (
+            arrays["throughput"]
+            if "throughput" in arrays
+            else rate_table(arrays)[arrays["workload"]]
+        )
         self.jobs = len(self.rate)
         self.gang = np.broadcast_to(np.asarray(arrays.get("gpus", 1), float), self.jobs)
         self.weight = arrays["weight"]
@@ -130,16 +160,25 @@ def packed_max_min(arrays: dict[str, Any]) -> list[float]:
     names = list(arrays["workloads"])
     for entry in arrays["colocation"]:
         a, b = (names.index(name) for name in entry["workloads"])
-        shared[a, b, pools.index(entry["pool"])], shared[b, a, pools.index(entry["pool"])] = entry["throughput"]
+        shared[a, b, pools.index(entry["pool"])], shared[b, a, pools.index(entry["pool"])] = entry[
+            "throughput"
+        ]
     first, second = np.triu_indices(given.jobs, 1)
-    x, y = cp.Variable(given.rate.shape, nonneg=True), cp.Variable((len(first), len(pools)), nonneg=True)
+    x, y = (
+        cp.Variable(given.rate.shape, nonneg=True),
+        cp.Variable((len(first), len(pools)), nonneg=True),
+    )
     ones, pair = np.ones(len(first)), np.arange(len(first))
     of_first = sp.csr_matrix((ones, (first, pair)), shape=(given.jobs, len(first)))
     of_second = sp.csr_matrix((ones, (second, pair)), shape=(given.jobs, len(first)))
     scale = (1.0 / given.prop / given.weight)[:, None]
     level = cp.sum(cp.multiply(given.rate * scale, x), axis=1)
-    level += of_first @ cp.sum(cp.multiply(shared[kind[first], kind[second]] * scale[first], y), axis=1)
-    level += of_second @ cp.sum(cp.multiply(shared[kind[second], kind[first]] * scale[second], y), axis=1)
+    level += of_first @ cp.sum(
+        cp.multiply(shared[kind[first], kind[second]] * scale[first], y), axis=1
+    )
+    level += of_second @ cp.sum(
+        cp.multiply(shared[kind[second], kind[first]] * scale[second], y), axis=1
+    )
     time = cp.sum(x, axis=1) + (of_first + of_second) @ cp.sum(y, axis=1)
     t = cp.Variable()
     rows = [level >= t, time <= 1, cp.sum(x, axis=0) + cp.sum(y, axis=0) <= given.capacity]
@@ -234,25 +273,39 @@ and no pool has a price. With equal weights capacity binds.
 
 
 def line(label: str, jobs: int, found: Measurement, extra: str) -> None:
-    print(f"{label:<38} n = {jobs:5,d} {found.seconds:9.3f} s {found.megabytes:7.0f} MB   {extra}", flush=True)
+    print(
+        f"{label:<38} n = {jobs:5,d} {found.seconds:9.3f} s {found.megabytes:7.0f} MB   {extra}",
+        flush=True,
+    )
 
 
-def compared(label: str, formulation: str, jobs: int, fewer: int, bar: str, how: dict[str, Any], repeat: int) -> None:
+def compared(
+    label: str, formulation: str, jobs: int, fewer: int, bar: str, how: dict[str, Any], repeat: int
+) -> None:
     """optsched on all jobs, and on as many as the script does in the same run."""
     found = measure(HERE, "ours", repeat, formulation=formulation, jobs=jobs, **how)
     _, gap, classes, stages, full = found.result
     told = f"{classes} classes, {stages} stages, {full} of 3 pools have a price, certified gap {gap:.0e}; {bar}"
     line(label, jobs, found, told.rstrip("; "))
-    mine = found if fewer == jobs else measure(HERE, "ours", repeat, formulation=formulation, jobs=fewer, **how)
+    mine = (
+        found
+        if fewer == jobs
+        else measure(HERE, "ours", repeat, formulation=formulation, jobs=fewer, **how)
+    )
     peer = measure(HERE, "script", 1, program=formulation, jobs=fewer, **how)
     line("  cvxpy + Clarabel, job by job", fewer, peer, f"{peer.result[1]} programs")
     agree = abs(mine.result[0] / peer.result[0] - 1)
-    print(f"  optsched takes {mine.seconds / peer.seconds:.4f} of that; objectives agree to {agree:.0e}", flush=True)
+    print(
+        f"  optsched takes {mine.seconds / peer.seconds:.4f} of that; objectives agree to {agree:.0e}",
+        flush=True,
+    )
 
 
 def main(repeat: int = 3) -> None:
     load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
-    print(f"one thread, medians of {repeat} fresh processes; load of the machine {load} on {os.cpu_count()} cores")
+    print(
+        f"one thread, medians of {repeat} fresh processes; load of the machine {load} on {os.cpu_count()} cores"
+    )
     for label, formulation, jobs, fewer, bar, how in RUNS:
         compared(label, formulation, jobs, fewer, bar, how, repeat)
 

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
+ONE_THREAD = {
+    name: "1"
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(module: str, function: str, repeat: int = 3, timeout: float | None = None, **arguments: Any) -> Measurement:
+def measure(
+    module: str, function: str, repeat: int = 3, timeout: float | None = None, **arguments: Any
+) -> Measurement:
     """Run ``module.function(**arguments)`` in fresh processes; it returns the callable to time.
 
     Raises `subprocess.TimeoutExpired` where a process takes longer than ``timeout`` seconds.
@@ -41,7 +46,9 @@ def measure(module: str, function: str, repeat: int = 3, timeout: float | None =
     runs = []
     for _ in range(repeat):
         command = [sys.executable, __file__, module, function, json.dumps(arguments)]
-        paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+        paths = os.pathsep.join(
+            [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=timeout,
             env={**os.environ, **ONE_THREAD, "PYTHONPATH": paths},

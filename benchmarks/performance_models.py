@@ -30,7 +30,9 @@ class Constant:
 
     def predict(self, jobs: JobBatch, configurations: Configurations, **_: object) -> Prediction:
         shape = (len(jobs), len(configurations))
-        return Prediction(np.ones(shape), np.zeros(shape), np.zeros(shape, np.uint8), np.zeros(shape, np.uint8))
+        return Prediction(
+            np.ones(shape), np.zeros(shape), np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
+        )
 
     def observe(self, observations: object) -> set[int]:
         return set()
@@ -49,14 +51,18 @@ def look_up() -> None:
     """A cached look-up of every job in every way, beside np.exp on an array of that shape."""
     random = np.random.default_rng(0)
     none = np.full(JOBS, -1)
-    jobs = JobBatch(random.integers(0, WORKLOADS, JOBS), none, np.zeros(JOBS, bool), np.ones(JOBS, np.int64))
+    jobs = JobBatch(
+        random.integers(0, WORKLOADS, JOBS), none, np.zeros(JOBS, bool), np.ones(JOBS, np.int64)
+    )
     zero = np.zeros(WAYS, np.int64)
     ways = Configurations(zero, np.arange(1, WAYS + 1), zero + 1, np.ones(WAYS), zero)
     of: PerformanceModel = Constant()
     model = CachedModel(of)
     numbers = random.normal(size=(JOBS, WAYS))
     exp, cached = median_of(lambda: np.exp(numbers)), median_of(lambda: model.predict(jobs, ways))
-    print(f"{'cached look-up':24} {1e3 * cached:6.2f} ms, {cached / exp:5.2f} times np.exp ({1e3 * exp:.2f} ms)")
+    print(
+        f"{'cached look-up':24} {1e3 * cached:6.2f} ms, {cached / exp:5.2f} times np.exp ({1e3 * exp:.2f} ms)"
+    )
 
 
 def main(everything: bool) -> None:

@@ -26,7 +26,12 @@ def case(jobs: int, nodes: int, *, load: float, running: float, seed: int = 0) -
         j = random.integers(jobs)
         gpus[j] = max(1, gpus[j] - excess)
     gpus[np.flatnonzero(gpus == 1)[:-excess]] += 1  # and some grow until they fill what they should
-    pool = {"name": "p", "nodes": nodes, "gpus_per_node": 8, "bandwidth": {"intra_node": 300, "node": 25}}
+    pool = {
+        "name": "p",
+        "nodes": nodes,
+        "gpus_per_node": 8,
+        "bandwidth": {"intra_node": 300, "node": 25},
+    }
     free = np.full(nodes, 8)
     documents: list[dict[str, Any]] = []
     for j in range(jobs):
@@ -79,7 +84,9 @@ def first_fit(jobs: int, nodes: int, load: float, running: float) -> Callable[[]
                     rest -= pieces[-1][1]
             if rest or len(pieces) > most:
                 continue
-            given = {f"p-{node}/{8 - free[node] + i}" for node, piece in pieces for i in range(piece)}
+            given = {
+                f"p-{node}/{8 - free[node] + i}" for node, piece in pieces for i in range(piece)
+            }
             moved += len(given.difference(held[job][1])) if job in held else 0
             for node, piece in pieces:
                 free[node] -= piece
@@ -99,7 +106,9 @@ def beside(jobs: int, nodes: int, starts: int) -> Callable[[], Any]:
     placed = place_rows(classes, rows, np.arange(jobs), Engine(load_solver), columns=0)
     start = np.zeros(len(placed), bool)
     start[np.random.default_rng(0).choice(len(placed), starts, replace=False)] = True
-    gpus = [gang for gang, starts_now in zip(placed.gpus, start.tolist(), strict=True) if not starts_now]
+    gpus = [
+        gang for gang, starts_now in zip(placed.gpus, start.tolist(), strict=True) if not starts_now
+    ]
 
     def run() -> Any:
         standing = Standing.of_rows(classes, rows, placed.row[~start], gpus)
@@ -110,22 +119,33 @@ def beside(jobs: int, nodes: int, starts: int) -> Callable[[], Any]:
 
 
 def main(repeat: int = 3) -> None:
-    print(f"{'':<44} {'wall':>9} {'memory':>8}   rows placed / bound, nodes spanned / bound, GPUs moved")
+    print(
+        f"{'':<44} {'wall':>9} {'memory':>8}   rows placed / bound, nodes spanned / bound, GPUs moved"
+    )
     settings = [(2_000, 512, load, running) for running in (0.0, 0.6) for load in (0.95, 1.0)]
     for jobs, nodes, load, running in [*settings, (8_000, 2_048, 1.0, 0.6)]:
         arguments = {"jobs": jobs, "nodes": nodes, "load": load, "running": running}
         found = measure(HERE, "ours", repeat, **arguments)
-        label, f = f"{jobs} jobs, {nodes} x 8 GPUs, {load:.0%} full, {running:.0%} run", found.result
+        label, f = (
+            f"{jobs} jobs, {nodes} x 8 GPUs, {load:.0%} full, {running:.0%} run",
+            found.result,
+        )
         told = f"{f['rows_placed']:.0f} / {f['rows_bound']:.0f}, {f['nodes_spanned']:.0f} / {f['nodes_bound']:.0f}"
-        print(f"{label:<44} {found.seconds:7.3f} s {found.megabytes:5.0f} MB   {told}, {f['gpus_moved']:.0f}")
+        print(
+            f"{label:<44} {found.seconds:7.3f} s {found.megabytes:5.0f} MB   {told}, {f['gpus_moved']:.0f}"
+        )
         naive = measure(HERE, "first_fit", repeat, **arguments)
         f = naive.result
         told = f"{f['rows_placed']:.0f}, {f['nodes_spanned']:.0f}, {f['gpus_moved']:.0f}"
-        print(f"{'  first fit in order of arrival':<44} {naive.seconds:7.3f} s {naive.megabytes:5.0f} MB   {told}")
+        print(
+            f"{'  first fit in order of arrival':<44} {naive.seconds:7.3f} s {naive.megabytes:5.0f} MB   {told}"
+        )
     for jobs, nodes, starts in ((450, 128, 20), (5_000, 1_250, 20), (5_000, 1_250, 200)):
         found = measure(HERE, "beside", repeat, jobs=jobs, nodes=nodes, starts=starts)
         label = f"{starts} rows start beside {jobs - starts}, {nodes} x 8 GPUs"
-        print(f"{label:<44} {found.seconds * 1e3:6.2f} ms {found.megabytes:5.0f} MB   {found.result} placed")
+        print(
+            f"{label:<44} {found.seconds * 1e3:6.2f} ms {found.megabytes:5.0f} MB   {found.result} placed"
+        )
 
 
 if __name__ == "__main__":

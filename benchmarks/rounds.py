@@ -27,7 +27,11 @@ from arguments import size
 from measure import measure, peak_mb
 from spine import distinct_rows
 
-CASES = (("2,000 distinct", 2000, 0), ("2,000 of 26 kinds", 2000, 26), ("10,000 of 200 kinds", 10_000, 200))
+CASES = (
+    ("2,000 distinct", 2000, 0),
+    ("2,000 of 26 kinds", 2000, 26),
+    ("10,000 of 200 kinds", 10_000, 200),
+)
 ROUND = 360.0
 PARTS = {3: (0.2, 0.35, 0.45), 4: (0.1, 0.2, 0.3, 0.4)}
 """Of the GPUs that all jobs ask for together, times 1/8 of a node, by the number of pools."""
@@ -51,7 +55,11 @@ class Churn:
 
         self.random = np.random.default_rng(self.seed)
         self.rows = distinct_rows(self.kinds or 4 * self.jobs, self.pool_count)
-        picked = self.random.integers(0, len(self.rows["gpus"]), self.jobs) if self.kinds else np.arange(self.jobs)
+        picked = (
+            self.random.integers(0, len(self.rows["gpus"]), self.jobs)
+            if self.kinds
+            else np.arange(self.jobs)
+        )
         gpus = self.rows["gpus"][picked]
         self.pools = [
             {"name": f"pool{j}", "nodes": max(1, int(part * gpus.sum() / 64)), "gpus_per_node": 8}
@@ -136,7 +144,9 @@ def rounds(jobs: int, kinds: int, count: int = 20) -> Callable[[], Any]:
     return run
 
 
-def large(jobs: int, pools: int, formulation: str, schedulers: int = 3, count: int = 5) -> Callable[[], Any]:
+def large(
+    jobs: int, pools: int, formulation: str, schedulers: int = 3, count: int = 5
+) -> Callable[[], Any]:
     """Seconds of a first round and of those after it (all, plan, work of the processor, allocation), and passes."""
 
     def first(seed: int) -> tuple[Churn, list[float]]:
@@ -151,7 +161,13 @@ def large(jobs: int, pools: int, formulation: str, schedulers: int = 3, count: i
         assert plan.solution is not None and plan.solution.certificate.ok
         told = plan.timings
         stages = sum(told[name] for name in ("compile", "build", "solve", "certify"))
-        return [told["total"], told["allocate"], stages, told["solve"], plan.solution.solver.iterations]
+        return [
+            told["total"],
+            told["allocate"],
+            stages,
+            told["solve"],
+            plan.solution.solver.iterations,
+        ]
 
     def without_prices(churn: Churn) -> list[float]:
         from optsched.rounds.solve_round import solve_round
@@ -173,14 +189,19 @@ def large(jobs: int, pools: int, formulation: str, schedulers: int = 3, count: i
                 churn.replace()
                 cold.append(without_prices(churn))
                 warm.append(planned(churn))
-        return {name: np.median(some, axis=0).tolist() for name, some in zip(ROWS, (begun, cold, warm), strict=True)}
+        return {
+            name: np.median(some, axis=0).tolist()
+            for name, some in zip(ROWS, (begun, cold, warm), strict=True)
+        }
 
     return run
 
 
 def _print_large(jobs: int, pools: int) -> None:
     for formulation in LARGE:
-        found = measure("rounds", "large", repeat=1, jobs=jobs, pools=pools, formulation=formulation)
+        found = measure(
+            "rounds", "large", repeat=1, jobs=jobs, pools=pools, formulation=formulation
+        )
         print(f"{jobs:,} distinct jobs x {pools} pools, {formulation}, {found.megabytes:.0f} MB")
         print(f"{'':34} {'first ms':>9} {'cold ms':>8} {'warm ms':>8} {'/cold':>6}")
         names = (
@@ -193,7 +214,9 @@ def _print_large(jobs: int, pools: int) -> None:
         )
         for name, *row in zip(names, *(found.result[each] for each in ROWS), strict=True):
             begun, cold, warm = (float(each) * (1.0 if name == "passes" else 1e3) for each in row)
-            print(f"  {name:32} {begun:9.0f} {cold:8.0f} {warm:8.0f} {warm / cold:6.2f}", flush=True)
+            print(
+                f"  {name:32} {begun:9.0f} {cold:8.0f} {warm:8.0f} {warm / cold:6.2f}", flush=True
+            )
 
 
 def _cvxpy(instance: Any) -> float:
@@ -231,13 +254,17 @@ def memory(jobs: int, kinds: int, count: int) -> list[tuple[int, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="also 10,000 rounds, for the memory")
-    parser.add_argument("--large", type=size, metavar="JOBSxPOOLS", help="only first rounds and those after them")
+    parser.add_argument(
+        "--large", type=size, metavar="JOBSxPOOLS", help="only first rounds and those after them"
+    )
     given = parser.parse_args()
     long = given.long
     if given.large:
         jobs, pools = map(int, given.large.split("x"))
         if pools not in PARTS:
-            parser.error(f"argument --large: found {pools} pools, expected {' or '.join(map(str, PARTS))}")
+            parser.error(
+                f"argument --large: found {pools} pools, expected {' or '.join(map(str, PARTS))}"
+            )
         _print_large(jobs, pools)
         return
     head = f"{'case':22} {'plan ms':>8} {'cold ms':>8} {'auto ms':>8} {'cvxpy ms':>9} {'/cold':>6} {'/cvxpy':>7}"

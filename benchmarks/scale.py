@@ -27,7 +27,14 @@ from spine import distinct_rows
 HERE = "scale"
 SIZES = ("1000x3", "10000x3", "10000x10", "100000x4")
 SUMS = ("10000x10", "100000x4")
-RIVALS = ("cvxpy + Clarabel", "highs-ipm", "glop", "pdlp", "split in 8, Clarabel", "split in 32, Clarabel")
+RIVALS = (
+    "cvxpy + Clarabel",
+    "highs-ipm",
+    "glop",
+    "pdlp",
+    "split in 8, Clarabel",
+    "split in 32, Clarabel",
+)
 SUM = "cvxpy + Clarabel, sum"
 Arrays = dict[str, Any]
 
@@ -36,7 +43,11 @@ def coefficients(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(level of a job all the time on a pool, its GPUs, capacities): what a user's own script starts from."""
     capacity = np.array(list(arrays["pools"].values()), float)
     proportional = arrays["throughput"] @ (capacity / capacity.sum())
-    return arrays["throughput"] * (arrays["gpus"] / arrays["weight"] / proportional)[:, None], arrays["gpus"], capacity
+    return (
+        arrays["throughput"] * (arrays["gpus"] / arrays["weight"] / proportional)[:, None],
+        arrays["gpus"],
+        capacity,
+    )
 
 
 def repaired(x: np.ndarray, gpus: np.ndarray, capacity: np.ndarray) -> np.ndarray:
@@ -46,7 +57,9 @@ def repaired(x: np.ndarray, gpus: np.ndarray, capacity: np.ndarray) -> np.ndarra
     return np.asarray(x * np.minimum(1.0, capacity / np.maximum(gpus @ x, 1e-300)))
 
 
-def repaired_level(level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, x: np.ndarray) -> float:
+def repaired_level(
+    level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, x: np.ndarray
+) -> float:
     """The smallest level of a point, repaired."""
     return float((level * repaired(x, gpus, capacity)).sum(axis=1).min())
 
@@ -54,14 +67,23 @@ def repaired_level(level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, x:
 def ours(jobs: int, pools: int) -> Callable[[], Any]:
     import optsched
 
-    optsched.solve(optsched.Instance.from_arrays(**distinct_rows(20_000, 3)), solver="prices")  # load everything
+    optsched.solve(
+        optsched.Instance.from_arrays(**distinct_rows(20_000, 3)), solver="prices"
+    )  # load everything
     arrays = distinct_rows(jobs, pools)
 
     def run() -> Any:
-        solution = optsched.solve(optsched.Instance.from_arrays(**arrays), "max-min-fairness", solver="prices")
+        solution = optsched.solve(
+            optsched.Instance.from_arrays(**arrays), "max-min-fairness", solver="prices"
+        )
         assert solution.ok and solution.status == "optimal", solution.status
         highest = float(coefficients(arrays)[0].max(axis=1).min())
-        return [solution.objective, solution.bound, solution.objective / highest, dict(solution.timings)]
+        return [
+            solution.objective,
+            solution.bound,
+            solution.objective / highest,
+            dict(solution.timings),
+        ]
 
     return run
 
@@ -75,9 +97,16 @@ def our_sum(jobs: int, pools: int) -> Callable[[], Any]:
     arrays = distinct_rows(jobs, pools)
 
     def run() -> Any:
-        solution = optsched.solve(optsched.Instance.from_arrays(**arrays), "proportional-fairness", solver="prices")
+        solution = optsched.solve(
+            optsched.Instance.from_arrays(**arrays), "proportional-fairness", solver="prices"
+        )
         assert solution.ok and solution.status == "optimal", solution.status
-        return [solution.objective, solution.bound, solution.solver.iterations, dict(solution.timings)]
+        return [
+            solution.objective,
+            solution.bound,
+            solution.solver.iterations,
+            dict(solution.timings),
+        ]
 
     return run
 
@@ -101,7 +130,11 @@ def cvxpy_level(level: np.ndarray, gpus: np.ndarray, capacity: np.ndarray) -> np
     import cvxpy as cp
 
     x, t = cp.Variable(level.shape, nonneg=True), cp.Variable()
-    rows = [cp.sum(cp.multiply(level, x), axis=1) >= t, cp.sum(x, axis=1) <= 1, gpus @ x <= capacity]
+    rows = [
+        cp.sum(cp.multiply(level, x), axis=1) >= t,
+        cp.sum(x, axis=1) <= 1,
+        gpus @ x <= capacity,
+    ]
     cp.Problem(cp.Maximize(t), rows).solve(solver="CLARABEL")
     return np.asarray(x.value)
 
@@ -131,7 +164,9 @@ def own_sum(jobs: int, pools: int) -> Callable[[], Any]:
         rows = [cp.sum(x, axis=1) <= 1, gpus @ x <= capacity]
         total = cp.sum(cp.multiply(weight, cp.log(cp.sum(cp.multiply(level, x), axis=1))))
         cp.Problem(cp.Maximize(total), rows).solve(solver="CLARABEL")
-        return float(weight @ np.log((level * repaired(np.asarray(x.value), gpus, capacity)).sum(axis=1)))
+        return float(
+            weight @ np.log((level * repaired(np.asarray(x.value), gpus, capacity)).sum(axis=1))
+        )
 
     solved(few)
     return lambda: [solved(arrays), "optimal"]
@@ -161,7 +196,9 @@ def rival(name: str, jobs: int, pools: int, limit: float) -> Measurement | None:
         "split in 8, Clarabel": ("split", {**size, "parts": 8}),
         "split in 32, Clarabel": ("split", {**size, "parts": 32}),
     }
-    function, arguments = calls.get(name, ("another_solver", {**size, "solver": name, "limit": limit}))
+    function, arguments = calls.get(
+        name, ("another_solver", {**size, "solver": name, "limit": limit})
+    )
     try:
         return measure(HERE, function, 1, timeout=2.0 * limit + 60.0, **arguments)
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
@@ -177,7 +214,13 @@ def picture(points: dict[str, list[tuple[int, float]]], path: Path) -> None:
     for name, found in points.items():
         ax.loglog(*zip(*sorted(found), strict=True), marker="o", label=name)
     sizes = sorted({size for found in points.values() for size, _ in found})
-    ax.loglog(sizes, [8.0 * size / 5e9 for size in sizes], color="0.6", linestyle=":", label="one read at 5 GB/s")
+    ax.loglog(
+        sizes,
+        [8.0 * size / 5e9 for size in sizes],
+        color="0.6",
+        linestyle=":",
+        label="one read at 5 GB/s",
+    )
     ax.set(xlabel="jobs x pools", ylabel="seconds, from arrays to certificate")
     ax.legend()
     figure.savefig(path)
@@ -201,16 +244,31 @@ def sums(text: str, given: argparse.Namespace) -> None:
 
 def main() -> None:
     listed = "; ".join(RIVALS)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sizes", nargs="*", type=arguments.size, metavar="JOBSxPOOLS")
     parser.add_argument("--sums", action="store_true", help="proportional fairness")
-    parser.add_argument("--limit", type=arguments.seconds, default=60.0, help="seconds for each run of a rival")
-    parser.add_argument("--repeat", type=arguments.count, default=3, help="runs of prices, of which the median counts")
     parser.add_argument(
-        "--rival", action="append", choices=RIVALS, metavar="NAME", help=f"only this one, again for more: {listed}"
+        "--limit", type=arguments.seconds, default=60.0, help="seconds for each run of a rival"
+    )
+    parser.add_argument(
+        "--repeat",
+        type=arguments.count,
+        default=3,
+        help="runs of prices, of which the median counts",
+    )
+    parser.add_argument(
+        "--rival",
+        action="append",
+        choices=RIVALS,
+        metavar="NAME",
+        help=f"only this one, again for more: {listed}",
     )
     parser.add_argument("--alone", action="store_true", help="no rivals")
-    parser.add_argument("--picture", type=arguments.picture, metavar="FILE", help=".svg, .png or .pdf")
+    parser.add_argument(
+        "--picture", type=arguments.picture, metavar="FILE", help=".svg, .png or .pdf"
+    )
     given = parser.parse_args()
     points: dict[str, list[tuple[int, float]]] = {}
     for text in (given.sizes or SUMS) if given.sums else ():

@@ -41,7 +41,11 @@ def trace(jobs: int, gpus: int, load: float, large: bool, seed: int = 0) -> Any:
     random = np.random.default_rng(seed)
     speed = np.array(SPEEDS) * random.uniform(0.7, 1.3, (KINDS, len(SPEEDS)))
     kind = random.integers(0, KINDS, jobs)
-    gang = random.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05]) if large else np.ones(jobs, np.int64)
+    gang = (
+        random.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05])
+        if large
+        else np.ones(jobs, np.int64)
+    )
     short = random.random(jobs) < 0.8
     duration = 60 * 10 ** np.where(short, random.uniform(1.5, 3, jobs), random.uniform(3, 4, jobs))
     duration = duration if large else random.uniform(1800, 21600, jobs)
@@ -76,7 +80,11 @@ def one(name: str, mode: str, policy: str, repeat: int) -> None:
         simulate(given, policy, mode=mode)
         seconds.append(time.process_time() - started)
     found = {key: result.metrics()[key] for key in ("rounds", "solves", "mean_jct")}
-    print(json.dumps({**found, "warm": statistics.median(seconds) if seconds else None, "mb": peak_mb()}))
+    print(
+        json.dumps(
+            {**found, "warm": statistics.median(seconds) if seconds else None, "mb": peak_mb()}
+        )
+    )
 
 
 def fresh(name: str, mode: str, policy: str, repeat: int) -> tuple[float, float, dict[str, Any]]:
@@ -92,15 +100,21 @@ def fresh(name: str, mode: str, policy: str, repeat: int) -> tuple[float, float,
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--long", action="store_true", help="10,000 jobs on 1,024 GPUs too")
-    parser.add_argument("--one", nargs=3, metavar=("TRACE", "MODE", "POLICY"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--one", nargs=3, metavar=("TRACE", "MODE", "POLICY"), help=argparse.SUPPRESS
+    )
     given = parser.parse_args()
     if given.one:
         one(*given.one, given.repeat)
         return
-    columns = f"{'trace':8} {'mode':8} {'policy':22} {'fresh s':>8} {'fresh CPU':>9} {'warm CPU':>8}"
+    columns = (
+        f"{'trace':8} {'mode':8} {'policy':22} {'fresh s':>8} {'fresh CPU':>9} {'warm CPU':>8}"
+    )
     print(f"{columns} {'rounds':>7} {'solves':>7} {'mean JCT':>10} {'MB':>6}")
     for mode in ("gavel", "rounds", "fluid"):
         for policy in ("max-min-fairness", "water-filling", "finish-time-fairness"):

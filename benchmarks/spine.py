@@ -23,7 +23,11 @@ def distinct_rows(jobs: int, pools: int, seed: int = 0) -> dict[str, Any]:
     random = np.random.default_rng([seed, jobs, pools])
     base = np.exp(random.normal(0, 1.0, jobs))
     speed = np.geomspace(1.0, 6.0, pools)
-    rate = base[:, None] * speed ** random.beta(2, 2, jobs)[:, None] * np.exp(random.normal(0, 0.2, (jobs, pools)))
+    rate = (
+        base[:, None]
+        * speed ** random.beta(2, 2, jobs)[:, None]
+        * np.exp(random.normal(0, 0.2, (jobs, pools)))
+    )
     unusable = random.random((jobs, pools)) < 0.05
     unusable[np.arange(jobs), random.integers(0, pools, jobs)] = False
     rate[unusable] = 0.0
@@ -45,7 +49,9 @@ def optsched_max_min(jobs: int, pools: int, solver: str = "auto") -> Callable[[]
     optsched.solve("@quickstart")  # load everything
 
     def run() -> Any:
-        solution = optsched.solve(optsched.Instance.from_arrays(**arrays), "max-min-fairness", solver=solver)
+        solution = optsched.solve(
+            optsched.Instance.from_arrays(**arrays), "max-min-fairness", solver=solver
+        )
         assert solution.ok and solution.status == "optimal"
         return [solution.objective, solution.gap]
 
@@ -65,7 +71,11 @@ def cvxpy_max_min(jobs: int, pools: int) -> Callable[[], Any]:
         prop = rate @ (capacity / capacity.sum())
         level = rate * (gpus / weight / prop)[:, None]
         x, t = cp.Variable(rate.shape, nonneg=True), cp.Variable()
-        rows = [cp.sum(cp.multiply(level, x), axis=1) >= t, cp.sum(x, axis=1) <= 1, gpus @ x <= capacity]
+        rows = [
+            cp.sum(cp.multiply(level, x), axis=1) >= t,
+            cp.sum(x, axis=1) <= 1,
+            gpus @ x <= capacity,
+        ]
         problem = cp.Problem(cp.Maximize(t), rows)
         problem.solve(solver="CLARABEL")
         return [problem.value, float(level.max(axis=1).min())]
@@ -80,11 +90,18 @@ def million(jobs: int, kinds: int) -> Callable[[], Any]:
     rows = random.lognormal(0, 1, (kinds, 3))
     gang, weight = random.choice([1, 2, 4, 8], kinds), random.choice([1.0, 5.0], kinds)
     kind = random.integers(0, kinds, jobs)
-    arrays = {"throughput": rows[kind], "gpus": gang[kind], "weight": weight[kind], "steps": random.uniform(1, 2, jobs)}
+    arrays = {
+        "throughput": rows[kind],
+        "gpus": gang[kind],
+        "weight": weight[kind],
+        "steps": random.uniform(1, 2, jobs),
+    }
     optsched.solve("@quickstart")
 
     def run() -> Any:
-        instance = optsched.Instance.from_arrays(pools={name: jobs // 4 for name in "abc"}, **arrays)
+        instance = optsched.Instance.from_arrays(
+            pools={name: jobs // 4 for name in "abc"}, **arrays
+        )
         solution = optsched.solve(instance, "max-min-fairness")
         assert solution.ok and solution.allocation is not None
         return [solution.objective, len(solution.allocation.classes)]
@@ -96,7 +113,9 @@ def packed_arrays(jobs: int, workloads: int = 26) -> dict[str, Any]:
     """Gavel's microbenchmark setting: single-GPU jobs of 26 workloads, n/4 GPUs of 3 types, all pairs measured."""
     random = np.random.default_rng(2)
     pools = ("v100", "p100", "k80")
-    alone = random.lognormal(1, 1, workloads)[:, None] * np.array([6.0, 3.0, 1.0]) ** random.beta(2, 2, (workloads, 1))
+    alone = random.lognormal(1, 1, workloads)[:, None] * np.array([6.0, 3.0, 1.0]) ** random.beta(
+        2, 2, (workloads, 1)
+    )
     names = [f"workload-{w}" for w in range(workloads)]
     colocation = [
         {
@@ -107,7 +126,8 @@ def packed_arrays(jobs: int, workloads: int = 26) -> dict[str, Any]:
         for share in [random.uniform(0.3, 0.9, 2).tolist()]
     ]  # fmt: skip
     table = {
-        name: {"throughput": {pool: {"1": alone[w, j]} for j, pool in enumerate(pools)}} for w, name in enumerate(names)
+        name: {"throughput": {pool: {"1": alone[w, j]} for j, pool in enumerate(pools)}}
+        for w, name in enumerate(names)
     }
     return {
         "pools": {pool: jobs // 4 for pool in pools}, "workloads": table, "colocation": colocation,
@@ -141,10 +161,16 @@ def write_jobs(path: Path, jobs: int) -> None:
     arrays = distinct_rows(jobs, 3)
     pools = arrays["pools"]
     fields = ("gpus", "steps", "weight")
-    rows = zip(*(arrays[field].tolist() for field in fields), arrays["throughput"].tolist(), strict=True)
+    rows = zip(
+        *(arrays[field].tolist() for field in fields), arrays["throughput"].tolist(), strict=True
+    )
     document = {
         "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": name, "nodes": gpus, "gpus_per_node": 1} for name, gpus in pools.items()]},
+        "cluster": {
+            "pools": [
+                {"name": name, "nodes": gpus, "gpus_per_node": 1} for name, gpus in pools.items()
+            ]
+        },
         "jobs": [
             {"id": f"job-{row}", "arrival": 0.0, "throughput": dict(zip(pools, rates, strict=True))}
             | dict(zip(fields, numbers, strict=True))
@@ -181,9 +207,19 @@ def main(repeat: int = 3) -> None:
         ours = measure(HERE, "optsched_max_min", repeat, jobs=jobs, pools=pools)
         peer = measure(HERE, "cvxpy_max_min", repeat, jobs=jobs, pools=pools)
         agree = abs(ours.result[0] / peer.result[0] - 1)
-        line(f"max-min {jobs} distinct x {pools}: compile to certificate", ours, f"certified gap {ours.result[1]:.1e}")
-        line("  cvxpy + Clarabel, the same program", peer, f"t*/tmax {peer.result[0] / peer.result[1]:.3f}")
-        print(f"  ratio {ours.seconds / peer.seconds:.2f} of cvxpy's time, objectives agree to {agree:.1e}")
+        line(
+            f"max-min {jobs} distinct x {pools}: compile to certificate",
+            ours,
+            f"certified gap {ours.result[1]:.1e}",
+        )
+        line(
+            "  cvxpy + Clarabel, the same program",
+            peer,
+            f"t*/tmax {peer.result[0] / peer.result[1]:.3f}",
+        )
+        print(
+            f"  ratio {ours.seconds / peer.seconds:.2f} of cvxpy's time, objectives agree to {agree:.1e}"
+        )
     for solver in ("highs", "highs-ipm", "clarabel"):
         ours = measure(HERE, "optsched_max_min", 1, jobs=2_000, pools=4, solver=solver)
         line(f"max-min 2000 distinct x 4 on {solver}", ours, f"certified gap {ours.result[1]:.1e}")
@@ -191,16 +227,26 @@ def main(repeat: int = 3) -> None:
     line("max-min 1,000,000 jobs from arrays", ours, f"{ours.result[1]} classes; bar 3 s, 600 MB")
     for jobs in (512, 2_048, 8_192):
         ours = measure(HERE, "packed", repeat, jobs=jobs)
-        line(f"packed max-min, 26 workloads, n = {jobs}", ours, "bar 0.3 s at 2048" if jobs == 2_048 else "")
+        line(
+            f"packed max-min, 26 workloads, n = {jobs}",
+            ours,
+            "bar 0.3 s at 2048" if jobs == 2_048 else "",
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "jobs.json"
         write_jobs(path, 100_000)
         ours = measure(HERE, "load_json", repeat, path=str(path))
-        line(f"load 100,000 jobs from JSON ({path.stat().st_size / 1e6:.0f} MB)", ours, "bar 2.5 s, 300 MB")
+        line(
+            f"load 100,000 jobs from JSON ({path.stat().st_size / 1e6:.0f} MB)",
+            ours,
+            "bar 2.5 s, 300 MB",
+        )
     mine = import_time("import optsched", 5)
     base = import_time("import numpy, scipy.sparse, pydantic", 5)
     work = import_time("import optsched.api", 5)
-    print(f"import optsched {mine:.3f} s; optsched.api {work:.3f} s; numpy, scipy.sparse, pydantic {base:.3f} s")
+    print(
+        f"import optsched {mine:.3f} s; optsched.api {work:.3f} s; numpy, scipy.sparse, pydantic {base:.3f} s"
+    )
     print(f"  ratio {mine / base:.2f} (with optsched.api {work / base:.2f}); bar 1.5")
 
 

@@ -24,7 +24,9 @@ def solve(gpus: np.ndarray, throughput: np.ndarray, gang: np.ndarray) -> optsche
     old = np.array(list(POOLS.values()))
     weight = (throughput @ old / old.sum()) / (throughput @ gpus / gpus.sum())
     pools = dict(zip(POOLS, gpus.tolist(), strict=True))
-    instance = optsched.Instance.from_arrays(pools=pools, throughput=throughput, gpus=gang, weight=weight)
+    instance = optsched.Instance.from_arrays(
+        pools=pools, throughput=throughput, gpus=gang, weight=weight
+    )
     return optsched.solve(instance, "max-min-fairness")
 
 
@@ -33,12 +35,16 @@ def main() -> None:
     random = np.random.default_rng(7)
     gang = random.choice([1, 2, 4], 150, p=[0.6, 0.3, 0.1])
     one_k80 = np.exp(random.normal(0.0, 1.0, 150))
-    speed_up = np.exp(random.uniform(0.5, 1.2, (150, 1)) * np.array([1.8, 1.0, 0.0]))  # v100, p100, k80
+    speed_up = np.exp(
+        random.uniform(0.5, 1.2, (150, 1)) * np.array([1.8, 1.0, 0.0])
+    )  # v100, p100, k80
     throughput = one_k80[:, np.newaxis] * gang[:, np.newaxis] * speed_up
 
     gpus = np.array(list(POOLS.values()))
     solution = solve(gpus, throughput, gang)
-    print(f"{len(gang)} jobs want {gang.sum()} GPUs of {gpus.sum()}: fair level {solution.objective:.6f}\n")
+    print(
+        f"{len(gang)} jobs want {gang.sum()} GPUs of {gpus.sum()}: fair level {solution.objective:.6f}\n"
+    )
     print(f"{'pool':<8}{'price':>12}{'gain of one more GPU':>24}{'ratio':>9}")
     for row, pool in enumerate(POOLS):
         more = solve(gpus + (np.arange(len(gpus)) == row), throughput, gang)

@@ -52,7 +52,9 @@ def main(folder: Path) -> None:
     }
     for name, (solution, ax) in pictures.items():
         save_picture(ax, folder / f"{name}.png")
-        print(f"{name:<12}{solution.instance.name:<14}{solution.formulation:<20}{solution.objective:.6g}")
+        print(
+            f"{name:<12}{solution.instance.name:<14}{solution.formulation:<20}{solution.objective:.6g}"
+        )
 
 
 if __name__ == "__main__":

@@ -43,7 +43,9 @@ def main() -> None:
         solution = optsched.solve(candidates, "max-min-fairness", extend=quota(limit))
         assert solution.certificate.ok
         held = gpus_of_tenant(solution.allocation.classes) @ solution.allocation.x
-        print(f"{limit:<14g}{solution.objective:>9.4f}{held:>12.3f}{solution.duals['quota'][0]:>22.4f}")
+        print(
+            f"{limit:<14g}{solution.objective:>9.4f}{held:>12.3f}{solution.duals['quota'][0]:>22.4f}"
+        )
 
     formulation = make_formulation("max-min-fairness", extend=quota(2.0))
     program = formulation.program(formulation.classes(candidates))

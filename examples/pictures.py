@@ -31,18 +31,24 @@ def main() -> None:
 
     pictures = {
         "allocation.png": allocation_heatmap(solution),
-        "cluster.png": topology_picture(instance),  # of a solution with a placement: who holds which GPU
+        "cluster.png": topology_picture(
+            instance
+        ),  # of a solution with a placement: who holds which GPU
         "prices.png": price_bars(solution),
         "search.png": progress_picture(ProgressLines.of_solution(search, recorder.events)),
     }
     for name, ax in pictures.items():
         save_picture(ax, name)
         print(f"{name:<16}{ax.get_title(loc='left')}")
-    print(f"the small search sent {len(recorder.events)} progress events; its end is drawn all the same")
+    print(
+        f"the small search sent {len(recorder.events)} progress events; its end is drawn all the same"
+    )
 
     for name in ("one.svg", "two.svg"):
         save_picture(price_bars(optsched.solve(instance, "max-min-fairness")), name)
-    print(f"drawn as svg twice, equal bytes: {Path('one.svg').read_bytes() == Path('two.svg').read_bytes()}")
+    print(
+        f"drawn as svg twice, equal bytes: {Path('one.svg').read_bytes() == Path('two.svg').read_bytes()}"
+    )
 
 
 if __name__ == "__main__":

@@ -23,20 +23,32 @@ HAPPENS = {
     8 * HOUR: lambda scheduler, now: scheduler.node_up("v100-1", now=now),
     9 * HOUR: lambda scheduler, now: scheduler.node_drain("k80-0", now=now),
     12 * HOUR: lambda scheduler, now: scheduler.node_up("k80-0", now=now),
-    13 * HOUR: lambda scheduler, now: scheduler.reserve("disks", ["p100-0"], 15 * HOUR, 17 * HOUR, now=now),
+    13 * HOUR: lambda scheduler, now: scheduler.reserve(
+        "disks", ["p100-0"], 15 * HOUR, 17 * HOUR, now=now
+    ),
 }
 
 
 def main() -> None:
     """Let the day pass, go on from the journal, and plan a round again."""
-    logging.basicConfig(stream=sys.stdout, format="       %(message)s")  # what the scheduler has to tell
+    logging.basicConfig(
+        stream=sys.stdout, format="       %(message)s"
+    )  # what the scheduler has to tell
     dice = random.Random(5)
-    jobs = [{"id": f"job-{row:02}", "gpus": dice.choice((1, 1, 2, 4)), "throughput": SPEED} for row in range(60)]
+    jobs = [
+        {"id": f"job-{row:02}", "gpus": dice.choice((1, 1, 2, 4)), "throughput": SPEED}
+        for row in range(60)
+    ]
     left = {job["id"]: dice.uniform(0.5, 2.5) * HOUR for job in jobs}
     arrival = {job["id"]: dice.uniform(0, 14) * HOUR for job in jobs}
     for job in jobs:
         job |= {"steps": left[job["id"]], "restart_cost": 60.0, "preemptible": dice.random() < 0.9}
-    empty = {"format": "optsched-instance/1", "round": ROUND, "cluster": {"pools": POOLS}, "jobs": []}
+    empty = {
+        "format": "optsched-instance/1",
+        "round": ROUND,
+        "cluster": {"pools": POOLS},
+        "jobs": [],
+    }
     with tempfile.TemporaryDirectory() as folder:
         with optsched.Scheduler(empty, journal=f"{folder}/journal") as scheduler:
             for now in (ROUND * step for step in range(72)):
@@ -46,13 +58,21 @@ def main() -> None:
                 plan = scheduler.solve(now)
                 print(f"{now / HOUR:4.1f} h  {len(plan.start):2} start {len(plan.keep):3} run on "
                       f"{len(plan.move):2} move {len(plan.preempt):3} stop {len(plan.hold):3} wait")  # fmt: skip
-                for item in (*plan.start, *plan.keep, *plan.move):  # here the jobs would run until the next round
+                for item in (
+                    *plan.start,
+                    *plan.keep,
+                    *plan.move,
+                ):  # here the jobs would run until the next round
                     left[item.job] -= SPEED[item.pool] * ROUND
                     if left[item.job] <= 0:
                         scheduler.complete(item.job, now=now + ROUND)
         with optsched.Scheduler.recover(f"{folder}/journal") as scheduler:  # as after a crash
-            print(f"recovered: {scheduler.metrics.completed} of 60 jobs are complete, {scheduler.metrics.moves} moves")
-        print(f"round 30 again: {len(optsched.replay(f'{folder}/journal', 30).plan.running)} jobs run")
+            print(
+                f"recovered: {scheduler.metrics.completed} of 60 jobs are complete, {scheduler.metrics.moves} moves"
+            )
+        print(
+            f"round 30 again: {len(optsched.replay(f'{folder}/journal', 30).plan.running)} jobs run"
+        )
 
 
 if __name__ == "__main__":

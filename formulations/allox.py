@@ -88,7 +88,9 @@ class Allox(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that are planned; every job is one where some keep their GPUs, as these are not alike."""
-        candidates = candidates.without_jobs(np.zeros(len(candidates.absence), bool), WAITS)  # of an earlier call
+        candidates = candidates.without_jobs(
+            np.zeros(len(candidates.absence), bool), WAITS
+        )  # of an earlier call
         candidates = candidates.without(_unusable(candidates))
         kept = self._kept(candidates)
         candidates = candidates.per_job() if kept.any() else candidates
@@ -132,9 +134,13 @@ class _Places:
     def column(self) -> IntArray:
         """Column in which each class is fastest on each pool, alone on exactly one GPU; -1: none. Shape (K, pools)."""
         C = self.C
-        one = C.alone & (C.pool >= 0) & (C.gpus == 1) & (C.configurations.share[C.configuration] == 1)
+        one = (
+            C.alone & (C.pool >= 0) & (C.gpus == 1) & (C.configurations.share[C.configuration] == 1)
+        )
         some = np.flatnonzero(one & np.isfinite(C.duration))
-        order = some[np.argsort(C.duration[some], kind="stable")[::-1]]  # the last that is written is the fastest
+        order = some[
+            np.argsort(C.duration[some], kind="stable")[::-1]
+        ]  # the last that is written is the fastest
         column = np.full((len(C), len(C.instance.cluster.pools)), -1, np.int64)
         column[C.class_a[order], C.pool[order]] = order
         return column
@@ -161,15 +167,23 @@ class _Places:
         """Groups of machines."""
         C = self.C
         running = np.flatnonzero(self.kept >= 0)
-        return Machines.of(C.instance, {int(C.first[k]): float(C.duration[self.kept[k]]) for k in running.tolist()})
+        return Machines.of(
+            C.instance, {int(C.first[k]): float(C.duration[self.kept[k]]) for k in running.tolist()}
+        )
 
     @cached_property
     def slots(self) -> Slots:
         """The variables x_kgi."""
         C, machines = self.C, self.machines
         column = self.column[:, machines.pool]
-        p = np.where(column >= 0, C.duration[column], np.inf) if C.columns else np.full(column.shape, np.inf)
-        return cheapest_slots(p, np.where(self.kept >= 0, 0.0, C.count), machines.free, machines.count, MOST_SLOTS)
+        p = (
+            np.where(column >= 0, C.duration[column], np.inf)
+            if C.columns
+            else np.full(column.shape, np.inf)
+        )
+        return cheapest_slots(
+            p, np.where(self.kept >= 0, 0.0, C.count), machines.free, machines.count, MOST_SLOTS
+        )
 
     # --- the program -----------------------------------------------------------------------------------------------
 
@@ -181,7 +195,9 @@ class _Places:
         planned, kept = np.flatnonzero(self.kept < 0), np.flatnonzero(self.kept >= 0)
         n = C.count[planned]
         lp = LinearProgram()
-        x = lp.variables(len(slots), name="x", implied=(0.0, np.minimum(C.count[slots.k], N[slots.g])))
+        x = lp.variables(
+            len(slots), name="x", implied=(0.0, np.minimum(C.count[slots.k], N[slots.g]))
+        )
         runs = lp.variables(len(kept), name="runs", lower=1.0, upper=1.0)
         lp.constrain(slots.one(planned) @ x == n, name="one")
         lp.constrain(slots.place @ x <= N[slots.place_g], name="place")
@@ -217,12 +233,18 @@ class _Places:
         C = self.C
         o = self.column[self.column >= 0]
         usage = C.usage.tocsr()[:, o].tocoo()
-        gpus = np.bincount(self.machines.pool, self.machines.count, minlength=len(C.instance.cluster.pools))
+        gpus = np.bincount(
+            self.machines.pool, self.machines.count, minlength=len(C.instance.cluster.pools)
+        )
         pools, R = len(gpus), len(C.resources)
         on_pool, of_class = np.zeros((R, pools)), np.zeros((R, len(C)))
         np.maximum.at(on_pool, (usage.row, C.pool[o][usage.col]), usage.data)
         np.maximum.at(of_class, (usage.row, C.class_a[o][usage.col]), usage.data)
-        most = np.where(C.resources.renewable, np.minimum(on_pool @ gpus, of_class @ C.count), of_class @ C.count)
+        most = np.where(
+            C.resources.renewable,
+            np.minimum(on_pool @ gpus, of_class @ C.count),
+            of_class @ C.count,
+        )
         scarce = np.flatnonzero((C.resources.pool < 0) & (most > C.capacity * (1 + ROUNDING)))
         if len(scarce):
             r = int(scarce[0])
@@ -261,7 +283,11 @@ class _Places:
         order = np.lexsort((-slots.i[chosen], m, slots.g[chosen]))
         chosen, m = chosen[order], m[order]
         k, g = slots.k[chosen], slots.g[chosen]
-        machine = np.unique(np.stack([g, m]), axis=1, return_inverse=True)[1].ravel() if len(chosen) else m
+        machine = (
+            np.unique(np.stack([g, m]), axis=1, return_inverse=True)[1].ravel()
+            if len(chosen)
+            else m
+        )
         column = self.column[k, self.machines.pool[g]]
         p = C.duration[column]
         start = self.machines.free[g] + _sum_before(p, machine)
@@ -279,13 +305,26 @@ class _Places:
         if len(odd):
             raise ValueError(f"job {names[int(odd[0])]} runs {times[odd[0]]} times, expected once")
         k, now = C.of_job[schedule.job], C.instance.now
-        expected = np.where(self.kept[k] >= 0, self.kept[k], self.column[k, np.maximum(schedule.pool, 0)])
-        slack = ROUNDING * float((schedule.end - now).max(initial=0.0)) + 4 * np.spacing(np.abs(schedule.end))
+        expected = np.where(
+            self.kept[k] >= 0, self.kept[k], self.column[k, np.maximum(schedule.pool, 0)]
+        )
+        slack = ROUNDING * float((schedule.end - now).max(initial=0.0)) + 4 * np.spacing(
+            np.abs(schedule.end)
+        )
         length = schedule.end - schedule.start
         for wrong, told in (
-            (schedule.column != expected, "does not run in its fastest configuration of one GPU, or not where it runs"),
-            (np.abs(length - C.duration[schedule.column]) > slack, "does not run for as long as it needs"),
-            ((self.kept[k] >= 0) & (np.abs(schedule.start - now) > slack), "keeps its GPU, but does not run now"),
+            (
+                schedule.column != expected,
+                "does not run in its fastest configuration of one GPU, or not where it runs",
+            ),
+            (
+                np.abs(length - C.duration[schedule.column]) > slack,
+                "does not run for as long as it needs",
+            ),
+            (
+                (self.kept[k] >= 0) & (np.abs(schedule.start - now) > slack),
+                "keeps its GPU, but does not run now",
+            ),
         ):
             if wrong.any():
                 raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {told}")
@@ -302,13 +341,19 @@ class _Places:
         x[len(slots) :] = 1.0
         return x
 
-    def _chains(self, schedule: Schedule, rows: IntArray, slack: FloatArray) -> tuple[IntArray, IntArray]:
+    def _chains(
+        self, schedule: Schedule, rows: IntArray, slack: FloatArray
+    ) -> tuple[IntArray, IntArray]:
         """(group, place from the end) of stretches that follow each other on the machines of their pools."""
         machines, names = self.machines, self.C.instance.jobs_table.names
         group = np.repeat(np.arange(len(machines)), machines.count)
         pool = machines.pool[group]
         free = [
-            [(float(machines.free[g]), int(m)) for m, g in enumerate(group.tolist()) if pool[m] == j]
+            [
+                (float(machines.free[g]), int(m))
+                for m, g in enumerate(group.tolist())
+                if pool[m] == j
+            ]
             for j in range(len(self.C.instance.cluster.pools))
         ]
         start, end = schedule.start - self.C.instance.now, schedule.end - self.C.instance.now
@@ -319,10 +364,14 @@ class _Places:
             place = bisect_right(ready, (float(start[s] + slack[s]), len(group))) - 1
             if place < 0:
                 name = self.C.instance.cluster.pools[int(schedule.pool[s])].name
-                raise ValueError(f"no GPU of pool {name} is free for job {names[int(schedule.job[s])]} when it starts")
+                raise ValueError(
+                    f"no GPU of pool {name} is free for job {names[int(schedule.job[s])]} when it starts"
+                )
             since, machine[row] = ready.pop(place)
             if since < start[s] - slack[s]:
-                raise ValueError(f"job {names[int(schedule.job[s])]} starts after its GPU is free: no GPU may wait")
+                raise ValueError(
+                    f"job {names[int(schedule.job[s])]} starts after its GPU is free: no GPU may wait"
+                )
             insort(ready, (float(end[s]), int(machine[row])))
         back = order[::-1]
         i = np.empty(len(rows), np.int64)
@@ -334,7 +383,9 @@ def _unusable(candidates: Candidates) -> NDArray[np.uint8]:
     """`Drop` of each kind column: of jobs that can run alone on one GPU, all other ways to run."""
     columns, table = candidates.columns, candidates.configurations
     row = candidates.configuration
-    one = (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == 1) & (table.share[row] == 1)
+    one = (
+        (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == 1) & (table.share[row] == 1)
+    )
     can = np.zeros(len(candidates.kinds) + 1, bool)
     can[columns.kind[one]] = True
     drop = ~one & (can[columns.kind] | can[columns.partner])

@@ -68,7 +68,9 @@ class AlphaFairness(Formulation):
             return AllocationProgram(C, Total(w), levels)
         utility = Total(w, "power", 1.0 - self.alpha)
         S = _attainable_level(C, levels)
-        return AllocationProgram(C, utility, sp.csr_matrix(levels / S), units=Multiple(S ** (1.0 - self.alpha)))
+        return AllocationProgram(
+            C, utility, sp.csr_matrix(levels / S), units=Multiple(S ** (1.0 - self.alpha))
+        )
 
     @property
     def normalise(self) -> str:

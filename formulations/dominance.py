@@ -11,7 +11,9 @@ ROUNDS = 500
 """Pivots per job: dominated columns may be left after so many, which costs time and never the optimum."""
 
 
-def dominated(owner: IntArray, value: FloatArray, usage: sp.csr_matrix, eligible: BoolArray) -> BoolArray:
+def dominated(
+    owner: IntArray, value: FloatArray, usage: sp.csr_matrix, eligible: BoolArray
+) -> BoolArray:
     """Mask of the columns c for which some c' of the same owner has value >= and usage <= in every resource.
 
     Of columns that are equal in all of this the first is kept. The columns of an owner are put in order of falling
@@ -41,7 +43,9 @@ def dominated(owner: IntArray, value: FloatArray, usage: sp.csr_matrix, eligible
         if len(ahead) == 0:
             break
         new = np.concatenate(([True], mine[ahead][1:] != mine[ahead][:-1]))
-        pivot = ahead[np.flatnonzero(new)][np.cumsum(new) - 1]  # the first column left of each one's owner
+        pivot = ahead[np.flatnonzero(new)][
+            np.cumsum(new) - 1
+        ]  # the first column left of each one's owner
         after = pivot != ahead
         ahead, pivot = ahead[after], pivot[after]
         worse = (use[ahead] >= use[pivot]).all(axis=1)

@@ -54,7 +54,9 @@ class DominantResourceFairness(Formulation):
     reads = frozenset({"weight", "gang", "tenant", "queue"})
     also_reads = frozenset({"tenant_weight"})
     sense = "max"
-    objective_words = "total normalised throughput at the dominant shares of the lexicographic max-min"
+    objective_words = (
+        "total normalised throughput at the dominant shares of the lexicographic max-min"
+    )
 
     class Options(FormulationOptions):
         """Options of dominant resource fairness."""
@@ -64,7 +66,9 @@ class DominantResourceFairness(Formulation):
     @property
     def own_reads(self) -> frozenset[str]:
         """See the option ``tenants``."""
-        return super().own_reads - (frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"})
+        return super().own_reads - (
+            frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"}
+        )
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
@@ -82,10 +86,15 @@ def dominant_shares(C: Classes) -> FloatArray:
     """d_c: the largest share that one unit of a column holds of any type of resource, shape (N,)."""
     types, row_type = np.unique(_types(C), return_inverse=True)
     by_type = sp.csr_matrix(
-        (np.ones(len(row_type)), (row_type, np.arange(len(row_type)))), shape=(len(types), len(row_type))
+        (np.ones(len(row_type)), (row_type, np.arange(len(row_type)))),
+        shape=(len(types), len(row_type)),
     )
     total: FloatArray = np.asarray(by_type @ C.capacity)
-    share = sp.diags_array(np.divide(1.0, total, out=np.zeros(len(types)), where=total > 0)) @ by_type @ C.usage
+    share = (
+        sp.diags_array(np.divide(1.0, total, out=np.zeros(len(types)), where=total > 0))
+        @ by_type
+        @ C.usage
+    )
     return np.asarray(share.max(axis=0).todense()).ravel() if C.columns else np.zeros(0)
 
 

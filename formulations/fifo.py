@@ -69,7 +69,9 @@ class Fifo(Rule):
     @property
     def own_reads(self) -> frozenset[str]:
         """Jobs share GPUs in the variant ``packed`` alone."""
-        return super().own_reads - (frozenset() if self.options.variant == "packed" else {"colocation"})
+        return super().own_reads - (
+            frozenset() if self.options.variant == "packed" else {"colocation"}
+        )
 
     @property
     def integral(self) -> bool:
@@ -136,11 +138,14 @@ class _Queue:
             self.places[kind].append(column)
         for columns in self.places:
             has = set(K.pool[columns].tolist())
-            self.no_place.append([pool for pool in range(pools) if pool not in has] if columns else [])
+            self.no_place.append(
+                [pool for pool in range(pools) if pool not in has] if columns else []
+            )
         self.rate = K.rate_a
         ends = zip(usage.indptr[:-1].tolist(), usage.indptr[1:].tolist(), strict=True)
         self.needs: list[Need] = [
-            list(zip(usage.indices[a:b].tolist(), usage.data[a:b].tolist(), strict=True)) for a, b in ends
+            list(zip(usage.indices[a:b].tolist(), usage.data[a:b].tolist(), strict=True))
+            for a, b in ends
         ]
 
     def start(self, random: np.random.Generator | None) -> list[int]:
@@ -152,18 +157,24 @@ class _Queue:
         left_out: set[int] = (
             set()
         )  # kinds that can run nowhere in the room left: until somebody starts, nothing changes
-        for position, (job, kind) in enumerate(zip(order.tolist(), K.of_job[order].tolist(), strict=True)):
+        for position, (job, kind) in enumerate(
+            zip(order.tolist(), K.of_job[order].tolist(), strict=True)
+        ):
             if kind in left_out:
                 continue
             room = [column for column in self.places[kind] if self._fits(self.needs[column])]
             if room:
                 place = (
-                    max(room, key=self.rate.__getitem__) if random is None else room[int(random.integers(len(room)))]
+                    max(room, key=self.rate.__getitem__)
+                    if random is None
+                    else room[int(random.integers(len(room)))]
                 )
                 self._take(self.needs[place])
                 self.running.append(_Running(len(self.running), job, place))
                 left_out.clear()
-            elif self.places[kind] and not any(self.free[pool] >= gang[kind] for pool in self.no_place[kind]):
+            elif self.places[kind] and not any(
+                self.free[pool] >= gang[kind] for pool in self.no_place[kind]
+            ):
                 return list(order[position:].tolist())
             else:
                 left_out.add(kind)
@@ -174,7 +185,9 @@ class _Queue:
         K = self.kinds
         pairs = pair_ratios(K)
         worth = np.flatnonzero(pairs.ratio > PACKED)
-        partners: dict[int, list[tuple[float, int, int, int]]] = defaultdict(list)  # (-ratio, kind, pool, column)
+        partners: dict[int, list[tuple[float, int, int, int]]] = defaultdict(
+            list
+        )  # (-ratio, kind, pool, column)
         for row in worth.tolist():
             column = int(pairs.column[row])
             a, b, pool = int(K.class_a[column]), int(K.class_b[column]), int(K.pool[column])
@@ -227,7 +240,9 @@ class _Queue:
             (_integers(item.job for item in pairs), _integers(item.partner for item in pairs), shared),
         )  # fmt: skip
         x = np.zeros(C.columns)
-        x[column_alone(C, job, self.kinds.kind_column[_integers(item.place for item in single)])] = 1.0
+        x[
+            column_alone(C, job, self.kinds.kind_column[_integers(item.place for item in single)])
+        ] = 1.0
         x[C.columns - len(pairs) :] = 1.0
         return Decision(C, x)
 

@@ -63,7 +63,9 @@ class FinishTimeFairness(Formulation):
         """Options of finish-time fairness."""
 
         agnostic: bool = False
-        reference_pool: str | None = Field(default=None, description="pool whose rates stand for all (agnostic)")
+        reference_pool: str | None = Field(
+            default=None, description="pool whose rates stand for all (agnostic)"
+        )
 
     def check(self, instance: Instance) -> None:
         """The reference pool must exist."""

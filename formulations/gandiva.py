@@ -35,7 +35,9 @@ class _Packing(Rule):
         return candidates.classes(frozenset())
 
     @abstractmethod
-    def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, tuple[float, str] | None]:
+    def pairs(
+        self, K: Classes, gains: Gains, engine: Engine
+    ) -> tuple[Pairs, tuple[float, str] | None]:
         """Jobs to be paired, and a bound on the total gain where one was proved."""
 
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:

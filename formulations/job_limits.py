@@ -63,7 +63,11 @@ class JobLimits:
                 continue
             theirs = optional[kinds.workload[optional] == workload]
             try:
-                amounts = _read(instance.workloads[workload].parameters["limit"], _path(candidates, workload), row_of)
+                amounts = _read(
+                    instance.workloads[workload].parameters["limit"],
+                    _path(candidates, workload),
+                    row_of,
+                )
             except InvalidInput as error:
                 wrong[workload] = error
                 continue
@@ -101,7 +105,9 @@ class JobLimits:
         together = np.concatenate([columns.kind, columns.partner[columns.partner >= 0]])
         unknown = together[~self.known[together]]
         if len(unknown):
-            raise self._without_limit(candidates, int(unknown.min()), name).of_jobs(_jobs(candidates, unknown))
+            raise self._without_limit(candidates, int(unknown.min()), name).of_jobs(
+                _jobs(candidates, unknown)
+            )
         column, row, _ = self._uses(candidates)
         unnamed = np.flatnonzero(np.isnan(self.limit[columns.kind[column], row]))
         if len(unnamed):
@@ -109,7 +115,9 @@ class JobLimits:
             job = candidates.instance.jobs_table.names[int(candidates.kinds.first[kind])]
             path = _path(candidates, int(candidates.kinds.workload[kind]))
             raise InvalidInput(
-                f"{path}.{key(resource)}", "nothing", f"a limit, as an option of job {show(job)} uses {resource}"
+                f"{path}.{key(resource)}",
+                "nothing",
+                f"a limit, as an option of job {show(job)} uses {resource}",
             ).of_jobs(_jobs(candidates, columns.kind[column[unnamed]]))
 
     def _uses(self, candidates: Candidates) -> tuple[IntArray, IntArray, FloatArray]:
@@ -128,7 +136,11 @@ class JobLimits:
         if kinds.options[kind] < 0:
             needed = "options, or a workload with parameters.parameter_server"
             return UsageError(f"{name}: job {show(job)} has plain rates, expected {needed}")
-        place = f"{_path(candidates, workload)}" if workload >= 0 else "a workload with parameters.limit"
+        place = (
+            f"{_path(candidates, workload)}"
+            if workload >= 0
+            else "a workload with parameters.limit"
+        )
         return UsageError(f"{name}: job {show(job)} has options and no limit, expected {place}")
 
 
@@ -136,7 +148,9 @@ def _read(given: object, path: str, row_of: Mapping[str, int]) -> dict[str, floa
     amounts = validate(LimitDocument, {"limit": given}, path.removesuffix(".limit")).limit
     for name in amounts:
         if name not in row_of:
-            raise InvalidInput(f"{path}.{key(name)}", "an unknown resource", f"one of {listed(row_of)}")
+            raise InvalidInput(
+                f"{path}.{key(name)}", "an unknown resource", f"one of {listed(row_of)}"
+            )
     return amounts
 
 

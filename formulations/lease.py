@@ -107,14 +107,20 @@ class Lease(Formulation):
         first_lease: FirstLease = "ignore"
         admission: bool = False
         refine: Literal["solve", "shift"] = "solve"
-        capacity: dict[str, Annotated[list[Capacity], Field(min_length=1)]] = Field(default_factory=dict)
+        capacity: dict[str, Annotated[list[Capacity], Field(min_length=1)]] = Field(
+            default_factory=dict
+        )
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs with a deadline; the others are unplaced."""
         stated = np.array(
-            [_deadline(attributes) for attributes in candidates.configurations.attribute_sets], np.float64
+            [_deadline(attributes) for attributes in candidates.configurations.attribute_sets],
+            np.float64,
         )
-        columns, row = candidates.columns, candidates.configurations.attributes[candidates.configuration]
+        columns, row = (
+            candidates.columns,
+            candidates.configurations.attributes[candidates.configuration],
+        )
         asked = np.zeros(len(candidates.kinds) + 1, bool)  # the last is of jobs without a kind
         asked[columns.kind[~np.isnan(stated[row])]] = True
         free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
@@ -122,7 +128,9 @@ class Lease(Formulation):
 
     def build(self, C: Classes) -> LinearPlan:
         """See the class."""
-        plan = Leases(C, self.options.capacity, self.options.admission, self.options.first_lease).plan()
+        plan = Leases(
+            C, self.options.capacity, self.options.admission, self.options.first_lease
+        ).plan()
         return replace(plan, solves_later=self.options.refine == "solve")
 
 
@@ -145,7 +153,9 @@ class Leases:
         """Columns that are options: of classes with a deadline, alone."""
         C = self.C
         deadline = self._option_deadlines
-        return np.flatnonzero(C.alone & np.isfinite(C.duration) & np.isfinite(deadline)).astype(np.int64)
+        return np.flatnonzero(C.alone & np.isfinite(C.duration) & np.isfinite(deadline)).astype(
+            np.int64
+        )
 
     @cached_property
     def _option_deadlines(self) -> FloatArray:
@@ -166,7 +176,9 @@ class Leases:
     def l(self) -> IntArray:  # noqa: E743  (the paper's symbol)
         """Leases before the deadline of each option, at least 0."""
         left = (self._option_deadlines[self.o] - self.C.instance.now) / self.L
-        return np.maximum(np.floor(left + ROUNDING * np.maximum(np.abs(left), 1.0)), 0).astype(np.int64)
+        return np.maximum(np.floor(left + ROUNDING * np.maximum(np.abs(left), 1.0)), 0).astype(
+            np.int64
+        )
 
     @cached_property
     def v(self) -> FloatArray:
@@ -209,14 +221,19 @@ class Leases:
         """The program `Lease` states."""
         C, o, b, leases_before = self.C, self.o, self.b, self.l
         self._refuse_impossible()
-        size = np.where(b <= leases_before, leases_before, 0)  # an option that cannot make it has no X, and S = 0
+        size = np.where(
+            b <= leases_before, leases_before, 0
+        )  # an option that cannot make it has no X, and S = 0
         if size.sum() > MOST_COLUMNS:
             raise UsageError(
                 f"lease: {size.sum()} variables of options and leases, at most {MOST_COLUMNS} are taken: "
                 "longer rounds or nearer deadlines make fewer"
             )
         k = C.class_a[o]
-        of, t = np.repeat(np.arange(len(o), dtype=np.int64), size), ranges(np.zeros(len(o), np.int64), size)
+        of, t = (
+            np.repeat(np.arange(len(o), dtype=np.int64), size),
+            ranges(np.zeros(len(o), np.int64), size),
+        )
 
         planned = np.unique(k)
         renewable = np.flatnonzero(C.resources.renewable)
@@ -248,19 +265,28 @@ class Leases:
         several = np.flatnonzero(n[of] > 1)
         if len(several):
             pick = sp.csr_matrix(
-                (np.ones(len(several)), (np.arange(len(several)), of[several])), (len(several), len(o))
+                (np.ones(len(several)), (np.arange(len(several)), of[several])),
+                (len(several), len(o)),
             )
-            lp.constrain(sp.eye_array(len(of), format="csr")[several] @ X - pick @ S <= 0.0, name="once")
+            lp.constrain(
+                sp.eye_array(len(of), format="csr")[several] @ X - pick @ S <= 0.0, name="once"
+            )
         planned = columns.planned
         take = sp.csr_matrix(
-            (np.ones(len(o)), (np.searchsorted(planned, k), np.arange(len(o)))), (len(planned), len(o))
+            (np.ones(len(o)), (np.searchsorted(planned, k), np.arange(len(o)))),
+            (len(planned), len(o)),
         )
         wanted = C.count[planned]
         lp.constrain(
-            (take @ S).between(np.where(self.admission | C.soft_deadline[planned], 0.0, wanted), wanted), name="take"
+            (take @ S).between(
+                np.where(self.admission | C.soft_deadline[planned], 0.0, wanted), wanted
+            ),
+            name="take",
         )
         uses = sp.csc_matrix(columns.uses)[:, of].tocoo()
-        row = np.searchsorted(columns.used, uses.row.astype(np.int64) * max(self.leases, 1) + t[uses.col])
+        row = np.searchsorted(
+            columns.used, uses.row.astype(np.int64) * max(self.leases, 1) + t[uses.col]
+        )
         matrix = sp.csr_matrix((uses.data, (row, uses.col)), shape=(len(columns.used), len(of)))
         lp.constrain(matrix @ X <= self.G[columns.renewable].ravel()[columns.used], name="capacity")
         return lp, S, X
@@ -291,7 +317,10 @@ class Leases:
         table = C.instance.jobs_table
         runs = np.array([job for job in table.running if not table.preemptible[job]], np.int64)
         firm = np.isin(k, C.of_job[runs])
-        needs = self.b * (columns.uses / np.maximum(self.G[columns.renewable].max(axis=1, initial=0.0), 1.0)[:, None])
+        needs = self.b * (
+            columns.uses
+            / np.maximum(self.G[columns.renewable].max(axis=1, initial=0.0), 1.0)[:, None]
+        )
         order = np.lexsort((needs.max(axis=0, initial=0.0), -self.v, self.l, ~firm))
         wanted = np.where(columns.size > 0, C.count[k], 0).astype(np.int64)
         S, X = self._in_order(columns, wanted, order)
@@ -351,24 +380,32 @@ class Leases:
         plans = [self._moved_left(columns, S, X)]
         if self.first_lease in ("ignore", "random") and len(self.o) <= MOST_REBUILT:
             for key in (self.b, self.l, self.l - self.b):
-                again, built = self._in_order(columns, S, planned[np.lexsort((self.b[planned], key[planned]))])
+                again, built = self._in_order(
+                    columns, S, planned[np.lexsort((self.b[planned], key[planned]))]
+                )
                 plans += [built] if np.array_equal(again, S) else []
         late = columns.t / self.b[columns.of]
-        return np.concatenate([S, min(plans, key=lambda plan: float(late @ plan))]).astype(np.float64)
+        return np.concatenate([S, min(plans, key=lambda plan: float(late @ plan))]).astype(
+            np.float64
+        )
 
     def _moved_left(self, columns: Columns, S: IntArray, X: IntArray) -> IntArray:
         """X with every option as early as the others leave room; a lease that costs value is not used more."""
         costs, needed, size, count = (
             array.tolist() for array in (self._worth_of_first(columns) < 0, self.b, columns.size, S)
         )
-        runs: dict[int, list[int]] = {o: X[columns.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()}
+        runs: dict[int, list[int]] = {
+            o: X[columns.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()
+        }
         room, holds = Room(self.G[columns.renewable]), columns.holds
         for o, running in runs.items():
             room.take(holds[o], running)
         moved = True
         while moved:
             moved = False
-            when = {o: sum(t * jobs for t, jobs in enumerate(running)) for o, running in runs.items()}
+            when = {
+                o: sum(t * jobs for t, jobs in enumerate(running)) for o, running in runs.items()
+            }
             for o in sorted(runs, key=lambda o: (when[o] / (count[o] * needed[o]), o)):
                 room.take(holds[o], runs[o], -1)
                 most = room.jobs_at_once(holds[o], size[o], count[o])
@@ -381,12 +418,16 @@ class Leases:
                 room.take(holds[o], running)
         return self._together(columns, runs)
 
-    def _in_order(self, columns: Columns, wanted: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    def _in_order(
+        self, columns: Columns, wanted: IntArray, order: IntArray
+    ) -> tuple[IntArray, IntArray]:
         """(S, X) of options one after the other: as many of the ``wanted`` jobs as can meet the option's deadline.
 
         Each option takes the earliest leases in which those before it leave room.
         """
-        k, needed, size, count = (array.tolist() for array in (self.C.class_a[self.o], self.b, columns.size, wanted))
+        k, needed, size, count = (
+            array.tolist() for array in (self.C.class_a[self.o], self.b, columns.size, wanted)
+        )
         S, left = np.zeros(len(self.o), np.int64), self.C.count.astype(np.int64).tolist()
         room, runs, holds = Room(self.G[columns.renewable]), {}, columns.holds
         for o in order.tolist():
@@ -417,14 +458,19 @@ class Leases:
         x = self.complete(columns, schedule)[len(self.o) :]
         free = self.G[columns.renewable].copy()
         for r in range(len(free)):
-            free[r] -= np.bincount(columns.t, columns.uses[r, columns.of] * x, minlength=free.shape[1])
+            free[r] -= np.bincount(
+                columns.t, columns.uses[r, columns.of] * x, minlength=free.shape[1]
+            )
         of_class = np.argsort(C.class_a[self.o], kind="stable")
         first = np.searchsorted(C.class_a[self.o][of_class], np.arange(len(C) + 1))
         why = {
             k: self._why_declined(columns, free, of_class[first[k] : first[k + 1]])
             for k in np.unique(C.of_job[left_out]).tolist()
         }
-        return tuple((job, why[k]) for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True))
+        return tuple(
+            (job, why[k])
+            for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True)
+        )
 
     def _why_declined(self, columns: Columns, free: FloatArray, mine: IntArray) -> str:
         """What a job with these options needs, and in how many leases there is room for it beside the plan."""
@@ -458,11 +504,15 @@ class Leases:
         conflicts = [Conflict("take", k, self._needs(k), self._assumption) for k in stuck]
         table = C.instance.jobs_table
         lost = np.flatnonzero(
-            np.isfinite(table.deadline) & ~table.soft_deadline & (C.candidates.absence == Absence.NO_COLUMN)
+            np.isfinite(table.deadline)
+            & ~table.soft_deadline
+            & (C.candidates.absence == Absence.NO_COLUMN)
         )
         for job in lost.tolist():
             why = C.candidates.why_no_column(int(C.candidates.kinds.of_job[job]))
-            conflicts.append(Conflict("take", -1, f"job {table.names[job]} has a deadline, but {why}"))
+            conflicts.append(
+                Conflict("take", -1, f"job {table.names[job]} has a deadline, but {why}")
+            )
         if conflicts:
             raise Infeasible(conflicts)
 
@@ -472,7 +522,9 @@ class Leases:
         """Members take the leases of their option in turn, so that each gets exactly b_o of them, no two at once."""
         S = np.round(x[: len(self.o)]).astype(np.int64)
         X = np.round(x[len(self.o) : len(self.o) + len(columns.of)]).astype(np.int64)
-        slot = np.repeat(np.arange(len(X)), X)  # one per job and lease, option after option, lease after lease
+        slot = np.repeat(
+            np.arange(len(X)), X
+        )  # one per job and lease, option after option, lease after lease
         of = columns.of[slot]
         turn = np.arange(len(slot)) - np.searchsorted(of, of)
         return self.schedule(S, of, turn % np.maximum(S[of], 1), columns.t[slot])
@@ -531,7 +583,9 @@ class Leases:
         odd = np.flatnonzero(held != self.b[pairs[:, 1]])
         if len(odd):
             job, option = pairs[odd[0]].tolist()
-            raise ValueError(f"job {names[job]} runs {held[odd[0]]} leases, expected {self.b[option]}")
+            raise ValueError(
+                f"job {names[job]} runs {held[odd[0]]} leases, expected {self.b[option]}"
+            )
         np.add.at(x, pairs[:, 1], 1.0)
         return x
 
@@ -603,7 +657,10 @@ class Columns:
     @cached_property
     def holds(self) -> list[Holds]:
         """What a job holds of these resources, by option."""
-        return [[(r, amount) for r, amount in enumerate(mine) if amount > 0] for mine in self.uses.T.tolist()]
+        return [
+            [(r, amount) for r, amount in enumerate(mine) if amount > 0]
+            for mine in self.uses.T.tolist()
+        ]
 
     def part(self, option: int) -> slice:
         """The X of an option, lease by lease."""
@@ -620,5 +677,7 @@ def _deadline(attributes: Mapping[str, Any]) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput("options: attributes.deadline", show(value), "seconds on the clock of now")
+        raise InvalidInput(
+            "options: attributes.deadline", show(value), "seconds on the clock of now"
+        )
     return float(value)

@@ -72,7 +72,13 @@ class Pieces:
     def later(self) -> Later:
         """The objective, for the plan."""
         return Later(
-            "pieces", "pieces that jobs are cut into", count_pieces, self.width, self.program, self.complete, self.read
+            "pieces",
+            "pieces that jobs are cut into",
+            count_pieces,
+            self.width,
+            self.program,
+            self.complete,
+            self.read,
         )
 
     @property
@@ -124,7 +130,9 @@ class Pieces:
     def _one(self, rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> sp.csr_matrix:
         """1 at each row and column, where the column is not -1."""
         there = columns >= 0
-        return sp.csr_matrix((np.ones(int(there.sum())), (rows[there], columns[there])), shape=shape)
+        return sp.csr_matrix(
+            (np.ones(int(there.sum())), (rows[there], columns[there])), shape=shape
+        )
 
     # --- the program -----------------------------------------------------------------------------------------------
 
@@ -143,7 +151,9 @@ class Pieces:
             change = self._one(each, mine, shape) - self._one(each, before, shape)
             lp.constrain(Z - change @ X >= 0.0, name="begins")
             by_option = self._one(place, each, (len(self.single), len(mine)))
-            chosen = self._one(np.arange(len(self.single)), self.single, (len(self.single), len(self.b)))
+            chosen = self._one(
+                np.arange(len(self.single)), self.single, (len(self.single), len(self.b))
+            )
             lp.constrain(by_option @ Z - chosen @ S >= 0.0, name="once each")
             total = total + Z.sum()
         count = len(self.state_of)
@@ -154,7 +164,9 @@ class Pieces:
             F = lp.variables(count, name="F", upper=n, integer=True)
             R = lp.variables(count, name="R", upper=n)
             square = (count, count)
-            ran = sp.eye_array(count, format="csr") - self._one(every, self._state(place, step, t - 1), square)
+            ran = sp.eye_array(count, format="csr") - self._one(
+                every, self._state(place, step, t - 1), square
+            )
             lp.constrain(ran @ F >= 0.0, name="after")
             lp.constrain(
                 F - self._one(every, self._state(place, step - 1, t - 1), square) @ F
@@ -167,15 +179,23 @@ class Pieces:
                 - self._one(ends, option[last], (len(last), len(self.b))) @ S == 0.0, name="all",
             )  # fmt: skip
             shared = np.flatnonzero(np.isin(self.of, self.several))
-            first = np.searchsorted(self.of, option)  # X of an option follow each other, lease by lease
+            first = np.searchsorted(
+                self.of, option
+            )  # X of an option follow each other, lease by lease
             row = np.searchsorted(shared, first + t)
             add = self._one(row, every, (len(shared), count)) @ ran
             picked = self._one(np.arange(len(shared)), shared, (len(shared), len(self.of)))
             lp.constrain(picked @ X - sp.csr_matrix(add) @ F == 0.0, name="sum")
             again = np.flatnonzero(step > 0)
-            goes_on = self._one(np.arange(len(again)), self._state(place, step - 1, t - 1)[again], (len(again), count))
+            goes_on = self._one(
+                np.arange(len(again)),
+                self._state(place, step - 1, t - 1)[again],
+                (len(again), count),
+            )
             resumed = self._one(np.arange(len(again)), again, (len(again), count))
-            lp.constrain(resumed @ R - sp.csr_matrix((resumed - goes_on) @ ran) @ F >= 0.0, name="resumes")
+            lp.constrain(
+                resumed @ R - sp.csr_matrix((resumed - goes_on) @ ran) @ F >= 0.0, name="resumes"
+            )
             total = total + (step > 0).astype(float)[np.newaxis, :] @ R
         lp.minimise(total)
         return lp
@@ -230,17 +250,28 @@ class Pieces:
             ran = F - np.where(before >= 0, F[before], 0)
             if (ran < 0).any():
                 raise ValueError("jobs that have run are fewer from one lease to the next")
-            found += [self._members(place, int(S[o]), ran) for place, o in enumerate(self.several.tolist()) if S[o]]
-        of, member, t = (np.concatenate(parts).astype(np.int64) for parts in zip(*found, strict=True))
+            found += [
+                self._members(place, int(S[o]), ran)
+                for place, o in enumerate(self.several.tolist())
+                if S[o]
+            ]
+        of, member, t = (
+            np.concatenate(parts).astype(np.int64) for parts in zip(*found, strict=True)
+        )
         order = np.lexsort((t, of))
         return self.schedule(S, of[order], member[order], t[order])
 
-    def _members(self, place: int, members: int, ran: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def _members(
+        self, place: int, members: int, ran: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
         """Option, member and lease of each lease of one option, from how many of its jobs run in each state."""
         o = int(self.several[place])
         b, window = int(self.b[o]), int(self._window[o])
         counts = ran[self._first[place] : self._first[place + 1]].reshape(b, window)
-        waiting: list[list[int]] = [list(range(members)), *([] for _ in range(b))]  # by leases run, first in first out
+        waiting: list[list[int]] = [
+            list(range(members)),
+            *([] for _ in range(b)),
+        ]  # by leases run, first in first out
         just: list[list[int]] = [[] for _ in range(b + 1)]
         who: list[int] = []
         when: list[int] = []
@@ -265,5 +296,7 @@ def count_pieces(schedule: Schedule) -> float:
     """Stretches of a schedule, with those of a job that follow each other counted once."""
     order = np.lexsort((schedule.start, schedule.job))
     job, start, end = schedule.job[order], schedule.start[order], schedule.end[order]
-    follows = (job[1:] == job[:-1]) & (np.abs(start[1:] - end[:-1]) <= 1e-6 * np.maximum(np.abs(end[:-1]), 1.0))
+    follows = (job[1:] == job[:-1]) & (
+        np.abs(start[1:] - end[:-1]) <= 1e-6 * np.maximum(np.abs(end[:-1]), 1.0)
+    )
     return float(len(job) - int(follows.sum()))

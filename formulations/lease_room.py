@@ -71,6 +71,8 @@ def most_that_fit(most: Sequence[int], jobs: int, needed: int) -> tuple[int, lis
     """
     running = earliest(most, jobs, needed)
     if not running:
-        jobs -= bisect_left(range(jobs), True, key=lambda fewer: bool(earliest(most, jobs - fewer, needed)))
+        jobs -= bisect_left(
+            range(jobs), True, key=lambda fewer: bool(earliest(most, jobs - fewer, needed))
+        )
         running = earliest(most, jobs, needed) if jobs else []
     return jobs, running

@@ -63,7 +63,9 @@ class Machines:
         for job, seconds in busy.items():
             row, gpus, _ = instance.jobs_table.running[job]
             for gpu in gpus:
-                if gpu in free[row]:  # a job may end on a node that takes no more work: that is no machine
+                if (
+                    gpu in free[row]
+                ):  # a job may end on a node that takes no more work: that is no machine
                     free[row][gpu] = max(free[row][gpu], seconds)
         groups = [np.unique(list(of_pool.values()), return_counts=True) for of_pool in free]
         return cls(

@@ -45,7 +45,9 @@ class Makespan(Formulation):
         """Options of the makespan."""
 
         agnostic: bool = False
-        reference_pool: str | None = Field(default=None, description="pool whose rates stand for all (agnostic)")
+        reference_pool: str | None = Field(
+            default=None, description="pool whose rates stand for all (agnostic)"
+        )
 
     def check(self, instance: Instance) -> None:
         """The reference pool must exist."""
@@ -64,7 +66,10 @@ class Makespan(Formulation):
         np.maximum.at(alone, entries.row, entries.data)
         if (alone <= 0).any():
             raise without_rate(C, np.flatnonzero(alone <= 0))
-        own, mine = np.zeros(len(C)), C.alone[entries.col]  # which pairs there are must not change the unit
+        own, mine = (
+            np.zeros(len(C)),
+            C.alone[entries.col],
+        )  # which pairs there are must not change the unit
         np.maximum.at(own, entries.row[mine], entries.data[mine])
         S = float(np.median(N / np.where(own > 0, own, alone))) if len(C) else 1.0
         levels = sp.csr_matrix(sp.diags_array(S / N) @ throughput)

@@ -79,17 +79,27 @@ class MakespanUnrelated(Formulation):
             return super().solve(candidates, engine)
         except SolverUnavailable as error:
             asked = None if engine.solver == "auto" else engine.load(engine.solver)
-            if asked is None or Capability.TIMELINE not in asked.capabilities or self.options.program == "timeline":
+            if (
+                asked is None
+                or Capability.TIMELINE not in asked.capabilities
+                or self.options.program == "timeline"
+            ):
                 raise
-            raise SolverUnavailable(f"{error}; with -O program=timeline it needs no such columns") from None
+            raise SolverUnavailable(
+                f"{error}; with -O program=timeline it needs no such columns"
+            ) from None
 
     def build(self, C: Classes) -> Plan:
         """See the class."""
         columns = _usable_columns(C)
         wanted, why_not = self.options.program, _why_no_assignment(C, columns)
         if wanted == "assignment" and why_not:
-            raise UsageError(f"makespan-unrelated with program=assignment: {why_not}; use program=timeline")
-        if self.options.unit is not None and (wanted == "assignment" or (wanted == "auto" and not why_not)):
+            raise UsageError(
+                f"makespan-unrelated with program=assignment: {why_not}; use program=timeline"
+            )
+        if self.options.unit is not None and (
+            wanted == "assignment" or (wanted == "auto" and not why_not)
+        ):
             raise UsageError(
                 "makespan-unrelated: unit is an option of program=timeline; assignment takes exact seconds"
             )
@@ -112,7 +122,9 @@ def _usable_columns(C: Classes) -> IntArray:
     if not has.all():
         alone = np.zeros(len(C), bool)
         alone[C.class_a[C.alone]] = True
-        why = np.where(alone, "needs more than the whole capacity in every configuration", "cannot run alone")
+        why = np.where(
+            alone, "needs more than the whole capacity in every configuration", "cannot run alone"
+        )
         stuck = np.flatnonzero(~has).tolist()
         raise Infeasible([Conflict("one", k, f"{C.job_name(k)} {why[k]}") for k in stuck])
     return np.flatnonzero(fits).astype(np.int64)
@@ -142,7 +154,9 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
     """The program ``assignment`` of the class."""
     r = C.usage.tocsc()[:, columns].indices.astype(np.int64)
     d, k, n = C.duration[columns], C.class_a[columns], C.count
-    machines = np.minimum(np.floor(C.capacity + 1e-9), n.sum()).astype(np.int64)  # (r, m): no more than jobs
+    machines = np.minimum(np.floor(C.capacity + 1e-9), n.sum()).astype(
+        np.int64
+    )  # (r, m): no more than jobs
     machines[np.setdiff1d(np.arange(len(machines)), r)] = 0
     first = np.concatenate(([0], np.cumsum(machines)))
     size = machines[r]
@@ -151,7 +165,9 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
             f"makespan-unrelated: an assignment of {len(columns)} columns to machines has {size.sum()} variables, "
             f"at most {MOST_COLUMNS} are taken; use program=timeline"
         )
-    c = np.repeat(np.arange(len(columns), dtype=np.int64), size)  # variables x_cm, column after column
+    c = np.repeat(
+        np.arange(len(columns), dtype=np.int64), size
+    )  # variables x_cm, column after column
     m = first[r[c]] + ranges(np.zeros(len(columns), np.int64), size)
     every = np.arange(len(c))
     load = sp.csr_matrix((d[c], (m, every)), shape=(first[-1], len(c)))
@@ -161,7 +177,9 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
     worst = np.zeros(len(C))
     np.maximum.at(worst, k, d)
     makespan = lp.variables(1, name="C", upper=float(worst @ n))
-    lp.constrain(sp.csr_matrix((np.ones(len(c)), (k[c], every)), shape=(len(C), len(c))) @ x == n, name="one")
+    lp.constrain(
+        sp.csr_matrix((np.ones(len(c)), (k[c], every)), shape=(len(C), len(c))) @ x == n, name="one"
+    )
     lp.constrain(load @ x - np.ones((first[-1], 1)) @ makespan <= 0.0, name="load")
     next_is_alike = np.setdiff1d(np.arange(first[-1] - 1), first[1:-1] - 1)
     if len(next_is_alike):
@@ -197,7 +215,11 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
         return point
 
     def describe(block: str, position: int) -> str:
-        return f"{C.job_name(position)} must run once" if block == "one" else f"row {block}[{position}]"
+        return (
+            f"{C.job_name(position)} must run once"
+            if block == "one"
+            else f"row {block}[{position}]"
+        )
 
     return LinearPlan(C, lp, read, complete, describe, step=common_unit(d))
 
@@ -235,7 +257,9 @@ def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
         raise ValueError(f"job {name} runs {length[row]:.9g} s, expected {needed[row]:.9g} s")
     early = np.flatnonzero(schedule.start < C.instance.now)
     if len(early):
-        raise ValueError(f"job {C.instance.jobs_table.names[int(schedule.job[early[0]])]} starts before now")
+        raise ValueError(
+            f"job {C.instance.jobs_table.names[int(schedule.job[early[0]])]} starts before now"
+        )
 
 
 def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntArray:
@@ -260,7 +284,9 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
 def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan:
     """The program ``timeline`` of the class: one activity per job, in order of the classes."""
     table, now = C.instance.jobs_table, C.instance.now
-    jobs = np.concatenate([C.jobs_of(k) for k in range(len(C))]) if len(C) else np.zeros(0, np.int64)
+    jobs = (
+        np.concatenate([C.jobs_of(k) for k in range(len(C))]) if len(C) else np.zeros(0, np.int64)
+    )
     arrival = np.maximum(table.arrival[jobs] - now, 0.0)
     d = C.duration[columns]
     if unit is None:
@@ -268,7 +294,10 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     order = np.argsort(C.class_a[columns], kind="stable")
     columns = columns[order]
     owner = C.class_a[columns]
-    start, length = np.searchsorted(owner, C.of_job[jobs]), np.bincount(owner, minlength=len(C))[C.of_job[jobs]]
+    start, length = (
+        np.searchsorted(owner, C.of_job[jobs]),
+        np.bincount(owner, minlength=len(C))[C.of_job[jobs]],
+    )
     mode = ranges(start.astype(np.int64), length.astype(np.int64))
     column = columns[mode]
     activity = np.repeat(np.arange(len(jobs), dtype=np.int64), length)
@@ -276,7 +305,9 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     release = round_up(arrival, unit)
     longest = np.zeros(len(jobs), np.int64)
     np.maximum.at(longest, activity, duration)
-    horizon = int(release.max(initial=0) + longest.sum())  # one after the other, each in its longest mode
+    horizon = int(
+        release.max(initial=0) + longest.sum()
+    )  # one after the other, each in its longest mode
     renewable = C.resources.renewable
     usage, capacity = _whole(C, column, np.flatnonzero(renewable))
     budget_usage, budget = _whole(C, column, np.flatnonzero(~renewable))

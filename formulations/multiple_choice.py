@@ -70,7 +70,9 @@ class MultipleChoice(Formulation):
             columns = candidates.columns
             g, _ = self._value_of_kinds(candidates)
             worse = dominated(columns.kind, g, candidates.usage, columns.partner < 0)
-            candidates = candidates.without(np.where(worse, Drop.DOMINATED, Drop.KEPT).astype(np.uint8))
+            candidates = candidates.without(
+                np.where(worse, Drop.DOMINATED, Drop.KEPT).astype(np.uint8)
+            )
         return super().classes(candidates)
 
     def build(self, C: Classes) -> AllocationProgram:
@@ -81,7 +83,9 @@ class MultipleChoice(Formulation):
         """val, classes x columns; a pair has an entry for each of its classes."""
         columns = C.candidates.columns
         g, h = (value[C.kind_column] for value in self._value_of_kinds(C.candidates))
-        swapped = ~C.alone & (C.candidates.kinds.of_job[C.first[C.class_a]] != columns.kind[C.kind_column])
+        swapped = ~C.alone & (
+            C.candidates.kinds.of_job[C.first[C.class_a]] != columns.kind[C.kind_column]
+        )
         g, h = np.where(swapped, h, g), np.where(swapped, g, h)
         w = np.where(_has_value(C.candidates)[C.kind_column], 1.0, C.weight[C.class_a])
         pair = np.flatnonzero(~C.alone)
@@ -100,7 +104,10 @@ class MultipleChoice(Formulation):
             np.maximum.at(best, columns.kind, T)
             np.maximum.at(best, columns.partner[pair], T_partner[pair])
             scale = np.divide(1.0, best, out=np.zeros_like(best), where=best > 0)
-            T, T_partner = T * scale[columns.kind], T_partner * np.where(pair, scale[columns.partner], 0.0)
+            T, T_partner = (
+                T * scale[columns.kind],
+                T_partner * np.where(pair, scale[columns.partner], 0.0),
+            )
         elif generated == "weight":
             T, T_partner = (T > 0).astype(np.float64), (T_partner > 0).astype(np.float64)
         return np.where(_has_value(candidates), columns.value, T), T_partner

@@ -104,7 +104,9 @@ class Gains:
             return None
         n, edge = self.kinds.count, np.arange(len(w))
         most = np.where(a == b, n[a] // 2, np.minimum(n[a], n[b]))
-        jobs = sp.csr_matrix((np.ones(2 * len(w)), (np.append(a, b), np.append(edge, edge))), (len(n), len(w)))
+        jobs = sp.csr_matrix(
+            (np.ones(2 * len(w)), (np.append(a, b), np.append(edge, edge))), (len(n), len(w))
+        )
         lp = LinearProgram()
         z = lp.variables(len(w), name="z", upper=most, integer=integral)
         lp.constrain(jobs @ z <= n, name="jobs")
@@ -139,7 +141,10 @@ class Gains:
         """Pairs with the columns (of the candidates) in which they share; pairs without any are left out."""
         K = self.kinds
         start, a, b, _ = self._edges
-        low, high = np.minimum(K.of_job[first], K.of_job[second]), np.maximum(K.of_job[first], K.of_job[second])
+        low, high = (
+            np.minimum(K.of_job[first], K.of_job[second]),
+            np.maximum(K.of_job[first], K.of_job[second]),
+        )
         edge = find_sorted(a * len(K) + b, low * len(K) + high)
         known = edge >= 0
         first, second, edge = first[known], second[known], edge[known]

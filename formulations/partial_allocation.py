@@ -97,7 +97,9 @@ class PartialAllocation(Formulation):
         prop = proportional(C)
         ignored = self.options.weights == "ignored"
         m, w = C.gang / prop, np.ones(len(C)) if ignored else C.weight
-        program = AllocationProgram(C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput))
+        program = AllocationProgram(
+            C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput)
+        )
         total = float(C.count @ w)
         # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
         scale = float(np.exp(-(C.count @ np.log(C.weight)) / total)) if ignored and len(C) else 1.0
@@ -135,14 +137,21 @@ class PartialAllocation(Formulation):
         outcome = engine.solve_allocation(program)
         if outcome.x is None:
             return self.solution(C.candidates, program, outcome, engine)
-        f: FloatArray | Undecided = Undecided(outcome.values.termination, "x* is not known to be the optimum")
+        f: FloatArray | Undecided = Undecided(
+            outcome.values.termination, "x* is not known to be the optimum"
+        )
         if outcome.status is Status.OPTIMAL:
             f = _discounts(engine, program, outcome)
         if isinstance(f, Undecided):  # the point of the first program, as it is
             log.warning("no discounts: %s", f.why)
             engine.attempts.append(Attempt(outcome.solver.name, f"x* without discounts: {f.why}"))
             values = replace(outcome.values, termination=f.termination)
-            return self.solution(C.candidates, program, replace(outcome, values=values, status=Status.FEASIBLE), engine)
+            return self.solution(
+                C.candidates,
+                program,
+                replace(outcome, values=values, status=Status.FEASIBLE),
+                engine,
+            )
         return replace(
             self.solution(C.candidates, program, outcome, engine),
             allocation=Allocation(C, f[C.class_a] * outcome.x),
@@ -161,13 +170,19 @@ class Undecided:
 def _refuse_demands(side: tuple[SideRows, ...]) -> None:
     """Rows that less for all may break."""
     for rows in side:
-        demands = (rows.lower > 0) | ((rows.matrix.min(axis=1).toarray().ravel() < 0) if rows.matrix.nnz else False)
+        demands = (rows.lower > 0) | (
+            (rows.matrix.min(axis=1).toarray().ravel() < 0) if rows.matrix.nnz else False
+        )
         if np.any(demands):
             words = rows.describe(int(np.argmax(demands)))
-            raise UsageError(f"partial-allocation takes from every job, which breaks demands such as: {words}")
+            raise UsageError(
+                f"partial-allocation takes from every job, which breaks demands such as: {words}"
+            )
 
 
-def _discounts(engine: Engine, program: AllocationProgram, outcome: Outcome) -> FloatArray | Undecided:
+def _discounts(
+    engine: Engine, program: AllocationProgram, outcome: Outcome
+) -> FloatArray | Undecided:
     """f of every class, or why that of some job could not be found well enough."""
     C, utility = program.classes, program.total
     assert outcome.x is not None
@@ -181,7 +196,9 @@ def _discounts(engine: Engine, program: AllocationProgram, outcome: Outcome) -> 
         optimum = engine.solve_allocation(rest)
         value, bound, ended = optimum.value, optimum.bound, optimum.values.termination
         if optimum.status is not Status.OPTIMAL or value is None or bound is None:
-            return Undecided(ended, f"{k:,} of {len(C):,} were found until the run ended with {ended}")
+            return Undecided(
+                ended, f"{k:,} of {len(C):,} were found until the run ended with {ended}"
+            )
         others = total - own[k]
         low, high = np.exp((others - max(bound, value)) / w[k]), np.exp((others - value) / w[k])
         if high - low > within or low > 1 + within:

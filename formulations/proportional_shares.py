@@ -53,7 +53,9 @@ class ProportionalShares(Rule):
     @property
     def own_reads(self) -> frozenset[str]:
         """See the option ``tenants``."""
-        return super().own_reads - (frozenset() if self.options.tenants else {"tenant", "tenant_weight"})
+        return super().own_reads - (
+            frozenset() if self.options.tenants else {"tenant", "tenant_weight"}
+        )
 
     def decide(self, candidates: Candidates, engine: Engine) -> Decision:
         """y of the class, as totals x over the columns of the classes."""

@@ -46,7 +46,9 @@ def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
     """T of some classes after the other, as (classes, their rows of T): it is made at once only where it must be."""
     pools = len(C.instance.cluster.pools)
     begin = C.throughput.indptr
-    if C.alone.all() and is_range(C.throughput.indices, C.columns):  # the columns stand class by class
+    if C.alone.all() and is_range(
+        C.throughput.indices, C.columns
+    ):  # the columns stand class by class
         for part in blocks(len(C)):
             mine = slice(begin[part.start], begin[part.stop])
             pool = C.configurations.pool[C.configuration[mine]]
@@ -91,7 +93,9 @@ def reference_pool(instance: Instance, name: str | None, formulation: str) -> in
     pools = instance.cluster.pool_index
     if name is None or name not in pools:
         told = ", ".join(pools)
-        raise UsageError(f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}")
+        raise UsageError(
+            f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}"
+        )
     return pools[name]
 
 
@@ -145,7 +149,9 @@ def refuse_rateless(C: Classes) -> None:
         raise without_rate(C, np.arange(len(C)))
 
 
-def without_rate(C: Classes, k: IntArray, expected: str = "a rate, as fractions of time are asked for") -> InvalidInput:
+def without_rate(
+    C: Classes, k: IntArray, expected: str = "a rate, as fractions of time are asked for"
+) -> InvalidInput:
     """The error of jobs, of the classes ``k``, whose options state neither throughput nor duration."""
     job = int(C.first[k[0]])
     name = C.instance.jobs_table.names[job]

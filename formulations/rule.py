@@ -110,7 +110,10 @@ class Rule(Formulation):
         UsageError
             A rule has no program that side constraints or rows of one's own could be added to.
         """
-        if not all(constraint.of_placement for constraint in self.constraints) or self.extend is not None:
+        if (
+            not all(constraint.of_placement for constraint in self.constraints)
+            or self.extend is not None
+        ):
             told = f"{self.name} is a rule and takes no side constraints; solve another formulation with them"
             raise UsageError(told)
         if not (candidates.absence == Absence.PRESENT).any():
@@ -127,7 +130,11 @@ class Rule(Formulation):
         return self._decided(candidates, engine, decision, bound)
 
     def _decided(
-        self, candidates: Candidates, engine: Engine, decision: Decision, bound: tuple[float, str] | None
+        self,
+        candidates: Candidates,
+        engine: Engine,
+        decision: Decision,
+        bound: tuple[float, str] | None,
     ) -> Solution:
         C, x = decision.classes, decision.x
         program, value = self.build(C), self.value(C, x)
@@ -138,8 +145,12 @@ class Rule(Formulation):
             gap = gap_of(value, bound[0])
             status = Status.OPTIMAL if gap is not None and gap <= OPTIMALITY else Status.FEASIBLE
             if status is Status.FEASIBLE and value > bound[0]:
-                told = f"the bound {bound[0]:.9g} is worse than the objective of the rule, {value:.9g}"
-                certificate = Certificate(False, proof, certificate.residuals, (*certificate.problems, told))
+                told = (
+                    f"the bound {bound[0]:.9g} is worse than the objective of the rule, {value:.9g}"
+                )
+                certificate = Certificate(
+                    False, proof, certificate.residuals, (*certificate.problems, told)
+                )
         return self._bare(
             candidates,
             solver=self._record(engine),
@@ -180,7 +191,9 @@ def proved(outcome: Outcome) -> float:
     """
     if not outcome.certificate.ok:
         told = "; ".join(outcome.certificate.problems)
-        raise SolverCrashed(f"solver {outcome.solver.name} left a certificate that does not hold: {told}")
+        raise SolverCrashed(
+            f"solver {outcome.solver.name} left a certificate that does not hold: {told}"
+        )
     if outcome.status is not Status.OPTIMAL or outcome.bound is None:
         raise Unfinished(outcome)
     return outcome.bound

@@ -30,7 +30,9 @@ def slices(C: Classes, part: FloatArray) -> tuple[IntArray, FloatArray]:
     return column, y / np.maximum(1.0, y.sum(axis=1, keepdims=True))
 
 
-def totals_alone(C: Classes, column: IntArray, y: FloatArray, where: BoolArray | None = None) -> FloatArray:
+def totals_alone(
+    C: Classes, column: IntArray, y: FloatArray, where: BoolArray | None = None
+) -> FloatArray:
     """x of the slices that jobs spend alone, shape (N,): the slices of pools where a job cannot run are left out."""
     runs = (column >= 0) if where is None else (column >= 0) & where
     x = np.zeros(C.columns)

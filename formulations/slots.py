@@ -167,7 +167,9 @@ def _matched(slots: Slots, n: IntArray, N: IntArray, among: IntArray) -> IntArra
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     k, at = slots.k[among], slots.at[among]
-    copies = np.minimum(N[slots.place_g], np.bincount(at, n[k], minlength=len(slots.place_g))).astype(np.int64)
+    copies = np.minimum(
+        N[slots.place_g], np.bincount(at, n[k], minlength=len(slots.place_g))
+    ).astype(np.int64)
     size = n[k] * copies[at]
     edge = np.repeat(among, size)
     local = ranges(np.zeros(len(among), np.int64), size)
@@ -177,7 +179,9 @@ def _matched(slots: Slots, n: IntArray, N: IntArray, among: IntArray) -> IntArra
     shape = (int(n.sum()), int(copies.sum()))
     if shape[0] > shape[1]:
         return None
-    weight = sp.csr_matrix((slots.cost[edge] + 1.0, (job, place)), shape=shape)  # + 1: no edge costs nothing
+    weight = sp.csr_matrix(
+        (slots.cost[edge] + 1.0, (job, place)), shape=shape
+    )  # + 1: no edge costs nothing
     number = sp.csr_matrix((np.arange(1, len(edge) + 1), (job, place)), shape=shape)
     try:
         rows, columns = min_weight_full_bipartite_matching(weight)

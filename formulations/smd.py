@@ -73,7 +73,9 @@ class Smd(Formulation):
         limits.check(C.candidates, self.name)
         columns = C.candidates.columns
         number = np.arange(C.columns)
-        u = sp.csr_matrix((columns.value[C.kind_column], (C.class_a, number)), shape=(len(C), C.columns))
+        u = sp.csr_matrix(
+            (columns.value[C.kind_column], (C.class_a, number)), shape=(len(C), C.columns)
+        )
         side = (_reservation(C, limits),) if self.reserve else ()
         return AllocationProgram(C, Total(np.ones(len(C))), u, side=side, integral=True)
 

@@ -69,7 +69,9 @@ class ThroughputPerCost(Formulation):
 
     def check(self, instance: Instance) -> None:
         """Some pool must have a price."""
-        if instance.cluster.pools and all(pool.cost_per_gpu_hour is None for pool in instance.cluster.pools):
+        if instance.cluster.pools and all(
+            pool.cost_per_gpu_hour is None for pool in instance.cluster.pools
+        ):
             raise _without_price(instance, 0)
 
     def build(self, C: Classes) -> AllocationProgram:
@@ -78,7 +80,9 @@ class ThroughputPerCost(Formulation):
         if self.options.objective == "ratio":
             return AllocationProgram(C, Ratio(_spending(C)), T)
         self._refuse_free(C, price <= 0)
-        return AllocationProgram(C, Total(np.ones(len(C))), sp.csr_matrix(T @ sp.diags_array(1.0 / price)))
+        return AllocationProgram(
+            C, Total(np.ones(len(C))), sp.csr_matrix(T @ sp.diags_array(1.0 / price))
+        )
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
         """What each job costs: USD per hour, half of it where two share GPUs."""
@@ -107,10 +111,14 @@ class ThroughputPerCost(Formulation):
             return
         most = np.where(free, rows.implied_upper, 0.0)
         values = engine.run(
-            engine.open(replace(rows, cost=program.gain, maximise=True, upper=most, implied_upper=most))
+            engine.open(
+                replace(rows, cost=program.gain, maximise=True, upper=most, implied_upper=most)
+            )
         )
         if values.x is not None and values.primal is PointStatus.FEASIBLE:
-            self._refuse_free(C, free & (program.gain * values.x > NOTHING * (program.gain @ C.limit)))
+            self._refuse_free(
+                C, free & (program.gain * values.x > NOTHING * (program.gain @ C.limit))
+            )
 
     def _refuse_free(self, C: Classes, free: BoolArray) -> None:
         """Name what costs nothing."""
@@ -123,7 +131,9 @@ class ThroughputPerCost(Formulation):
             job = int(C.first[C.class_a[column]])
             name = C.instance.jobs_table.names[job]
             bare = np.isin(np.arange(len(C)), C.class_a[free & (C.pool < 0)])
-            told = InvalidInput(f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}")
+            told = InvalidInput(
+                f"jobs[{job}].options", f"no pool (job {name!r})", f"a pool with a price, {why}"
+            )
             raise told.of_jobs(C.jobs_among(bare))
         raise InvalidInput(_path(pool), "0", f"a price above 0, {why}")
 
@@ -131,7 +141,10 @@ class ThroughputPerCost(Formulation):
 def _prices(C: Classes) -> FloatArray:
     """price_j(c) of each column; 0 without a pool. Raises `InvalidInput` for a pool in use without a price."""
     pools = C.instance.cluster.pools
-    prices = np.array([np.nan if pool.cost_per_gpu_hour is None else pool.cost_per_gpu_hour for pool in pools] + [0.0])
+    prices = np.array(
+        [np.nan if pool.cost_per_gpu_hour is None else pool.cost_per_gpu_hour for pool in pools]
+        + [0.0]
+    )
     unknown = np.flatnonzero(np.isnan(prices[C.pool]))
     if len(unknown):
         without = _without_price(C.instance, int(C.pool[unknown].min()))
@@ -148,7 +161,9 @@ def _spending(C: Classes) -> FloatArray:
 def _without_price(instance: Instance, pool: int) -> InvalidInput:
     """The error of a pool that has no price."""
     name = instance.cluster.pools[pool].name
-    return InvalidInput(_path(pool), f"none (pool {name!r})", "a price, as throughput-per-cost divides by it")
+    return InvalidInput(
+        _path(pool), f"none (pool {name!r})", "a price, as throughput-per-cost divides by it"
+    )
 
 
 def _path(pool: int) -> str:

@@ -35,7 +35,9 @@ class TotalCost(Formulation):
 
     def check(self, instance: Instance) -> None:
         """Some pool must have a price."""
-        if instance.cluster.pools and all(pool.cost_per_gpu_hour is None for pool in instance.cluster.pools):
+        if instance.cluster.pools and all(
+            pool.cost_per_gpu_hour is None for pool in instance.cluster.pools
+        ):
             raise _without_price(0)
 
     def build(self, C: Classes) -> AllocationProgram:
@@ -44,7 +46,9 @@ class TotalCost(Formulation):
         price = C.configurations.cost_per_hour(cluster)[C.configuration]
         unknown = np.flatnonzero(np.isnan(price))
         if len(unknown):
-            raise _without_price(int(C.pool[unknown[0]])).of_jobs(C.jobs_among(C.member[:, unknown].sum(axis=1) > 0))
+            raise _without_price(int(C.pool[unknown[0]])).of_jobs(
+                C.jobs_among(C.member[:, unknown].sum(axis=1) > 0)
+            )
         rows = (-price, (C.class_a, np.arange(C.columns)))  # a pair of classes costs once
         levels = sp.csr_matrix(rows, shape=(len(C), C.columns))
         return AllocationProgram(C, Total(np.ones(len(C))), levels, units=Multiple(-1.0))

@@ -65,7 +65,9 @@ class WaterFilling(Formulation):
     @property
     def own_reads(self) -> frozenset[str]:
         """See the option ``tenants``."""
-        return super().own_reads - (frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"})
+        return super().own_reads - (
+            frozenset() if self.options.tenants else {"tenant", "tenant_weight", "queue"}
+        )
 
     def build(self, C: Classes) -> AllocationProgram:
         """See the class."""
@@ -86,7 +88,9 @@ class WaterFilling(Formulation):
         return {"normalised throughput": self.build(C).level(x)}
 
 
-def rising(C: Classes, gang: FloatArray, by_tenants: bool, then: sp.csr_matrix | None = None) -> LexicographicMinimum:
+def rising(
+    C: Classes, gang: FloatArray, by_tenants: bool, then: sp.csr_matrix | None = None
+) -> LexicographicMinimum:
     """Who rises how fast: rate_k of the class docstring with s_k = ``gang``; ``then`` is for the last program."""
     tenants = C.instance.tenants if by_tenants else ()
     return LexicographicMinimum(

@@ -29,7 +29,13 @@ from optsched.assembly import (
     own_constraints,
 )
 from optsched.candidates import Candidates
-from optsched.errors import InvalidArgument, OptschedError, UsageError, checks_keywords, did_you_mean
+from optsched.errors import (
+    InvalidArgument,
+    OptschedError,
+    UsageError,
+    checks_keywords,
+    did_you_mean,
+)
 from optsched.formulation import Extend
 from optsched.formulation.notes import notes_on
 from optsched.instance.durations import Duration, seconds_or_none
@@ -128,24 +134,34 @@ def solve(
     """
     from optsched.placement import packed
 
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    limits = make_limits(
+        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    )
     _check_options(formulation, formulation_options)
     if options is not None and not isinstance(options, Mapping):
         raise InvalidArgument("options", show(options), f"options of {formulation} by name")
     started = time.perf_counter()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
-        raise UsageError("performance stands in the place of the instance's own: give no model or candidates beside it")
+        raise UsageError(
+            "performance stands in the place of the instance's own: give no model or candidates beside it"
+        )
     if not isinstance(instance, Candidates):
         instance = load(instance, performance)
     loaded = time.perf_counter()
     given = instance.instance if isinstance(instance, Candidates) else instance
     in_force = constraints_in_force(given, constraints)
-    chosen = make_formulation(formulation, {**(options or {}), **formulation_options}, in_force, extend)
+    chosen = make_formulation(
+        formulation, {**(options or {}), **formulation_options}, in_force, extend
+    )
     if given.kind not in chosen.accepts:
-        raise UsageError(f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}")
+        raise UsageError(
+            f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}"
+        )
     if isinstance(instance, Candidates):
         if generate_columns:
-            raise UsageError("generate_columns needs an instance: candidates have the columns that they have")
+            raise UsageError(
+                "generate_columns needs an instance: candidates have the columns that they have"
+            )
         candidates = instance
     else:
         candidates = compile_for(chosen, instance, model, generate_columns)
@@ -162,7 +178,9 @@ def solve(
     timings = {"load": loaded - started, "compile": compiled - loaded, **engine.timings}
     timings["total"] = time.perf_counter() - started
     if engine.start is not None and not engine.start_used:
-        log.warning("the start was of no use: %s was solved without a run that takes one", formulation)
+        log.warning(
+            "the start was of no use: %s was solved without a run that takes one", formulation
+        )
     notes = (*solution.notes, *notes_on(chosen, solution.candidates))
     return replace(solution, timings=timings, packed=side_by_side, notes=notes)
 
@@ -216,14 +234,20 @@ def realise(
 
     limits = make_limits(time_limit, threads=threads, seed=seed)
     if solution.allocation is None:
-        raise UsageError(f"the solution has no allocation to cut into rounds: its status is {solution.status}")
+        raise UsageError(
+            f"the solution has no allocation to cut into rounds: its status is {solution.status}"
+        )
     if solution.schedule is not None:
-        raise UsageError("the solution has a schedule, which says already what runs when: it cannot be cut into rounds")
+        raise UsageError(
+            "the solution has a schedule, which says already what runs when: it cannot be cut into rounds"
+        )
     started = time.perf_counter()
     made = cut(solution.allocation, Engine(load_solver, solver, limits), method, rounds)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
-    return replace(solution, rounds=made, timings={**solution.timings, "rounds": spent, "total": total})
+    return replace(
+        solution, rounds=made, timings={**solution.timings, "rounds": spent, "total": total}
+    )
 
 
 def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
@@ -256,12 +280,19 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
         count = 0 if solution.allocation is None else len(solution.allocation.rows)
         wrong = [row for row in rows if not 0 <= row < count]
         if wrong:
-            raise InvalidArgument("rows", str(wrong[0]), f"rows of the allocation, which has {count}")
+            raise InvalidArgument(
+                "rows", str(wrong[0]), f"rows of the allocation, which has {count}"
+            )
         wanted = np.unique(np.array(rows, np.int64))
     assert solution.allocation is not None
     allocation = solution.allocation
     placement = place_rows(
-        allocation.classes, allocation.rows, wanted, Engine(load_solver), solution.constraints, work=WORK
+        allocation.classes,
+        allocation.rows,
+        wanted,
+        Engine(load_solver),
+        solution.constraints,
+        work=WORK,
     )
     spent = time.perf_counter() - started
     timings = dict(solution.timings)
@@ -312,7 +343,9 @@ def make_limits(
     cores = os.cpu_count() or 1
     threads = min(threads or cores, cores)
     if solver_options is not None and not isinstance(solver_options, Mapping):
-        raise InvalidArgument("solver_options", show(solver_options), "options of the solver by name")
+        raise InvalidArgument(
+            "solver_options", show(solver_options), "options of the solver by name"
+        )
     options = dict(solver_options or {})
     return Limits(seconds, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
 

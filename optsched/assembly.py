@@ -105,7 +105,9 @@ def make_model(instance: Instance, document: Any, path: str = PERFORMANCE) -> Pe
     options = dict(document)
     name = options.pop("model", None)
     if not isinstance(name, str) or name not in names("performance model"):
-        raise InvalidInput(f"{path}.model", show(name), f"one of {', '.join(names('performance model'))}")
+        raise InvalidInput(
+            f"{path}.model", show(name), f"one of {', '.join(names('performance model'))}"
+        )
     owner = load_model(name)
     with below(path):
         if not issubclass(owner, ComposedModel):
@@ -152,7 +154,10 @@ def compile(
 
 
 def compile_for(
-    formulation: Formulation, instance: Instance, model: PerformanceModel | None = None, on_demand: bool = False
+    formulation: Formulation,
+    instance: Instance,
+    model: PerformanceModel | None = None,
+    on_demand: bool = False,
 ) -> Candidates:
     """The candidates that a formulation plans with; raises `UsageError` if it needs all columns and gets some."""
     if on_demand and not formulation.generates_columns:
@@ -217,6 +222,8 @@ def make_constraint(item: Any) -> SideConstraint:
     if isinstance(item, str):
         item = {"kind": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("kind"), str):
-        raise UsageError(f'a side constraint is a kind or an object with "kind", found {show(item)}')
+        raise UsageError(
+            f'a side constraint is a kind or an object with "kind", found {show(item)}'
+        )
     owner = load_constraint(item["kind"])
     return owner(options_from(owner, {key: value for key, value in item.items() if key != "kind"}))

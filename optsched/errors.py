@@ -24,7 +24,9 @@ def checks_keywords(function: Callable[Given, Result]) -> Callable[Given, Result
             if name not in known:
                 called = function.__qualname__.removesuffix(".__init__")
                 parameters = [parameter for parameter in known if parameter not in ("self", "cls")]
-                hint = did_you_mean(name, parameters) or f", expected one of {', '.join(parameters)}"
+                hint = (
+                    did_you_mean(name, parameters) or f", expected one of {', '.join(parameters)}"
+                )
                 raise UsageError(f"{called} has no parameter {name!r}{hint}")
         return function(*positional, **given)
 
@@ -130,10 +132,20 @@ class JournalDamaged(JournalError):
 
     exit_code = 3
 
-    def __init__(self, journal: str, file: str, line: int | None, found: str, expected: str) -> None:
-        self.journal, self.file, self.line, self.found, self.expected = journal, file, line, found, expected
+    def __init__(
+        self, journal: str, file: str, line: int | None, found: str, expected: str
+    ) -> None:
+        self.journal, self.file, self.line, self.found, self.expected = (
+            journal,
+            file,
+            line,
+            found,
+            expected,
+        )
         where = file if line is None else f"{file}, line {line}"
-        super().__init__(f"journal {journal} is damaged: {where}: found {found}, expected {expected}")
+        super().__init__(
+            f"journal {journal} is damaged: {where}: found {found}, expected {expected}"
+        )
 
 
 class ReplayDiffers(JournalError):

@@ -12,7 +12,13 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from optsched.errors import InvalidArgument, OptschedError, SolverUnavailable, UsageError, did_you_mean
+from optsched.errors import (
+    InvalidArgument,
+    OptschedError,
+    SolverUnavailable,
+    UsageError,
+    did_you_mean,
+)
 from optsched.formulation import Formulation, SideConstraint
 from optsched.performance import ModelFactory
 from optsched.ranking import Ranking
@@ -43,7 +49,9 @@ def catalogue(what: str) -> Mapping[str, str]:
     for entry in sorted(_installed()[GROUPS[what]], key=lambda entry: (entry.value, entry.name)):
         for name, target in entry.load().items():
             if found.setdefault(name, target) != target:
-                raise OptschedError(f"two packages offer the {what} {name!r}: {found[name]} and {target}")
+                raise OptschedError(
+                    f"two packages offer the {what} {name!r}: {found[name]} and {target}"
+                )
     return found
 
 
@@ -70,7 +78,9 @@ def kinds_of(name: str, kinds: Sequence[str], what: str, *, also: str = "") -> l
     """
     found = [kind for kind in kinds if name in catalogue(kind)]
     if not found:
-        raise UsageError(_unknown(name, what, {known for kind in kinds for known in catalogue(kind)}, also))
+        raise UsageError(
+            _unknown(name, what, {known for kind in kinds for known in catalogue(kind)}, also)
+        )
     return found
 
 
@@ -94,7 +104,9 @@ def policy_kind(name: str, *, also: str = "") -> Literal["formulation", "ranking
 def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> str:
     """Why a name is refused; what is meant comes before the long list of what there is."""
     hint = did_you_mean(name, sorted(known), aside=True)
-    elsewhere = [words for kind, words in KINDS.items() if what in KINDS and name in catalogue(kind)]
+    elsewhere = [
+        words for kind, words in KINDS.items() if what in KINDS and name in catalogue(kind)
+    ]
     if elsewhere:
         hint = f" (it is a {elsewhere[0]})"
     return f"unknown {what} {name!r}{hint}, expected one of {', '.join(sorted(known))}{also}"

@@ -29,7 +29,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.load_profile("reproducible")
 
-LONGEST = ("test_golden.py", "test_docs.py", "test_configuration_generation.py", "test_cli_bench.py", "test_verify.py")
+LONGEST = (
+    "test_golden.py",
+    "test_docs.py",
+    "test_configuration_generation.py",
+    "test_cli_bench.py",
+    "test_verify.py",
+)
 
 
 def kind_of(item: pytest.Item) -> str:

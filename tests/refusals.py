@@ -16,7 +16,9 @@ import pytest
 from optsched.cli.shell import Shell
 from optsched.errors import InvalidInput, JournalDamaged, OptschedError, WrongValue
 
-STATED = re.compile(r"(?:(?P<path>.*?): )?found (?P<found>.*?)(?:, expected (?P<expected>.*))?", re.DOTALL)
+STATED = re.compile(
+    r"(?:(?P<path>.*?): )?found (?P<found>.*?)(?:, expected (?P<expected>.*))?", re.DOTALL
+)
 CUT = "..."
 FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\s:]+/)+")  # those of an absolute path
 
@@ -36,7 +38,10 @@ class Refusal(NamedTuple):
         if isinstance(error, WrongValue):
             file, path = error.file, error.path
         elif isinstance(error, JournalDamaged):
-            file, path = error.journal, error.file if error.line is None else f"{error.file}, line {error.line}"
+            file, path = (
+                error.journal,
+                error.file if error.line is None else f"{error.file}, line {error.line}",
+            )
         else:
             return error is not None and self.holds(error.__cause__)
         pairs = ((self.path, path), (self.found, error.found), (self.expected, error.expected))
@@ -50,7 +55,9 @@ def agrees(wanted: str | None, actual: str) -> bool:
     if wanted is None:
         return True
     if wanted.endswith(CUT):
-        return any(text.startswith(wanted.removesuffix(CUT)) for text in (actual, FOLDERS.sub("", actual)))
+        return any(
+            text.startswith(wanted.removesuffix(CUT)) for text in (actual, FOLDERS.sub("", actual))
+        )
     return wanted in (actual, FOLDERS.sub("", actual))
 
 

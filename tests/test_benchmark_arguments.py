@@ -27,7 +27,9 @@ PICTURES = [
 
 
 def told(script: str, arguments: list[str]) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, FOLDER / script, *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, FOLDER / script, *arguments], capture_output=True, text=True
+    )
     return done.returncode, " ".join(done.stderr.split())
 
 

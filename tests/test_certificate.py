@@ -19,7 +19,16 @@ from optsched.assembly import make_formulation
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, LinearProgram, Total
 from optsched.program.arrays import Block
-from optsched.solution import PointStatus, Solution, Status, Termination, Values, certify_point, dual_bound, gap_of
+from optsched.solution import (
+    PointStatus,
+    Solution,
+    Status,
+    Termination,
+    Values,
+    certify_point,
+    dual_bound,
+    gap_of,
+)
 from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
@@ -95,7 +104,10 @@ def brute_force(arrays: LinearArrays) -> float:
     low = np.concatenate([arrays.row_lower, arrays.implied_lower])
     high = np.concatenate([arrays.row_upper, arrays.implied_upper])
     planes = [
-        (row, side) for row, sides in enumerate(zip(low, high, strict=True)) for side in sides if np.isfinite(side)
+        (row, side)
+        for row, sides in enumerate(zip(low, high, strict=True))
+        for side in sides
+        if np.isfinite(side)
     ]
     best = -INFINITY
     sign = 1.0 if arrays.maximise else -1.0
@@ -176,15 +188,29 @@ def test_dual_residual_counts_signs_that_implied_bounds_forgive() -> None:
 
 
 def test_residuals_are_relative_to_the_terms() -> None:
-    arrays = program([[100, 0], [1, 1]], [-INFINITY, 2], [50, INFINITY], 0, [1, 10], [1, 1], integer=[False, True])
+    arrays = program(
+        [[100, 0], [1, 1]],
+        [-INFINITY, 2],
+        [50, INFINITY],
+        0,
+        [1, 10],
+        [1, 1],
+        integer=[False, True],
+    )
     residuals = residuals_of(arrays, np.array([0.6, 1.25]))
-    assert residuals["rows"] == pytest.approx(10 / 100)  # the first row, of size 100; the second lacks 0.15 of 2
+    assert residuals["rows"] == pytest.approx(
+        10 / 100
+    )  # the first row, of size 100; the second lacks 0.15 of 2
     assert worst_row(arrays, np.array([0.6, 1.25])) == ("rows", 0)
     assert residuals["columns"] == 0.0
     assert residuals["integrality"] == pytest.approx(0.25)
     assert residuals_of(arrays, np.array([-0.5, 12.0]))["columns"] == pytest.approx(0.5)
     assert residuals_of(arrays, np.array([0.5, 30.0]))["columns"] == pytest.approx(20 / 30)
-    assert residuals_of(arrays, np.array([0.5, 2.0])) == {"rows": 0.0, "columns": 0.0, "integrality": 0.0}
+    assert residuals_of(arrays, np.array([0.5, 2.0])) == {
+        "rows": 0.0,
+        "columns": 0.0,
+        "integrality": 0.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -202,7 +228,15 @@ def test_residuals_are_relative_to_the_terms() -> None:
     ],
 )
 def test_certify_point(x: list[float], stated: float, problem: str | None) -> None:
-    arrays = program([[100, 0], [1, 1]], [-INFINITY, 2], [50, INFINITY], 0, [1, 10], [1, 1], integer=[False, True])
+    arrays = program(
+        [[100, 0], [1, 1]],
+        [-INFINITY, 2],
+        [50, INFINITY],
+        0,
+        [1, 10],
+        [1, 1],
+        integer=[False, True],
+    )
     certificate = certify_point(arrays, np.array(x), stated, "dual")
     assert certificate.ok == (problem is None)
     if problem is None:
@@ -223,7 +257,9 @@ def test_gap_of(objective: float | None, bound: float | None, gap: float | None)
 
 
 def test_elastic_relaxation_measures_the_least_violation() -> None:
-    arrays = program([[1.0], [1.0]], [3, -INFINITY], [INFINITY, 1], 0, INFINITY, [1], implied=(0, 5))
+    arrays = program(
+        [[1.0], [1.0]], [3, -INFINITY], [INFINITY, 1], 0, INFINITY, [1], implied=(0, 5)
+    )
     values = Highs().open(elastic_relaxation(arrays)).run(Limits())
     assert values.objective == pytest.approx(2 / 3)  # x = 1 and 2 of the 3 are missing
 
@@ -260,17 +296,23 @@ class LyingSession(Session):
 def _liar_in_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     known = registry.catalogue
     liar = {"liar": f"{__name__}:Liar"}
-    monkeypatch.setattr(registry, "catalogue", lambda what: {**known(what), **(liar if what == "solver" else {})})
+    monkeypatch.setattr(
+        registry, "catalogue", lambda what: {**known(what), **(liar if what == "solver" else {})}
+    )
 
 
-def solve(monkeypatch: pytest.MonkeyPatch, lie: Any, name: str = "max-min-fairness", **options: Any) -> Solution:
+def solve(
+    monkeypatch: pytest.MonkeyPatch, lie: Any, name: str = "max-min-fairness", **options: Any
+) -> Solution:
     monkeypatch.setattr(Liar, "lie", staticmethod(lie))
     return api.solve(options.pop("instance", "@quickstart"), name, solver="liar", **options)
 
 
 def assert_caught(solution: Solution, problem: str) -> None:
     assert not solution.certificate.ok
-    assert any(problem in told for told in solution.certificate.problems), solution.certificate.problems
+    assert any(problem in told for told in solution.certificate.problems), (
+        solution.certificate.problems
+    )
     verification = optsched.verify(solution.instance, solution.to_document())
     assert any(finding.field.startswith("certificate") for finding in verification.findings)
 
@@ -283,9 +325,13 @@ def test_the_truth_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("factor", [1.01, 0.99, np.nan, np.inf, -1.0])
 def test_a_wrong_objective_is_caught(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    solution = solve(monkeypatch, lambda values: replace(values, objective=values.objective * factor))
+    solution = solve(
+        monkeypatch, lambda values: replace(values, objective=values.objective * factor)
+    )
     assert_caught(solution, "the solver states the objective")
-    assert solution.objective == pytest.approx(0.971353593, rel=1e-8)  # ours is told, not the solver's
+    assert solution.objective == pytest.approx(
+        0.971353593, rel=1e-8
+    )  # ours is told, not the solver's
 
 
 def test_an_infeasible_point_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +343,9 @@ def test_an_infeasible_point_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert solution.status is not Status.OPTIMAL
 
 
-def test_a_fractional_point_of_an_integer_program_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fractional_point_of_an_integer_program_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rounded to whole jobs it no longer has the objective that is claimed, or runs jobs twice."""
 
     def lie(factor: float) -> Any:
@@ -310,7 +358,10 @@ def test_a_fractional_point_of_an_integer_program_is_caught(monkeypatch: pytest.
 
 
 def test_a_point_that_is_not_optimal_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    solution = solve(monkeypatch, lambda values: replace(values, x=values.x * 0.9, objective=values.objective * 0.9))
+    solution = solve(
+        monkeypatch,
+        lambda values: replace(values, x=values.x * 0.9, objective=values.objective * 0.9),
+    )
     assert_caught(solution, "the certificate leaves a gap of 0.11")
     assert solution.status is Status.FEASIBLE
 
@@ -326,7 +377,9 @@ def test_wrong_duals_are_caught(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> 
     solution = solve(monkeypatch, lambda values: replace(values, y=wrong(values.y)))
     assert_caught(solution, "the solver claims optimality, but the certificate leaves")
     assert solution.status is Status.FEASIBLE
-    assert solution.bound is None or solution.bound > 0.98  # wrong duals never make a bound too good
+    assert (
+        solution.bound is None or solution.bound > 0.98
+    )  # wrong duals never make a bound too good
 
 
 def without_duals(factor: float) -> Any:
@@ -346,10 +399,16 @@ CONTINUOUS = (
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
-def test_without_duals_the_bound_is_that_of_another_solver(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_without_duals_the_bound_is_that_of_another_solver(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """The point of the solver that was asked for is kept, and who gave the bound is told."""
     solution = solve(monkeypatch, without_duals(1.0), name)
-    assert solution.ok and solution.status is Status.OPTIMAL and solution.termination is Termination.OPTIMAL
+    assert (
+        solution.ok
+        and solution.status is Status.OPTIMAL
+        and solution.termination is Termination.OPTIMAL
+    )
     assert (solution.solver.name, solution.certificate.proof) == ("liar", "dual")
     assert [attempt.name for attempt in solution.solver.attempts] == ["liar", "clarabel"]
     assert optsched.verify(solution.instance, solution.to_document()).bound == "verified"
@@ -357,7 +416,9 @@ def test_without_duals_the_bound_is_that_of_another_solver(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("factor", [0.5, 0.0])
 @pytest.mark.parametrize("name", CONTINUOUS)
-def test_a_lie_that_agrees_with_itself_is_no_optimum(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> None:
+def test_a_lie_that_agrees_with_itself_is_no_optimum(
+    monkeypatch: pytest.MonkeyPatch, name: str, factor: float
+) -> None:
     truth = optsched.solve("@quickstart", name)
     solution = solve(monkeypatch, without_duals(factor), name)
     verification = optsched.verify(solution.instance, solution.to_document())
@@ -384,7 +445,9 @@ def test_an_endless_makespan_is_no_optimum() -> None:
 
 
 @pytest.mark.parametrize("bound", [0.85, 1.02, np.nan, np.inf, None])
-def test_a_bound_that_does_not_fit_the_point_is_caught(monkeypatch: pytest.MonkeyPatch, bound: float | None) -> None:
+def test_a_bound_that_does_not_fit_the_point_is_caught(
+    monkeypatch: pytest.MonkeyPatch, bound: float | None
+) -> None:
     """Times the optimum: a bound below it contradicts the point, one above leaves a gap."""
     solution = solve(
         monkeypatch,
@@ -393,13 +456,19 @@ def test_a_bound_that_does_not_fit_the_point_is_caught(monkeypatch: pytest.Monke
         instance="@packing",
         integral=True,
     )
-    assert_caught(solution, "worse than the objective" if bound == 0.85 else "the certificate leaves")
+    assert_caught(
+        solution, "worse than the objective" if bound == 0.85 else "the certificate leaves"
+    )
     assert solution.status is Status.FEASIBLE
     assert solution.bound is None or np.isfinite(solution.bound)
 
 
-@pytest.mark.parametrize("claim", [Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED])
-def test_a_feasible_program_is_not_infeasible_or_unbounded(monkeypatch: pytest.MonkeyPatch, claim: Termination) -> None:
+@pytest.mark.parametrize(
+    "claim", [Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED]
+)
+def test_a_feasible_program_is_not_infeasible_or_unbounded(
+    monkeypatch: pytest.MonkeyPatch, claim: Termination
+) -> None:
     lie = Values(claim, PointStatus.INFEASIBLE)
     with pytest.raises(SolverCrashed, match="solver liar claims that a feasible"):
         solve(monkeypatch, lambda values: lie)
@@ -417,7 +486,9 @@ def test_a_point_that_is_no_point_is_a_crash(
     monkeypatch: pytest.MonkeyPatch, point: Any, termination: Termination
 ) -> None:
     with pytest.raises(SolverCrashed, match="infinite or missing entries"):
-        solve(monkeypatch, lambda values: replace(values, x=point(values.x), termination=termination))
+        solve(
+            monkeypatch, lambda values: replace(values, x=point(values.x), termination=termination)
+        )
 
 
 def test_optimal_without_a_point_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,7 +533,10 @@ def concave(function: str, exponent: float) -> AllocationProgram:
     """Jobs of one class that share GPUs, and one of another, under a concave total."""
     given = optsched.Instance.from_arrays(
         pools={"g": 2, "h": 1},
-        workloads={"a": {"throughput": {"g": {"1": 3.0}, "h": {"1": 2.0}}}, "b": {"throughput": {"g": {"1": 1.5}}}},
+        workloads={
+            "a": {"throughput": {"g": {"1": 3.0}, "h": {"1": 2.0}}},
+            "b": {"throughput": {"g": {"1": 1.5}}},
+        },
         workload=[0, 0, 0, 1],
         weight=[1.0, 1.0, 1.0, 2.0],
         colocation=[{"workloads": ["a", "b"], "pool": "g", "gpus": 1, "throughput": [2.5, 1.2]}],
@@ -482,7 +556,9 @@ CONCAVE = [("log", 0.0), ("power", 0.5), ("power", -1.0)]
 @pytest.mark.parametrize(("function", "exponent"), CONCAVE)
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_any_duals_bound_a_concave_utility(function: str, exponent: float, data: st.DataObject) -> None:
+def test_any_duals_bound_a_concave_utility(
+    function: str, exponent: float, data: st.DataObject
+) -> None:
     """Whatever the duals are and wherever the tangent is taken: no point is above the bound."""
     program, optimum = concave(function, exponent), solved_concave(function, exponent)
     assert optimum.value is not None

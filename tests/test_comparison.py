@@ -29,7 +29,9 @@ def test_all_formulations_that_take_the_instance_are_compared() -> None:
     found = optsched.compare("@quickstart", time_limit=20)
     assert isinstance(found, optsched.Comparison)
     expected = {load_formulation(name).name for name in names("formulation")}
-    assert {row.formulation for row in found.rows} == expected == set(accepting("optsched-instance/1"))
+    assert (
+        {row.formulation for row in found.rows} == expected == set(accepting("optsched-instance/1"))
+    )
     assert accepting("another-kind/1") == []
     for row in found.rows:
         if row.formulation in ("smd", "smd-tight"):  # jobs with plain rates have no limits
@@ -46,7 +48,9 @@ def test_all_formulations_that_take_the_instance_are_compared() -> None:
 
 def test_each_formulation_is_best_at_what_it_optimises() -> None:
     found = compare("@quickstart", [*FAST, "max-throughput"])
-    ends = {row.formulation: row.measures.makespan for row in found.rows if row.measures is not None}
+    ends = {
+        row.formulation: row.measures.makespan for row in found.rows if row.measures is not None
+    }
     assert ends["makespan"] == min(end for end in ends.values() if end is not None)
     assert ends["max-throughput"] is None  # two jobs get nothing
     row = found["makespan"]
@@ -102,11 +106,17 @@ def test_what_is_not_certified_is_not_measured(monkeypatch: pytest.MonkeyPatch) 
     from dataclasses import replace
 
     good = optsched.solve("@quickstart", "isolated")
-    bad = replace(good, certificate=replace(good.certificate, ok=False, problems=("a row is violated",)))
+    bad = replace(
+        good, certificate=replace(good.certificate, ok=False, problems=("a row is violated",))
+    )
     monkeypatch.setattr(comparison, "solve", lambda *_, **__: bad)
     (row,) = compare("@quickstart", ["isolated"]).rows
     assert row.measures is None
-    assert row.to_document()["certificate"] == {"ok": False, "proof": "rule", "problems": ["a row is violated"]}
+    assert row.to_document()["certificate"] == {
+        "ok": False,
+        "proof": "rule",
+        "problems": ["a row is violated"],
+    }
 
 
 def test_an_interrupted_run_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +126,9 @@ def test_an_interrupted_run_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None
     from optsched.solution import Termination
 
     good = optsched.solve("@quickstart", "isolated")
-    monkeypatch.setattr(comparison, "solve", lambda *_, **__: replace(good, termination=Termination.INTERRUPTED))
+    monkeypatch.setattr(
+        comparison, "solve", lambda *_, **__: replace(good, termination=Termination.INTERRUPTED)
+    )
     assert len(compare("@quickstart", FAST).rows) == 1
 
     def interrupted(*_: Any, **__: Any) -> Any:
@@ -146,7 +158,9 @@ def test_an_infeasible_row_has_conflicts_and_no_measures() -> None:
 
 
 def test_a_makespan_that_does_not_exist_is_null() -> None:
-    row = ComparisonRow("makespan", {}, optsched.solve(optsched.Instance.from_document(EMPTY), "makespan"))
+    row = ComparisonRow(
+        "makespan", {}, optsched.solve(optsched.Instance.from_document(EMPTY), "makespan")
+    )
     assert row.to_document()["objective"] is None
 
 

@@ -41,7 +41,10 @@ def test_duals_by_name() -> None:
 
 
 def test_arrays_and_programs_are_taken_as_they_are() -> None:
-    assert optsched.solve_program(dense().arrays).objective == optsched.solve_program(dense()).objective
+    assert (
+        optsched.solve_program(dense().arrays).objective
+        == optsched.solve_program(dense()).objective
+    )
 
 
 def test_without_an_optimum(tmp_path: Path) -> None:
@@ -92,19 +95,26 @@ def test_a_linear_program_starts_from_a_point_too() -> None:
     cold = optsched.solve_program(lp, solver="highs")
     warm = optsched.solve_program(lp, start=cold.x)
     assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
-    assert (warm.solver.name, warm.solver.iterations) == ("highs", 0) and cold.solver.iterations > 10
+    assert (warm.solver.name, warm.solver.iterations) == (
+        "highs",
+        0,
+    ) and cold.solver.iterations > 10
     assert "start" in warm.solver.reason
 
 
 def test_all_zero_is_a_point_like_any_other() -> None:
     """A run that is stopped with nothing but zeros has found something, if zeros keep the rows."""
     lp = hard_knapsacks()
-    solution = optsched.solve_program(lp, start=np.zeros(200), work_limit=1, solver_options={"mip_max_nodes": 0})
+    solution = optsched.solve_program(
+        lp, start=np.zeros(200), work_limit=1, solver_options={"mip_max_nodes": 0}
+    )
     assert solution.status in ("feasible", "optimal")
 
 
 def test_who_takes_no_start_says_so() -> None:
-    with pytest.raises(SolverUnavailable, match="solver clarabel lacks 'start', which a point to start from needs"):
+    with pytest.raises(
+        SolverUnavailable, match="solver clarabel lacks 'start', which a point to start from needs"
+    ):
         optsched.solve_program(dense(), solver="clarabel", start=np.zeros(2))
 
 

@@ -41,7 +41,9 @@ Failures = dict[str, list[str]]
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 def sections(page: str) -> dict[str, str]:
@@ -54,12 +56,20 @@ def table(text: str) -> list[list[str]]:
     """Cells of the first table in a text, without its head."""
     lines = re.search(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
     assert lines is not None
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[0].splitlines()[2:]]
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in lines[0].splitlines()[2:]
+    ]
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
@@ -84,7 +94,9 @@ for folder in sorted(folder for folder in here.iterdir() if folder.is_dir()):
 """
 
 
-def failures_of(programs: dict[str, list[str]], folder: Path, *options: str, **environment: str) -> Failures:
+def failures_of(
+    programs: dict[str, list[str]], folder: Path, *options: str, **environment: str
+) -> Failures:
     """What programs raise, each in a namespace of its own and in the folder of its group, all in one process."""
     for group, codes in programs.items():
         (folder / group).mkdir()
@@ -110,7 +122,9 @@ def test_python_runs(page: str, of_pages: Failures) -> None:
     assert of_pages[Path(page).stem] == []
 
 
-def test_the_readme_s_python_is_short_and_says_that_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_s_python_is_short_and_says_that_it_holds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (code,) = blocks("README.md", "python")
     assert len([line for line in code.splitlines() if line]) == 5
     exec(code, {})
@@ -283,7 +297,9 @@ def test_every_document_has_a_section() -> None:
     models = {
         value
         for value in vars(documents).values()
-        if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ == documents.__name__
+        if isinstance(value, type)
+        and issubclass(value, BaseModel)
+        and value.__module__ == documents.__name__
     }
     assert set(INSTANCE_SECTIONS.values()) == models - parts
 
@@ -315,11 +331,16 @@ def test_the_events_are_methods_of_a_scheduler() -> None:
 @pytest.mark.parametrize("section", SOLUTION_SECTIONS)
 def test_the_fields_of_a_solution(section: str) -> None:
     rows = table(sections("docs/solution-format.md")[section])
-    assert {name for name, _ in rows} == {f"`{name}`" for name in SOLUTION_SECTIONS[section].model_fields}
+    assert {name for name, _ in rows} == {
+        f"`{name}`" for name in SOLUTION_SECTIONS[section].model_fields
+    }
 
 
 def test_the_values_of_a_solution() -> None:
-    rows = {name.strip("`"): text for name, text in table(sections("docs/solution-format.md")["Solution format"])}
+    rows = {
+        name.strip("`"): text
+        for name, text in table(sections("docs/solution-format.md")["Solution format"])
+    }
     for name, values in (("termination", Termination), ("status", Status)):
         assert [value for value in values if f"`{value}`" not in rows[name]] == []
 
@@ -342,9 +363,13 @@ def test_the_layers_are_those_of_the_contract() -> None:
         for cell, _ in table(sections("docs/architecture.md")["The way through the house"])
         for name in re.findall(r"`([^`]+)`", cell)
     ]
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
-    rank = {name.strip(): row for row, layer in enumerate(reversed(layers)) for name in layer.split("|")}
+    rank = {
+        name.strip(): row for row, layer in enumerate(reversed(layers)) for name in layer.split("|")
+    }
     assert set(told) == set(rank)
     ranks = [rank[name] for name in told if name not in ("errors", "shipped", "arrays")]
     assert ranks == sorted(ranks)
@@ -353,7 +378,9 @@ def test_the_layers_are_those_of_the_contract() -> None:
 def test_the_capabilities_of_the_solvers() -> None:
     rows = table(sections("docs/architecture.md")["Solvers"])
     told = {name.strip("`"): set(text.split(", ")) for name, _, text in rows}
-    assert told == {name: registry.load_solver(name).capabilities for name in registry.names("solver")}
+    assert told == {
+        name: registry.load_solver(name).capabilities for name in registry.names("solver")
+    }
 
 
 def test_the_exit_codes() -> None:
@@ -382,12 +409,18 @@ def test_the_rankings_are_listed_with_their_options() -> None:
     rows = table(sections("docs/rankings.md")["The catalogue"])
     told = {name.strip("`"): re.findall(r"`([\w-]+)`", options) for name, _, options in rows}
     common = set(RankingOptions.model_fields)
-    assert told == {name: [own for own in owners[name].Options.model_fields if own not in common] for name in told}
+    assert told == {
+        name: [own for own in owners[name].Options.model_fields if own not in common]
+        for name in told
+    }
     assert set(told) == set(owners)
     text = sections("docs/rankings.md")["The catalogue"]
     words = " ".join(text.split())
     assert [
-        alias for owner in owners.values() for alias in owner.aliases if f"`{alias}` for `{owner.name}`" not in words
+        alias
+        for owner in owners.values()
+        for alias in owner.aliases
+        if f"`{alias}` for `{owner.name}`" not in words
     ] == []
     described = table(text[text.index("| option | of |") :])
     assert {(ranking.strip("`"), option.strip("`")) for option, ranking, *_ in described} == {

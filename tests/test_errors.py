@@ -10,10 +10,19 @@ from optsched.errors import InvalidArgument, InvalidInput, JournalDamaged
 
 
 def test_the_sentence_of_a_wrong_value() -> None:
-    assert str(InvalidArgument("--seed", "'x'", "a whole number")) == "--seed: found 'x', expected a whole number"
-    assert str(InvalidInput("jobs[3].steps", "0", "a number")) == "jobs[3].steps: found 0, expected a number"
+    assert (
+        str(InvalidArgument("--seed", "'x'", "a whole number"))
+        == "--seed: found 'x', expected a whole number"
+    )
+    assert (
+        str(InvalidInput("jobs[3].steps", "0", "a number"))
+        == "jobs[3].steps: found 0, expected a number"
+    )
     assert str(InvalidInput("", "[]", "an object")) == "found [], expected an object"
-    assert str(InvalidInput("steps", "x", "a number", "a.json")) == "a.json: steps: found x, expected a number"
+    assert (
+        str(InvalidInput("steps", "x", "a number", "a.json"))
+        == "a.json: steps: found x, expected a number"
+    )
 
 
 def test_the_sentence_of_a_damaged_journal() -> None:
@@ -22,7 +31,9 @@ def test_the_sentence_of_a_damaged_journal() -> None:
 
 
 def test_exit_codes() -> None:
-    codes = {name: owner.exit_code for name, owner in vars(errors).items() if isinstance(owner, type)}
+    codes = {
+        name: owner.exit_code for name, owner in vars(errors).items() if isinstance(owner, type)
+    }
     assert codes == {
         "OptschedError": 1, "WrongValue": 1, "UsageError": 2, "InvalidArgument": 2, "JournalError": 2,
         "InvalidInput": 3, "JournalDamaged": 3,
@@ -51,19 +62,25 @@ def test_other_fields_are_told_apart(text: str) -> None:
         raise InvalidInput("a", "0", "a number")
 
 
-@pytest.mark.parametrize("text", ["a: found 0, expected a number", "a: found 0", "a", "a: found 0, expected a..."])
+@pytest.mark.parametrize(
+    "text", ["a: found 0, expected a number", "a: found 0", "a", "a: found 0, expected a..."]
+)
 def test_the_same_fields_are_recognised(text: str) -> None:
     with refuses(text):
         raise InvalidInput("a", "0", "a number")
 
 
-@pytest.mark.parametrize("text", ["jobs[0].steps", "a.json: jobs[0].steps", "/data/in/a.json: jobs[0].steps"])
+@pytest.mark.parametrize(
+    "text", ["jobs[0].steps", "a.json: jobs[0].steps", "/data/in/a.json: jobs[0].steps"]
+)
 def test_the_file_and_its_folders_can_be_left_out(text: str) -> None:
     with refuses(f"{text}: found b.csv, expected a number"):
         raise InvalidInput("jobs[0].steps", "/data/b.csv", "a number", "/data/in/a.json")
 
 
-@pytest.mark.parametrize("text", ["b.json: jobs[0].steps", "in/a.json: jobs[0].steps", "a.json: jobs[1].steps"])
+@pytest.mark.parametrize(
+    "text", ["b.json: jobs[0].steps", "in/a.json: jobs[0].steps", "a.json: jobs[1].steps"]
+)
 def test_other_files_are_told_apart(text: str) -> None:
     with pytest.raises(AssertionError), refuses(text):
         raise InvalidInput("jobs[0].steps", "/data/b.csv", "a number", "/data/in/a.json")

@@ -14,9 +14,26 @@ pytestmark = pytest.mark.documentation
 
 FOLDER = Path(__file__).parent.parent / "examples"
 WORDS = {
-    "quickstart.py": ["quickstart: 12 jobs on 16 GPUs in 3 pools", "max-min-fairness", "makespan", "isolated", "1.00x"],
-    "from_arrays.py": ["150 jobs want", "price", "v100", "p100", "k80", "no gain is above its price"],
-    "own_row.py": ["quota, GPUs", "time (12), capacity (3), levels (12), quota (1)", "in the LP file"],
+    "quickstart.py": [
+        "quickstart: 12 jobs on 16 GPUs in 3 pools",
+        "max-min-fairness",
+        "makespan",
+        "isolated",
+        "1.00x",
+    ],
+    "from_arrays.py": [
+        "150 jobs want",
+        "price",
+        "v100",
+        "p100",
+        "k80",
+        "no gain is above its price",
+    ],
+    "own_row.py": [
+        "quota, GPUs",
+        "time (12), capacity (3), levels (12), quota (1)",
+        "in the LP file",
+    ],
     "pictures.py": [
         "allocation.png",
         "cluster.png",
@@ -25,7 +42,11 @@ WORDS = {
         "progress of highs",
         "equal bytes: True",
     ],
-    "gallery.py": ["allocation  quickstart", "machines    unrelated     makespan-unrelated  190", "progress"],
+    "gallery.py": [
+        "allocation  quickstart",
+        "machines    unrelated     makespan-unrelated  190",
+        "progress",
+    ],
     "scheduler.py": [
         " 0.3 h   1 start",
         "stopped: a node that it held is down",

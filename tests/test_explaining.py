@@ -38,7 +38,10 @@ CASES = (
     ("@packing", "max-throughput", ()),
 )
 GENERIC = ("@generic", "max-throughput", ())
-LINEAR = (*(case for case in CASES if "alpha" not in case[1] and "proportional" not in case[1]), GENERIC)
+LINEAR = (
+    *(case for case in CASES if "alpha" not in case[1] and "proportional" not in case[1]),
+    GENERIC,
+)
 SEVERAL_PRICES = {("@quickstart", "max-throughput"), ("@packing", "max-throughput")}
 """Degenerate optima: whole GPUs for whole jobs, at which more than one set of prices is optimal."""
 
@@ -55,16 +58,22 @@ def generic() -> Candidates:
     """The quickstart with capacities that no whole jobs fill: its optimum is not degenerate."""
     candidates = optsched.compile(optsched.load("@quickstart"))
     capacity = candidates.resources.capacity * np.array([0.913, 0.871, 0.937])
-    return replace(candidates, resources=replace(candidates.resources, capacity=capacity), _classes={})
+    return replace(
+        candidates, resources=replace(candidates.resources, capacity=capacity), _classes={}
+    )
 
 
 @cache
-def explained(name: str, formulation: str, constraints: tuple[str, ...] = ()) -> tuple[JobExplanation, ...]:
+def explained(
+    name: str, formulation: str, constraints: tuple[str, ...] = ()
+) -> tuple[JobExplanation, ...]:
     """One job of each class."""
     solution = solved(name, formulation, constraints)
     assert solution.allocation is not None
     names = solution.instance.jobs_table.names
-    return tuple(explain_job(solution, names[int(job)]) for job in solution.allocation.classes.first)
+    return tuple(
+        explain_job(solution, names[int(job)]) for job in solution.allocation.classes.first
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -132,7 +141,9 @@ def scaled(program: AllocationProgram, k: int, column: int, factor: float) -> Al
     side = []
     for rows in program.side:
         mine = [
-            row for row in range(rows.matrix.shape[0]) if set(rows.matrix[[row]].indices) <= set(C.member[[k]].indices)
+            row
+            for row in range(rows.matrix.shape[0])
+            if set(rows.matrix[[row]].indices) <= set(C.member[[k]].indices)
         ]
         side.append(replace(rows, matrix=faster(rows.matrix, mine)))
     return replace(program, levels=faster(program.levels, [k]), side=tuple(side))
@@ -165,7 +176,9 @@ def test_the_price_told_is_where_the_column_breaks_even(case: Any) -> None:
             for resource, price in (way.prices or {}).items():
                 amount = usage[C.resources.names.index(resource), way.column]
                 back = (solution.prices[resource] - price) * amount
-                assert way.gain is not None and way.gain + back == pytest.approx(0.0, abs=1e-9 * back)
+                assert way.gain is not None and way.gain + back == pytest.approx(
+                    0.0, abs=1e-9 * back
+                )
                 told_any += 1
     assert told_any
 
@@ -179,7 +192,9 @@ def test_what_all_jobs_pay_is_what_the_resources_are_worth(case: Any) -> None:
     for job in solution.instance.jobs:
         for payment in explain_job(solution, job.id).pays:
             paid[payment.resource] += payment.paid or 0.0
-    for name, price, used in zip(C.resources.names, solution.prices.values(), solution.allocation.usage, strict=True):
+    for name, price, used in zip(
+        C.resources.names, solution.prices.values(), solution.allocation.usage, strict=True
+    ):
         assert paid[name] == pytest.approx(price * used, rel=1e-9, abs=1e-12)
 
 
@@ -187,7 +202,9 @@ def test_a_job_earns_what_it_pays_for_gpus_and_time() -> None:
     """Strong duality job by job: steps/s = sum of payments + what all its time is worth."""
     for told in explained("@quickstart", "max-throughput"):
         time = sum(row.price or 0.0 for row in told.binding if row.row == "time")
-        assert told.throughput == pytest.approx(sum(payment.paid or 0.0 for payment in told.pays) + time, abs=1e-9)
+        assert told.throughput == pytest.approx(
+            sum(payment.paid or 0.0 for payment in told.pays) + time, abs=1e-9
+        )
 
 
 def test_the_parts_of_the_objective_that_hang_on_jobs_make_a_whole() -> None:
@@ -228,7 +245,9 @@ def test_side_rows_that_hold_a_job_are_told_with_their_price() -> None:
         ("makespan-unrelated", {}, "A plan of whole jobs has no prices."),
     ],
 )
-def test_without_prices_the_columns_are_told_alone(formulation: str, options: dict[str, Any], words: str) -> None:
+def test_without_prices_the_columns_are_told_alone(
+    formulation: str, options: dict[str, Any], words: str
+) -> None:
     solution = optsched.solve("@quickstart", formulation, options=options)
     told = explain_job(solution, "resnet-50-1")
     assert told.no_prices == words
@@ -243,12 +262,18 @@ def test_a_plan_tells_the_stretches() -> None:
     solution = optsched.solve("@quickstart", "makespan-unrelated")
     assert solution.schedule is not None
     told = explain_job(solution, "resnet-50-1")
-    assert list(told.gets) == [row for row in solution.schedule.to_records() if row["job"] == "resnet-50-1"] != []
+    assert (
+        list(told.gets)
+        == [row for row in solution.schedule.to_records() if row["job"] == "resnet-50-1"]
+        != []
+    )
     assert told.binding == told.pays == ()
     (chosen,) = (way for way in told.ways if way.in_use)
     (stretch,) = told.gets
     assert chosen.configuration["pool"] == stretch["pool"]
-    assert chosen.seconds == pytest.approx(stretch["end"] - stretch["start"], rel=0.01)  # in whole units
+    assert chosen.seconds == pytest.approx(
+        stretch["end"] - stretch["start"], rel=0.01
+    )  # in whole units
     assert told.why_nothing is None and all(way.seconds for way in told.ways)
 
 
@@ -261,7 +286,8 @@ def test_whole_jobs_tell_what_there_is_too_little_of() -> None:
     assert told.gets == () and told.ways[0].value == 5.0
     assert (dict(told.ways[0].uses), dict(told.ways[0].lacks)) == ({"v100": 3.0}, {"v100": 1.0})
     assert (
-        told.why_nothing == "there is no room for it beside the other jobs, and no other choice of jobs is worth more"
+        told.why_nothing
+        == "there is no room for it beside the other jobs, and no other choice of jobs is worth more"
     )
     (way,) = explain_job(optsched.solve(instance, "multiple-choice"), "dear").ways
     assert way.in_use and not way.lacks
@@ -270,7 +296,9 @@ def test_whole_jobs_tell_what_there_is_too_little_of() -> None:
 def test_a_job_that_a_plan_leaves_out() -> None:
     """One lease before the deadline of both, GPUs for one of them."""
     job = {"deadline": 360.0, "options": [{"pool": "v100", "gpus": 3, "duration": 60}]}
-    instance = of_jobs([job | {"id": "a", "weight": 2}, job | {"id": "b", "weight": 1, "deadline_kind": "soft"}])
+    instance = of_jobs(
+        [job | {"id": "a", "weight": 2}, job | {"id": "b", "weight": 1, "deadline_kind": "soft"}]
+    )
     solution = optsched.solve(instance, "lease")
     left_out = "a" if {row["job"] for row in solution.schedule.to_records()} == {"b"} else "b"
     told = explain_job(solution, left_out)
@@ -288,7 +316,9 @@ def of_jobs(jobs: list[dict[str, Any]]) -> optsched.Instance:
 
 
 def test_a_point_that_is_not_optimal_has_no_prices() -> None:
-    told = explain_job(optsched.solve("@quickstart", solver="highs-ipm", work_limit=1), "resnet-50-1")
+    told = explain_job(
+        optsched.solve("@quickstart", solver="highs-ipm", work_limit=1), "resnet-50-1"
+    )
     assert told.no_prices == "Prices are told of optimal solutions only."
     assert told.ways[0].gain is None
 
@@ -297,7 +327,9 @@ def test_rows_of_one_s_own_hide_the_prices() -> None:
     def extend(program: Any, variables: Any, C: Any) -> None:
         program.constrain(np.ones((1, C.columns)) @ variables["x"] <= 3.0, name="few")
 
-    told = explain_job(optsched.solve("@quickstart", "max-throughput", extend=extend), "resnet-50-1")
+    told = explain_job(
+        optsched.solve("@quickstart", "max-throughput", extend=extend), "resnet-50-1"
+    )
     assert told.no_prices is not None and told.no_prices.startswith("Rows of one's own (extend)")
 
 
@@ -335,10 +367,14 @@ def test_jobs_without_a_place_and_columns_that_were_dropped() -> None:
     }  # fmt: skip
     solution = optsched.solve(optsched.Instance.from_document(document))
     told = explain_job(solution, "a")
-    assert told.dropped == ({"pool": "fast", "gpus": 4, "nodes": 2, "reason": "needs 4 GPUs, but only 2 are usable"},)
+    assert told.dropped == (
+        {"pool": "fast", "gpus": 4, "nodes": 2, "reason": "needs 4 GPUs, but only 2 are usable"},
+    )
     assert told.unplaced is None and len(told.ways) == 1
     wide = explain_job(solution, "wide")
-    assert wide.unplaced is not None and wide.unplaced.startswith("can run nowhere: fast: needs 9 GPUs")
+    assert wide.unplaced is not None and wide.unplaced.startswith(
+        "can run nowhere: fast: needs 9 GPUs"
+    )
     assert wide.ways == () and len(wide.dropped) == 2
     later = explain_job(solution, "later")
     assert later.unplaced == "arrives at 5 s, after now (0 s)" and later.dropped == ()
@@ -363,5 +399,7 @@ def test_a_pair_is_told_with_its_partner_and_never_with_itself() -> None:
 
 
 def test_no_such_job() -> None:
-    with pytest.raises(UsageError, match=r'^quickstart has no job "resnet-50-11"; did you mean resnet-50-1'):
+    with pytest.raises(
+        UsageError, match=r'^quickstart has no job "resnet-50-11"; did you mean resnet-50-1'
+    ):
         explain_job(solved("@quickstart", "max-throughput"), "resnet-50-11")

@@ -29,8 +29,12 @@ def test_levels_of_any_size(solver: str, weight: float) -> None:
 def test_total_throughput_scales_with_the_rates(solver: str, scale: float) -> None:
     rate = np.random.default_rng(0).uniform(1, 20, (30, 2))
     pools = {"a": 4, "b": 3}
-    base = optsched.solve(Instance.from_arrays(pools=pools, throughput=rate), "max-throughput", solver=solver)
-    scaled = optsched.solve(Instance.from_arrays(pools=pools, throughput=rate * scale), "max-throughput", solver=solver)
+    base = optsched.solve(
+        Instance.from_arrays(pools=pools, throughput=rate), "max-throughput", solver=solver
+    )
+    scaled = optsched.solve(
+        Instance.from_arrays(pools=pools, throughput=rate * scale), "max-throughput", solver=solver
+    )
     assert scaled.ok and scaled.status == "optimal"
     assert scaled.objective == pytest.approx(base.objective * scale, rel=1e-6)
     assert scaled.prices["a"] == pytest.approx(base.prices["a"] * scale, rel=1e-4)
@@ -42,10 +46,18 @@ def test_twelve_orders_of_magnitude_in_one_instance(solver: str, seed: int) -> N
     random = np.random.default_rng(seed)
     pools = {"a": 5, "b": 3}
     weights = Instance.from_arrays(
-        pools=pools, throughput=random.lognormal(0, 1, (40, 2)), weight=10.0 ** random.uniform(-6, 6, 40)
+        pools=pools,
+        throughput=random.lognormal(0, 1, (40, 2)),
+        weight=10.0 ** random.uniform(-6, 6, 40),
     )
-    rates = Instance.from_arrays(pools=pools, throughput=10.0 ** random.uniform(-9, 9, (40, 2)), steps=10.0)
-    for instance, formulation in ((weights, "max-min-fairness"), (rates, "makespan"), (rates, "max-min-fairness")):
+    rates = Instance.from_arrays(
+        pools=pools, throughput=10.0 ** random.uniform(-9, 9, (40, 2)), steps=10.0
+    )
+    for instance, formulation in (
+        (weights, "max-min-fairness"),
+        (rates, "makespan"),
+        (rates, "max-min-fairness"),
+    ):
         solution = optsched.solve(instance, formulation, solver=solver)
         assert solution.ok and solution.status == "optimal", (formulation, solution.certificate)
         assert solution.certificate.proof == "dual"
@@ -75,7 +87,9 @@ def test_numbers_beyond_reason_are_refused(field: str) -> None:
     with refuses(f'{field}[0]: found 1e+300 (job "j0"), expected a number of at most 1e+100'):
         Instance.from_arrays(pools={"a": 1}, throughput=[[1.0]], **{field: 1e300})
     for rate in (1e300, 1e-300):
-        with refuses(f"throughput[0, 0]: found {rate}, expected 0, or a rate in steps/s from 1e-100..."):
+        with refuses(
+            f"throughput[0, 0]: found {rate}, expected 0, or a rate in steps/s from 1e-100..."
+        ):
             Instance.from_arrays(pools={"a": 1}, throughput=[[rate]])
 
 

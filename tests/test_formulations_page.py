@@ -32,7 +32,9 @@ def entries() -> list[Entry]:
 
 
 def test_the_page_is_up_to_date(entries: list[Entry]) -> None:
-    assert (DOCS / "formulations.md").read_text() == page(entries), "run: cd docs && python -m formulation_gallery"
+    assert (DOCS / "formulations.md").read_text() == page(entries), (
+        "run: cd docs && python -m formulation_gallery"
+    )
 
 
 def test_the_pictures_are_there_and_small(entries: list[Entry]) -> None:
@@ -89,7 +91,10 @@ def test_a_docstring_is_taken_apart() -> None:
     assert found.summary == "Do the thing of two lines."
     assert found.pieces == [
         Piece("words", "Symbols as in `Other`."),
-        Piece("formula", "Sets\n    jobs k\nParameters\n    a_k  a number\nRule\n    x_k = a_k\n\n    and no less"),
+        Piece(
+            "formula",
+            "Sets\n    jobs k\nParameters\n    a_k  a number\nRule\n    x_k = a_k\n\n    and no less",
+        ),
         Piece("words", "A paragraph, which says that"),
         Piece("formula", "x * 2 <= y_k"),
         Piece("words", r"holds. As in `x_1`, \[a\] or `formulations.smd`."),
@@ -102,7 +107,9 @@ def test_a_docstring_is_taken_apart() -> None:
     assert found.references == 'A. Author, "Title", 2001.'
 
 
-@pytest.mark.parametrize("text", ("Only a summary.", "Only a summary.\n\nOptions\n", "Only a summary.\n\n\n"))
+@pytest.mark.parametrize(
+    "text", ("Only a summary.", "Only a summary.\n\nOptions\n", "Only a summary.\n\n\n")
+)
 def test_sections_may_be_missing(text: str) -> None:
     found = parse(text)
     assert (found.summary, found.options, found.references) == ("Only a summary.", {}, "")

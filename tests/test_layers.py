@@ -28,7 +28,11 @@ def test_the_contracts_hold() -> None:
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, env=environment
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert f"Contracts: {len(contracts())} kept, 0 broken" in done.stdout

@@ -64,7 +64,9 @@ UNREAD_BY = {"colocation": "isolated"}
 
 EVERY = "every program reads it"
 NAME = "a name, which other fields and results use"
-MACHINE = "what a machine is like; it asks nothing of an answer, and is there for those that need it"
+MACHINE = (
+    "what a machine is like; it asks nothing of an answer, and is there for those that need it"
+)
 ROUNDS = "rounds read it, and programs that count time in rounds"
 WHERE_READ = {
     "format": EVERY, "name": NAME, "round": ROUNDS, "now": EVERY, "performance.model": EVERY,
@@ -118,7 +120,14 @@ def fields_of(model: type[BaseModel], path: str = "") -> Iterator[str]:
 
 def test_every_field_of_the_format_is_read_or_reported() -> None:
     assert set(fields_of(InstanceDocument)) == WHERE_READ.keys()
-    always = {EVERY, NAME, MACHINE, ROUNDS, WHERE_READ["workloads.parameters"], WHERE_READ["jobs.options.attributes"]}
+    always = {
+        EVERY,
+        NAME,
+        MACHINE,
+        ROUNDS,
+        WHERE_READ["workloads.parameters"],
+        WHERE_READ["jobs.options.attributes"],
+    }
     assert set(WHERE_READ.values()) - always == FIELDS.keys() == STATED.keys()
 
 
@@ -170,7 +179,10 @@ def test_what_nothing_reads_is_what_the_words_say() -> None:
     parts = [load_formulation(name) for name in names("formulation")]
     parts += [load_constraint(kind) for kind in names("constraint")]
     read = frozenset().union(*(part.reads | part.also_reads for part in parts))
-    assert {name for name, field in FIELDS.items() if "no formulation reads" in field.words} == {"cost", "partitions"}
+    assert {name for name, field in FIELDS.items() if "no formulation reads" in field.words} == {
+        "cost",
+        "partitions",
+    }
     assert read >= FIELDS.keys() - {"cost", "partitions", "restart_cost", "colocation"}
     assert not read & {"cost", "partitions"}
 
@@ -190,7 +202,10 @@ def test_the_file_has_them_and_is_verified() -> None:
     written = solution.to_document()
     assert written["notes"] == list(solution.notes)
     assert optsched.verify(instance, written | {"notes": ["the words of another version"]}).ok
-    assert "notes" not in optsched.solve(instance, "max-throughput", constraints=["deadlines"]).to_document()
+    assert (
+        "notes"
+        not in optsched.solve(instance, "max-throughput", constraints=["deadlines"]).to_document()
+    )
 
 
 def test_a_placement_reads_where_jobs_run_and_who_stays() -> None:
@@ -218,7 +233,12 @@ def test_options_say_what_is_read(formulation: str, options: dict[str, Any], fie
 
 @pytest.mark.parametrize(
     ("ranking", "options", "read"),
-    [("edf", {}, {"deadline"}), ("srtf", {}, set()), ("srtf", {"weighted": True}, {"weight"}), ("las", {}, set())],
+    [
+        ("edf", {}, {"deadline"}),
+        ("srtf", {}, set()),
+        ("srtf", {"weighted": True}, {"weight"}),
+        ("las", {}, set()),
+    ],
 )
 def test_rankings_say_what_they_read(ranking: str, options: dict[str, Any], read: set[str]) -> None:
     assert load_ranking(ranking)(options).reads == read
@@ -242,4 +262,8 @@ def test_commands_of_many_answers_print_each_note_once(
     assert main([command[0], str(file), *command[1:]]) == 0
     printed = " ".join("".join(capsys.readouterr()).split())
     readers = 2 if command[0] == "simulate" else 1
-    assert printed.count("does not read these fields") == printed.count("no effect on the answer: deadlines") == readers
+    assert (
+        printed.count("does not read these fields")
+        == printed.count("no effect on the answer: deadlines")
+        == readers
+    )

@@ -92,7 +92,9 @@ def test_the_ends_are_efficient_and_not_only_weakly() -> None:
                                                                             "gpus_per_node": 1}]},
         "jobs": [{"id": "a", "throughput": {"p": 1.0}}, {"id": "b", "throughput": {"p": 1.0, "q": 7.0}}],
     }  # fmt: skip
-    front = optsched.pareto(optsched.Instance.from_document(document), ("max-min-fairness", "max-throughput"), points=3)
+    front = optsched.pareto(
+        optsched.Instance.from_document(document), ("max-min-fairness", "max-throughput"), points=3
+    )
     (point,) = front.points  # both agree
     assert point.objectives[1] == pytest.approx(8.0)
     assert front.removed == 2
@@ -106,7 +108,9 @@ def test_the_first_end_is_the_best_for_the_second_objective_among_its_optima() -
         "jobs": [{"id": "a", "throughput": {"p": 1.0}}, {"id": "b", "throughput": {"p": 3.0}},
                  {"id": "c", "throughput": {"q": 5.0}}],
     }  # fmt: skip
-    front = optsched.pareto(optsched.Instance.from_document(document), ("max-min-fairness", "max-throughput"), points=3)
+    front = optsched.pareto(
+        optsched.Instance.from_document(document), ("max-min-fairness", "max-throughput"), points=3
+    )
     assert [point.objectives for point in front.points] == [
         pytest.approx((1.0, 7.0)), pytest.approx((0.5, 7.5)), pytest.approx((0.0, 8.0))]  # fmt: skip
     for seed in range(6):  # one long job alone sets the makespan: the others have many optima
@@ -129,9 +133,13 @@ def test_fronts_are_monotone_concave_and_certified(seed: int, pair: tuple[str, s
 
 
 def test_levels_are_equidistant_in_the_second_objective() -> None:
-    front = optsched.pareto("@quickstart", ("max-throughput", "makespan"), points=6)  # one end has no makespan
+    front = optsched.pareto(
+        "@quickstart", ("max-throughput", "makespan"), points=6
+    )  # one end has no makespan
     assert front.points[0].objectives[1] == float("inf")
-    assert np.diff(values_of(front)[:, 1]) == pytest.approx(0.2 * front.points[-1].values[1], rel=1e-6)
+    assert np.diff(values_of(front)[:, 1]) == pytest.approx(
+        0.2 * front.points[-1].values[1], rel=1e-6
+    )
     seconds = optsched.pareto("@quickstart", ("max-min-fairness", "makespan"), points=6)
     told = np.array([point.objectives[1] for point in seconds.points])
     assert np.diff(told) == pytest.approx((told[-1] - told[0]) / 5, rel=1e-5)
@@ -158,8 +166,12 @@ def test_a_concave_objective_against_a_linear_one() -> None:
     assert front.points[0].objectives[0] == pytest.approx(alone.objective, abs=1e-5)
     values = values_of(front)
     assert (np.diff(values[:, 0]) < 0).all() and (np.diff(values[:, 1]) > 0).all()
-    assert all(point.solution.certificate.ok and point.solution.gap < 1e-6 for point in front.points)
-    assert front.rebuilt == ("solved from scratch, as a utility that is not linear cannot be changed in place",)
+    assert all(
+        point.solution.certificate.ok and point.solution.gap < 1e-6 for point in front.points
+    )
+    assert front.rebuilt == (
+        "solved from scratch, as a utility that is not linear cannot be changed in place",
+    )
 
 
 def test_an_end_where_the_concave_objective_does_not_exist_is_left_out() -> None:
@@ -179,7 +191,9 @@ def test_whole_jobs_against_brute_force() -> None:
         "jobs": [{"id": f"j{row}", "throughput": {"fast": rate[row, 0], "slow": rate[row, 1]}} for row in range(4)],
     }  # fmt: skip
     front = optsched.pareto(
-        optsched.Instance.from_document(document), (("max-throughput", {"integral": True}), "cost"), points=17
+        optsched.Instance.from_document(document),
+        (("max-throughput", {"integral": True}), "cost"),
+        points=17,
     )
     reachable = set()
     for code in range(3**4):
@@ -196,7 +210,9 @@ def test_whole_jobs_against_brute_force() -> None:
 
 
 def test_side_constraints_hold_on_the_whole_front() -> None:
-    front = optsched.pareto("@quickstart", ("makespan", "cost"), points=4, constraints=["deadlines"])
+    front = optsched.pareto(
+        "@quickstart", ("makespan", "cost"), points=4, constraints=["deadlines"]
+    )
     cheapest = optsched.solve("@quickstart", "cost", constraints=["deadlines"])
     assert front.points[-1].objectives[1] == pytest.approx(cheapest.objective, rel=1e-7)
     kinds = [item["kind"] for item in front.points[1].solution.constraints]
@@ -211,12 +227,19 @@ def test_side_constraints_hold_on_the_whole_front() -> None:
 
 def test_an_infeasible_instance_has_ends_that_say_why() -> None:
     front = optsched.pareto("@infeasible", ("makespan", "max-throughput"))
-    assert front.points == () and front.missing == 11 and front.ideal is None and front.nadir is None
+    assert (
+        front.points == () and front.missing == 11 and front.ideal is None and front.nadir is None
+    )
     assert [end.status for end in front.ends] == ["infeasible", "infeasible"]
     assert len(front.ends[0].conflicts) == 3
     empty = {"format": "optsched-instance/1", "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
              "jobs": []}  # fmt: skip
-    assert optsched.pareto(optsched.Instance.from_document(empty), ("makespan", "max-throughput")).points == ()
+    assert (
+        optsched.pareto(
+            optsched.Instance.from_document(empty), ("makespan", "max-throughput")
+        ).points
+        == ()
+    )
 
 
 def test_classes_change_nothing() -> None:
@@ -249,9 +272,14 @@ def test_the_document() -> None:
 
 def test_other_solvers_agree_and_say_that_they_rebuild() -> None:
     one = optsched.pareto("@quickstart", ("max-min-fairness", "max-throughput"), points=4)
-    other = optsched.pareto("@quickstart", ("max-min-fairness", "max-throughput"), points=4, solver="clarabel")
+    other = optsched.pareto(
+        "@quickstart", ("max-min-fairness", "max-throughput"), points=4, solver="clarabel"
+    )
     assert other.rebuilt[0] == "row bounds"
-    assert all(point.solution.certificate.ok and point.solution.status == "optimal" for point in other.points)
+    assert all(
+        point.solution.certificate.ok and point.solution.status == "optimal"
+        for point in other.points
+    )
     assert values_of(one) == pytest.approx(values_of(other), rel=1e-5, abs=1e-6)
 
 
@@ -313,7 +341,10 @@ def test_wrong_questions_are_refused_before_anything_is_read(objectives: Any, wo
         ),
         (["isolated", "cost"], "isolated is a rule or is solved in several stages"),
         (["makespan", "lease"], "lease decides what runs when"),
-        (["proportional-fairness", ("max-throughput", {"integral": True})], "it cannot be traded against whole jobs"),
+        (
+            ["proportional-fairness", ("max-throughput", {"integral": True})],
+            "it cannot be traded against whole jobs",
+        ),
     ],
 )
 def test_what_cannot_be_traded(objectives: Any, words: str) -> None:

@@ -32,7 +32,19 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-HEAVY = ("cvxpy", "ortools", "pulp", "matplotlib", "highspy", "clarabel", "networkx", "pandas", "yaml", "rich", "typer")
+HEAVY = (
+    "cvxpy",
+    "ortools",
+    "pulp",
+    "matplotlib",
+    "highspy",
+    "clarabel",
+    "networkx",
+    "pandas",
+    "yaml",
+    "rich",
+    "typer",
+)
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".json", ".cff", ".txt", ".sh", ".csv", ""}
 MAKEABLE = {
     ".git", ".venv", "__pycache__", "build", "dist", "out", "site", ".mypy_cache", ".ruff_cache", ".pytest_cache",
@@ -42,7 +54,9 @@ MACHINE_PATH = re.compile(r"(?<![\w.:/$}-])/(?:home|root|Users|work|opt|mnt|srv)
 
 
 def run_python(program: str, **options: str) -> str:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, **options)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, **options
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -50,7 +64,9 @@ def run_python(program: str, **options: str) -> str:
 def files() -> list[Path]:
     found = []
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = sorted(name for name in folders if name not in MAKEABLE and not name.endswith(".egg-info"))
+        folders[:] = sorted(
+            name for name in folders if name not in MAKEABLE and not name.endswith(".egg-info")
+        )
         found += [Path(folder, name) for name in sorted(names)]
     return found
 
@@ -66,14 +82,31 @@ def test_importing_loads_nothing_heavy() -> None:
 
 def packages_of(modules: Iterable[str]) -> set[str]:
     """The packages on the way to some modules, and these: "a.b.c" is in "a", "a.b" and "a.b.c"."""
-    return {".".join(name.split(".")[:depth]) for name in modules for depth in range(1, name.count(".") + 2)}
+    return {
+        ".".join(name.split(".")[:depth])
+        for name in modules
+        for depth in range(1, name.count(".") + 2)
+    }
 
 
 def test_solving_a_linear_program_loads_no_part_that_it_does_not_use() -> None:
     program = "import sys, optsched; optsched.solve('@quickstart'); print(' '.join(sys.modules))"
     loaded = packages_of(run_python(program).split())
-    foreign = {"cvxpy", "ortools", "pulp", "matplotlib", "clarabel", "networkx", "pandas", "yaml", "rich", "typer"}
-    assert not loaded & (foreign | {"scipy.optimize", "scipy.linalg", "scipy.sparse.linalg", "scipy.special"})
+    foreign = {
+        "cvxpy",
+        "ortools",
+        "pulp",
+        "matplotlib",
+        "clarabel",
+        "networkx",
+        "pandas",
+        "yaml",
+        "rich",
+        "typer",
+    }
+    assert not loaded & (
+        foreign | {"scipy.optimize", "scipy.linalg", "scipy.sparse.linalg", "scipy.special"}
+    )
     assert not loaded & {
         "optsched.benchmarking", "optsched.cli", "optsched.solving.column_generation", "optsched.formats",
         "optsched.performance.composed.online", "optsched.placement.problem", "optsched.rounds",
@@ -91,7 +124,16 @@ def test_a_command_loads_neither_the_other_commands_nor_their_parts() -> None:
     loaded = packages_of(modules)
     assert code == "0"
     assert "optsched.simulation" in loaded
-    assert not loaded & {"cvxpy", "ortools", "pulp", "matplotlib", "clarabel", "networkx", "yaml", "scipy.optimize"}
+    assert not loaded & {
+        "cvxpy",
+        "ortools",
+        "pulp",
+        "matplotlib",
+        "clarabel",
+        "networkx",
+        "yaml",
+        "scipy.optimize",
+    }
     assert not loaded & {
         "optsched.cli.bench", "optsched.cli.solve", "optsched.conformance", "optsched.solving.column_generation",
         "optsched.generate", "optsched.report", "optsched.sensitivity", "optsched.verify",
@@ -126,18 +168,28 @@ RANKINGS = classes_in(formulations.rankings, Ranking)
 
 
 def test_the_catalogue_of_formulations_is_the_folder() -> None:
-    wanted = {name: place for place, owner in FORMULATIONS.items() for name in (owner.name, *owner.aliases)}
+    wanted = {
+        name: place
+        for place, owner in FORMULATIONS.items()
+        for name in (owner.name, *owner.aliases)
+    }
     assert wanted == formulations.CATALOGUE
 
 
 def test_the_catalogue_of_constraints_is_the_folder() -> None:
-    assert {owner.kind: place for place, owner in CONSTRAINTS.items()} == formulations.constraints.CATALOGUE
+    assert {
+        owner.kind: place for place, owner in CONSTRAINTS.items()
+    } == formulations.constraints.CATALOGUE
 
 
 def test_the_catalogue_of_rankings_is_the_folder() -> None:
-    wanted = {name: place for place, owner in RANKINGS.items() for name in (owner.name, *owner.aliases)}
+    wanted = {
+        name: place for place, owner in RANKINGS.items() for name in (owner.name, *owner.aliases)
+    }
     assert wanted == formulations.rankings.CATALOGUE
-    assert len({place.partition(":")[0] for place in RANKINGS}) == len(RANKINGS), "one file per ranking"
+    assert len({place.partition(":")[0] for place in RANKINGS}) == len(RANKINGS), (
+        "one file per ranking"
+    )
 
 
 @pytest.mark.parametrize("what", registry.GROUPS)
@@ -151,7 +203,11 @@ def test_everything_in_a_catalogue_loads(what: str) -> None:
     }[what]
     for name in registry.names(what):
         owner = load(name)
-        known = {getattr(owner, "name", None), getattr(owner, "kind", None), *getattr(owner, "aliases", ())}
+        known = {
+            getattr(owner, "name", None),
+            getattr(owner, "kind", None),
+            *getattr(owner, "aliases", ()),
+        }
         assert name in known
 
 
@@ -203,7 +259,11 @@ def test_source_files_have_docstrings() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if path.name != "conftest.py"
     }
-    bare = [str(path) for path, text in sources.items() if text.strip() and not re.match(r'(#.*\n|\s)*r?"""\S', text)]
+    bare = [
+        str(path)
+        for path, text in sources.items()
+        if text.strip() and not re.match(r'(#.*\n|\s)*r?"""\S', text)
+    ]
     assert bare == []
 
 
@@ -219,13 +279,18 @@ def test_scripts_can_be_run() -> None:
 def test_highspy_is_pinned_below_the_versions_that_break_ortools() -> None:
     requirements = [Requirement(text) for text in PYPROJECT["project"]["dependencies"]]
     pins = {requirement.name: requirement.specifier for requirement in requirements}
-    assert list(pins["highspy"].filter(["1.12.0", "1.13.1", "1.14.0", "1.15.1", "2.0.0"])) == ["1.12.0", "1.13.1"]
+    assert list(pins["highspy"].filter(["1.12.0", "1.13.1", "1.14.0", "1.15.1", "2.0.0"])) == [
+        "1.12.0",
+        "1.13.1",
+    ]
     assert metadata.version("highspy") in pins["highspy"]
     assert metadata.version("ortools") in pins["ortools"]
 
 
 def test_the_base_install_has_what_the_code_imports() -> None:
-    base = {Requirement(text).name for text in PYPROJECT["project"]["dependencies"]} | {"pydantic_core"}
+    base = {Requirement(text).name for text in PYPROJECT["project"]["dependencies"]} | {
+        "pydantic_core"
+    }
     known = {*sys.stdlib_module_names, *base, "yaml", "optsched", "formulations"}
     imported = set()
     for path in [*(ROOT / "optsched").rglob("*.py"), *(ROOT / "formulations").rglob("*.py")]:
@@ -234,7 +299,12 @@ def test_the_base_install_has_what_the_code_imports() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add(node.module.partition(".")[0])
-    optional = {"numba", "sklearn", "threadpoolctl", "pandas"}  # the extras fast and learn; to_frame
+    optional = {
+        "numba",
+        "sklearn",
+        "threadpoolctl",
+        "pandas",
+    }  # the extras fast and learn; to_frame
     assert imported - known == optional
 
 
@@ -245,10 +315,15 @@ def test_the_version_is_told_once() -> None:
 
 
 def test_the_entry_points_are_installed() -> None:
-    installed = {(point.group, point.name, point.value) for point in metadata.distribution("optsched").entry_points}
+    installed = {
+        (point.group, point.name, point.value)
+        for point in metadata.distribution("optsched").entry_points
+    }
     stated = {("console_scripts", *item) for item in PYPROJECT["project"]["scripts"].items()}
     stated |= {
-        (group, *item) for group, points in PYPROJECT["project"]["entry-points"].items() for item in points.items()
+        (group, *item)
+        for group, points in PYPROJECT["project"]["entry-points"].items()
+        for item in points.items()
     }
     assert installed == stated
     assert {group for group, *_ in stated} == {"console_scripts", *registry.GROUPS.values()}
@@ -322,13 +397,21 @@ def by_hand():
     fits = (x for x in product((0, 1), repeat=len(value)) if np.dot(x, weight) <= capacity)
     return max(float(np.dot(x, value)) for x in fits)
 """
-SOLVERS = ("highspy", "ortools.sat.python.cp_model", "ortools.linear_solver.python.model_builder", "pulp", "cvxpy")
+SOLVERS = (
+    "highspy",
+    "ortools.sat.python.cp_model",
+    "ortools.linear_solver.python.model_builder",
+    "pulp",
+    "cvxpy",
+)
 
 
 @pytest.mark.parametrize(
     "order",
     [
-        pytest.param(SOLVERS, id="highspy first", marks=pytest.mark.study),  # as in solvers/test_import_orders.py
+        pytest.param(
+            SOLVERS, id="highspy first", marks=pytest.mark.study
+        ),  # as in solvers/test_import_orders.py
         pytest.param(SOLVERS[::-1], id="cvxpy first"),
     ],
 )

@@ -35,7 +35,11 @@ OPEN = {
 
 
 def test_every_error_is_exported() -> None:
-    found = {name for name, item in vars(errors).items() if isinstance(item, type) and issubclass(item, Exception)}
+    found = {
+        name
+        for name, item in vars(errors).items()
+        if isinstance(item, type) and issubclass(item, Exception)
+    }
     assert found <= set(optsched.__all__)
     assert all(getattr(optsched, name) is getattr(errors, name) for name in found)
 
@@ -43,11 +47,15 @@ def test_every_error_is_exported() -> None:
 def test_no_module_has_the_name_of_what_its_package_loads_when_asked() -> None:
     """Python puts a module that was imported into its package, where it would hide the name that is still to load."""
     root = Path(optsched.__file__).parent
-    lazy = [path.parent for path in root.rglob("*/__init__.py") if "lazy_names(" in path.read_text()]
+    lazy = [
+        path.parent for path in root.rglob("*/__init__.py") if "lazy_names(" in path.read_text()
+    ]
     assert lazy
     for folder in lazy:
         package = import_module(".".join(("optsched", *folder.relative_to(root).parts)))
-        assert not set(package.__all__) & {module.name for module in pkgutil.iter_modules(package.__path__)}
+        assert not set(package.__all__) & {
+            module.name for module in pkgutil.iter_modules(package.__path__)
+        }
 
 
 def test_a_formulation_and_a_side_constraint_of_one_s_own() -> None:
@@ -96,7 +104,9 @@ def test_options_of_a_simulation_are_parameters_with_the_same_defaults() -> None
 
 
 def test_arrays_are_the_parameters_of_from_arrays() -> None:
-    assert inspect.signature(optsched.Instance.from_arrays) == inspect.signature(instance_from_arrays)
+    assert inspect.signature(optsched.Instance.from_arrays) == inspect.signature(
+        instance_from_arrays
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +128,9 @@ def test_arrays_are_the_parameters_of_from_arrays() -> None:
     ],
     ids=lambda item: item if isinstance(item, str) else "",
 )
-def test_an_unknown_keyword_is_refused_with_the_closest_one(call: Callable[[], object], name: str) -> None:
+def test_an_unknown_keyword_is_refused_with_the_closest_one(
+    call: Callable[[], object], name: str
+) -> None:
     with pytest.raises(optsched.UsageError) as caught:
         call()
     assert str(caught.value).endswith(f"; did you mean {name}?")
@@ -143,7 +155,10 @@ def test_where_no_keyword_is_close_all_are_named() -> None:
     [
         (lambda: optsched.solve("@quickstart", "makespan", solver=3), "solver: found 3"),
         (lambda: optsched.solve("@quickstart", "makespan", constraints=3), "constraints: found 3"),
-        (lambda: optsched.solve("@quickstart", "makespan", solver_options=3), "solver_options: found 3"),
+        (
+            lambda: optsched.solve("@quickstart", "makespan", solver_options=3),
+            "solver_options: found 3",
+        ),
         (lambda: optsched.compare("@quickstart", 3), "formulations: found 3"),
         (lambda: optsched.compare("@quickstart", ["makespan", 3]), "formulations[1]: found 3"),
         (lambda: optsched.compare("@quickstart", [("makespan",)]), "formulations[0]: found "),
@@ -160,7 +175,8 @@ def test_values_of_a_wrong_type_are_refused(call: Callable[[], object], told: st
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [(90, 90.0), ("90", 90.0), ("90s", 90.0), ("5m", 300.0), (" 2 h ", 7200.0), ("1d", 86400.0)]
+    ("given", "seconds"),
+    [(90, 90.0), ("90", 90.0), ("90s", 90.0), ("5m", 300.0), (" 2 h ", 7200.0), ("1d", 86400.0)],
 )
 def test_time_limits_are_seconds_or_text(given: float | str, seconds: float) -> None:
     assert make_limits(given).time == seconds
@@ -180,7 +196,9 @@ def test_what_is_no_duration_is_refused(given: Any) -> None:
 def test_functions_that_take_a_time_limit_take_text() -> None:
     solution = optsched.solve("@quickstart", time_limit="5m")
     assert optsched.realise(solution, time_limit="5m").rounds is not None
-    assert optsched.compare("@quickstart", ["makespan"], time_limit="5m").rows[0].solution is not None
+    assert (
+        optsched.compare("@quickstart", ["makespan"], time_limit="5m").rows[0].solution is not None
+    )
     assert optsched.capacity_ranging(solution, ["v100"], time_limit="5m")["v100"].finished
 
 
@@ -194,7 +212,15 @@ def test_sweeps_take_text_and_make_the_same_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"seed": "a"}, {"seed": 1.0}, {"threads": 1.5}, {"gap": "small"}, {"tolerance": "1e-9"}, {"gap": True}]
+    "given",
+    [
+        {"seed": "a"},
+        {"seed": 1.0},
+        {"threads": 1.5},
+        {"gap": "small"},
+        {"tolerance": "1e-9"},
+        {"gap": True},
+    ],
 )
 def test_limits_that_are_no_numbers_are_refused(given: dict[str, Any]) -> None:
     with refuses(next(iter(given)), optsched.UsageError):
@@ -309,7 +335,9 @@ def test_a_policy_takes_the_place_of_the_state_s_own(begun: optsched.RoundState)
 
 
 def test_a_journal_begins_with_a_state(begun: optsched.RoundState, tmp_path: Path) -> None:
-    with optsched.Scheduler(begun, isolate=False, journal=tmp_path / "journal", fsync=False) as scheduler:
+    with optsched.Scheduler(
+        begun, isolate=False, journal=tmp_path / "journal", fsync=False
+    ) as scheduler:
         plan = scheduler.solve(now=720.0)
         after = scheduler.state.to_document()
     with optsched.Scheduler.recover(tmp_path / "journal", isolate=False, fsync=False) as recovered:

@@ -37,7 +37,9 @@ def capacities(solution: Solution) -> np.ndarray:
 
 @pytest.mark.parametrize("formulation", LINEAR)
 @pytest.mark.parametrize("instance", ["@quickstart", "random"])
-def test_prices_are_finite_differences_within_their_range_and_no_further(formulation: str, instance: str) -> None:
+def test_prices_are_finite_differences_within_their_range_and_no_further(
+    formulation: str, instance: str
+) -> None:
     solution = optsched.solve(random_instance(7) if instance == "random" else instance, formulation)
     assert solution.allocation is not None
     duals = solution.duals["capacity"]  # type: ignore[index]
@@ -55,14 +57,27 @@ def test_prices_are_finite_differences_within_their_range_and_no_further(formula
             return held_value(solution, trial)
 
         top = min(item.high, item.capacity + 10.0)
-        for inside in (item.low, 0.5 * (item.low + item.capacity), 0.5 * (item.capacity + top), top):
-            assert value(inside) == pytest.approx(here + duals[row] * (inside - item.capacity), rel=1e-7, abs=1e-9)
+        for inside in (
+            item.low,
+            0.5 * (item.low + item.capacity),
+            0.5 * (item.capacity + top),
+            top,
+        ):
+            assert value(inside) == pytest.approx(
+                here + duals[row] * (inside - item.capacity), rel=1e-7, abs=1e-9
+            )
         if np.isfinite(item.high):
             step = 0.05
-            assert value(item.high + step) < here + duals[row] * (item.high + step - item.capacity) - 1e-9
+            assert (
+                value(item.high + step)
+                < here + duals[row] * (item.high + step - item.capacity) - 1e-9
+            )
         if item.below is not None:
             step = min(0.05, 0.5 * item.low)
-            assert value(item.low - step) < here + duals[row] * (item.low - step - item.capacity) - 1e-9
+            assert (
+                value(item.low - step)
+                < here + duals[row] * (item.low - step - item.capacity) - 1e-9
+            )
 
 
 def test_neighbouring_prices_are_one_sided_derivatives() -> None:
@@ -84,7 +99,9 @@ def test_a_degenerate_optimum_has_the_true_interval() -> None:
     solution = optsched.solve(instance, "max-throughput")
     item = optsched.capacity_ranging(solution)["p"]
     assert solution.prices["p"] == pytest.approx(item.price)
-    if item.price == pytest.approx(3.0):  # the slope on the left of the kink at 2, or the one on its right
+    if item.price == pytest.approx(
+        3.0
+    ):  # the slope on the left of the kink at 2, or the one on its right
         assert (item.low, item.high, item.below, item.above) == pytest.approx((1.0, 2.0, 5.0, 1.0))
     else:
         assert (item.low, item.high, item.below, item.above) == pytest.approx((2.0, 3.0, 3.0, 0.0))
@@ -134,7 +151,9 @@ def test_ranges_contain_those_of_the_basis() -> None:
         for row, item in enumerate(optsched.capacity_ranging(solution).values()):
             low = ranging.row_bound_dn.value_[block.start + row]
             high = ranging.row_bound_up.value_[block.start + row]
-            if highs.getSolution().row_dual[block.start + row] != pytest.approx(item.price, rel=1e-6, abs=1e-9):
+            if highs.getSolution().row_dual[block.start + row] != pytest.approx(
+                item.price, rel=1e-6, abs=1e-9
+            ):
                 continue  # another optimal dual
             if item.price == 0:
                 continue  # the basic row is ranged by its activity
@@ -173,7 +192,9 @@ def test_a_curve_starts_where_deadlines_can_be_met() -> None:
     assert curve.objective.tolist() == pytest.approx([0.5, 2.5, 3.0], rel=1e-6)
     item = optsched.capacity_ranging(solution)["p"]
     assert item.low == pytest.approx(1.5, rel=1e-6) or item.low == pytest.approx(2.0, rel=1e-6)
-    with pytest.raises(UsageError, match=r"p: nothing is feasible with a capacity of 0\.25 or less"):
+    with pytest.raises(
+        UsageError, match=r"p: nothing is feasible with a capacity of 0\.25 or less"
+    ):
         optsched.capacity_curve(solution, "p", 0.0, 0.25)
     part = optsched.capacity_curve(solution, "p", 1.0, 1.75)
     assert part.capacity.tolist() == pytest.approx([1.0, 1.5, 1.75], rel=1e-6)
@@ -204,8 +225,16 @@ def test_a_limit_leaves_part_of_the_interval() -> None:
     ("formulation", "options", "words"),
     [
         ("isolated", {}, "isolated is a rule or is solved in several stages"),
-        ("proportional-fairness", {}, "proportional-fairness is not linear: its prices change with every capacity"),
-        ("max-throughput", {"integral": True}, "the solution of max-throughput has no prices: integer programs"),
+        (
+            "proportional-fairness",
+            {},
+            "proportional-fairness is not linear: its prices change with every capacity",
+        ),
+        (
+            "max-throughput",
+            {"integral": True},
+            "the solution of max-throughput has no prices: integer programs",
+        ),
         ("lease", {}, "lease decides what runs when"),
     ],
 )
@@ -216,9 +245,14 @@ def test_what_has_no_ranges(formulation: str, options: dict[str, Any], words: st
 
 def test_other_refusals() -> None:
     solution = optsched.solve("@quickstart", "makespan")
-    with pytest.raises(UsageError, match="no resource of the program is called 'v10', expected one of v100, p100, k80"):
+    with pytest.raises(
+        UsageError,
+        match="no resource of the program is called 'v10', expected one of v100, p100, k80",
+    ):
         optsched.capacity_ranging(solution, ["v10"])
-    with refuses("v100: found the capacities from 5 to 3, expected 0 or more, and rising", UsageError):
+    with refuses(
+        "v100: found the capacities from 5 to 3, expected 0 or more, and rising", UsageError
+    ):
         optsched.capacity_curve(solution, "v100", 5.0, 3.0)
     with pytest.raises(UsageError, match="the solution is infeasible: prices and their ranges"):
         optsched.capacity_ranging(optsched.solve("@infeasible", "makespan"))
@@ -227,6 +261,8 @@ def test_other_refusals() -> None:
     own = optsched.solve("@quickstart", "makespan", extend=lambda lp, variables, C: None)
     with pytest.raises(UsageError, match="the solution was made with extend"):
         optsched.capacity_ranging(own)
-    nobody = optsched.solve(optsched.Instance.from_document({**THREE, "jobs": []}), "max-throughput")
+    nobody = optsched.solve(
+        optsched.Instance.from_document({**THREE, "jobs": []}), "max-throughput"
+    )
     with pytest.raises(UsageError, match="no job is in the program"):
         optsched.capacity_ranging(nobody)

@@ -53,10 +53,14 @@ def test_simplex_needs_no_iteration_from_its_own_answer(formulation: str) -> Non
     assert warm.solver.reason == "linear program with a point to start from"
 
 
-def test_an_integral_start_is_the_incumbent(previous: tuple[optsched.Solution, Path], tmp_path: Path) -> None:
+def test_an_integral_start_is_the_incumbent(
+    previous: tuple[optsched.Solution, Path], tmp_path: Path
+) -> None:
     solution, folder = previous
     log = tmp_path / "log"
-    again = optsched.solve("@quickstart", **INTEGRAL, start=folder / "s.sol", solver_options={"log_file": str(log)})
+    again = optsched.solve(
+        "@quickstart", **INTEGRAL, start=folder / "s.sol", solver_options={"log_file": str(log)}
+    )
     assert again.objective == pytest.approx(solution.objective, rel=1e-12)
     assert again.solver.rebuilt == ()
 
@@ -69,7 +73,9 @@ def test_classes_are_spread_and_gathered() -> None:
     np.testing.assert_allclose(found, cold.allocation.x, rtol=1e-9, atol=1e-9)
 
 
-def test_what_is_gone_is_left_out(previous: tuple[optsched.Solution, Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_gone_is_left_out(
+    previous: tuple[optsched.Solution, Path], caplog: pytest.LogCaptureFixture
+) -> None:
     solution, folder = previous
     document = json.loads(shipped_path("quickstart").read_text())
     gone = solution.allocation.to_records()[0]["job"]
@@ -104,25 +110,39 @@ def test_a_point_of_another_program_is_told(
     with caplog.at_level(logging.WARNING, "optsched"):
         optsched.solve("@quickstart", "makespan", start=folder / "s.sol")
     assert "s.sol names 44 of the program's 45 columns, the others (t) start at 0" in caplog.text
-    assert f"s.sol states the objective {solution.objective:.9g}, its point has 0 here" in caplog.text
+    assert (
+        f"s.sol states the objective {solution.objective:.9g}, its point has 0 here" in caplog.text
+    )
     assert "it may be of another program" in caplog.text
 
 
-def test_a_start_that_no_longer_fits_is_scaled_down(previous: tuple[optsched.Solution, Path]) -> None:
+def test_a_start_that_no_longer_fits_is_scaled_down(
+    previous: tuple[optsched.Solution, Path],
+) -> None:
     _, folder = previous
     document = json.loads(shipped_path("quickstart").read_text())
     for pool in document["cluster"]["pools"]:
         pool["nodes"] = 1
-    answer = optsched.solve(optsched.Instance.from_document(document), **INTEGRAL, start=folder / "s.json")
+    answer = optsched.solve(
+        optsched.Instance.from_document(document), **INTEGRAL, start=folder / "s.json"
+    )
     assert answer.status == "optimal" and answer.certificate.ok
 
 
 def test_who_takes_no_start_says_so(previous: tuple[optsched.Solution, Path]) -> None:
     solution, _ = previous
-    for solver, formulation in (("glop", "makespan"), ("clarabel", "makespan"), ("auto", "proportional-fairness")):
-        with pytest.raises(SolverUnavailable, match=r"lacks 'start', which a point to start from needs"):
+    for solver, formulation in (
+        ("glop", "makespan"),
+        ("clarabel", "makespan"),
+        ("auto", "proportional-fairness"),
+    ):
+        with pytest.raises(
+            SolverUnavailable, match=r"lacks 'start', which a point to start from needs"
+        ):
             optsched.solve("@quickstart", formulation, solver=solver, start=solution)
-    with pytest.raises(UsageError, match="isolated is a rule: it solves no program that could start somewhere"):
+    with pytest.raises(
+        UsageError, match="isolated is a rule: it solves no program that could start somewhere"
+    ):
         optsched.solve("@quickstart", "isolated", start=solution)
 
 
@@ -145,9 +165,14 @@ def test_starts_that_are_none(tmp_path: Path) -> None:
 def test_sol_files_of_allocations(previous: tuple[optsched.Solution, Path]) -> None:
     solution, _ = previous
     lines = sol_of(solution).decode().splitlines()
-    assert lines[0] == f"=obj= {solution.objective!r}" and len(lines) == 1 + solution.allocation.classes.columns
+    assert (
+        lines[0] == f"=obj= {solution.objective!r}"
+        and len(lines) == 1 + solution.allocation.classes.columns
+    )
     fair = optsched.solve("@quickstart")
-    assert sol_of(fair).decode().splitlines()[-1] == f"t {fair.objective!r}"  # the level, recomputed
+    assert (
+        sol_of(fair).decode().splitlines()[-1] == f"t {fair.objective!r}"
+    )  # the level, recomputed
     with pytest.raises(UsageError, match="is not linear"):
         sol_of(optsched.solve("@quickstart", "proportional-fairness"))
     with pytest.raises(UsageError, match="is a rule"):

@@ -40,7 +40,9 @@ class Fair(Formulation):
         exponent: float = 0.5
 
     def build(self, C: Classes) -> AllocationProgram:
-        return AllocationProgram(C, Total(C.weight, self.options.function, self.options.exponent), C.throughput)
+        return AllocationProgram(
+            C, Total(C.weight, self.options.function, self.options.exponent), C.throughput
+        )
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,7 +50,11 @@ def _fair_in_the_catalogue() -> Iterator[None]:
     known = registry.catalogue
     fair = {"fair": f"{__name__}:Fair"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "catalogue", lambda what: {**known(what), **(fair if what == "formulation" else {})})
+        patch.setattr(
+            registry,
+            "catalogue",
+            lambda what: {**known(what), **(fair if what == "formulation" else {})},
+        )
         yield
 
 
@@ -65,7 +71,10 @@ def arrays() -> Instance:
         throughput=rates,
         steps=np.repeat([4e4, 6e4, 3e4], [5, 4, 2]),
         weight=np.repeat([1.0, 1.0, 3.0], [5, 4, 2]),
-        colocation=[{"jobs": [f"j{a}", f"j{b}"], "pool": "big", "gpus": 1, "throughput": rate} for a, b, rate in pairs],
+        colocation=[
+            {"jobs": [f"j{a}", f"j{b}"], "pool": "big", "gpus": 1, "throughput": rate}
+            for a, b, rate in pairs
+        ],
         name="arrays",
     )
 
@@ -73,7 +82,10 @@ def arrays() -> Instance:
 @cache
 def classes() -> Instance:
     """Workloads whose jobs share GPUs with jobs of their own class and of another."""
-    workloads = {"a": {"throughput": {"g": {"1": 5.0}, "h": {"1": 4.0}}}, "b": {"throughput": {"g": {"1": 2.0}}}}
+    workloads = {
+        "a": {"throughput": {"g": {"1": 5.0}, "h": {"1": 4.0}}},
+        "b": {"throughput": {"g": {"1": 2.0}}},
+    }
     return Instance.from_arrays(
         pools={"g": 3, "h": 1},
         workloads=workloads,
@@ -187,11 +199,15 @@ def test_a_right_file_passes_when_solved_again(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["quickstart deadlines", "packing", "options", "arrays"])
 @pytest.mark.parametrize("kind", ["json", "yaml", "npz"])
-def test_every_format_of_the_instance_is_the_same_instance(case: str, kind: str, tmp_path: Path) -> None:
+def test_every_format_of_the_instance_is_the_same_instance(
+    case: str, kind: str, tmp_path: Path
+) -> None:
     given, document = solved(case)
     path = tmp_path / f"instance.{kind}"
     path.write_bytes(instance_bytes(given, kind))
-    optsched.write_solution(optsched.solve(given, CASES[case][1], **CASES[case][2]), tmp_path / "solution.json")
+    optsched.write_solution(
+        optsched.solve(given, CASES[case][1], **CASES[case][2]), tmp_path / "solution.json"
+    )
     for solution in (document, tmp_path / "solution.json", str(tmp_path / "solution.json")):
         verification = verify(path, solution)
         assert verification.ok, str(verification)
@@ -218,7 +234,8 @@ def test_pairs_may_be_written_in_either_order_and_rows_in_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("max-min-fairness", 0.0), ("makespan", 0.0), ("max-throughput", 0.0), ("isolated", 0.0)]
+    ("name", "steps"),
+    [("max-min-fairness", 0.0), ("makespan", 0.0), ("max-throughput", 0.0), ("isolated", 0.0)],
 )
 def test_without_any_job_to_place(name: str, steps: float) -> None:
     given = Instance.from_arrays(pools={"g": 1}, throughput=[[1.0], [2.0]], steps=steps)
@@ -274,12 +291,19 @@ def test_a_stopped_run_is_verified_as_what_it_is(name: str) -> None:
 
 def test_nothing_found_within_the_limits() -> None:
     given = instance("quickstart")
-    document = optsched.solve(given, solver="highs", work_limit=1, constraints=["deadlines"]).to_document()
+    document = optsched.solve(
+        given, solver="highs", work_limit=1, constraints=["deadlines"]
+    ).to_document()
     assert document["status"] == "limit"
     verification = verify(given, document)
     assert verification.ok, str(verification)
     assert verification.bound == "consistent"
-    for name, value in (("objective", 1.0), ("throughput", {"lstm-11": 1.0}), ("status", "error"), ("gap", 0.0)):
+    for name, value in (
+        ("objective", 1.0),
+        ("throughput", {"lstm-11": 1.0}),
+        ("status", "error"),
+        ("gap", 0.0),
+    ):
         assert not verify(given, {**document, name: value}).ok, name
 
 
@@ -434,11 +458,19 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
     yield put(("instance", "sha256"), "0" + document["instance"]["sha256"][:-1])
     yield put(("instance", "name"), "another")
     for name in {"max-min-fairness", "makespan", "isolated", "nothing"} - {document["formulation"]}:
-        yield put(("formulation",), name, "sense", "options", *(f"options.{key}" for key in document["options"]))
+        yield put(
+            ("formulation",),
+            name,
+            "sense",
+            "options",
+            *(f"options.{key}" for key in document["options"]),
+        )
     yield put(("options", "colour"), "blue")
     defaults = registry.load_formulation(document["formulation"]).Options().model_dump()
     for key in document["options"]:
-        if key != "exponent" or document["options"]["function"] == "power":  # no other function reads it
+        if (
+            key != "exponent" or document["options"]["function"] == "power"
+        ):  # no other function reads it
             yield put(("options", key), 17.5, "objective")
         if key not in defaults:  # an option that is not named is at its default
             yield drop(("options", key))
@@ -469,7 +501,9 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
 
 
 def changes_of_keys(document: Document) -> Iterator[Tampering]:
-    for name in sorted(document.keys() - {"notes"}):  # they are words of the version that wrote the file
+    for name in sorted(
+        document.keys() - {"notes"}
+    ):  # they are words of the version that wrote the file
         yield drop((name,))
     yield put(("gold",), 1)
     yield put(("format",), "optsched-solution/2")
@@ -479,7 +513,13 @@ def changes_of_keys(document: Document) -> Iterator[Tampering]:
     yield put(("classes",), "yes")
 
 
-WORDS = {"quickstart deadlines", "quickstart isolated", "arrays integral", "classes log", "options throughput"}
+WORDS = {
+    "quickstart deadlines",
+    "quickstart isolated",
+    "arrays integral",
+    "classes log",
+    "options throughput",
+}
 """Cases in which everything else is changed, too."""
 
 
@@ -491,7 +531,8 @@ def tamperings(case: str, document: Document) -> list[Tampering]:
 def refused_by_name(verification: Verification, names: set[str]) -> bool:
     """Whether a finding stands at one of the fields, or tells of it."""
     return not verification.ok and any(
-        finding.field in names or any(name in finding.message for name in names) for finding in verification.findings
+        finding.field in names or any(name in finding.message for name in names)
+        for finding in verification.findings
     )
 
 
@@ -538,7 +579,8 @@ def _tampered_instances(document: Document) -> Iterator[tuple[str, Document]]:
 
 
 @pytest.mark.parametrize(
-    "case", ["quickstart max-min-fairness highs", "quickstart deadlines", "packing", "packing isolated"]
+    "case",
+    ["quickstart max-min-fairness highs", "quickstart deadlines", "packing", "packing isolated"],
 )
 def test_a_solution_of_another_instance_is_refused(case: str) -> None:
     given, document = solved(case)
@@ -559,7 +601,9 @@ def test_a_forged_hash_does_not_help() -> None:
             assert not found
         elif "throughput" not in what:
             assert found & {"objective", "bound", "metrics.utilisation.v100"}, what
-        elif any(row["job"] == "resnet-50-1" and row["pool"] in what for row in document["allocation"]):
+        elif any(
+            row["job"] == "resnet-50-1" and row["pool"] in what for row in document["allocation"]
+        ):
             assert "throughput.resnet-50-1" in found
             assert found & {"certificate.residuals.duals", "bound"}, what
 
@@ -572,7 +616,11 @@ def test_a_fraction_and_its_throughput_are_named_both() -> None:
     document["allocation"][4]["fraction"] *= 1 - LITTLE
     job = document["allocation"][4]["job"]
     found = fields(verify(given, document))
-    rows = {f"allocation[{i}].fraction" for i, row in enumerate(document["allocation"]) if row["job"] == job}
+    rows = {
+        f"allocation[{i}].fraction"
+        for i, row in enumerate(document["allocation"])
+        if row["job"] == job
+    }
     assert {f"throughput.{job}", *rows} <= found
     others = {path for path in found if path.startswith(("allocation[", "throughput."))}
     assert others == {f"throughput.{job}", *rows}
@@ -581,7 +629,11 @@ def test_a_fraction_and_its_throughput_are_named_both() -> None:
 def test_equal_jobs_cannot_be_treated_unequally() -> None:
     """Moving time between jobs of a class changes no class total, yet one of them no longer has the common level."""
     given, document = solved("arrays")
-    rows = [row for row in document["allocation"] if row.get("job") in ("j3", "j4") and row["pool"] == "big"]
+    rows = [
+        row
+        for row in document["allocation"]
+        if row.get("job") in ("j3", "j4") and row["pool"] == "big"
+    ]
     assert len(rows) == 2
     for row, sign in zip(rows, (1, -1), strict=True):
         row["fraction"] += sign * 0.01
@@ -602,7 +654,10 @@ def test_a_job_cannot_run_longer_than_all_the_time() -> None:
     document["throughput"][first] += document["throughput"][second]
     document["throughput"][second] = 0.0
     verification = verify(given, document)
-    assert any(f"job {first} runs for 2 of the time" in finding.message for finding in verification.findings)
+    assert any(
+        f"job {first} runs for 2 of the time" in finding.message
+        for finding in verification.findings
+    )
 
 
 def test_an_allocation_beyond_capacity_is_told_in_the_users_words() -> None:
@@ -611,8 +666,12 @@ def test_an_allocation_beyond_capacity_is_told_in_the_users_words() -> None:
     pool = document["allocation"][0]["pool"]
     for row in document["allocation"]:
         row["fraction"] = 1.0
-    found = [finding for finding in verify(given, document).findings if finding.field == "allocation"]
-    assert any("row capacity[" in finding.message and "usable GPU" in finding.message for finding in found), pool
+    found = [
+        finding for finding in verify(given, document).findings if finding.field == "allocation"
+    ]
+    assert any(
+        "row capacity[" in finding.message and "usable GPU" in finding.message for finding in found
+    ), pool
 
 
 def test_a_better_bound_than_the_duals_prove_is_refused() -> None:
@@ -664,11 +723,22 @@ def test_a_claim_is_no_proof_where_the_solver_gives_duals() -> None:
     solution = optsched.solve("@quickstart", "max-throughput", integral=True)
     document = solution.to_document()
     document["options"]["integral"] = False
-    told = {finding.field: finding.message for finding in optsched.verify(solution.instance, document).findings}
-    assert told["bound_source"] == 'found "solver", expected "dual": no job is whole, and highs gives duals'
+    told = {
+        finding.field: finding.message
+        for finding in optsched.verify(solution.instance, document).findings
+    }
+    assert (
+        told["bound_source"]
+        == 'found "solver", expected "dual": no job is whole, and highs gives duals'
+    )
     document["solver"]["name"] = "scip"  # which gives none: its word is no proof either
-    told = {finding.field: finding.message for finding in optsched.verify(solution.instance, document).findings}
-    assert "bound_source" not in told and told["status"].startswith('found "optimal", expected "feasible"')
+    told = {
+        finding.field: finding.message
+        for finding in optsched.verify(solution.instance, document).findings
+    }
+    assert "bound_source" not in told and told["status"].startswith(
+        'found "optimal", expected "feasible"'
+    )
 
 
 def test_a_feasible_solution_that_is_better_than_its_claimed_bound() -> None:
@@ -687,7 +757,9 @@ def test_a_fraction_is_a_fraction(fraction: float) -> None:
     given, document = solved("quickstart log")
     document["allocation"][2]["fraction"] = fraction
     verification = verify(given, document)
-    told = next(finding for finding in verification.findings if finding.field == "allocation[2].fraction")
+    told = next(
+        finding for finding in verification.findings if finding.field == "allocation[2].fraction"
+    )
     assert told.message == f"found {fraction!r}, expected a fraction of the time, from 0 to 1"
 
 
@@ -762,7 +834,10 @@ def test_an_option_that_needs_another() -> None:
 def test_deadlines_bind_each_whole_job_of_a_class() -> None:
     """Both jobs need 4 steps/s; together they can have 11, but only one of them gets 10 and the other 1."""
     given = Instance.from_arrays(
-        pools={"fast": 1, "slow": 1}, throughput=[[10.0, 1.0], [10.0, 1.0]], steps=4 * 3600.0, deadline=3600.0
+        pools={"fast": 1, "slow": 1},
+        throughput=[[10.0, 1.0], [10.0, 1.0]],
+        steps=4 * 3600.0,
+        deadline=3600.0,
     )
     solution = optsched.solve(given, "max-throughput", integral=True, constraints=["deadlines"])
     assert solution.status == "infeasible"
@@ -776,12 +851,19 @@ def test_deadlines_bind_each_whole_job_of_a_class() -> None:
 @cache
 def _infeasible(name: str, integral: bool) -> str:
     given = optsched.load("@infeasible")
-    return json.dumps(optsched.solve(given, name, **({"integral": True} if integral else {})).to_document())
+    return json.dumps(
+        optsched.solve(given, name, **({"integral": True} if integral else {})).to_document()
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "integral"),
-    [("max-min-fairness", False), ("max-throughput", False), ("max-throughput", True), ("fair", False)],
+    [
+        ("max-min-fairness", False),
+        ("max-throughput", False),
+        ("max-throughput", True),
+        ("fair", False),
+    ],
 )
 def test_infeasibility_is_proved_again(name: str, integral: bool) -> None:
     given = optsched.load("@infeasible")
@@ -805,7 +887,10 @@ def test_infeasibility_is_proved_again(name: str, integral: bool) -> None:
         put(("prices", "a100"), 1.0, "prices"),
         put(("metrics", "jobs"), 7, "metrics"),
         put(("duals",), {}),
-        put(("allocation",), [{"job": "lstm-7", "pool": "v100", "gpus": 1, "nodes": 1, "fraction": 1.0}]),
+        put(
+            ("allocation",),
+            [{"job": "lstm-7", "pool": "v100", "gpus": 1, "nodes": 1, "fraction": 1.0}],
+        ),
         put(("termination",), "optimal"),
         put(("status",), "optimal", "termination"),
         put(("status",), "unbounded"),
@@ -818,7 +903,10 @@ def test_infeasibility_is_proved_again(name: str, integral: bool) -> None:
 
 
 def test_conflicts_that_do_not_conflict() -> None:
-    given, document = optsched.load("@infeasible"), json.loads(_infeasible("max-min-fairness", False))
+    given, document = (
+        optsched.load("@infeasible"),
+        json.loads(_infeasible("max-min-fairness", False)),
+    )
     del document["conflicts"][0]
     verification = verify(given, document)
     assert fields(verification) == {"conflicts"}
@@ -835,7 +923,9 @@ def test_a_feasible_instance_is_not_infeasible() -> None:
 
 
 def test_a_deadline_that_has_passed() -> None:
-    given = Instance.from_arrays(pools={"g": 1}, throughput=[[1.0], [2.0]], steps=9.0, now=5.0, deadline=[4.0, np.inf])
+    given = Instance.from_arrays(
+        pools={"g": 1}, throughput=[[1.0], [2.0]], steps=9.0, now=5.0, deadline=[4.0, np.inf]
+    )
     document = optsched.solve(given, "max-min-fairness", constraints=["deadlines"]).to_document()
     assert document["status"] == "infeasible"
     assert verify(given, document, resolve=True).ok
@@ -894,13 +984,26 @@ JUNK: list[Any] = [
 
 
 def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield (*path, key)
         yield from _places(inner, (*path, key))
 
 
 @pytest.mark.parametrize(
-    "case", ["quickstart max-min-fairness highs", "options", "classes integral", "quickstart isolated", "arrays"]
+    "case",
+    [
+        "quickstart max-min-fairness highs",
+        "options",
+        "classes integral",
+        "quickstart isolated",
+        "arrays",
+    ],
 )
 def test_junk_is_a_finding_and_never_an_exception(case: str) -> None:
     given, original = solved(case)
@@ -929,8 +1032,15 @@ def _matters(original: Document, document: Document, path: tuple[str | int, ...]
 
 
 def test_a_verification_tells_what_is_wrong() -> None:
-    verification = Verification((Finding("objective", "found 1, expected 2"), Finding("", "odd")), "not verifiable")
-    assert str(verification) == "the solution is refused: 2 findings\n  objective: found 1, expected 2\n  odd"
+    verification = Verification(
+        (Finding("objective", "found 1, expected 2"), Finding("", "odd")), "not verifiable"
+    )
+    assert (
+        str(verification)
+        == "the solution is refused: 2 findings\n  objective: found 1, expected 2\n  odd"
+    )
     many = Verification(tuple(Finding(f"f{i}", "wrong") for i in range(50)), "consistent")
     assert str(many).endswith("... and 30 more")
-    assert str(Verification((Finding("gap", "no"),), "consistent")).startswith("the solution is refused: 1 finding\n")
+    assert str(Verification((Finding("gap", "no"),), "consistent")).startswith(
+        "the solution is refused: 1 finding\n"
+    )

@@ -46,7 +46,9 @@ def test_a_sum_of_logarithms_that_is_zero_is_right(solver: str, seed: int) -> No
 
 
 @pytest.mark.parametrize("duals", [True, False])
-def test_thousands_of_terms_that_cancel_are_right(duals: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_terms_that_cancel_are_right(
+    duals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not duals:  # as of more rows than a file has duals of
         monkeypatch.setattr("optsched.solution.document.DUAL_ROWS", 5)
         monkeypatch.setattr("optsched.verify.numbers.DUAL_ROWS", 5)
@@ -70,7 +72,9 @@ def test_bounds_off_by_rounding_contradict_nothing(amount: float, side: float) -
 
 @pytest.mark.parametrize("amount", [1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_another_bound_than_the_duals_prove_is_refused_near_zero_too(amount: float, side: float) -> None:
+def test_another_bound_than_the_duals_prove_is_refused_near_zero_too(
+    amount: float, side: float
+) -> None:
     instance = roomy(40)
     document = written(optsched.solve(instance, "proportional-fairness", solver="prices"))
     document["bound"] = document["objective"] + side * amount
@@ -82,7 +86,9 @@ def test_another_objective_than_that_of_the_allocation_is_refused_near_zero_too(
     instance = roomy(40)
     document = written(optsched.solve(instance, "proportional-fairness", solver="prices"))
     document["objective"] -= 1e-8
-    document["gap"] = abs(document["objective"] - document["bound"]) / max(1e-9, abs(document["objective"]))
+    document["gap"] = abs(document["objective"] - document["bound"]) / max(
+        1e-9, abs(document["objective"])
+    )
     assert "objective" in refused(instance, document)
 
 

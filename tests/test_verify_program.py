@@ -41,7 +41,9 @@ def test_a_right_file_passes(name: str, resolve: bool) -> None:
 @pytest.mark.parametrize("solver", ["highs", "clarabel", "glop", "pdlp", "scip", "cbc", "scs"])
 def test_of_every_solver(solver: str) -> None:
     for program in (dense(), covering()):
-        found = verify_program(program, optsched.solve_program(program, solver=solver).to_document())
+        found = verify_program(
+            program, optsched.solve_program(program, solver=solver).to_document()
+        )
         assert found.ok, str(found)
         assert found.bound == "verified"
 
@@ -113,10 +115,19 @@ def test_an_optimum_that_is_none_is_found_by_solving_again() -> None:
     program, document = solved("knapsack")
     worse = copy.deepcopy(document) | {"values": {}, "objective": 0.0, "bound": 0.0, "gap": 0.0}
     assert verify_program(program, worse).ok  # a claim that nothing contradicts
-    assert [item.field for item in verify_program(program, worse, resolve=True).findings] == ["objective"]
-    worse |= {"status": "feasible", "bound": 1.0, "termination": "time_limit", "reproducible": False}
+    assert [item.field for item in verify_program(program, worse, resolve=True).findings] == [
+        "objective"
+    ]
+    worse |= {
+        "status": "feasible",
+        "bound": 1.0,
+        "termination": "time_limit",
+        "reproducible": False,
+    }
     worse["gap"] = 1e9
-    assert [item.field for item in verify_program(program, worse, resolve=True).findings] == ["bound"]
+    assert [item.field for item in verify_program(program, worse, resolve=True).findings] == [
+        "bound"
+    ]
     other = solved("dense")[1] | {"program": document["program"]}
     assert not verify_program(program, other, resolve=True).ok
 

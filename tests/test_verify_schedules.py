@@ -13,7 +13,9 @@ from optsched import Solution
 
 @pytest.fixture(scope="module")
 def solution() -> Solution:
-    instance = optsched.Instance.from_arrays(pools={"a": 2}, throughput=[[1.0]] * 4, steps=[10.0, 20.0, 30.0, 40.0])
+    instance = optsched.Instance.from_arrays(
+        pools={"a": 2}, throughput=[[1.0]] * 4, steps=[10.0, 20.0, 30.0, 40.0]
+    )
     return optsched.solve(instance, "allox")
 
 

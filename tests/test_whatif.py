@@ -38,7 +38,9 @@ def random_instance(seed: int, jobs: int = 9, pools: int = 3) -> optsched.Instan
 def held_value(solution: Solution, capacity: np.ndarray) -> float:
     """The program's optimum with other capacities, by a session of its own: nothing is shared with the tools."""
     assert solution.allocation is not None
-    formulation = optsched.api.make_formulation(solution.formulation, solution.options, solution.constraints)
+    formulation = optsched.api.make_formulation(
+        solution.formulation, solution.options, solution.constraints
+    )
     program = single_program(formulation, solution.allocation.classes)
     arrays = program.to_linear().arrays
     from scipy.optimize import linprog
@@ -48,7 +50,12 @@ def held_value(solution: Solution, capacity: np.ndarray) -> float:
     A, low = arrays.A.toarray(), arrays.row_lower
     rows = np.vstack([A[np.isfinite(upper)], -A[np.isfinite(low)]])
     sides = np.concatenate([upper[np.isfinite(upper)], -low[np.isfinite(low)]])
-    found = linprog(-arrays.cost, A_ub=rows, b_ub=sides, bounds=list(zip(arrays.lower, arrays.upper, strict=True)))
+    found = linprog(
+        -arrays.cost,
+        A_ub=rows,
+        b_ub=sides,
+        bounds=list(zip(arrays.lower, arrays.upper, strict=True)),
+    )
     return float(-found.fun) if found.status == 0 else -np.inf
 
 
@@ -64,18 +71,26 @@ def test_the_recompiled_cluster_is_the_cluster_written_anew(formulation: str) ->
     (change,) = found.changes
     expected = optsched.solve(optsched.Instance.from_document(document), formulation)
     assert change.solution.objective == pytest.approx(expected.objective, rel=1e-9)
-    assert found.base.objective == pytest.approx(optsched.solve("@quickstart", formulation).objective, rel=1e-12)
+    assert found.base.objective == pytest.approx(
+        optsched.solve("@quickstart", formulation).objective, rel=1e-12
+    )
     assert change.solution.instance.name == "quickstart with v100 +8, k80 -2"
 
 
 @pytest.mark.parametrize("formulation", LINEAR)
-def test_the_held_optimum_is_that_of_the_same_program_with_another_right_side(formulation: str) -> None:
+def test_the_held_optimum_is_that_of_the_same_program_with_another_right_side(
+    formulation: str,
+) -> None:
     found = optsched.whatif("@quickstart", formulation, add={"v100": 3, "k80": -2}, each=True)
     assert [dict(change.add) for change in found.changes] == [{"v100": 3}, {"k80": -2}]
     base = found.base
     program = optsched.api.make_formulation(formulation).build(base.allocation.classes)  # type: ignore[union-attr]
     for change, capacity in zip(found.changes, ([11, 4, 4], [8, 4, 2]), strict=True):
-        assert change.held is not None and change.held.certificate.ok and change.held.status == "optimal"
+        assert (
+            change.held is not None
+            and change.held.certificate.ok
+            and change.held.status == "optimal"
+        )
         value = program.units.objective(held_value(base, np.array(capacity, float)))
         assert change.held.objective == pytest.approx(value, rel=1e-8)
 
@@ -92,16 +107,26 @@ def test_one_session_does_all_held_programs() -> None:
         assert one.held.objective == pytest.approx(other.held.objective, rel=1e-6)
 
 
-@given(st.integers(0, 10_000), st.sampled_from(LINEAR), st.lists(st.integers(-1, 4), min_size=3, max_size=3))
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(LINEAR),
+    st.lists(st.integers(-1, 4), min_size=3, max_size=3),
+)
 @settings(max_examples=25, deadline=None)
-def test_prices_bound_what_held_programs_can_gain(seed: int, formulation: str, amounts: list[int]) -> None:
+def test_prices_bound_what_held_programs_can_gain(
+    seed: int, formulation: str, amounts: list[int]
+) -> None:
     add = {f"p{row}": amount for row, amount in enumerate(amounts) if amount}
     if not add:
         return
     found = whatif(random_instance(seed), formulation, add=add)
     (change,) = found.changes
     gain, predicted = found.difference(change.held), change.predicted
-    if change.held is None or change.held.objective is None or not np.isfinite(change.held.objective):
+    if (
+        change.held is None
+        or change.held.objective is None
+        or not np.isfinite(change.held.objective)
+    ):
         return
     assert gain is not None and predicted is not None and change.limit is not None
     better = -1 if found.base.sense == "min" else 1
@@ -119,7 +144,9 @@ def test_normalisers_move_with_the_cluster_unless_they_are_held() -> None:
     held, recompiled = found.difference(change.held), found.difference(change.solution)
     assert held is not None and recompiled is not None and change.predicted is not None
     assert 0 < held < 0.2 * change.predicted < change.predicted < recompiled
-    throughput = optsched.whatif("@quickstart", "max-throughput", add={"k80": 40})  # has no normaliser
+    throughput = optsched.whatif(
+        "@quickstart", "max-throughput", add={"k80": 40}
+    )  # has no normaliser
     assert throughput.difference(throughput.changes[0].solution) == pytest.approx(
         throughput.difference(throughput.changes[0].held)
     )
@@ -141,13 +168,19 @@ def test_what_is_no_single_program_is_recompiled_only(formulation: str, words: s
 
 
 def test_whole_jobs_are_held_without_prices_and_concave_utilities_with() -> None:
-    whole = optsched.whatif("@quickstart", "max-throughput", add={"v100": 2}, options={"integral": True})
+    whole = optsched.whatif(
+        "@quickstart", "max-throughput", add={"v100": 2}, options={"integral": True}
+    )
     assert whole.changes[0].held is not None and whole.changes[0].predicted is None
-    assert whole.difference(whole.changes[0].held) == pytest.approx(whole.difference(whole.changes[0].solution))
+    assert whole.difference(whole.changes[0].held) == pytest.approx(
+        whole.difference(whole.changes[0].solution)
+    )
     nash = optsched.whatif("@quickstart", "proportional-fairness", add={"v100": 2})
     gain, predicted = nash.difference(nash.changes[0].held), nash.changes[0].predicted
     assert gain is not None and predicted is not None and 0 < gain <= predicted
-    assert nash.rebuilt == ("solved from scratch, as a utility that is not linear cannot be changed in place",)
+    assert nash.rebuilt == (
+        "solved from scratch, as a utility that is not linear cannot be changed in place",
+    )
 
 
 def test_an_infeasible_instance_may_become_feasible_and_back() -> None:
@@ -158,12 +191,16 @@ def test_an_infeasible_instance_may_become_feasible_and_back() -> None:
     larger = resized(optsched.load("@infeasible"), {"a100": 8})
     back = optsched.whatif(larger, "makespan", add={"a100": -8})
     assert back.changes[0].held is not None and back.changes[0].held.status == "infeasible"
-    assert back.changes[0].held.conflicts and back.rebuilt == ("solved anew, as the session ended with infeasible",)
+    assert back.changes[0].held.conflicts and back.rebuilt == (
+        "solved anew, as the session ended with infeasible",
+    )
 
 
 def test_a_researcher_s_own_rows_stay() -> None:
     def quota(lp: Any, variables: Any, C: Any) -> None:
-        lp.constrain(np.where(C.pool == 0, C.gpus, 0.0)[np.newaxis, :] @ variables["x"] <= 2.0, name="quota")
+        lp.constrain(
+            np.where(C.pool == 0, C.gpus, 0.0)[np.newaxis, :] @ variables["x"] <= 2.0, name="quota"
+        )
 
     found = optsched.whatif("@quickstart", "max-throughput", add={"v100": 4}, extend=quota)
     assert found.difference(found.changes[0].held) == pytest.approx(0.0, abs=1e-9)
@@ -190,12 +227,21 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     ("add", "words"),
     [
         ({}, "nothing is added"),
-        ({"v10": 1}, r"add: no pool or resource is called 'v10', expected one of v100, p100, k80; did you mean v100\?"),
+        (
+            {"v10": 1},
+            r"add: no pool or resource is called 'v10', expected one of v100, p100, k80; did you mean v100\?",
+        ),
         ({"v100": 0.5}, "add v100: found 0.5, expected a whole number of GPUs"),
         ({"v100": float("inf")}, "add v100: found inf, expected a finite number"),
         ({"k80": -5}, "add k80: -5 of 4 usable GPUs would leave less than nothing"),
-        ({"k80.cpu": 5}, "add k80.cpu: not every usable node of k80 states its cpu, so there is no limit"),
-        ({"k80": 2_000_000_000}, "add k80: found 2,000,000,000, expected at most 10 million nodes and a billion GPUs"),
+        (
+            {"k80.cpu": 5},
+            "add k80.cpu: not every usable node of k80 states its cpu, so there is no limit",
+        ),
+        (
+            {"k80": 2_000_000_000},
+            "add k80: found 2,000,000,000, expected at most 10 million nodes and a billion GPUs",
+        ),
     ],
 )
 def test_wrong_amounts(add: dict[str, float], words: str) -> None:
@@ -241,12 +287,18 @@ def listed() -> optsched.Instance:
     return optsched.Instance.from_document(copy.deepcopy(LISTED))
 
 
-def test_added_gpus_form_nodes_of_the_commonest_size_and_a_smaller_one(listed: optsched.Instance) -> None:
+def test_added_gpus_form_nodes_of_the_commonest_size_and_a_smaller_one(
+    listed: optsched.Instance,
+) -> None:
     larger = resized(listed, {"a": 9, "b": 3})
     assert nodes(larger, "a")[4:] == [("a-4", 4), ("a-5", 4), ("a-6", 1)]
     assert nodes(larger, "b") == [("b-0", 2), ("b-1", 2), ("b-2", 2), ("b-3", 2), ("b-4", 1)]
     capacities = larger.cluster.capacities(0.0)
-    assert (capacities["a"], capacities["a.cpu"], capacities["a.memory"]) == (19, 40 + 36, 320 + 288)
+    assert (capacities["a"], capacities["a.cpu"], capacities["a.memory"]) == (
+        19,
+        40 + 36,
+        320 + 288,
+    )
     assert optsched.Instance.from_document(larger.to_document()).sha256 == larger.sha256
 
 
@@ -265,7 +317,9 @@ def test_removed_gpus_are_the_last_of_usable_nodes(listed: optsched.Instance) ->
 
 def test_a_resource_keeps_its_nodes_or_is_refused(listed: optsched.Instance) -> None:
     assert resized(listed, {"a": -3}).cluster.resources[1].nodes == ("n3",)
-    with pytest.raises(UsageError, match="add a: the resource disk would be left without any of its nodes"):
+    with pytest.raises(
+        UsageError, match="add a: the resource disk would be left without any of its nodes"
+    ):
         resized(listed, {"a": -4})
 
 
@@ -304,7 +358,9 @@ def test_jobs_that_can_run_no_longer_are_told() -> None:
         "format": "optsched-instance/1", "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 4}]},
         "jobs": [{"id": "wide", "gpus": 4, "throughput": {"p": 1.0}}, {"id": "a", "throughput": {"p": 1.0}}],
     }  # fmt: skip
-    found = optsched.whatif(optsched.Instance.from_document(document), "max-throughput", add={"p": -1})
+    found = optsched.whatif(
+        optsched.Instance.from_document(document), "max-throughput", add={"p": -1}
+    )
     (change,) = found.changes
     assert [job for job, _ in change.solution.unplaced] == ["wide"]
     assert change.held is not None and not change.held.unplaced
@@ -314,7 +370,15 @@ def test_the_budget_of_the_held_program_is_one() -> None:
     solution = optsched.solve("@quickstart", "max-throughput")
     assert solution.allocation is not None
     formulation = optsched.api.make_formulation("max-throughput")
-    held = HeldProgram(formulation, single_program(formulation, solution.allocation.classes), Engine(load_solver))
-    outcomes = [held.run(held.with_capacity(held.classes.capacity + more)) for more in (0.0, 1.0, -1.0, 0.0)]
+    held = HeldProgram(
+        formulation, single_program(formulation, solution.allocation.classes), Engine(load_solver)
+    )
+    outcomes = [
+        held.run(held.with_capacity(held.classes.capacity + more)) for more in (0.0, 1.0, -1.0, 0.0)
+    ]
     assert outcomes[0].value == pytest.approx(outcomes[3].value, rel=1e-12)
-    assert held.runs == 4 and held.rebuilt == () and held.engine.reason == "linear program whose right sides change"
+    assert (
+        held.runs == 4
+        and held.rebuilt == ()
+        and held.engine.reason == "linear program whose right sides change"
+    )

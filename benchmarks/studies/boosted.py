@@ -71,16 +71,24 @@ def rows() -> Iterator[Row]:
             errors: list[list[np.ndarray]] = [[], [], []]
             for seed in range(seeds):
                 seen = split(profiles, seed)
-                said = model.fit(profiles.take(np.flatnonzero(seen)), options).times(profiles.ways).seconds
+                said = (
+                    model.fit(profiles.take(np.flatnonzero(seen)), options)
+                    .times(profiles.ways)
+                    .seconds
+                )
                 told = ~seen & np.isfinite(said)
-                assert told.sum() > 0.99 * (~seen).sum()  # of a group without a measurement nothing is known
+                assert (
+                    told.sum() > 0.99 * (~seen).sum()
+                )  # of a group without a measurement nothing is known
                 errors[0].append(np.abs(said / profiles.seconds - 1)[told])
                 errors[1].append(np.abs(_as_on_one(profiles, seen) / profiles.seconds - 1)[told])
                 by_group = [np.abs(said / profiles.seconds - 1)[told & (groups(profiles) == group)].mean()
                             for group in np.unique(groups(profiles)[told])]  # fmt: skip
                 errors[2].append(np.array(by_group))
             ours, naive, group = (100 * np.concatenate(each) for each in errors)
-            yield Row(task, name, bar, ours.mean(), naive.mean(), group.mean(), float(np.median(ours)))
+            yield Row(
+                task, name, bar, ours.mean(), naive.mean(), group.mean(), float(np.median(ours))
+            )
 
 
 def _as_on_one(profiles: Profiles, seen: np.ndarray) -> np.ndarray:
@@ -93,7 +101,9 @@ def _as_on_one(profiles: Profiles, seen: np.ndarray) -> np.ndarray:
             told[own] = np.nan
             continue
         known = known[profiles.ways.gpus[known] == profiles.ways.gpus[known].min()]
-        told[own] = profiles.seconds[known[np.abs(samples[own][:, np.newaxis] - samples[known]).argmin(axis=1)]]
+        told[own] = profiles.seconds[
+            known[np.abs(samples[own][:, np.newaxis] - samples[known]).argmin(axis=1)]
+        ]
     return told
 
 
@@ -104,14 +114,24 @@ def coverage(level: float = 0.9) -> Iterator[Row]:
         inside, factors = [], []
         for seed in range(min(seeds, 1)):
             seen = split(profiles, seed)
-            model = Conformal.fit(profiles.take(np.flatnonzero(seen)), {"of": {"model": "boosted"}, "level": level})
+            model = Conformal.fit(
+                profiles.take(np.flatnonzero(seen)), {"of": {"model": "boosted"}, "level": level}
+            )
             hidden = profiles.take(np.flatnonzero(~seen))
             least, most = model.intervals(hidden.ways)
             known = np.isfinite(least)
             inside.append(((least <= hidden.seconds) & (hidden.seconds <= most))[known])
             factors.append(np.exp(model.radius.radius))
         found = 100 * float(np.concatenate(inside).mean())
-        yield Row(f"conformal {task}", "alone", 100 * level, found, np.nan, np.nan, float(np.mean(factors)))
+        yield Row(
+            f"conformal {task}",
+            "alone",
+            100 * level,
+            found,
+            np.nan,
+            np.nan,
+            float(np.mean(factors)),
+        )
 
 
 def show(found: Iterator[Row]) -> None:

@@ -36,7 +36,10 @@ def load(without_faulty: bool = False) -> PairProfiles:
         if rates == (0.0, 0.0) or (without_faulty and FAULTY in (family[first], family[second])):
             continue
         each = [row["gpu_type"], first, second]
-        each += [min(rate / alone[name, row["gpu_type"]], 1.0) for rate, name in zip(rates, each[1:], strict=True)]
+        each += [
+            min(rate / alone[name, row["gpu_type"]], 1.0)
+            for rate, name in zip(rates, each[1:], strict=True)
+        ]
         for column, value in zip(columns.values(), each, strict=True):
             column.append(value)
     kept = {name for name in family if not (without_faulty and family[name] == FAULTY)}
@@ -105,6 +108,8 @@ def judge(model: PairModel, profiles: PairProfiles, split: Split) -> Judged:
     """How a model that was fitted to the seen pairs does on the others."""
     said = model.fractions(profiles.pairs.take(split.asked))
     told = np.concatenate((said.first[split.first], said.second[split.second]))
-    true = np.concatenate((profiles.first[split.asked][split.first], profiles.second[split.asked][split.second]))
+    true = np.concatenate(
+        (profiles.first[split.asked][split.first], profiles.second[split.asked][split.second])
+    )
     sd = np.concatenate((said.log_sd[split.first], said.log_sd[split.second]))
     return Judged(np.abs(told / true - 1), np.log(told / true), sd)

@@ -19,7 +19,12 @@ from optsched.performance.learned.pair_models import pair_class
 from optsched.performance.learned.pairs import PairProfiles
 
 SEEDS = 3
-MODELS: Mapping[str, Mapping[str, Any]] = {"auto": {}, "boosted-pairs": {}, "row-column": {}, "completion": {}}
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "auto": {},
+    "boosted-pairs": {},
+    "row-column": {},
+    "completion": {},
+}
 """The first one is ours."""
 
 
@@ -35,7 +40,11 @@ class Row:
 
 
 def compare(
-    task: str, bar: float | None, profiles: PairProfiles, splits: Sequence[Split], names: Sequence[str] = tuple(MODELS)
+    task: str,
+    bar: float | None,
+    profiles: PairProfiles,
+    splits: Sequence[Split],
+    names: Sequence[str] = tuple(MODELS),
 ) -> Row:
     """Errors of models over splits, each split counting its cells."""
     errors: dict[str, list[np.ndarray]] = {name: [] for name in (*names, "0.5")}
@@ -43,16 +52,24 @@ def compare(
         for name in names:
             model = pair_class(name).fit(profiles.take(split.seen), MODELS[name])
             errors[name].append(judge(model, profiles, split).relative)
-        true = (profiles.first[split.asked][split.first], profiles.second[split.asked][split.second])
+        true = (
+            profiles.first[split.asked][split.first],
+            profiles.second[split.asked][split.second],
+        )
         errors["0.5"].append(np.abs(0.5 / np.concatenate(true) - 1))
-    ours, *others = ((name, 100 * float(np.concatenate(parts).mean())) for name, parts in errors.items())
+    ours, *others = (
+        (name, 100 * float(np.concatenate(parts).mean())) for name, parts in errors.items()
+    )
     found = dict(others)
     return Row(task, bar, ours[1], found.pop("0.5"), found)
 
 
 def rows(seeds: int = SEEDS) -> Iterator[Row]:
     """All tasks; a quarter of an hour."""
-    for without, bars, words in ((False, (7.5, 9.5, 16.0), "all rows"), (True, (6.2, 8.1, 11.8), "no Recommendation")):
+    for without, bars, words in (
+        (False, (7.5, 9.5, 16.0), "all rows"),
+        (True, (6.2, 8.1, 11.8), "no Recommendation"),
+    ):
         profiles = load(without)
         for share, bar in zip((0.8, 0.5, 0.2), bars, strict=True):
             splits = [at_random(profiles, share, seed) for seed in range(seeds)]
@@ -79,7 +96,9 @@ def coverage(seeds: int = 5, level: float = 0.9, share: float = 0.5) -> Iterator
         inside, widths = [], []
         for seed in range(seeds):
             split = at_random(profiles, share, seed)
-            model = ConformalPairs.fit(profiles.take(split.seen), {"of": {"model": name}, "level": level})
+            model = ConformalPairs.fit(
+                profiles.take(split.seen), {"of": {"model": name}, "level": level}
+            )
             inside.append(np.abs(judge(model, profiles, split).log_error) <= model.radius.radius)
             widths.append(np.exp(model.radius.radius))
         found = 100 * float(np.concatenate(inside).mean())
@@ -91,7 +110,10 @@ def show(found: Callable[[], Iterator[Row]]) -> None:
     for row in found():
         bar = "    -" if row.bar is None else f"{row.bar:5.1f}"
         others = "  ".join(f"{name} {value:.2f}" for name, value in row.others.items())
-        print(f"{row.task:45} bar {bar}  ours {row.ours:5.2f}  naive {row.baseline:5.1f}  {others}", flush=True)
+        print(
+            f"{row.task:45} bar {bar}  ours {row.ours:5.2f}  naive {row.baseline:5.1f}  {others}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def rate_errors(seconds: FloatArray, truth: FloatArray) -> FloatArray:
 
 def told(found: Sequence[FloatArray]) -> str:
     """Mean (median), averaged over seeds."""
-    return f"{np.mean([e.mean() for e in found]):.1f} ({np.mean([np.median(e) for e in found]):.1f})"
+    return (
+        f"{np.mean([e.mean() for e in found]):.1f} ({np.mean([np.median(e) for e in found]):.1f})"
+    )
 
 
 # --- Sia --------------------------------------------------------------------------------------------------------------
@@ -88,7 +90,9 @@ def linear_seconds(profiles: Profiles, train: IntArray, test: IntArray) -> Float
     rows = np.flatnonzero((ways.gpus == 1) | ~alone)
     model = Pollux.fit(Profiles(as_one.take(rows), given.seconds[rows], given.sync[rows]), {})
     asked = profiles.ways.take(test)
-    return model.times(replace(asked, gpus=np.ones_like(asked.gpus), nodes=np.ones_like(asked.nodes))).seconds
+    return model.times(
+        replace(asked, gpus=np.ones_like(asked.gpus), nodes=np.ones_like(asked.nodes))
+    ).seconds
 
 
 MODELS: Sequence[tuple[str, type[TimeModel], Mapping[str, Any]]] = (
@@ -103,16 +107,22 @@ def sia_rows() -> Iterator[Row]:
     """Random shares, few-shot, and larger k."""
     profiles = sia.load()
     for task, bar, folds in sia_splits(profiles):
-        naive = told([errors(linear_seconds(profiles, *fold), profiles.seconds[fold[1]]) for fold in folds])
+        naive = told(
+            [errors(linear_seconds(profiles, *fold), profiles.seconds[fold[1]]) for fold in folds]
+        )
         for name, model, options in MODELS:
             found = []
             for train, test in folds:
                 fitted = model.fit(profiles.take(train), options)
-                found.append(errors(fitted.times(profiles.ways.take(test)).seconds, profiles.seconds[test]))
+                found.append(
+                    errors(fitted.times(profiles.ways.take(test)).seconds, profiles.seconds[test])
+                )
             yield f"{task}: {name}", bar, told(found), naive
         found, shares = [], []
         for train, test in folds:
-            seconds = Interpolation.fit(profiles.take(train), {}).times(profiles.ways.take(test)).seconds
+            seconds = (
+                Interpolation.fit(profiles.take(train), {}).times(profiles.ways.take(test)).seconds
+            )
             shares.append(float(np.isfinite(seconds).mean()))
             if np.isfinite(seconds).any():
                 found.append(errors(seconds, profiles.seconds[test]))
@@ -128,7 +138,10 @@ def transfer_rows() -> Iterator[Row]:
     """
     profiles = sia.medians(sia.load())
     ways, cell, comparable = profiles.ways, sia.pairs(profiles), sia.comparable(profiles)
-    said = {name: np.full(len(profiles), np.nan) for name in ("shared-link, anchored", "shared-link", LINEAR)}
+    said = {
+        name: np.full(len(profiles), np.nan)
+        for name in ("shared-link, anchored", "shared-link", LINEAR)
+    }
     for number in np.unique(cell):
         given = profiles.take(np.flatnonzero((cell != number) | (ways.gpus == 1)))
         test = np.flatnonzero((cell == number) & comparable)
@@ -146,10 +159,20 @@ def transfer_rows() -> Iterator[Row]:
 
     rows = np.flatnonzero(comparable)
     for name in ("shared-link, anchored", "shared-link"):
-        yield f"Sia, type with a 1-GPU profile: {name}", "24.3 (11.2)", found(name, rows), found(LINEAR, rows)
+        yield (
+            f"Sia, type with a 1-GPU profile: {name}",
+            "24.3 (11.2)",
+            found(name, rows),
+            found(LINEAR, rows),
+        )
     for gpu, name in enumerate(ways.gpu_types):
         some = rows[ways.gpu[rows] == gpu]
-        yield f"  anchored, to {name}", "", found("shared-link, anchored", some), found(LINEAR, some)
+        yield (
+            f"  anchored, to {name}",
+            "",
+            found("shared-link, anchored", some),
+            found(LINEAR, some),
+        )
 
 
 # --- ElasticFlow and Gavel --------------------------------------------------------------------------------------------
@@ -162,7 +185,11 @@ def read(name: str) -> list[dict[str, str]]:
 
 def elasticflow() -> Profiles:
     """Strong scaling: the global batch is fixed."""
-    rows = [row for row in read("elasticflow_scaling.csv") if float(row["iterations_per_s"] or "nan") > 0]
+    rows = [
+        row
+        for row in read("elasticflow_scaling.csv")
+        if float(row["iterations_per_s"] or "nan") > 0
+    ]
     k = np.array([int(row["num_gpus"]) for row in rows])
     return Profiles.of(
         workload=[row["model"] for row in rows], gpu=[row["gpu_type"] for row in rows],
@@ -176,12 +203,21 @@ def elasticflow_rows() -> Iterator[Row]:
     profiles = elasticflow()
     k = profiles.ways.gpus
     batch = np.round(profiles.ways.samples_per_step).astype(np.int64)
-    cell = (profiles.ways.workload * len(profiles.ways.gpu_types) + profiles.ways.gpu) * (batch.max() + 1) + batch
+    cell = (profiles.ways.workload * len(profiles.ways.gpu_types) + profiles.ways.gpu) * (
+        batch.max() + 1
+    ) + batch
     for task, bar, train, test in (
-        ("ElasticFlow {1,8,64} -> rest", "7.1 (4.8)", np.isin(k, [1, 8, 64]), ~np.isin(k, [1, 8, 64])),
+        (
+            "ElasticFlow {1,8,64} -> rest",
+            "7.1 (4.8)",
+            np.isin(k, [1, 8, 64]),
+            ~np.isin(k, [1, 8, 64]),
+        ),
         ("ElasticFlow {1,2,4,8} -> 16-64", "26.5 (18.7)", k <= 8, k >= 16),
     ):
-        whole = np.isin(cell, cell[train & (k == k[train].max())])  # curves that have what is trained on
+        whole = np.isin(
+            cell, cell[train & (k == k[train].max())]
+        )  # curves that have what is trained on
         if "64}" in task:
             whole &= np.isin(cell, cell[k == 1]) & np.isin(cell, cell[k == 8])
         given, asked = profiles.take(np.flatnonzero(train & whole)), np.flatnonzero(test & whole)
@@ -190,8 +226,15 @@ def elasticflow_rows() -> Iterator[Row]:
         for model in (UniversalScalability, Pollux, SharedLink, Interpolation):
             seconds = model.fit(given, {}).times(ways).seconds
             if np.isfinite(seconds).any():
-                known = f" ({np.isfinite(seconds).mean():.0%} known)" if np.isnan(seconds).any() else ""
-                yield f"{task}: {model.name}{known}", bar, told([rate_errors(seconds, truth)]), f"{naive} amdahl"
+                known = (
+                    f" ({np.isfinite(seconds).mean():.0%} known)" if np.isnan(seconds).any() else ""
+                )
+                yield (
+                    f"{task}: {model.name}{known}",
+                    bar,
+                    told([rate_errors(seconds, truth)]),
+                    f"{naive} amdahl",
+                )
 
 
 GRADIENTS = {"ResNet-18": 11.2e6, "ResNet-50": 25.6e6, "Transformer": 47e6, "LM": 14e6}
@@ -199,7 +242,9 @@ GRADIENTS = {"ResNet-18": 11.2e6, "ResNet-50": 25.6e6, "Transformer": 47e6, "LM"
 
 def gavel(recommendation: bool = True) -> tuple[Profiles, list[str]]:
     """Weak scaling: the batch is per worker, rates are sums over workers. A type stands once for each placement."""
-    rows = [row for row in read("gavel_simulation_isolated.csv") if float(row["steps_per_s_total"]) > 0]
+    rows = [
+        row for row in read("gavel_simulation_isolated.csv") if float(row["steps_per_s_total"]) > 0
+    ]
     rows = [row for row in rows if recommendation or row["model"] != "Recommendation"]
     k = np.array([int(row["num_gpus"]) for row in rows])
     consolidated = np.array([row["consolidated"] in ("1", "True", "true") for row in rows])
@@ -209,7 +254,9 @@ def gavel(recommendation: bool = True) -> tuple[Profiles, list[str]]:
         samples=[float(row["batch_size"]) for row in rows],
         seconds=k / np.array([float(row["steps_per_s_total"]) for row in rows]),
     )  # fmt: skip
-    return profiles, [row["gpu_type"] if apart else "" for row, apart in zip(rows, consolidated, strict=True)]
+    return profiles, [
+        row["gpu_type"] if apart else "" for row, apart in zip(rows, consolidated, strict=True)
+    ]
 
 
 def gavel_rows() -> Iterator[Row]:
@@ -221,7 +268,10 @@ def gavel_rows() -> Iterator[Row]:
     known = np.isin(ways.workload, families) & ~faulty
     shared, linear = np.full(len(profiles), np.nan), np.full(len(profiles), np.nan)
     # A job type of Gavel is a model with its batch: T_1 is what was measured, not a line through other batches.
-    types = [f"{ways.workloads[row]}/{samples:g}" for row, samples in zip(ways.workload, ways.samples, strict=True)]
+    types = [
+        f"{ways.workloads[row]}/{samples:g}"
+        for row, samples in zip(ways.workload, ways.samples, strict=True)
+    ]
     by_type = Profiles.of(
         workload=types, gpu=[ways.gpu_types[row] for row in ways.gpu], gpus=ways.gpus, nodes=ways.nodes,
         samples=ways.samples, seconds=profiles.seconds,
@@ -233,15 +283,24 @@ def gavel_rows() -> Iterator[Row]:
         model = SharedLink.fit(by_type.take(train), {"gradient_bytes": gradients})
         asked = by_type.ways.take(test)
         shared[test] = model.times(asked).seconds
-        linear[test] = model.times(replace(asked, gpus=np.ones_like(test), nodes=np.ones_like(test))).seconds
+        linear[test] = model.times(
+            replace(asked, gpus=np.ones_like(test), nodes=np.ones_like(test))
+        ).seconds
     rows = np.flatnonzero(np.isfinite(shared))
     rates = [told([rate_errors(each[rows], profiles.seconds[rows])]) for each in (shared, linear)]
-    yield "Gavel, several GPUs, family left out: shared-link with gradient bytes", "14.6 (14.1)", rates[0], rates[1]
+    yield (
+        "Gavel, several GPUs, family left out: shared-link with gradient bytes",
+        "14.6 (14.1)",
+        rates[0],
+        rates[1],
+    )
 
     alone = np.flatnonzero(ways.gpus == 1)
     found, naive = [], []
     for row in alone:
-        others = alone[(ways.workload[alone] == ways.workload[row]) & (ways.gpu[alone] == ways.gpu[row])]
+        others = alone[
+            (ways.workload[alone] == ways.workload[row]) & (ways.gpu[alone] == ways.gpu[row])
+        ]
         others = others[ways.samples[others] != ways.samples[row]]
         if len(others) < 2:
             continue

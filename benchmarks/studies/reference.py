@@ -29,7 +29,14 @@ from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
 Row = tuple[str, str, str]
-MILLIONS = {"bert": 110, "cifar10": 11.2, "deepspeech2": 87, "imagenet": 25.6, "ncf": 10, "yolov3": 62}
+MILLIONS = {
+    "bert": 110,
+    "cifar10": 11.2,
+    "deepspeech2": 87,
+    "imagenet": 25.6,
+    "ncf": 10,
+    "yolov3": 62,
+}
 """Parameters of Sia's jobs."""
 
 
@@ -42,9 +49,16 @@ def trees(profiles: Profiles, seen: np.ndarray, *more: np.ndarray) -> np.ndarray
     for number in np.unique(pair):
         own = pair == number
         model = HistGradientBoostingRegressor(
-            max_iter=300, learning_rate=0.05, max_leaf_nodes=15, min_samples_leaf=3, l2_regularization=1, random_state=0
+            max_iter=300,
+            learning_rate=0.05,
+            max_leaf_nodes=15,
+            min_samples_leaf=3,
+            l2_regularization=1,
+            random_state=0,
         )
-        told[own] = np.exp(model.fit(rows[own & seen], np.log(profiles.seconds[own & seen])).predict(rows[own]))
+        told[own] = np.exp(
+            model.fit(rows[own & seen], np.log(profiles.seconds[own & seen])).predict(rows[own])
+        )
     return told
 
 
@@ -67,13 +81,25 @@ def few_shot(draws: int = 6) -> Iterator[Row]:
         ("middle placements", [sia.few_shot_middle(profiles, which) for which in range(2)]),
         ("placements drawn", [sia.few_shot(profiles, seed) for seed in range(draws)]),
     ):
-        found = [parametric.errors(trees(profiles, seen)[~seen], profiles.seconds[~seen]) for seen in splits]
+        found = [
+            parametric.errors(trees(profiles, seen)[~seen], profiles.seconds[~seen])
+            for seen in splits
+        ]
         spread = np.std([each.mean() for each in found])
-        yield f"few-shot, {words}: trees", "12.9 (7.7)", f"{parametric.told(found)}, sd over splits {spread:.1f}"
+        yield (
+            f"few-shot, {words}: trees",
+            "12.9 (7.7)",
+            f"{parametric.told(found)}, sd over splits {spread:.1f}",
+        )
 
 
 def ring(
-    log_gradient: np.ndarray, z: np.ndarray, link: np.ndarray, k: np.ndarray, one: np.ndarray, g: float
+    log_gradient: np.ndarray,
+    z: np.ndarray,
+    link: np.ndarray,
+    k: np.ndarray,
+    one: np.ndarray,
+    g: float,
 ) -> np.ndarray:
     """log (T_1^g + T_c^g)^(1/g); z has log B of all links, then log alpha."""
     links = (len(z) - 1) // 2
@@ -109,7 +135,9 @@ def transfer() -> Iterator[Row]:
         train, test = several[pair[several] != number], rows[pair[rows] == number]
 
         def wrong(z: np.ndarray, train: np.ndarray = train) -> np.ndarray:
-            return np.concatenate([soft(said(z, train) - np.log(profiles.seconds[train])), z - start])
+            return np.concatenate(
+                [soft(said(z, train) - np.log(profiles.seconds[train])), z - start]
+            )
 
         shared[test] = np.exp(said(least_squares(wrong, start, max_nfev=40).x, test))
     ratio = np.full(len(profiles), np.nan)
@@ -119,7 +147,9 @@ def transfer() -> Iterator[Row]:
         others = {
             other: seconds[job, other, k, n, m] / seconds[job, other, 1, 1, m] * one[row]
             for other in range(len(ways.gpu_types))
-            if other != gpu and (job, other, k, n, m) in seconds and (job, other, 1, 1, m) in seconds
+            if other != gpu
+            and (job, other, k, n, m) in seconds
+            and (job, other, 1, 1, m) in seconds
         }
         ratio[row] = np.median(list(others.values()))
         if ways.gpu_types[gpu] == "dgx-ext" and ways.gpu_types.index("aws") in others:
@@ -128,7 +158,11 @@ def transfer() -> Iterator[Row]:
     truth = profiles.seconds[rows]
     for name, bar, of in (("linear", "27.1 (23.7)", one), ("ratio", "34.7 (22.9)", ratio),
                           ("shared-link as described", "24.3 (11.2)", shared)):  # fmt: skip
-        yield f"type with a 1-GPU profile: {name}", bar, parametric.told([parametric.errors(of[rows], truth)])
+        yield (
+            f"type with a 1-GPU profile: {name}",
+            bar,
+            parametric.told([parametric.errors(of[rows], truth)]),
+        )
     linear, ratios = 100 * np.abs(np.array(one_pair).T - 1)
     yield "  T4 to A100: linear, ratio", "13.8, 129.6", f"{linear.mean():.1f}, {ratios.mean():.1f}"
 
@@ -144,11 +178,20 @@ def gavel() -> Iterator[Row]:
     ways = profiles.ways
     families = [ways.workloads.index(name) for name in parametric.GRADIENTS]
     faulty = (np.array(consolidated) == "v100") & (ways.gpus > 1)
-    alone = {_key(ways, row)[:2] + _key(ways, row)[4:]: profiles.seconds[row] for row in np.flatnonzero(ways.gpus == 1)}
+    alone = {
+        _key(ways, row)[:2] + _key(ways, row)[4:]: profiles.seconds[row]
+        for row in np.flatnonzero(ways.gpus == 1)
+    }
     rows = np.flatnonzero(np.isin(ways.workload, families) & (ways.gpus > 1) & ~faulty)
     one = np.array([alone[_key(ways, row)[:2] + _key(ways, row)[4:]] for row in rows])
-    k, link, truth = ways.gpus[rows], 2 * ways.gpu[rows] + (ways.nodes[rows] > 1), profiles.seconds[rows]
-    gradient = np.log([4 * parametric.GRADIENTS[ways.workloads[job]] for job in ways.workload[rows]])
+    k, link, truth = (
+        ways.gpus[rows],
+        2 * ways.gpu[rows] + (ways.nodes[rows] > 1),
+        profiles.seconds[rows],
+    )
+    gradient = np.log(
+        [4 * parametric.GRADIENTS[ways.workloads[job]] for job in ways.workload[rows]]
+    )
     start = np.concatenate([np.tile(np.log([8e9, 2e9]), 3), np.full(6, np.log(3e-4)), [0.0]])
     for name, fixed in (("g fitted", None), ("g = 1", 1.0)):
         told = np.full(len(rows), np.nan)

@@ -16,9 +16,13 @@ JOBS = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 GPU_TYPES = ("aws", "azure", "dgx-ext", "quad", "rtx")
 
 
-def load(jobs: tuple[str, ...] = JOBS, gpu_types: tuple[str, ...] = GPU_TYPES, folder: Path = FOLDER) -> Profiles:
+def load(
+    jobs: tuple[str, ...] = JOBS, gpu_types: tuple[str, ...] = GPU_TYPES, folder: Path = FOLDER
+) -> Profiles:
     """All rows: placements first, then scalability, as the files have them."""
-    columns: dict[str, list[float]] = {name: [] for name in ("gpus", "nodes", "samples", "seconds", "sync")}
+    columns: dict[str, list[float]] = {
+        name: [] for name in ("gpus", "nodes", "samples", "seconds", "sync")
+    }
     workload, gpu = [], []
     for job, gpu_type, row in _rows(jobs, gpu_types, folder):
         digits = [int(digit) for digit in row.get("placement", "")]
@@ -37,7 +41,9 @@ def placements() -> np.ndarray:
     return np.array([row.get("placement", "") for _, _, row in _rows(JOBS, GPU_TYPES, FOLDER)])
 
 
-def _rows(jobs: tuple[str, ...], gpu_types: tuple[str, ...], folder: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _rows(
+    jobs: tuple[str, ...], gpu_types: tuple[str, ...], folder: Path
+) -> Iterator[tuple[str, str, dict[str, str]]]:
     for job in jobs:
         for gpu_type in gpu_types:
             for kind in ("placements", "scalability"):
@@ -54,7 +60,9 @@ def pairs(profiles: Profiles) -> np.ndarray:
 def medians(profiles: Profiles) -> Profiles:
     """Each way to run once, with the median of its seconds: half of Sia's ways were measured two to five times."""
     ways = profiles.ways
-    columns = np.stack([ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
+    columns = np.stack(
+        [ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1
+    )
     _, first, way = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(way.ravel(), kind="stable")
     parts = np.split(profiles.seconds[order], np.cumsum(np.bincount(way.ravel()))[:-1])
@@ -66,7 +74,11 @@ def comparable(profiles: Profiles) -> np.ndarray:
     ways = profiles.ways
     told = list(
         zip(
-            *(column.tolist() for column in (ways.workload, ways.gpus, ways.nodes, ways.samples, ways.gpu)), strict=True
+            *(
+                column.tolist()
+                for column in (ways.workload, ways.gpus, ways.nodes, ways.samples, ways.gpu)
+            ),
+            strict=True,
         )
     )
     seen, types = set(told), range(len(ways.gpu_types))
@@ -74,7 +86,11 @@ def comparable(profiles: Profiles) -> np.ndarray:
         [
             k > 1
             and (job, 1, 1, m, gpu) in seen
-            and any((job, k, n, m, other) in seen and (job, 1, 1, m, other) in seen for other in types if other != gpu)
+            and any(
+                (job, k, n, m, other) in seen and (job, 1, 1, m, other) in seen
+                for other in types
+                if other != gpu
+            )
             for job, k, n, m, gpu in told
         ]
     )

@@ -13,7 +13,20 @@ from optsched.performance.times import TimeModel
 from optsched.performance.ways import Ways
 
 JOBS, REPEATS = 100_000, 15
-SHAPES = ((1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (16, 2), (24, 3), (32, 4), (64, 8))
+SHAPES = (
+    (1, 1),
+    (2, 1),
+    (3, 1),
+    (4, 1),
+    (5, 1),
+    (6, 1),
+    (7, 1),
+    (8, 1),
+    (16, 2),
+    (24, 3),
+    (32, 4),
+    (64, 8),
+)
 WORKLOADS, GPU_TYPES = 60, 5
 
 
@@ -33,19 +46,28 @@ def models() -> dict[str, TimeModel]:
     names = [(f"w{w}", [f"g{g}" for g in range(GPU_TYPES)]) for w in range(WORKLOADS)]
 
     def law() -> dict[str, float]:
-        return dict(zip(("a_c", "b_c", "a_n", "b_n", "a_r", "b_r"), random.uniform(0.01, 0.3, 6).tolist(), strict=True))
+        return dict(
+            zip(
+                ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r"),
+                random.uniform(0.01, 0.3, 6).tolist(),
+                strict=True,
+            )
+        )
 
     link = {"bandwidth": 5e9, "latency": 3e-4}
     shared = {
         "gradient_bytes": {name: 1e8 for name, _ in names},
-        "gpus": {f"g{g}": {"inside": link, "across": link, "slowdown": 0.1} for g in range(GPU_TYPES)},
+        "gpus": {
+            f"g{g}": {"inside": link, "across": link, "slowdown": 0.1} for g in range(GPU_TYPES)
+        },
         "compute": {name: {gpu: {"a": 0.1, "b": 0.01} for gpu in gpus} for name, gpus in names},
     }
     return {
         "pollux": Pollux.from_document(
             {
                 "coefficients": {
-                    name: {gpu: law() | {"g": float(random.uniform(1, 4))} for gpu in gpus} for name, gpus in names
+                    name: {gpu: law() | {"g": float(random.uniform(1, 4))} for gpu in gpus}
+                    for name, gpus in names
                 }
             }
         ),
@@ -70,7 +92,9 @@ def main() -> None:
     for name, model in models().items():
         exp = least(lambda: np.exp(numbers))
         seconds = least(lambda model=model: model.times(asked))
-        print(f"{name:24} {1e3 * seconds:6.1f} ms, {seconds / exp:5.1f} times np.exp ({1e3 * exp:.2f} ms)")
+        print(
+            f"{name:24} {1e3 * seconds:6.1f} ms, {seconds / exp:5.1f} times np.exp ({1e3 * exp:.2f} ms)"
+        )
 
 
 if __name__ == "__main__":

@@ -54,7 +54,9 @@ class Hint:
 
 HINTS: dict[str, Hint] = {
     "alpha-fairness": Hint(more=("-O alpha=0.5",)),
-    "anti-affinity": Hint("topology", {"jobs": ["transformer-8", "resnet-18-9"]}, "max-min-fairness"),
+    "anti-affinity": Hint(
+        "topology", {"jobs": ["transformer-8", "resnet-18-9"]}, "max-min-fairness"
+    ),
     "budget": Hint(options={"limit": 15}),
     "cost": Hint(more=("-C minimum-service:fraction=0.25",)),
     "deadlines": Hint(with_formulation="max-min-fairness"),
@@ -169,7 +171,11 @@ def kind_of(formulation: Formulation, solution: optsched.Solution) -> str:
     except OptschedError:
         return "several programs"
     if isinstance(program, LinearPlan):
-        return "integer program of a schedule" if program.program.arrays.is_integer else "linear program of a schedule"
+        return (
+            "integer program of a schedule"
+            if program.program.arrays.is_integer
+            else "linear program of a schedule"
+        )
     if not isinstance(program, AllocationProgram):
         return "timeline program"
     utility = program.utility
@@ -191,7 +197,9 @@ def draw(shown: Shown, path: Path) -> None:
     """Write the picture of an entry: of a side constraint two, without and with it."""
     from PIL import Image
 
-    parts = [_bitmap(_axes(solution, shown, place)) for place, solution in enumerate(shown.solutions)]
+    parts = [
+        _bitmap(_axes(solution, shown, place)) for place, solution in enumerate(shown.solutions)
+    ]
     widths, heights = [part.width for part in parts], [part.height for part in parts]
     below = max(widths) > WIDE
     size = (max(widths), sum(heights)) if below else (sum(widths), max(heights))

@@ -14,7 +14,9 @@ END = "\n<!-- end of models -->\n"
 
 def models_table() -> str:
     """Name, what it is made of, and the first sentence of the docstring of every model."""
-    rows = [(f"`{item['name']}`", item["made_of"], markdown(item["summary"])) for item in catalogue()]
+    rows = [
+        (f"`{item['name']}`", item["made_of"], markdown(item["summary"])) for item in catalogue()
+    ]
     lines = [("model", "made of", "in words"), ("---", "---", "---"), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

@@ -58,7 +58,11 @@ class Entry:
     @property
     def picture(self) -> str | None:
         """Path of its picture from the page, None without one."""
-        return f"{PICTURES}/{self.name}.png" if self.shown is not None and self.shown.solutions else None
+        return (
+            f"{PICTURES}/{self.name}.png"
+            if self.shown is not None and self.shown.solutions
+            else None
+        )
 
     @cached_property
     def docstring(self) -> Docstring:
@@ -93,7 +97,8 @@ def catalogue() -> list[Entry]:
     entries = [Entry(described(found[name]), show_formulation(name)) for name in sorted(found)]
     kinds = {owner.kind: owner for owner in map(load_constraint, names("constraint"))}
     return entries + [
-        Entry(described(kinds[kind]), show_constraint(kind, kinds[kind].of_placement)) for kind in sorted(kinds)
+        Entry(described(kinds[kind]), show_constraint(kind, kinds[kind].of_placement))
+        for kind in sorted(kinds)
     ]
 
 
@@ -115,16 +120,28 @@ def page(entries: Sequence[Entry]) -> str:
 
 
 def _section(entry: Entry, links: Mapping[str, str]) -> str:
-    lines = [f"## {entry.name}", "", entry.docstring.summary, "", *_picture(entry), *_facts(entry), ""]
+    lines = [
+        f"## {entry.name}",
+        "",
+        entry.docstring.summary,
+        "",
+        *_picture(entry),
+        *_facts(entry),
+        "",
+    ]
     for piece in entry.docstring.pieces:
-        formula = re.sub(r"`formulations\.([\w.]+)`", lambda match: _named(match[1], links), piece.text)
+        formula = re.sub(
+            r"`formulations\.([\w.]+)`", lambda match: _named(match[1], links), piece.text
+        )
         lines += ["```text", formula, "```", ""] if piece.kind == "formula" else [piece.text, ""]
     lines += _options(entry)
     if entry.docstring.references:
         lines += [f"*Source.* {entry.docstring.references}", ""]
     lines += ["```sh", *entry.commands, "```", ""]
     text = "\n".join(lines)
-    return re.sub(r"`(formulations\.[\w.]+)`", lambda match: _linked(match[1], links, entry.name), text)
+    return re.sub(
+        r"`(formulations\.[\w.]+)`", lambda match: _linked(match[1], links, entry.name), text
+    )
 
 
 def _named(module: str, links: Mapping[str, str]) -> str:

@@ -51,7 +51,11 @@ class Budget(SideConstraint):
     def check(self, instance: Instance) -> None:
         """The tenant must exist, and, as long as no job tells which pools count, some pool must have a price."""
         pools = instance.cluster.pools
-        if pools and not len(instance.jobs_table) and all(pool.cost_per_gpu_hour is None for pool in pools):
+        if (
+            pools
+            and not len(instance.jobs_table)
+            and all(pool.cost_per_gpu_hour is None for pool in pools)
+        ):
             raise UsageError(f"budget: pool {pools[0].name} has no price, expected {_price(0)}")
         if self.options.tenant is not None:
             tenant_row(self.kind, self.options.tenant, instance)
@@ -80,7 +84,11 @@ class Budget(SideConstraint):
         spending.eliminate_zeros()
         if spending.nnz == 0:
             return None
-        who = "all jobs" if self.options.tenant is None else f"the jobs of tenant {self.options.tenant}"
+        who = (
+            "all jobs"
+            if self.options.tenant is None
+            else f"the jobs of tenant {self.options.tenant}"
+        )
         words = f"{who} together spend at most {B:g} USD per hour (budget)"
         return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), lambda row: words)
 

@@ -77,7 +77,9 @@ class Deadlines(SideConstraint):
         if impossible and self._way == "none":
             raise Infeasible(impossible)
         soft = getattr(self.options, "soft", False)
-        k = np.flatnonzero(np.isfinite(C.deadline) & (soft | ~C.soft_deadline) & (C.deadline > C.instance.now))
+        k = np.flatnonzero(
+            np.isfinite(C.deadline) & (soft | ~C.soft_deadline) & (C.deadline > C.instance.now)
+        )
         if len(k) == 0 and not impossible:
             return None
         N, D, now = C.steps_left[k], C.deadline[k], C.instance.now
@@ -100,7 +102,11 @@ class Deadlines(SideConstraint):
         soft = getattr(self.options, "soft", False)
         absence = C.candidates.absence
         active = np.isfinite(table.deadline) & (soft | ~table.soft_deadline)
-        late = active & (table.deadline <= now) & np.isin(absence, (Absence.PRESENT, Absence.NO_COLUMN))
+        late = (
+            active
+            & (table.deadline <= now)
+            & np.isin(absence, (Absence.PRESENT, Absence.NO_COLUMN))
+        )
         nowhere = active & (absence == Absence.NO_COLUMN) & ~late
         conflicts = [
             Conflict("deadlines", -1, f"job {table.names[job]} has {table.steps_left[job]:g} steps left and its "

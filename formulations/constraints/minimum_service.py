@@ -76,7 +76,9 @@ class MinimumService(SideConstraint):
         """See the class."""
         meant = selected(self.kind, self.options, C.instance)
         if self.options.jobs is not None:
-            self._refuse_impossible(C, np.flatnonzero(meant & (C.candidates.absence == Absence.NO_COLUMN)))
+            self._refuse_impossible(
+                C, np.flatnonzero(meant & (C.candidates.absence == Absence.NO_COLUMN))
+            )
         k, a = np.flatnonzero(C.common(meant)), self.options.fraction
         if len(k) == 0:
             return None
@@ -110,7 +112,11 @@ class MinimumService(SideConstraint):
 
     def _amount(self) -> str:
         percent = f"{100 * self.options.fraction:g} %"
-        return f"{percent} of the time" if self.options.of == "time" else f"at {percent} of its isolated throughput"
+        return (
+            f"{percent} of the time"
+            if self.options.of == "time"
+            else f"at {percent} of its isolated throughput"
+        )
 
     def _words(self, C: Classes, k: int, unit: float) -> str:
         each = " each" if C.count[k] > 1 else ""

@@ -57,7 +57,11 @@ class Moves(SideConstraint):
         @model_validator(mode="after")
         def _some_bound(self) -> Moves.Options:
             if self.limit is None and self.keep is None:
-                raise refused("", "neither", "limit (a number of jobs), keep (a fraction of the time), or both")
+                raise refused(
+                    "",
+                    "neither",
+                    "limit (a number of jobs), keep (a fraction of the time), or both",
+                )
             return self
 
     options: Options
@@ -78,7 +82,9 @@ class Moves(SideConstraint):
         stays = (C.pool[member.col] == pool[member.row]) & (pool[member.row] != NOT_RUNNING)
         if self.options.gpus:
             stays &= C.gpus[member.col] == gpus[member.row]
-        stay = sp.csr_matrix((member.data[stays], (member.row[stays], member.col[stays])), shape=member.shape)
+        stay = sp.csr_matrix(
+            (member.data[stays], (member.row[stays], member.col[stays])), shape=member.shape
+        )
         self._refuse_impossible(C, running[np.diff(stay.indptr)[running] == 0])
 
         M, a, n = self.options.limit, self.options.keep, C.count
@@ -105,7 +111,11 @@ class Moves(SideConstraint):
         """Present pool and number of GPUs of each job, and its label; `NOT_RUNNING` for jobs that wait."""
         pool, gpus = where_it_runs(instance)
         pools = len(instance.cluster.pools)
-        return pool, gpus, np.where(pool >= 0, pool + pools * gpus, NOT_RUNNING) if self.options.gpus else pool
+        return (
+            pool,
+            gpus,
+            np.where(pool >= 0, pool + pools * gpus, NOT_RUNNING) if self.options.gpus else pool,
+        )
 
     def _refuse_impossible(self, C: Classes, stranded: IntArray) -> None:
         """Classes that nothing continues, if there are more than may move."""
@@ -114,7 +124,9 @@ class Moves(SideConstraint):
         if len(stranded) and (too_many or (self.options.keep or 0.0) > 0):
             raise Infeasible(
                 [
-                    Conflict(self.kind, -1, f"{self._stays(C, k)} (moves), but cannot run so any more")
+                    Conflict(
+                        self.kind, -1, f"{self._stays(C, k)} (moves), but cannot run so any more"
+                    )
                     for k in stranded[:SHOWN].tolist()
                 ]
             )

@@ -15,7 +15,9 @@ from optsched.instance import Instance
 from optsched.instance.reading import listed, show
 
 Names = Annotated[
-    list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value), Field(min_length=1)
+    list[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(min_length=1),
 ]
 """Several names; on the shell one may stand alone: ``pools=v100``."""
 Amount = Annotated[float, Field(ge=0.0, le=1e18, allow_inf_nan=False)]
@@ -27,7 +29,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 def refused(option: str, found: str, expected: str) -> PydanticCustomError:
     """The error of a model's validator: the option (empty: several), what was found and what was expected."""
     place = f".{option}" if option else ""
-    return PydanticCustomError("optsched", "{expected}", {"subpath": place, "found": found, "expected": expected})
+    return PydanticCustomError(
+        "optsched", "{expected}", {"subpath": place, "found": found, "expected": expected}
+    )
 
 
 def pool_rows(kind: str, names: Sequence[str] | None, instance: Instance) -> IntArray:
@@ -80,4 +84,6 @@ def _refuse_unknown(kind: str, path: str, name: str, what: str, known: Sequence[
 
 def _refuse(kind: str, path: str, found: str, expected: str) -> NoReturn:
     """Raise `InvalidArgument`; its cause has the path that the field has in a constraint of an instance."""
-    raise InvalidArgument(f"{kind}: {path}", found, expected) from InvalidInput(path, found, expected)
+    raise InvalidArgument(f"{kind}: {path}", found, expected) from InvalidInput(
+        path, found, expected
+    )

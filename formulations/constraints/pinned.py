@@ -59,13 +59,19 @@ class _OfWays(SideConstraint):
     def rows(self, C: Classes) -> SideRows | None:
         """See the class."""
         mine = C.common(selected(self.kind, self.options, C.instance))
-        barred = sp.csr_matrix(C.member > 0, dtype=np.float64)  # a pair is barred by either of its jobs
-        barred = sp.csr_matrix(sp.diags_array(mine.astype(np.float64)) @ barred @ sp.diags_array(self._barred(C) * 1.0))
+        barred = sp.csr_matrix(
+            C.member > 0, dtype=np.float64
+        )  # a pair is barred by either of its jobs
+        barred = sp.csr_matrix(
+            sp.diags_array(mine.astype(np.float64)) @ barred @ sp.diags_array(self._barred(C) * 1.0)
+        )
         barred.eliminate_zeros()
         k = np.flatnonzero(np.diff(barred.indptr))
         if len(k) == 0:
             return None
-        return SideRows.bar(self.kind, sp.csr_matrix(barred[k]), lambda row: self._words(C.job_name(int(k[row]))))
+        return SideRows.bar(
+            self.kind, sp.csr_matrix(barred[k]), lambda row: self._words(C.job_name(int(k[row])))
+        )
 
     def _named(self, C: Classes) -> BoolArray:
         """Mask of the columns in a pool and on a number of GPUs that the options name, shape (N,)."""
@@ -81,7 +87,9 @@ class _OfWays(SideConstraint):
         counts = self.options.gpus
         if counts is None:
             return pools
-        return f"{pools} on {told([str(count) for count in counts])} GPU" + ("s" if counts != [1] else "")
+        return f"{pools} on {told([str(count) for count in counts])} GPU" + (
+            "s" if counts != [1] else ""
+        )
 
     @abstractmethod
     def _barred(self, C: Classes) -> BoolArray:

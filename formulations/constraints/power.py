@@ -69,14 +69,22 @@ class Power(SideConstraint):
         at_rest = float(v[j] @ W)
         draw = sp.csr_matrix(np.where(counts, g * (w - v)[C.pool], 0.0)[np.newaxis, :])
         draw.eliminate_zeros()
-        names = "all pools" if self.options.pools is None else told([C.instance.cluster.pools[i].name for i in j])
+        names = (
+            "all pools"
+            if self.options.pools is None
+            else told([C.instance.cluster.pools[i].name for i in j])
+        )
         of_that = f", of which they draw {at_rest:g} W idle" if idle else " while in use"
         words = f"the GPUs of {names} draw at most {P:g} W{of_that} (power)"
         if at_rest > P and (draw.data >= 0).all():
-            raise Infeasible([Conflict("power", -1, f"{words}: more than allowed before any job runs")])
+            raise Infeasible(
+                [Conflict("power", -1, f"{words}: more than allowed before any job runs")]
+            )
         if draw.nnz == 0:
             return None
-        return SideRows("power", draw, np.array([-np.inf]), np.array([P - at_rest]), lambda row: words)
+        return SideRows(
+            "power", draw, np.array([-np.inf]), np.array([P - at_rest]), lambda row: words
+        )
 
     def _watts(self, C: Classes, field: str, needed: IntArray) -> FloatArray:
         """W per GPU of each pool by field; 0 for pools that are not needed; raises `UsageError` for one that is."""

@@ -68,7 +68,11 @@ class _OfTenant(SideConstraint):
     def _words(self, C: Classes, bound: str, amount: float) -> str:
         pools = "" if self.options.pools is None else f" of {told(self.options.pools)}"
         what = f"{amount:g} GPU" + ("s" if amount != 1 else "")
-        share = "" if self.options.share is None else f" ({100 * self.options.share:g} % of those usable)"
+        share = (
+            ""
+            if self.options.share is None
+            else f" ({100 * self.options.share:g} % of those usable)"
+        )
         return f"the jobs of tenant {self.options.tenant} hold {bound} {what}{pools}{share} ({self.kind})"
 
 
@@ -147,13 +151,17 @@ class MinimumShare(_OfTenant):
             G = min(G, self._demand(C, held, C.alone))
         elif (most := self._demand(C, held, np.ones(C.columns, bool))) * (1 + 1e-9) < G:
             can = f"in all they can hold {most:g}" if most > 0 else "none of them can hold any now"
-            raise Infeasible([Conflict(self.kind, -1, f"{self._words(C, 'at least', G)}, but {can}")])
+            raise Infeasible(
+                [Conflict(self.kind, -1, f"{self._words(C, 'at least', G)}, but {can}")]
+            )
         if G <= 0:
             return None
         words = self._words(C, "at least", G)
         matrix = sp.csr_matrix(held[np.newaxis, :])
         matrix.eliminate_zeros()
-        return SideRows("minimum-share", matrix, np.array([G]), np.array([np.inf]), lambda row: words)
+        return SideRows(
+            "minimum-share", matrix, np.array([G]), np.array([np.inf]), lambda row: words
+        )
 
     def _demand(self, C: Classes, held: FloatArray, among: BoolArray) -> float:
         """GPUs of the tenant's classes, each job in the column where it holds most; half of a shared one."""
@@ -162,6 +170,8 @@ class MinimumShare(_OfTenant):
         for members, there in ((C.class_a, among), (C.class_b, among & ~C.alone)):
             column = np.flatnonzero(there)
             column = column[mine[members[column]]]
-            both = np.where(C.alone[column], False, mine[C.class_a[column]] & mine[C.class_b[column]])
+            both = np.where(
+                C.alone[column], False, mine[C.class_a[column]] & mine[C.class_b[column]]
+            )
             np.maximum.at(largest, members[column], held[column] / np.where(both, 2.0, 1.0))
         return float(C.count @ largest)

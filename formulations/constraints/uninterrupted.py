@@ -46,7 +46,9 @@ class Uninterrupted(SideConstraint):
         pool, gpus = pool[C.first], gpus[C.first]
         member = C.member.tocoo()
         stays = (C.pool[member.col] == pool[member.row]) & (C.gpus[member.col] == gpus[member.row])
-        stay = sp.csr_matrix((member.data[stays], (member.row[stays], member.col[stays])), shape=member.shape)
+        stay = sp.csr_matrix(
+            (member.data[stays], (member.row[stays], member.col[stays])), shape=member.shape
+        )
         held = held[np.diff(stay.indptr)[held] > 0]
         if len(held) == 0:
             return None
@@ -55,7 +57,9 @@ class Uninterrupted(SideConstraint):
             matrix=sp.csr_matrix(stay[held]),
             lower=C.count[held],
             upper=np.full(len(held), np.inf),
-            describe=lambda row: f"{C.job_name(int(held[row]))} cannot be preempted and runs on (uninterrupted)",
+            describe=lambda row: (
+                f"{C.job_name(int(held[row]))} cannot be preempted and runs on (uninterrupted)"
+            ),
         )
 
     def _held(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray]:

@@ -79,7 +79,9 @@ class GittinsIndex(Ranking):
         return (-self.index(jobs.attained),)
 
 
-def _published(S: FloatArray, D: float, a: FloatArray, total: FloatArray, i: IntArray, k: IntArray) -> FloatArray:
+def _published(
+    S: FloatArray, D: float, a: FloatArray, total: FloatArray, i: IntArray, k: IntArray
+) -> FloatArray:
     """The index as published simulators compute it, in the same steps and with the same rounding."""
     N = len(S)
     k = np.where(a + D > S[-1] - 1, N - 1, k)
@@ -87,4 +89,6 @@ def _published(S: FloatArray, D: float, a: FloatArray, total: FloatArray, i: Int
     p = np.round((k - i) / left, 5)
     e = np.round((total[k] - total[i] + D * (N - k)) / left, 5)
     known = a <= S[-1] - 1
-    return np.asarray(np.round(np.divide(p * 1e6, e, out=np.zeros(len(a)), where=known & (e > 0)), 4) / 1e6)
+    return np.asarray(
+        np.round(np.divide(p * 1e6, e, out=np.zeros(len(a)), where=known & (e > 0)), 4) / 1e6
+    )

@@ -81,7 +81,9 @@ class Tiresias(Ranking):
                 if other <= one:
                     context = {"subpath": f"[{row + 1}]", "found": f"{other:g}"}
                     expected = f"more than the limit before it, {one:g}"
-                    raise PydanticCustomError("optsched", "{expected}", {**context, "expected": expected})
+                    raise PydanticCustomError(
+                        "optsched", "{expected}", {**context, "expected": expected}
+                    )
             return limits
 
     options: Options
@@ -90,7 +92,10 @@ class Tiresias(Ranking):
     def limits(self) -> FloatArray:
         """L, shape (k,)."""
         given = self.options.limits
-        return np.array((LIMITS_OF_CLASSES if self.options.classes else LIMITS) if given is None else given, np.float64)
+        return np.array(
+            (LIMITS_OF_CLASSES if self.options.classes else LIMITS) if given is None else given,
+            np.float64,
+        )
 
     def queue(self, jobs: RankedJobs) -> IntArray:
         """q, shape (n,)."""
@@ -101,7 +106,9 @@ class Tiresias(Ranking):
         p = self.options.knob
         if p is None:
             return super().renews(jobs)
-        return np.asarray((jobs.waited > 0) & (self.queue(jobs) > 0) & (jobs.waited >= p * jobs.executed))
+        return np.asarray(
+            (jobs.waited > 0) & (self.queue(jobs) > 0) & (jobs.waited >= p * jobs.executed)
+        )
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
         """See the class."""

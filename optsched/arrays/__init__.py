@@ -43,7 +43,9 @@ def condensed(column: NDArray[Scalar]) -> NDArray[Scalar]:
     if is_constant(column) or not len(column):
         return column
     bits = column.view(np.uint8 if column.dtype == np.bool_ else np.uint64)
-    return constant(column[0], len(column), column.dtype.type) if (bits == bits[0]).all() else column
+    return (
+        constant(column[0], len(column), column.dtype.type) if (bits == bits[0]).all() else column
+    )
 
 
 def shown(column: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -93,7 +95,10 @@ def in_order(columns: Sequence[AnyArray]) -> bool:
 
 def increases(column: AnyArray) -> bool:
     """Whether each value is above the one before."""
-    return all((column[part.start + 1 : part.stop + 1] > column[part]).all() for part in blocks(len(column) - 1))
+    return all(
+        (column[part.start + 1 : part.stop + 1] > column[part]).all()
+        for part in blocks(len(column) - 1)
+    )
 
 
 def highest_in_rows(table: FloatArray) -> FloatArray:
@@ -106,7 +111,9 @@ def highest_in_rows(table: FloatArray) -> FloatArray:
 
 def is_range(rows: AnyArray, count: int) -> bool:
     """Whether row numbers are 0, 1, ..., count - 1."""
-    return len(rows) == count and (count == 0 or (rows[0] == 0 and rows[-1] == count - 1 and increases(rows)))
+    return len(rows) == count and (
+        count == 0 or (rows[0] == 0 and rows[-1] == count - 1 and increases(rows))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,9 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
         return Groups(empty, empty, empty)
     columns = [column for column in columns if not _all_alike(column)]
     if not columns:
-        return Groups(np.zeros(1, np.int64), np.zeros(length, np.int64), np.array([length], np.int64))
+        return Groups(
+            np.zeros(1, np.int64), np.zeros(length, np.int64), np.array([length], np.int64)
+        )
     if any(map(increases, columns)):
         return _all_apart(length)
     spans = [_span_of(column) for column in columns]
@@ -162,7 +171,9 @@ def group_rows(columns: Sequence[AnyArray], length: int) -> Groups:
 
 
 def _all_alike(column: AnyArray) -> bool:
-    return is_constant(column) or all((column[part] == column[0]).all() for part in blocks(len(column)))
+    return is_constant(column) or all(
+        (column[part] == column[0]).all() for part in blocks(len(column))
+    )
 
 
 Span = tuple[int, int]
@@ -191,7 +202,9 @@ def _all_apart(length: int) -> Groups:
     return Groups(rows, rows, constant(1, length, np.int64))
 
 
-def _group_by_number(columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int) -> Groups | None:
+def _group_by_number(
+    columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
+) -> Groups | None:
     """Group rows of whole numbers from so small ranges that a table has room for all that can be; None for others."""
     known = [span for span in spans if span is not None]
     room = math.prod(size for _, size in known)
@@ -206,7 +219,9 @@ def _group_by_number(columns: Sequence[AnyArray], spans: Sequence[Span | None], 
                 _mark_first(first, number, part, count == 0)
             count += here
     else:
-        for part in reversed(list(blocks(length))):  # of several equal rows the last one written is the first one
+        for part in reversed(
+            list(blocks(length))
+        ):  # of several equal rows the last one written is the first one
             first[number[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1)
         count = np.bincount(number, minlength=room)
     rows = _in_order_of_appearance(first, number)
@@ -225,8 +240,13 @@ def _in_order_of_appearance(first: IntArray, number: IntArray) -> IntArray:
     """The rows that are the first with their number, which a table tells of each number (of none: one too many)."""
     if len(first) <= FEW:
         return np.sort(first[first < len(number)])
-    begin = (np.flatnonzero(first[number[part]] == np.arange(part.start, part.stop)) for part in blocks(len(number)))
-    return np.concatenate([rows + part.start for rows, part in zip(begin, blocks(len(number)), strict=True)])
+    begin = (
+        np.flatnonzero(first[number[part]] == np.arange(part.start, part.stop))
+        for part in blocks(len(number))
+    )
+    return np.concatenate(
+        [rows + part.start for rows, part in zip(begin, blocks(len(number)), strict=True)]
+    )
 
 
 def _numbered(columns: Sequence[AnyArray], spans: Sequence[Span]) -> IntArray:
@@ -249,7 +269,9 @@ def _mark_first(first: IntArray, number: IntArray, part: slice, new: BoolArray) 
     first[~new] = before
 
 
-def _group_by_some(columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int) -> Groups | None:
+def _group_by_some(
+    columns: Sequence[AnyArray], spans: Sequence[Span | None], length: int
+) -> Groups | None:
     """Group rows by one column of small whole numbers, if these tell most rows apart, and then by the others."""
     for column, span in zip(columns, spans, strict=True):
         if span is None or 2 * span[1] <= length:
@@ -291,7 +313,9 @@ def _group_by_hash(columns: Sequence[AnyArray], length: int) -> Groups:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     inverse = rank[inverse]
-    return Groups(first[order], inverse, np.bincount(inverse, minlength=len(first)).astype(np.int64))
+    return Groups(
+        first[order], inverse, np.bincount(inverse, minlength=len(first)).astype(np.int64)
+    )
 
 
 def hash_rows(columns: Sequence[AnyArray]) -> NDArray[np.uint64]:

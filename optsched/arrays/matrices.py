@@ -19,7 +19,9 @@ def index_type(*largest: int) -> np.dtype[Any]:
     return np.dtype(np.int32 if max(largest) <= MOST else np.int64)
 
 
-def compressed(data: FloatArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int]) -> sp.csr_matrix:
+def compressed(
+    data: FloatArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int]
+) -> sp.csr_matrix:
     """A matrix by rows whose indices increase within every row; the arrays are kept."""
     matrix = sp.csr_matrix((data, indices, indptr), shape=shape)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
@@ -30,7 +32,9 @@ def beside(left: sp.csc_matrix, right: sp.csc_matrix) -> sp.csc_matrix:
     """The columns of both, in order; of a few columns that takes much less than by way of triples."""
     shape = (left.shape[0], left.shape[1] + right.shape[1])
     kind = index_type(*shape, left.nnz + right.nnz)
-    indptr = np.concatenate([left.indptr, right.indptr[1:] + left.indptr[-1]]).astype(kind, copy=False)
+    indptr = np.concatenate([left.indptr, right.indptr[1:] + left.indptr[-1]]).astype(
+        kind, copy=False
+    )
     indices = np.concatenate([left.indices, right.indices]).astype(kind, copy=False)
     return sp.csc_matrix((np.concatenate([left.data, right.data]), indices, indptr), shape=shape)
 
@@ -47,7 +51,10 @@ def one_per_column(row: IntArray, entry: FloatArray, sort: IntArray, rows: int) 
     columns = len(sort)
     kind = index_type(rows, columns)
     row = row.astype(np.min_scalar_type(rows))  # numbers of 8 or 16 bits are sorted in one pass
-    held = sum((np.bincount(row[sort[part]], minlength=rows) for part in blocks(columns)), np.zeros(rows, np.int64))
+    held = sum(
+        (np.bincount(row[sort[part]], minlength=rows) for part in blocks(columns)),
+        np.zeros(rows, np.int64),
+    )
     indptr: AnyArray = np.concatenate([[0], np.cumsum(held)]).astype(kind)
     indices: AnyArray = np.empty(columns, kind)
     data = np.empty(columns)
@@ -89,7 +96,9 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
     """The largest entry of every row of a matrix by rows, at least 0."""
     largest, length = np.zeros(len(indptr) - 1), np.diff(indptr)
     widest = int(length.max(initial=0))
-    if 4 * len(data) > 3 * widest * len(largest) and widest < NARROW:  # column by column, as rows are short
+    if (
+        4 * len(data) > 3 * widest * len(largest) and widest < NARROW
+    ):  # column by column, as rows are short
         for place in range(widest):
             rows = np.flatnonzero(length > place)
             if len(rows) == len(largest):

@@ -33,7 +33,9 @@ def zip_arrays(arrays: Mapping[str, AnyArray]) -> bytes:
     """
     total = sum(array.nbytes for array in arrays.values())
     if total > MOST_BYTES:
-        raise InvalidArgument("an npz file", f"arrays of {total:,} bytes", f"at most {MOST_BYTES:,} in all")
+        raise InvalidArgument(
+            "an npz file", f"arrays of {total:,} bytes", f"at most {MOST_BYTES:,} in all"
+        )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
@@ -65,7 +67,9 @@ def text_array(text: str) -> AnyArray:
     """A text as an array, to stand among others; `UsageError` if it is too long to be read again."""
     data = text.encode()
     if len(data) > MOST_TEXT:
-        raise InvalidArgument("an npz file", f"a text of {len(data):,} bytes", f"at most {MOST_TEXT:,}")
+        raise InvalidArgument(
+            "an npz file", f"a text of {len(data):,} bytes", f"at most {MOST_TEXT:,}"
+        )
     return np.frombuffer(data, np.uint8)
 
 

@@ -42,7 +42,9 @@ class Best:
 
 def problem_of(row: Row) -> tuple[str, ...]:
     """What rows have in common whose objectives can be compared: instance, formulation, options, constraints."""
-    return tuple(str(row.get(name) or "") for name in ("instance", "formulation", "options", "constraints"))
+    return tuple(
+        str(row.get(name) or "") for name in ("instance", "formulation", "options", "constraints")
+    )
 
 
 def read_best(path: str | Path) -> dict[tuple[str, str], float]:
@@ -58,7 +60,9 @@ def read_best(path: str | Path) -> dict[tuple[str, str], float]:
     missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
     if missing:
         found = ", ".join(reader.fieldnames or ()) or "nothing"
-        raise InvalidInput("line 1", f"the columns {found}", f"the columns {', '.join(NEEDED)}", str(path))
+        raise InvalidInput(
+            "line 1", f"the columns {found}", f"the columns {', '.join(NEEDED)}", str(path)
+        )
     known: dict[tuple[str, str], float] = {}
     for line in reader:
         where = f"line {reader.line_num}"
@@ -67,9 +71,16 @@ def read_best(path: str | Path) -> dict[tuple[str, str], float]:
         if not key[0]:
             raise InvalidInput(where, "no instance", "the name of an instance", str(path))
         if value is None:
-            raise InvalidInput(f"{where}, objective", repr(line["objective"]), "a finite number", str(path))
+            raise InvalidInput(
+                f"{where}, objective", repr(line["objective"]), "a finite number", str(path)
+            )
         if known.setdefault(key, value) != value:
-            raise InvalidInput(where, f"{key[0]} {key[1]} again with another objective", "each problem once", str(path))
+            raise InvalidInput(
+                where,
+                f"{key[0]} {key[1]} again with another objective",
+                "each problem once",
+                str(path),
+            )
     return known
 
 
@@ -81,7 +92,9 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def best_of(rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None = None) -> dict[tuple[str, ...], Best]:
+def best_of(
+    rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None = None
+) -> dict[tuple[str, ...], Best]:
     """The best known objective of each problem that has any."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -97,14 +110,18 @@ def best_of(rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None =
 
 def _best_in(group: Sequence[Row]) -> Best | None:
     """The best of rows of one problem; an objective that is proved beats one that is only found."""
-    points = [row for row in group if row.get("status") in WITH_POINT and row.get("objective") is not None]
+    points = [
+        row for row in group if row.get("status") in WITH_POINT and row.get("objective") is not None
+    ]
     points = [row for row in points if row.get("sense") in ("max", "min")]
     if not points:
         return None
     optimal = [row for row in points if row["status"] == "optimal"]
     proved = [row for row in optimal if row.get("proof") in PROVED]
     chosen, source = next(
-        (rows, name) for rows, name in ((proved, "proven"), (optimal, "claimed"), (points, "found")) if rows
+        (rows, name)
+        for rows, name in ((proved, "proven"), (optimal, "claimed"), (points, "found"))
+        if rows
     )
     objectives = [float(row["objective"]) for row in (chosen if source == "proven" else points)]
     best = max(objectives) if points[0]["sense"] == "max" else min(objectives)
@@ -116,13 +133,20 @@ def _best_in(group: Sequence[Row]) -> Best | None:
 def gap_to(row: Row, best: Best | None) -> float | None:
     """(best - objective) / max(1e-9, |best|) of a maximum, and the reverse of a minimum: above 0 is worse."""
     objective, sense = row.get("objective"), row.get("sense")
-    if best is None or objective is None or sense not in ("max", "min") or row.get("status") not in WITH_POINT:
+    if (
+        best is None
+        or objective is None
+        or sense not in ("max", "min")
+        or row.get("status") not in WITH_POINT
+    ):
         return None
     worse = best.objective - objective if sense == "max" else objective - best.objective
     return float(worse) / max(1e-9, abs(best.objective))
 
 
-def with_best_known(rows: Sequence[Row], table: Mapping[tuple[str, str], float] | None = None) -> list[dict[str, Any]]:
+def with_best_known(
+    rows: Sequence[Row], table: Mapping[tuple[str, str], float] | None = None
+) -> list[dict[str, Any]]:
     """The rows with `COLUMNS`, None where nothing is known; rows that have them already keep them without a table."""
     if table is None and rows and all(name in rows[0] for name in COLUMNS):
         return [dict(row) for row in rows]
@@ -130,6 +154,10 @@ def with_best_known(rows: Sequence[Row], table: Mapping[tuple[str, str], float] 
     full = []
     for row in rows:
         known = best.get(problem_of(row))
-        values = (None, None, None) if known is None else (known.objective, known.source, gap_to(row, known))
+        values = (
+            (None, None, None)
+            if known is None
+            else (known.objective, known.source, gap_to(row, known))
+        )
         full.append({**row, **dict(zip(COLUMNS, values, strict=True))})
     return full

@@ -38,9 +38,16 @@ def check_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
             if expected is not None:
                 raise InvalidInput(f"row {place}, {name}", show(value), expected, str(path))
         if row.get("status") is None:
-            raise InvalidInput(f"row {place}, status", "nothing", "the outcome of the task", str(path))
+            raise InvalidInput(
+                f"row {place}, status", "nothing", "the outcome of the task", str(path)
+            )
         if row.get("instance") is None and row.get("trace") is None:
-            raise InvalidInput(f"row {place}", "neither instance nor trace", "what was solved or simulated", str(path))
+            raise InvalidInput(
+                f"row {place}",
+                "neither instance nor trace",
+                "what was solved or simulated",
+                str(path),
+            )
 
 
 def _wrong(name: str, value: Any) -> str | None:
@@ -50,7 +57,11 @@ def _wrong(name: str, value: Any) -> str | None:
     if name == "sense":
         return None if value in ("max", "min", "rule") else "max, min or rule"
     if name in TEXT:
-        return None if isinstance(value, str) or (name in STRUCTURED and isinstance(value, list | dict)) else "text"
+        return (
+            None
+            if isinstance(value, str) or (name in STRUCTURED and isinstance(value, list | dict))
+            else "text"
+        )
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and not -LARGEST <= value <= LARGEST:
         return f"a number between {-LARGEST:g} and {LARGEST:g}, or nothing"

@@ -34,7 +34,9 @@ class RunLimits:
     def of(cls, processes: int, threads: int, time: float | None, memory: float | None) -> Self:
         """Check the limits; raises `UsageError`."""
         if not 1 <= processes <= MOST_PROCESSES:
-            raise InvalidArgument("processes", str(processes), f"a number from 1 to {MOST_PROCESSES}")
+            raise InvalidArgument(
+                "processes", str(processes), f"a number from 1 to {MOST_PROCESSES}"
+            )
         if threads < 1:
             raise InvalidArgument("threads", str(threads), "1 or more")
         for name, limit in (("time_limit", time), ("memory_limit", memory)):

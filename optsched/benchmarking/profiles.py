@@ -47,17 +47,26 @@ class Profile:
     @property
     def largest(self) -> float:
         """The largest finite ratio; 1 if there is none."""
-        return max((float(ratios[-1]) for ratios in self.ratios.values() if len(ratios)), default=1.0)
+        return max(
+            (float(ratios[-1]) for ratios in self.ratios.values() if len(ratios)), default=1.0
+        )
 
 
-def profile_of(values: Sequence[Mapping[Any, float]], names: Sequence[str], problems: Sequence[Any]) -> Profile:
+def profile_of(
+    values: Sequence[Mapping[Any, float]], names: Sequence[str], problems: Sequence[Any]
+) -> Profile:
     """The profile of positive values by problem, one mapping for each method; what is missing is infinite."""
-    table = np.array([[found.get(problem, np.inf) for found in values] for problem in problems], np.float64)
+    table = np.array(
+        [[found.get(problem, np.inf) for found in values] for problem in problems], np.float64
+    )
     table = table.reshape(len(problems), len(values))
     best = table.min(axis=1, initial=np.inf, keepdims=True)
     with np.errstate(invalid="ignore"):
         ratios = table / best  # inf / inf where nobody solved it
-    sorted_ratios = {name: np.sort(column[np.isfinite(column)]) for name, column in zip(names, ratios.T, strict=True)}
+    sorted_ratios = {
+        name: np.sort(column[np.isfinite(column)])
+        for name, column in zip(names, ratios.T, strict=True)
+    }
     return Profile(len(problems), sorted_ratios)
 
 
@@ -67,10 +76,15 @@ def time_profile(results: Results) -> Profile | None:
     if column is None:
         return None
     values = [
-        {problem: max(FLOOR, value) for problem, value in results.values(column, method, settled=True).items()}
+        {
+            problem: max(FLOOR, value)
+            for problem, value in results.values(column, method, settled=True).items()
+        }
         for method in results.methods
     ]
-    return profile_of(values, [results.method_name(method) for method in results.methods], results.problems)
+    return profile_of(
+        values, [results.method_name(method) for method in results.methods], results.problems
+    )
 
 
 def gap_profile(results: Results) -> Profile | None:
@@ -86,5 +100,9 @@ def gap_profile(results: Results) -> Profile | None:
     table = 1 + np.where(table <= AT_BEST, 0.0, table)
     names = [results.method_name(method) for method in results.methods]
     return Profile(
-        len(problems), {name: np.sort(column[np.isfinite(column)]) for name, column in zip(names, table.T, strict=True)}
+        len(problems),
+        {
+            name: np.sort(column[np.isfinite(column)])
+            for name, column in zip(names, table.T, strict=True)
+        },
     )

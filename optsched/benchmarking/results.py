@@ -49,7 +49,9 @@ class Cell:
         """The median of the repetitions; None if one of them has no finite number there."""
         values = [number(row.get(name)) for row in self.rows]
         return (
-            None if any(value is None for value in values) else median(value for value in values if value is not None)
+            None
+            if any(value is None for value in values)
+            else median(value for value in values if value is not None)
         )
 
 
@@ -112,8 +114,14 @@ class Results:
         chosen = _method_columns(full) if by is None else tuple(by)
         wrong = [name for name in chosen if not any(name in row for row in full)]
         if wrong:
-            raise UsageError(f"no row has a column {wrong[0]!r}: the columns are {', '.join(full[0])}")
-        rest = [name for name in IDENTITY if name not in chosen and any(row.get(name) is not None for row in full)]
+            raise UsageError(
+                f"no row has a column {wrong[0]!r}: the columns are {', '.join(full[0])}"
+            )
+        rest = [
+            name
+            for name in IDENTITY
+            if name not in chosen and any(row.get(name) is not None for row in full)
+        ]
         grouped: dict[tuple[tuple[Any, ...], tuple[Any, ...]], list[Row]] = {}
         for row in full:
             key = tuple(_key(row, name) for name in rest), tuple(_key(row, name) for name in chosen)
@@ -127,7 +135,9 @@ class Results:
         """What a method made of a problem; None if it was not asked."""
         return self.cells.get((problem, method))
 
-    def values(self, name: str, method: tuple[Any, ...], settled: bool) -> dict[tuple[Any, ...], float]:
+    def values(
+        self, name: str, method: tuple[Any, ...], settled: bool
+    ) -> dict[tuple[Any, ...], float]:
         """Values of a column by problem, where there are any: of tasks with an answer, or of settled ones alone."""
         counted, found = SETTLED if settled else ANSWERED, {}
         for problem in self.problems:
@@ -141,7 +151,10 @@ class Results:
     @cached_property
     def time_column(self) -> str | None:
         """The column of times that is compared."""
-        return next((name for name in TIMES if any(number(row.get(name)) is not None for row in self.rows)), None)
+        return next(
+            (name for name in TIMES if any(number(row.get(name)) is not None for row in self.rows)),
+            None,
+        )
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
@@ -163,7 +176,10 @@ class Results:
     def problem_name(self, problem: tuple[Any, ...]) -> str:
         """A problem in words: the columns in which problems differ."""
         varying = self._varying
-        return _words([self.problem_columns[k] for k in varying], [problem[k] for k in varying]) or "the problem"
+        return (
+            _words([self.problem_columns[k] for k in varying], [problem[k] for k in varying])
+            or "the problem"
+        )
 
     @cached_property
     def _varying(self) -> tuple[int, ...]:
@@ -176,7 +192,11 @@ def _method_columns(rows: Sequence[Row]) -> tuple[str, ...]:
     for name in METHODS:
         if len({_key(row, name) for row in rows}) > 1:
             return (name,)
-    return (next((name for name in METHODS if any(row.get(name) is not None for row in rows)), METHODS[1]),)
+    return (
+        next(
+            (name for name in METHODS if any(row.get(name) is not None for row in rows)), METHODS[1]
+        ),
+    )
 
 
 def _key(row: Row, name: str) -> Any:

@@ -58,7 +58,9 @@ def parse_lines(data: bytes, path: str | Path) -> Lines:
     for number, line in enumerate(data[:whole].splitlines(), 1):
         entry = _parsed(line)
         if entry is None or (number == 1 and entry.get("format") != FORMAT):
-            raise InvalidInput(f"line {number}", _shown(line), "a row" if headers else BEGINNING, str(path))
+            raise InvalidInput(
+                f"line {number}", _shown(line), "a row" if headers else BEGINNING, str(path)
+            )
         (headers if entry.get("format") == FORMAT else rows).append(entry)
     if not headers and data[: len(HEAD)] != HEAD[: len(data)]:
         raise InvalidInput("line 1", _shown(data), BEGINNING, str(path))
@@ -149,25 +151,45 @@ class ResultsFile:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     # --- how -------------------------------------------------------------------------------------------------------
 
     def _begin(
-        self, tasks: Sequence[Task], about: Mapping[str, Any], append: bool, again: Callable[[Row], bool] | None
+        self,
+        tasks: Sequence[Task],
+        about: Mapping[str, Any],
+        append: bool,
+        again: Callable[[Row], bool] | None,
     ) -> None:
         found = parse_lines(self.path.read_bytes(), self.path)
         sweep = sweep_digest(tasks)
-        if found.headers and sweep not in {header.get("sweep") for header in found.headers} and not append:
+        if (
+            found.headers
+            and sweep not in {header.get("sweep") for header in found.headers}
+            and not append
+        ):
             self._refuse_other(tasks, found)
         if found.torn:
             os.ftruncate(self._descriptor, found.size)
-            self.notices.append(f"{self.path}: dropped an unfinished last line ({found.torn} bytes)")
+            self.notices.append(
+                f"{self.path}: dropped an unfinished last line ({found.torn} bytes)"
+            )
         if sweep not in {header.get("sweep") for header in found.headers}:
-            self._write(json.dumps({"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about}, allow_nan=False))
-        elif (header := found.headers[-1]) and (other := [key for key in about if header.get(key) != about[key]]):
+            self._write(
+                json.dumps(
+                    {"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about},
+                    allow_nan=False,
+                )
+            )
+        elif (header := found.headers[-1]) and (
+            other := [key for key in about if header.get(key) != about[key]]
+        ):
             told = ", ".join(f"{key} {header.get(key)!r}, now {about[key]!r}" for key in other)
             self.notices.append(f"{self.path} was begun elsewhere or otherwise: {told}")
         wanted = {task.key for task in tasks}
@@ -180,7 +202,11 @@ class ResultsFile:
     def _refuse_other(self, tasks: Sequence[Task], found: Lines) -> None:
         keys = {row.get("key") for row in found.rows}
         shared = sum(task.key in keys for task in tasks)
-        told = f"{shared} of its rows are of tasks of this one" if shared else "none of its rows is of this one"
+        told = (
+            f"{shared} of its rows are of tasks of this one"
+            if shared
+            else "none of its rows is of this one"
+        )
         raise UsageError(
             f"{self.path} is of another sweep ({told}): give another file, or --append to add this sweep to it"
         )

@@ -141,13 +141,17 @@ def run_tasks(
     file = None
     if results_file is not None:
         again = (lambda row: row.get("status") in FAILED) if retry else None
-        file = ResultsFile.open(results_file, tasks, {"kind": kind, **machine}, append=append, again=again)
+        file = ResultsFile.open(
+            results_file, tasks, {"kind": kind, **machine}, append=append, again=again
+        )
         notices += file.notices
     try:
         done = {} if file is None else dict(file.done)
         progress = Progress(len(tasks), len(done), len(done))
         if done:
-            notices.append(f"{len(done)} of {len(tasks)} tasks have a row in {results_file}: they are not done again")
+            notices.append(
+                f"{len(done)} of {len(tasks)} tasks have a row in {results_file}: they are not done again"
+            )
         left = deque(task for task in tasks if task.key not in done)
 
         def keep(row: Row) -> None:
@@ -159,7 +163,9 @@ def run_tasks(
             if on_row is not None:
                 on_row(row, progress)
 
-        slots = [Slot(worker, prepare, limits, machine) for _ in range(min(limits.processes, len(left)))]
+        slots = [
+            Slot(worker, prepare, limits, machine) for _ in range(min(limits.processes, len(left)))
+        ]
         interrupted = False
         try:
             for slot in slots:
@@ -179,7 +185,9 @@ def run_tasks(
     return Sweep(tuple(rows), tuple(notices), interrupted and len(rows) < len(tasks))
 
 
-def _loop(slots: Sequence[Slot], left: deque[Task], progress: Progress, keep: Callable[[Row], None]) -> None:
+def _loop(
+    slots: Sequence[Slot], left: deque[Task], progress: Progress, keep: Callable[[Row], None]
+) -> None:
     """Hand out tasks and take rows until there are none."""
     while left or any(slot.attempt for slot in slots):
         for slot in slots:

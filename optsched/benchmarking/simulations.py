@@ -103,7 +103,11 @@ class Simulations:
         """Files of the simulations that came to their end, in the order of the rows."""
         if self.keep is None:
             return []
-        return [kept_file(self.keep, row["policy"], row["seed"]) for row in rows if row["status"] == "ok"]
+        return [
+            kept_file(self.keep, row["policy"], row["seed"])
+            for row in rows
+            if row["status"] == "ok"
+        ]
 
     def run(
         self,
@@ -127,21 +131,29 @@ class Simulations:
 
 def _digest(model: Any) -> str:
     """Hash of a performance object, or of the file that holds it."""
-    content = canonical(dict(model)).encode() if isinstance(model, Mapping) else Path(model).read_bytes()
+    content = (
+        canonical(dict(model)).encode() if isinstance(model, Mapping) else Path(model).read_bytes()
+    )
     return hashlib.sha256(content).hexdigest()
 
 
 def words_of(policy: Mapping[str, Any]) -> str:
     """A policy in a few words: its name, options, and what else is not as usual."""
     made = policy_of(policy)
-    rest = {name: value for name, value in policy.items() if name not in ("formulation", "ranking", "options")}
+    rest = {
+        name: value
+        for name, value in policy.items()
+        if name not in ("formulation", "ranking", "options")
+    }
     more = ",".join(f"{name}={value}" for name, value in rest.items())
     return label(made) + (f" [{more}]" if more else "")
 
 
 def kept_file(folder: str | Path, policy: str, seed: int) -> Path:
     """The file of a simulation in a folder."""
-    plain = "".join(letter if letter.isalnum() or letter in "-_=." else "_" for letter in policy).strip("_")
+    plain = "".join(
+        letter if letter.isalnum() or letter in "-_=." else "_" for letter in policy
+    ).strip("_")
     if len(plain) > LONGEST_NAME:
         plain = f"{plain[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
     return Path(folder) / f"{plain}-{seed}.npz"
@@ -171,7 +183,9 @@ def simulate_task(spec: Mapping[str, Any]) -> dict[str, Any]:
         "n": len(table),
         "m": len(trace.instance.cluster.pools),
         "mode": spec["options"].get("mode", "rounds"),
-        "settings": canonical({name: value for name, value in spec["options"].items() if name != "seed"}),
+        "settings": canonical(
+            {name: value for name, value in spec["options"].items() if name != "seed"}
+        ),
         "status": "ok",
         **simulation.metrics(rho=spec["rho"], unfair=spec["unfair"]),
         "notices": "; ".join(simulation.notices),

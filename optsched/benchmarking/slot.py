@@ -13,7 +13,12 @@ from optsched.benchmarking.limits import RunLimits
 from optsched.benchmarking.results_file import Row
 from optsched.benchmarking.task import Task
 from optsched.benchmarking.worker import Work
-from optsched.benchmarking.worker_process import WorkerProcess, how_it_ended, memory_in_use, peak_memory
+from optsched.benchmarking.worker_process import (
+    WorkerProcess,
+    how_it_ended,
+    memory_in_use,
+    peak_memory,
+)
 from optsched.errors import SolverCrashed, UsageError
 
 LOOK_EVERY = 0.05
@@ -63,14 +68,20 @@ class Slot:
     ) -> None:
         self.attempt: Attempt | None = None
         self.process: WorkerProcess | None = None
-        self._work, self._prepare = address_of(worker), "" if prepare is None else address_of(prepare)
+        self._work, self._prepare = (
+            address_of(worker),
+            "" if prepare is None else address_of(prepare),
+        )
         self._limits, self._machine = limits, machine
         self._ready = False
 
     def start(self) -> None:
         """Start its process, if there is none."""
         if self.process is None:
-            self.process, self._ready = WorkerProcess(self._work, self._prepare, self._limits.threads), False
+            self.process, self._ready = (
+                WorkerProcess(self._work, self._prepare, self._limits.threads),
+                False,
+            )
 
     def begin(self, task: Task) -> None:
         """Have the task done."""
@@ -98,7 +109,9 @@ class Slot:
             if not self._ready:
                 raise process.could_not_start()
             return self._failed(
-                now, "error", f"its worker {how_it_ended(process.exit_code())} while it prepared the task"
+                now,
+                "error",
+                f"its worker {how_it_ended(process.exit_code())} while it prepared the task",
             )
         return None if now.answer is not None else self._over_limits(now)
 
@@ -128,10 +141,14 @@ class Slot:
         if now.started is None:
             if time.monotonic() - now.asked <= STARTING:
                 return None
-            return self._failed(now, "error", f"its worker was not ready within {STARTING:g} s and was killed")
+            return self._failed(
+                now, "error", f"its worker was not ready within {STARTING:g} s and was killed"
+            )
         if limits.time is not None and now.spent > limits.time:
             now.peak = max(now.peak, peak_memory(now.pid) or 0)
-            return self._failed(now, "limit", f"did not end within {limits.time:.6g} s and was killed")
+            return self._failed(
+                now, "limit", f"did not end within {limits.time:.6g} s and was killed"
+            )
         if limits.memory is not None:
             used = memory_in_use(now.pid)
             now.peak = max(now.peak, used)
@@ -164,5 +181,7 @@ def address_of(function: Any) -> str:
     """``module:name`` of a function that another process can import; raises `UsageError`."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not module or not name.isidentifier() or module == "__main__":
-        raise UsageError(f"{name or function!r} is no function at the top of a module: other processes import it")
+        raise UsageError(
+            f"{name or function!r} is no function at the top of a module: other processes import it"
+        )
     return f"{module}:{name}"

@@ -35,7 +35,9 @@ def solve_task(spec: Mapping[str, Any]) -> dict[str, Any]:
     The time limit is that of the whole task: the solver has what reading and compiling leave of it.
     """
     started = time.perf_counter()
-    return _program_row(spec, started) if spec["formulation"] is None else _instance_row(spec, started)
+    return (
+        _program_row(spec, started) if spec["formulation"] is None else _instance_row(spec, started)
+    )
 
 
 def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
@@ -43,7 +45,11 @@ def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
     loaded = time.perf_counter()
     constraints = constraints_in_force(instance, spec["constraints"])
     formulation = make_formulation(spec["formulation"], spec["options"], constraints)
-    size = {"sha256": instance.sha256, "n": len(instance.jobs_table), "m": len(instance.cluster.pools)}
+    size = {
+        "sha256": instance.sha256,
+        "n": len(instance.jobs_table),
+        "m": len(instance.cluster.pools),
+    }
     candidates = compile_for(formulation, instance)
     compiled = time.perf_counter()
     spent = {"load": loaded - started, "compile": compiled - loaded}
@@ -51,7 +57,11 @@ def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
     if left is not None and left <= 0:
         return {**size, **_too_late(spent)}
     solution = solve(
-        candidates, spec["formulation"], options=spec["options"], constraints=spec["constraints"], **_search(spec, left)
+        candidates,
+        spec["formulation"],
+        options=spec["options"],
+        constraints=spec["constraints"],
+        **_search(spec, left),
     )
     classes = None if solution.allocation is None else solution.allocation.classes
     size |= {} if classes is None else {"classes": len(classes), "columns": classes.columns}
@@ -82,7 +92,10 @@ def _left(spec: Mapping[str, Any], spent: float) -> float | None:
 
 
 def _search(spec: Mapping[str, Any], left: float | None) -> dict[str, Any]:
-    given = {key: spec[key] for key in ("solver", "work_limit", "gap", "threads", "seed", "solver_options")}
+    given = {
+        key: spec[key]
+        for key in ("solver", "work_limit", "gap", "threads", "seed", "solver_options")
+    }
     return {**given, "time_limit": left}
 
 
@@ -94,7 +107,9 @@ def _too_late(spent: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _answer(solution: Solution | ProgramSolution, spent: Mapping[str, float], total: float) -> dict[str, Any]:
+def _answer(
+    solution: Solution | ProgramSolution, spent: Mapping[str, float], total: float
+) -> dict[str, Any]:
     """What every answer tells, of an instance or of a program."""
     certificate = solution.certificate
     row = {

@@ -75,7 +75,9 @@ def _expanded(name: str, folder: Path | None) -> list[Source]:
             raise UsageError(f"{path}: no instance or program is in this folder")
         return [_of_file(file) for file in inside]
     if not path.exists() and glob.has_magic(str(path)):
-        matches = sorted(match for match in glob.glob(str(path), recursive=True) if Path(match).is_file())
+        matches = sorted(
+            match for match in glob.glob(str(path), recursive=True) if Path(match).is_file()
+        )
         if not matches:
             raise UsageError(f"{name}: no file matches")
         return [_of_file(Path(match)) for match in matches]
@@ -84,11 +86,15 @@ def _expanded(name: str, folder: Path | None) -> list[Source]:
 
 def _readable(path: Path) -> bool:
     """Whether a file of a folder ends like an instance or a program."""
-    return path.suffix.lower() in INSTANCE_SUFFIXES or (is_program(path) and not path.name.startswith("."))
+    return path.suffix.lower() in INSTANCE_SUFFIXES or (
+        is_program(path) and not path.name.startswith(".")
+    )
 
 
 def _of_file(path: Path) -> Source:
-    return Source(path.as_posix(), {"file": path.as_posix(), "sha256": _digest(path)}, is_program(path))
+    return Source(
+        path.as_posix(), {"file": path.as_posix(), "sha256": _digest(path)}, is_program(path)
+    )
 
 
 def _digest(path: Path) -> str:
@@ -118,7 +124,9 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
         raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
     if seeds is not None and "seed" in options:
         raise UsageError(f"generate {kind}: give seed or seeds, not both")
-    chosen = [options.get("seed", 1)] if seeds is None else seeds_of(seeds, 1, f"generate {kind}: seeds")
+    chosen = (
+        [options.get("seed", 1)] if seeds is None else seeds_of(seeds, 1, f"generate {kind}: seeds")
+    )
     plain = {key: value for key, value in options.items() if key != "seed"}
     return [_generated(kind, {**plain, "seed": seed}) for seed in chosen]
 
@@ -135,14 +143,22 @@ def _told(value: Any) -> str:
 def seeds_of(given: Any, first: int, where: str) -> list[int]:
     """Seeds from a number of them (counted from ``first``), a span ``"3..7"`` or a list; raises `UsageError`."""
     seeds: list[Any] = []
-    if isinstance(given, str) and (span := SPAN.fullmatch(given)) and int(span[2]) - int(span[1]) < MOST_SEEDS:
+    if (
+        isinstance(given, str)
+        and (span := SPAN.fullmatch(given))
+        and int(span[2]) - int(span[1]) < MOST_SEEDS
+    ):
         seeds = list(range(int(span[1]), int(span[2]) + 1))
     elif isinstance(given, int) and not isinstance(given, bool) and 0 < given <= MOST_SEEDS:
         seeds = list(range(first, first + given))
     elif isinstance(given, list | tuple):
         seeds = list(given)
-    if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
-        raise InvalidArgument(where, repr(given), "a number of seeds above 0, a span such as 3..7, or a list")
+    if not seeds or not all(
+        isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds
+    ):
+        raise InvalidArgument(
+            where, repr(given), "a number of seeds above 0, a span such as 3..7, or a list"
+        )
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"{where}: found {given!r}, in which a seed stands twice")
     return seeds

@@ -49,10 +49,14 @@ def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int 
     if method == "t":
         from scipy import stats
 
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
+        half = float(
+            stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array))
+        )
         return Interval(len(array), mean, mean - half, mean + half)
     random = np.random.default_rng(seed)
-    means = np.array([array[random.integers(0, len(array), len(array))].mean() for _ in range(RESAMPLES)])
+    means = np.array(
+        [array[random.integers(0, len(array), len(array))].mean() for _ in range(RESAMPLES)]
+    )
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(len(array), mean, float(low), float(high))
 
@@ -97,7 +101,12 @@ class Paired:
 
 
 def paired(
-    first: Sequence[float], second: Sequence[float], *, ratio: bool, method: str = "bootstrap", seed: int = 0
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    ratio: bool,
+    method: str = "bootstrap",
+    seed: int = 0,
 ) -> Paired:
     """Compare values problem by problem: by ratios of positive values, or by differences."""
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)

@@ -64,12 +64,20 @@ def _tables(results: Results, reading: Reading, metrics: Sequence[str]) -> Itera
 def outcomes(results: Results) -> SummaryTable:
     """How many tasks of each method ended how."""
     found = {cell.status for cell in results.cells.values()}
-    statuses = [status for status in reversed(WORST_FIRST) if status in found] + sorted(found - {*WORST_FIRST})
+    statuses = [status for status in reversed(WORST_FIRST) if status in found] + sorted(
+        found - {*WORST_FIRST}
+    )
     rows = []
     for method in results.methods:
         cells = [results.cell(problem, method) for problem in results.problems]
         told = [cell.status for cell in cells if cell is not None]
-        rows.append((results.method_name(method), *(told.count(status) for status in statuses), cells.count(None)))
+        rows.append(
+            (
+                results.method_name(method),
+                *(told.count(status) for status in statuses),
+                cells.count(None),
+            )
+        )
     columns = (
         Column(_by(results), "text"),
         *(Column(status, "count") for status in statuses),
@@ -82,13 +90,22 @@ def outcomes(results: Results) -> SummaryTable:
 def reasons(results: Results) -> SummaryTable:
     """Why tasks have no answer, the most frequent reasons first."""
     counted = Counter(
-        (results.method_name(tuple(row.get(name) for name in results.by)), str(row.get("status")), str(row["error"]))
+        (
+            results.method_name(tuple(row.get(name) for name in results.by)),
+            str(row.get("status")),
+            str(row["error"]),
+        )
         for row in results.rows
         if row.get("error")
     )
     rows = tuple((*key, count) for key, count in counted.most_common(MOST_REASONS))
     rest = sum(counted.values()) - sum(count for *_, count in rows)
-    columns = (Column(_by(results), "text"), Column("status", "text"), Column("words", "text"), Column("rows", "count"))
+    columns = (
+        Column(_by(results), "text"),
+        Column("status", "text"),
+        Column("words", "text"),
+        Column("rows", "count"),
+    )
     words = f"{rest:,} more rows have other words." if rest else ""
     return SummaryTable("reasons", "Without an answer", columns, rows, words)
 
@@ -96,9 +113,14 @@ def reasons(results: Results) -> SummaryTable:
 def times(results: Results, column: str, reading: Reading) -> SummaryTable:
     """Times of each method over what it settled, and over what all settled."""
     values = {method: results.values(column, method, settled=True) for method in results.methods}
-    common = [problem for problem in results.problems if all(problem in found for found in values.values())]
+    common = [
+        problem
+        for problem in results.problems
+        if all(problem in found for found in values.values())
+    ]
     shared = {
-        method: shifted_geometric_mean([found[p] for p in common], reading.shift) for method, found in values.items()
+        method: shifted_geometric_mean([found[p] for p in common], reading.shift)
+        for method, found in values.items()
     }
     least = min((mean for mean in shared.values() if mean is not None), default=None)
     rows = []
@@ -130,7 +152,16 @@ def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
         "interval, on how many the first is faster and slower, p of Wilcoxon's signed-rank test on the logarithms, and "
         "p adjusted for the number of pairs (Holm)."
     )
-    return _pairs("time_pairs", "Times, pair by pair", results, values, reading, True, ("faster", "slower"), words)
+    return _pairs(
+        "time_pairs",
+        "Times, pair by pair",
+        results,
+        values,
+        reading,
+        True,
+        ("faster", "slower"),
+        words,
+    )
 
 
 def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
@@ -142,7 +173,9 @@ def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
         "(Holm)."
     )
     title = f"{name}, pair by pair"
-    return _pairs(f"{name}_pairs", title, results, values, reading, False, ("lower", "higher"), words)
+    return _pairs(
+        f"{name}_pairs", title, results, values, reading, False, ("lower", "higher"), words
+    )
 
 
 def _pairs(
@@ -161,11 +194,17 @@ def _pairs(
         words += f" Of {len(results.methods)} methods, the first against all others."
     compared: list[tuple[Method, Method, Paired]] = []
     for first, second in pairs:
-        both = [problem for problem in results.problems if problem in values[first] and problem in values[second]]
+        both = [
+            problem
+            for problem in results.problems
+            if problem in values[first] and problem in values[second]
+        ]
         a, b = ([values[method][problem] for problem in both] for method in (first, second))
         if ratio:
             a, b = ([max(value, 1e-9) for value in side] for side in (a, b))
-        compared.append((first, second, paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed)))
+        compared.append(
+            (first, second, paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed))
+        )
     adjusted = holm([pair.p for *_, pair in compared])
     kind = "ratio" if ratio else "number"
     rows = tuple(
@@ -229,7 +268,11 @@ def contradictions(results: Results) -> SummaryTable:
     """Answers of one problem that cannot both be right: an objective beyond the bound of another row."""
     groups: dict[Any, list[Any]] = {}
     for row in results.rows:
-        if row.get("sense") in ("max", "min") and row.get("status") in ("optimal", "feasible", "infeasible"):
+        if row.get("sense") in ("max", "min") and row.get("status") in (
+            "optimal",
+            "feasible",
+            "infeasible",
+        ):
             groups.setdefault(problem_of(row), []).append(row)
     rows = [line for group in groups.values() for line in _contradictions(group)]
     columns = (
@@ -248,7 +291,12 @@ def _contradictions(group: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     if not points:
         return
     best = max(points, key=lambda row: sign * row["objective"])
-    found = (str(best["instance"]), str(best.get("formulation") or ""), _who(best), best["objective"])
+    found = (
+        str(best["instance"]),
+        str(best.get("formulation") or ""),
+        _who(best),
+        best["objective"],
+    )
     if bounds:
         tight = min(bounds, key=lambda row: sign * row["bound"])
         if sign * (best["objective"] - tight["bound"]) > AGREEMENT * max(1.0, abs(tight["bound"])):

@@ -44,18 +44,26 @@ class SummaryTable:
     def texts(self) -> list[list[str]]:
         """The cells as text."""
         kinds = [column.kind for column in self.columns]
-        return [[cell_text(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in self.rows]
+        return [
+            [cell_text(value, kind) for value, kind in zip(row, kinds, strict=True)]
+            for row in self.rows
+        ]
 
     def to_document(self) -> list[dict[str, Any]]:
         """The rows as mappings."""
-        return [dict(zip([column.name for column in self.columns], row, strict=True)) for row in self.rows]
+        return [
+            dict(zip([column.name for column in self.columns], row, strict=True))
+            for row in self.rows
+        ]
 
 
 def cell_text(value: Any, kind: str) -> str:
     """A value as text."""
     if value is None:
         return NOTHING
-    if kind in ("text", "told") or not isinstance(value, int | float):  # a column nobody foresaw may hold anything
+    if kind in ("text", "told") or not isinstance(
+        value, int | float
+    ):  # a column nobody foresaw may hold anything
         return str(value)
     if kind == "count":
         return f"{value:,}"

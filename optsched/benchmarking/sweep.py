@@ -79,7 +79,10 @@ class Benchmark:
             for name, options in plain if source.program else self.formulations:
                 for solver in self.solvers:
                     for seed in self.seeds:
-                        found += [self._task(source, name, options, solver, seed, turn) for turn in range(self.repeat)]
+                        found += [
+                            self._task(source, name, options, solver, seed, turn)
+                            for turn in range(self.repeat)
+                        ]
         return found
 
     def run(
@@ -104,7 +107,13 @@ class Benchmark:
     # --- how -------------------------------------------------------------------------------------------------------
 
     def _task(
-        self, source: Source, name: str | None, options: Mapping[str, Any], solver: str, seed: int, turn: int
+        self,
+        source: Source,
+        name: str | None,
+        options: Mapping[str, Any],
+        solver: str,
+        seed: int,
+        turn: int,
     ) -> Task:
         constraints = [] if name is None else [dict(item) for item in self.constraints]
         spec = {
@@ -155,7 +164,9 @@ class Benchmark:
         for solver in self.solvers:
             if solver != "auto":
                 load_solver(solver)
-        make_limits(self.time_limit, self.work_limit, self.gap, threads=self.threads, seed=max(self.seeds))
+        make_limits(
+            self.time_limit, self.work_limit, self.gap, threads=self.threads, seed=max(self.seeds)
+        )
 
 
 def _real(limit: float | None) -> float | None:

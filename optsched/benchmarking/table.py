@@ -42,7 +42,11 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """All columns of the rows, in the order in which a reader looks for them."""
     found = dict.fromkeys(name for row in rows for name in row)
     middle = [name for name in found if name not in ORDER and name not in LAST]
-    return [name for name in ORDER if name in found] + middle + [name for name in LAST if name in found]
+    return (
+        [name for name in ORDER if name in found]
+        + middle
+        + [name for name in LAST if name in found]
+    )
 
 
 class _Lines(list[str]):
@@ -59,7 +63,9 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     columns = columns_of(rows)
     lines = _Lines()
-    writer = csv.writer(lines, lineterminator="\r\n")  # so that it quotes both characters, in every version of Python
+    writer = csv.writer(
+        lines, lineterminator="\r\n"
+    )  # so that it quotes both characters, in every version of Python
     writer.writerow(map(cell_of, columns))
     for row in rows:
         writer.writerow([cell_of(row.get(name)) for name in columns])
@@ -74,7 +80,9 @@ def rows_document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
     """Write the rows as ``.csv`` or ``.json``, atomically."""
-    text = csv_text(rows) if check_results_name(path) == ".csv" else pretty_json(rows_document(rows))
+    text = (
+        csv_text(rows) if check_results_name(path) == ".csv" else pretty_json(rows_document(rows))
+    )
     write_atomically(path, text.encode())
 
 
@@ -107,7 +115,11 @@ def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
 
 
 def _rows_in(document: Any) -> list[Row]:
-    rows = document.get("rows") if isinstance(document, dict) and document.get("format") == FORMAT else None
+    rows = (
+        document.get("rows")
+        if isinstance(document, dict) and document.get("format") == FORMAT
+        else None
+    )
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InvalidInput("", "another document", f'a document with "format": "{FORMAT}" and rows')
     return rows
@@ -118,7 +130,9 @@ def _rows_of_csv(data: bytes, path: str | Path) -> list[Row]:
         reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
         lines = [(reader.line_num, line) for line in reader if line]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidInput("", f"text that is not CSV ({error})", "a table of results", str(path)) from None
+        raise InvalidInput(
+            "", f"text that is not CSV ({error})", "a table of results", str(path)
+        ) from None
     if not lines:
         return []
     columns, rows = [text_of(cell) for cell in lines[0][1]], lines[1:]
@@ -126,8 +140,13 @@ def _rows_of_csv(data: bytes, path: str | Path) -> list[Row]:
         raise InvalidInput("line 1", "a column twice", "each column once", str(path))
     for number, line in rows:
         if len(line) != len(columns):
-            raise InvalidInput(f"line {number}", f"{len(line)} cells", f"{len(columns)}, as in line 1", str(path))
-    return [{name: _value(name, cell) for name, cell in zip(columns, line, strict=True)} for _, line in rows]
+            raise InvalidInput(
+                f"line {number}", f"{len(line)} cells", f"{len(columns)}, as in line 1", str(path)
+            )
+    return [
+        {name: _value(name, cell) for name, cell in zip(columns, line, strict=True)}
+        for _, line in rows
+    ]
 
 
 def _value(name: str, cell: str) -> Any:

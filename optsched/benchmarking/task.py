@@ -56,7 +56,9 @@ class Task:
 
 def canonical(document: Any) -> str:
     """A document as JSON that depends on its content alone."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
 
 
 def sweep_digest(tasks: Iterable[Task]) -> str:

@@ -41,7 +41,9 @@ def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
         connection.sendall(f"{json.dumps(message, allow_nan=False)}\n".encode())
 
 
-def serve(connection: socket.socket, work: Work, prepare: Callable[[Mapping[str, Any]], None] | None) -> None:
+def serve(
+    connection: socket.socket, work: Work, prepare: Callable[[Mapping[str, Any]], None] | None
+) -> None:
     """Do one task after the other, until the other side hangs up."""
     send(connection, {"ready": os.getpid()})
     for line in connection.makefile("rb"):
@@ -98,10 +100,14 @@ def limit_memory(memory: int | None) -> None:
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = taken + 2 * memory + RESERVED
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
 
 
-def run(descriptor: int, lifeline: int, work: Work, prepare: Callable[[Mapping[str, Any]], None] | None) -> None:
+def run(
+    descriptor: int, lifeline: int, work: Work, prepare: Callable[[Mapping[str, Any]], None] | None
+) -> None:
     """Serve the process at the other end of a socket, and end with it (`end_with`)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(descriptor, False)  # not for processes that tasks start

@@ -50,7 +50,9 @@ class WorkerProcess:
         reader, self._lifeline = os.pipe()
         try:
             if can_fork(threads):
-                self._process: Forked | subprocess.Popen[bytes] = self._forked(theirs, reader, work, prepare)
+                self._process: Forked | subprocess.Popen[bytes] = self._forked(
+                    theirs, reader, work, prepare
+                )
             else:
                 self._process = self._spawned((theirs.fileno(), reader), work, prepare, threads)
         except OSError as error:
@@ -74,7 +76,9 @@ class WorkerProcess:
         code = 1
         try:
             os.setsid()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the command line's handler is not for tasks
+            signal.signal(
+                signal.SIGTERM, signal.SIG_DFL
+            )  # the command line's handler is not for tasks
             nothing = os.open(os.devnull, os.O_RDWR)
             for target, source in ((0, nothing), (1, nothing), (2, self._errors.fileno())):
                 os.dup2(source, target)
@@ -89,9 +93,13 @@ class WorkerProcess:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _spawned(self, descriptors: tuple[int, int], work: str, prepare: str, threads: int) -> subprocess.Popen[bytes]:
+    def _spawned(
+        self, descriptors: tuple[int, int], work: str, prepare: str, threads: int
+    ) -> subprocess.Popen[bytes]:
         """A new interpreter."""
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # modules are found where they are here
+        paths = os.pathsep.join(
+            path or os.getcwd() for path in sys.path
+        )  # modules are found where they are here
         command = [sys.executable, "-P", "-c", WORKER, *map(str, descriptors), work, prepare]
         environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": paths}
         return subprocess.Popen(
@@ -153,7 +161,9 @@ class WorkerProcess:
     def could_not_start(self) -> OptschedError:
         """Why there is no worker at all."""
         words = self.last_words()
-        return OptschedError(f"a worker {how_it_ended(self.exit_code())} before its first task: {words}")
+        return OptschedError(
+            f"a worker {how_it_ended(self.exit_code())} before its first task: {words}"
+        )
 
 
 def how_it_ended(code: int) -> str:
@@ -172,7 +182,9 @@ def memory_in_use(pid: int) -> int:
         children = " ".join((thread / "children").read_text() for thread in threads)
     except (OSError, IndexError):
         return 0
-    return pages * resource.getpagesize() + sum(memory_in_use(int(child)) for child in children.split())
+    return pages * resource.getpagesize() + sum(
+        memory_in_use(int(child)) for child in children.split()
+    )
 
 
 def peak_memory(pid: int) -> int | None:

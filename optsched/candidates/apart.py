@@ -37,7 +37,9 @@ def classes_apart(
     for jobs in (apart, first, second):
         marks[jobs] = jobs + 1
     groups = merge_jobs(candidates, reads, [marks])
-    alone = alone_columns(candidates.columns, candidates.kinds.of_job[groups.first], len(candidates.kinds))
+    alone = alone_columns(
+        candidates.columns, candidates.kinds.of_job[groups.first], len(candidates.kinds)
+    )
     a, b = groups.of_job[first], groups.of_job[second]
     return assemble(candidates, reads, groups, alone, (column, np.minimum(a, b), np.maximum(a, b)))
 
@@ -46,5 +48,7 @@ def column_alone(C: Classes, job: IntArray, kind_column: IntArray) -> IntArray:
     """The column of the classes of each job in a column of the candidates, without a partner; -1 if there is none."""
     alone = np.flatnonzero(C.alone)  # sorted by class, then by column of the candidates
     width = len(C.candidates.columns)
-    place = find_sorted(C.class_a[alone] * width + C.kind_column[alone], C.of_job[job] * width + kind_column)
+    place = find_sorted(
+        C.class_a[alone] * width + C.kind_column[alone], C.of_job[job] * width + kind_column
+    )
     return np.where(place >= 0, alone[place], -1)

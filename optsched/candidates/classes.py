@@ -170,13 +170,20 @@ class Classes:
 
     def labels_of(self, some: IntArray) -> IntArray:
         """`configuration_labels` of some of the columns."""
-        columns, kind_column = self.candidates.columns, some if self.origin is None else self.origin[some]
+        columns, kind_column = (
+            self.candidates.columns,
+            some if self.origin is None else self.origin[some],
+        )
         option = columns.option[kind_column]
         lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
-        ordinal = np.where(option >= 0, option - self.instance.options.indptr[np.maximum(lists, 0)], -1)
+        ordinal = np.where(
+            option >= 0, option - self.instance.options.indptr[np.maximum(lists, 0)], -1
+        )
         labels = [getattr(columns, name)[kind_column] for name in ("pool", "gpus", "nodes")]
         served = [getattr(columns, name)[kind_column] for name in ("workers", "servers")]
-        return np.column_stack([*labels, ordinal, *served, columns.share[kind_column].view(np.int64)])
+        return np.column_stack(
+            [*labels, ordinal, *served, columns.share[kind_column].view(np.int64)]
+        )
 
     @property
     def alone(self) -> np.ndarray:
@@ -271,7 +278,11 @@ class Classes:
         left = self.steps_left[self.class_a]
         whole = self.instance.jobs_table.steps[self.first[self.class_a]]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(np.isnan(exact), left / self.rate_a, np.where(left == whole, exact, exact * (left / whole)))
+            return np.where(
+                np.isnan(exact),
+                left / self.rate_a,
+                np.where(left == whole, exact, exact * (left / whole)),
+            )
 
     # --- what is reached with the probability that the formulation asks for -----------------------------------------
 
@@ -308,7 +319,9 @@ class Classes:
         order = placed
         if not in_order([self.of_job[placed]]):
             order = placed[np.argsort(self.of_job[placed], kind="stable")]
-        start = np.concatenate(([0], np.cumsum(np.bincount(self.of_job[placed], minlength=len(self)))))
+        start = np.concatenate(
+            ([0], np.cumsum(np.bincount(self.of_job[placed], minlength=len(self))))
+        )
         return order.astype(np.int64), start.astype(np.int64)
 
     def jobs_of(self, number: int) -> IntArray:
@@ -326,7 +339,9 @@ class Classes:
         placed = np.flatnonzero(self.of_job >= 0)
         found: NDArray[Scalar] = values[self.first]
         if (values[placed] != found[self.of_job[placed]]).any():
-            raise KeyError("jobs of one class differ in what is read, which must be declared: in reads, or by labels")
+            raise KeyError(
+                "jobs of one class differ in what is read, which must be declared: in reads, or by labels"
+            )
         return found
 
     def job_name(self, number: int) -> str:

@@ -10,7 +10,17 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import AnyArray, FloatArray, IntArray, constant, group_rows, is_constant, joined, looked_up, taken
+from optsched.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    constant,
+    group_rows,
+    is_constant,
+    joined,
+    looked_up,
+    taken,
+)
 
 
 class Drop(IntEnum):
@@ -145,7 +155,9 @@ class KindColumns:
 
     def take(self, rows: AnyArray) -> KindColumns:
         """The columns at these rows, given by numbers or a mask."""
-        return KindColumns(ways=self.ways, **{name: taken(getattr(self, name), rows) for name in _COLUMNS})
+        return KindColumns(
+            ways=self.ways, **{name: taken(getattr(self, name), rows) for name in _COLUMNS}
+        )
 
     @classmethod
     def make(
@@ -163,12 +175,16 @@ class KindColumns:
             share = constant(1.0, len(kind), np.float64)
         alike = group_rows((pool, gpus, nodes, share), len(kind))
         first = alike.first
-        return cls.of(kind, alike.inverse, Ways(pool[first], gpus[first], nodes[first], share[first]), **given)
+        return cls.of(
+            kind, alike.inverse, Ways(pool[first], gpus[first], nodes[first], share[first]), **given
+        )
 
     @classmethod
     def of(cls, kind: IntArray, way: IntArray, ways: Ways, **given: AnyArray) -> KindColumns:
         """Columns of these kinds in these ways, with defaults for what is not given."""
-        default = {name: constant(value, len(kind), dtype) for name, (value, dtype) in _DEFAULTS.items()}
+        default = {
+            name: constant(value, len(kind), dtype) for name, (value, dtype) in _DEFAULTS.items()
+        }
         return cls(kind=kind, way=way, ways=ways, **(default | given))  # type: ignore[arg-type]
 
     @classmethod

@@ -12,7 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, in_order, is_range, looked_up
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    group_rows,
+    in_order,
+    is_range,
+    looked_up,
+)
 from optsched.candidates.classes import Classes
 from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.configuration_table import ConfigurationTable
@@ -77,7 +85,9 @@ class Candidates:
     """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
     elastic: ConfigurationTable | None = None
     """Configurations that can be made columns (`with_configurations`); None: all of them are columns."""
-    _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(default_factory=dict, repr=False, compare=False)
+    _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def usage(self) -> sp.csr_matrix:
@@ -114,12 +124,20 @@ class Candidates:
     def with_configurations(self, cells: IntArray) -> Candidates:
         """The same candidates with columns for these cells of ``elastic``, each given once, beside those there are."""
         assert self.elastic is not None
-        return self._with_columns(KindColumns.concatenate([self.columns, self.elastic.columns_of(cells)]))
+        return self._with_columns(
+            KindColumns.concatenate([self.columns, self.elastic.columns_of(cells)])
+        )
 
     def _with_columns(self, columns: KindColumns) -> Candidates:
-        grown = _candidates(self.instance, self.kinds, columns, self.dropped, self.later_nodes, self.pairs)
+        grown = _candidates(
+            self.instance, self.kinds, columns, self.dropped, self.later_nodes, self.pairs
+        )
         return replace(
-            grown, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile, elastic=self.elastic
+            grown,
+            aggregate=self.aggregate,
+            not_meant=self.not_meant,
+            quantile=self.quantile,
+            elastic=self.elastic,
         )
 
     def by_kind(self) -> Candidates:
@@ -169,8 +187,12 @@ class Candidates:
         )
         both = KindColumns.concatenate([self.columns, dropped])
         keep = both.drop == Drop.KEPT
-        made = _candidates(self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes)
-        return replace(made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile)
+        made = _candidates(
+            self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes
+        )
+        return replace(
+            made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile
+        )
 
     def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
         """The same candidates without jobs that are not to be dealt with; they are unplaced for that reason.
@@ -204,7 +226,10 @@ class Candidates:
             if self.absence[job] == Absence.NO_STEP_LEFT:
                 yield job, "no step left to do"
             elif self.absence[job] == Absence.ARRIVES_LATER:
-                yield job, f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)"
+                yield (
+                    job,
+                    f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)",
+                )
             elif self.absence[job] == Absence.NOT_MEANT:
                 yield job, next(words for words, jobs in self.not_meant.items() if jobs[job])
             else:
@@ -237,7 +262,11 @@ class Candidates:
     def why_no_column(self, kind: int) -> str:
         """Why a kind can run nowhere, pool by pool."""
         told = self.why_dropped(kind)
-        return f"can run nowhere: {told}" if told else "can run nowhere: it has no configuration of its own"
+        return (
+            f"can run nowhere: {told}"
+            if told
+            else "can run nowhere: it has no configuration of its own"
+        )
 
     def why_dropped(self, kind: int) -> str:
         """Why some columns of a kind were dropped, pool by pool; empty where none was."""
@@ -263,7 +292,9 @@ class Candidates:
             return f"{count} cannot be had on {nodes} node" + ("s" if nodes != 1 else "")
         if reason is Drop.OUT_OF_MEMORY:
             needs, available = self._dropped_memory
-            if needs[row] <= available[row]:  # the performance model knows of more than the workload's own need
+            if (
+                needs[row] <= available[row]
+            ):  # the performance model knows of more than the workload's own need
                 return f"out of GPU memory on {count}"
             return f"out of GPU memory (needs {needs[row]:g} GB per GPU, has {available[row]:g})"
         if reason in (Drop.NO_ROOM, Drop.OVER_CAPACITY):
@@ -304,7 +335,9 @@ def compile(
     """
     kinds = find_kinds(instance, future)
     if not on_demand:
-        return _candidates(instance, kinds, *every_column(instance, kinds, model, later_nodes), later_nodes)
+        return _candidates(
+            instance, kinds, *every_column(instance, kinds, model, later_nodes), later_nodes
+        )
     if instance.colocation or colocating(model) is not None:
         columns, dropped, pairs = all_but_pairs(instance, kinds, model, later_nodes)
         return _candidates(instance, kinds, columns, dropped, later_nodes, pairs)
@@ -324,13 +357,31 @@ def _candidates(
     keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
     columns = kept if in_order(keys) else kept.take(np.lexsort(keys[::-1]))
     configuration, configurations = _intern_configurations(instance, columns)
-    ways = Ways(configurations.pool, configurations.gpus, configurations.nodes, configurations.share)
+    ways = Ways(
+        configurations.pool, configurations.gpus, configurations.nodes, configurations.share
+    )
     columns = replace(columns, way=configuration, ways=ways)
-    rows = resource_rows(instance, kinds, columns) if pairs is None else pairs.usage_rows(instance, columns)
-    return Candidates(instance, kinds, columns, configuration, configurations, *rows, dropped, later_nodes, pairs=pairs)
+    rows = (
+        resource_rows(instance, kinds, columns)
+        if pairs is None
+        else pairs.usage_rows(instance, columns)
+    )
+    return Candidates(
+        instance,
+        kinds,
+        columns,
+        configuration,
+        configurations,
+        *rows,
+        dropped,
+        later_nodes,
+        pairs=pairs,
+    )
 
 
-def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np.ndarray, Configurations]:
+def _intern_configurations(
+    instance: Instance, columns: KindColumns
+) -> tuple[np.ndarray, Configurations]:
     sets: dict[str, int] = {"{}": 0}
     documents: list[Mapping[str, Any]] = [{}]
     rows = np.zeros(len(instance.options.attributes) + 1, np.int64)
@@ -347,7 +398,10 @@ def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np
         pairs = group_rows((columns.workers[served], columns.servers[served]), len(served))
         numbers = np.zeros(len(pairs), np.int64)
         for number, column in enumerate(served[pairs.first].tolist()):
-            free = {"workers": int(columns.workers[column]), "servers": int(columns.servers[column])}
+            free = {
+                "workers": int(columns.workers[column]),
+                "servers": int(columns.servers[column]),
+            }
             numbers[number] = sets.setdefault(json.dumps(free, sort_keys=True), len(documents))
             if numbers[number] == len(documents):
                 documents.append(free)
@@ -358,5 +412,7 @@ def _intern_configurations(instance: Instance, columns: KindColumns) -> tuple[np
     groups = group_rows((way, attributes), len(columns))
     first = groups.first
     ways = ways.take(columns.way[first])
-    table = Configurations(ways.pool, ways.gpus, ways.nodes, ways.share, attributes[first], tuple(documents))
+    table = Configurations(
+        ways.pool, ways.gpus, ways.nodes, ways.share, attributes[first], tuple(documents)
+    )
     return groups.inverse, table

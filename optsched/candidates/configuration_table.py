@@ -109,8 +109,12 @@ def configuration_table(
     return _without_whole(found), _columns_of(kind, found.way[first], found.ways, rates), dropped
 
 
-def _columns_of(kind: IntArray, way: AnyArray, ways: Ways, rates: Callable[[KindColumns], KindColumns]) -> KindColumns:
-    parts = (KindColumns.of(kind[part], way[part].astype(np.int64), ways) for part in blocks(len(kind)))
+def _columns_of(
+    kind: IntArray, way: AnyArray, ways: Ways, rates: Callable[[KindColumns], KindColumns]
+) -> KindColumns:
+    parts = (
+        KindColumns.of(kind[part], way[part].astype(np.int64), ways) for part in blocks(len(kind))
+    )
     return sifted(map(rates, parts), len(kind))[0]
 
 
@@ -156,8 +160,16 @@ class _WayNumbers:
     def __call__(self, ways: Ways) -> AnyArray:
         """Number of each way of a table, in few bytes."""
         if self._last is None or self._last[0] is not ways:
-            rows = zip(ways.pool.tolist(), ways.gpus.tolist(), ways.nodes.tolist(), ways.share.tolist(), strict=True)
-            number = np.array([self._number.setdefault(row, len(self._number)) for row in rows], np.int32)
+            rows = zip(
+                ways.pool.tolist(),
+                ways.gpus.tolist(),
+                ways.nodes.tolist(),
+                ways.share.tolist(),
+                strict=True,
+            )
+            number = np.array(
+                [self._number.setdefault(row, len(self._number)) for row in rows], np.int32
+            )
             self._last = ways, number
         return self._last[1]
 

@@ -61,12 +61,18 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
     pairs = used[~is_alone]
     of_two = (count[classes.class_a[pairs]] == 1) & (count[classes.class_b[pairs]] == 1)
     two = pairs[of_two]
-    parts.append((members[start[classes.class_a[two]]], members[start[classes.class_b[two]]], two, x[two]))
+    parts.append(
+        (members[start[classes.class_a[two]]], members[start[classes.class_b[two]]], two, x[two])
+    )
     for number in pairs[~of_two].tolist():
         a, b = int(classes.class_a[number]), int(classes.class_b[number])
-        first, second, share = _cycle(int(count[a])) if a == b else _north_west(int(count[a]), int(count[b]))
+        first, second, share = (
+            _cycle(int(count[a])) if a == b else _north_west(int(count[a]), int(count[b]))
+        )
         column = np.full(len(first), number, np.int64)
-        parts.append((members[start[a] + first], members[start[b] + second], column, share * x[number]))
+        parts.append(
+            (members[start[a] + first], members[start[b] + second], column, share * x[number])
+        )
     return _rows(classes, parts)
 
 
@@ -91,10 +97,20 @@ def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
 
 def _rows(classes: Classes, parts: list[Part]) -> JobRows:
     jobs, partners, columns, fractions = zip(*parts, strict=True)
-    job, partner, column, fraction = joined(jobs), joined(partners), joined(columns), joined(fractions)
+    job, partner, column, fraction = (
+        joined(jobs),
+        joined(partners),
+        joined(columns),
+        joined(fractions),
+    )
     if not in_order([job, column]):
         order = np.lexsort((column, job))
-        job, partner, column, fraction = job[order], taken(partner, order), column[order], fraction[order]
+        job, partner, column, fraction = (
+            job[order],
+            taken(partner, order),
+            column[order],
+            fraction[order],
+        )
     return JobRows(job, partner, column, fraction, classes.rate_a[column], classes.rate_b[column])
 
 
@@ -111,7 +127,9 @@ def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray
 
     Cutting [0, 1] at the multiples of 1/rows and of 1/columns gives the plan; exact in integers of 1/(rows columns).
     """
-    cuts = np.union1d(np.arange(rows + 1, dtype=np.int64) * columns, np.arange(columns + 1, dtype=np.int64) * rows)
+    cuts = np.union1d(
+        np.arange(rows + 1, dtype=np.int64) * columns, np.arange(columns + 1, dtype=np.int64) * rows
+    )
     left, length = cuts[:-1], np.diff(cuts)
     return left // columns, left // rows, length / (rows * columns)
 
@@ -131,6 +149,8 @@ def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
     jobs = np.full((int(units.sum()), 2), -1, np.int64)
     for side in (0, 1):
         from_class, skip, take = owner[side::2], taken[side::2], wanted[side::2]
-        jobs[np.repeat(from_class >= 0, units), side] = members[ranges(start[from_class] + skip, take)]
+        jobs[np.repeat(from_class >= 0, units), side] = members[
+            ranges(start[from_class] + skip, take)
+        ]
     column = np.repeat(used, units)
     return _rows(classes, [(jobs[:, 0], jobs[:, 1], column, np.ones(len(column)))])

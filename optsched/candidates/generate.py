@@ -8,7 +8,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BLOCK, BoolArray, FloatArray, IntArray, Scalar, blocks, group_rows, is_constant, ranges
+from optsched.arrays import (
+    BLOCK,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Scalar,
+    blocks,
+    group_rows,
+    is_constant,
+    ranges,
+)
 from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
@@ -16,7 +26,13 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.instance.tables import ANY_SPREAD
-from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes, Prediction
+from optsched.performance import (
+    Configurations,
+    Feasibility,
+    PerformanceModel,
+    PoolSizes,
+    Prediction,
+)
 from optsched.performance.composed import corrects
 from optsched.performance.table import TableModel
 
@@ -58,7 +74,9 @@ def rated_by_kind(
     for columns in _kind_by_kind(*counts, table.sizes):
         if table.has_spreads:
             columns = KindColumns.concatenate([columns, _other_spreads(columns, kinds, table)])
-            columns = columns.take(np.lexsort((columns.nodes, columns.gpus, columns.pool, columns.kind)))
+            columns = columns.take(
+                np.lexsort((columns.nodes, columns.gpus, columns.pool, columns.kind))
+            )
         yield rated(columns, instance, kinds, model, table, later_nodes)
 
 
@@ -84,7 +102,10 @@ def _kind_by_kind(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[
     begin = np.append(np.flatnonzero(np.diff(kind, prepend=-1)), len(kind))
     row = 0
     while row + 1 < len(begin):
-        last = max(row + 1, int(np.searchsorted(begin, begin[row] + BLOCK // max(1, len(pools)), "right")) - 1)
+        last = max(
+            row + 1,
+            int(np.searchsorted(begin, begin[row] + BLOCK // max(1, len(pools)), "right")) - 1,
+        )
         first, size = begin[row:last], np.diff(begin[row : last + 1])
         times = np.repeat(size, len(pools))
         pair = ranges(np.repeat(first, len(pools)), times)
@@ -100,7 +121,12 @@ def ways_on_fewest_nodes(gpus: IntArray, sizes: PoolSizes) -> tuple[IntArray, Wa
     counts = np.sort(gpus[alike.first])
     place = np.searchsorted(counts, gpus[alike.first])[alike.inverse]
     pool, count = np.repeat(pools, len(counts)), np.tile(counts, len(pools))
-    return pools, Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))), place, len(counts)
+    return (
+        pools,
+        Ways(pool, count, sizes.fewest_nodes(pool, count), np.ones(len(pool))),
+        place,
+        len(counts),
+    )
 
 
 def rated(
@@ -161,22 +187,30 @@ def _with_model(
     A job's own table is complete: what it leaves out has no rate, whatever a model says.
     """
     nothing = stated.feasible == Feasibility.NO_RATE
-    asked = np.flatnonzero(~(nothing & kinds.own[edges[0]]) if corrects(model) else nothing & ~kinds.own[edges[0]])
+    asked = np.flatnonzero(
+        ~(nothing & kinds.own[edges[0]]) if corrects(model) else nothing & ~kinds.own[edges[0]]
+    )
     answer = model.predict(kinds.batch, configurations, edges=(edges[0][asked], edges[1][asked]))
     runs = answer.feasible == Feasibility.OK
     wrong = np.flatnonzero(runs & ~((answer.rate > 0) & (answer.rate < np.inf)))
     if len(wrong):
-        raise ValueError(f"the performance model {model.name} says {answer.rate[wrong[0]]} steps/s for what can run")
+        raise ValueError(
+            f"the performance model {model.name} says {answer.rate[wrong[0]]} steps/s for what can run"
+        )
     said = np.flatnonzero(answer.feasible != Feasibility.NO_RATE)
     rows = asked[said]
-    both = Prediction(stated.rate.copy(), stated.log_sd.copy(), stated.feasible.copy(), stated.source.copy())
+    both = Prediction(
+        stated.rate.copy(), stated.log_sd.copy(), stated.feasible.copy(), stated.source.copy()
+    )
     both.rate[rows] = np.where(runs, answer.rate, 0.0)[said]
     for name in ("log_sd", "feasible", "source"):
         getattr(both, name)[rows] = getattr(answer, name)[said]
     return both
 
 
-def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindColumns:
+def drop_unfit(
+    columns: KindColumns, instance: Instance, kinds: Kinds, sizes: PoolSizes
+) -> KindColumns:
     """Drop columns with more GPUs than their pool has, or than so many of its nodes have, or with too little memory.
 
     What was dropped before is looked at anew.
@@ -194,16 +228,22 @@ def drop_unfit(columns: KindColumns, instance: Instance, kinds: Kinds, sizes: Po
 def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
     """`Drop` of ways with more GPUs than their pool has, or than so many of its nodes have; else 0."""
     on_gpus = (ways.pool >= 0) & (ways.gpus > 0)
-    spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (ways.gpus > sizes.most_gpus(ways.pool, ways.nodes))
+    spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (
+        ways.gpus > sizes.most_gpus(ways.pool, ways.nodes)
+    )
     reasons = (on_gpus & (ways.gpus > sizes.gpus[ways.pool]), on_gpus & spread_wrong)
     return np.select(reasons, (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES), Drop.KEPT).astype(np.uint8)
 
 
-def gpu_memory(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[FloatArray, FloatArray]:
+def gpu_memory(
+    instance: Instance, kinds: Kinds, columns: KindColumns
+) -> tuple[FloatArray, FloatArray]:
     """GB per GPU that each column needs (0 where its workloads don't say) and has (inf where its pool doesn't say)."""
     need = instance.stated_needs.gpu_memory[kinds.workload]
     together = need[columns.kind] + np.where(columns.partner >= 0, need[columns.partner], 0.0)
-    has = [np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools]
+    has = [
+        np.inf if pool.gpu_memory is None else pool.gpu_memory for pool in instance.cluster.pools
+    ]
     return together, np.array([*has, np.inf])[columns.pool] * columns.share
 
 
@@ -217,7 +257,9 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     option = ranges(start, stop - start)
     kind = np.repeat(rows, stop - start)
     pool, gpus = options.pool[option], options.gpus[option]
-    nodes = np.where(options.nodes[option] > 0, options.nodes[option], sizes.fewest_nodes(pool, gpus))
+    nodes = np.where(
+        options.nodes[option] > 0, options.nodes[option], sizes.fewest_nodes(pool, gpus)
+    )
     stated = ~np.isnan(options.throughput[option])
     rate = np.where(stated, options.throughput[option], 0.0)
     # A duration is the time of all steps; with steps_done = 0 it is exact, and the rate that it implies is steps / d.
@@ -244,7 +286,11 @@ def option_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
 
 
 def pair_columns(
-    instance: Instance, kinds: Kinds, sizes: PoolSizes, later_nodes: bool, among: IntArray | None = None
+    instance: Instance,
+    kinds: Kinds,
+    sizes: PoolSizes,
+    later_nodes: bool,
+    among: IntArray | None = None,
 ) -> KindColumns:
     """Columns of co-located pairs: entries by workload give every pair of kinds, entries by job win over them.
 
@@ -266,11 +312,16 @@ def pair_columns(
     rows = np.flatnonzero((here >= 0).all(axis=1))
     parts.append((rows, here[rows, 0], here[rows, 1]))
 
-    generated = np.flatnonzero(kinds.options < 0) if among is None else among[kinds.options[among] < 0]
+    generated = (
+        np.flatnonzero(kinds.options < 0) if among is None else among[kinds.options[among] < 0]
+    )
     order = generated[np.argsort(kinds.workload[generated], kind="stable")]
     workload = kinds.workload[order]
     wanted = np.array([entry.workloads for entry in by_workload], np.int64).reshape(-1, 2)
-    start, stop = np.searchsorted(workload, wanted, "left"), np.searchsorted(workload, wanted, "right")
+    start, stop = (
+        np.searchsorted(workload, wanted, "left"),
+        np.searchsorted(workload, wanted, "right"),
+    )
     size = (stop - start).astype(np.int64)
     products = size[:, 0] * size[:, 1]
     entry_row = np.repeat(np.arange(len(wanted), dtype=np.int64), products)
@@ -303,7 +354,9 @@ def pair_columns(
     ).take(np.flatnonzero(allowed))
     columns = drop_unfit(columns, instance, kinds, sizes)
     columns = drop_roomless(columns, instance, kinds, later_nodes)
-    columns.drop[(columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)] = Drop.ZERO_RATE
+    columns.drop[
+        (columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)
+    ] = Drop.ZERO_RATE
     return columns
 
 

@@ -113,7 +113,9 @@ class Kinds:
         start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths) * STRIDE + flat, start
 
-    def counts(self, limit: int, listed: TableModel, *, complete: bool) -> tuple[IntArray, IntArray]:
+    def counts(
+        self, limit: int, listed: TableModel, *, complete: bool
+    ) -> tuple[IntArray, IntArray]:
         """GPU counts of the kinds with rates (neither options nor a law), as pairs (kind, count).
 
         Of a range without levels these are all counts up to ``limit`` (the largest pool), or only those that the table
@@ -125,7 +127,9 @@ class Kinds:
         low = taken(self.gpus_min, rows)
         high = np.maximum(np.minimum(taken(self.gpus_max, rows), limit), low)
         by_table = taken(self.own, rows) | complete
-        row, count = listed.listed_counts(taken(self.profile, rows), low, np.where(by_table, high, low))
+        row, count = listed.listed_counts(
+            taken(self.profile, rows), low, np.where(by_table, high, low)
+        )
         length = np.where(by_table, 0, high - low)
         self._refuse_endless_range(plain, length)
         leveled, level_count = self._level_counts()
@@ -155,7 +159,9 @@ class Kinds:
 
     def allows(self, kind: IntArray, gpus: IntArray) -> BoolArray:
         """Whether each kind may run on so many GPUs; one with workers and servers is not told how many."""
-        inside = (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind]) & (self.law[kind] < 0)
+        inside = (
+            (self.gpus_min[kind] <= gpus) & (gpus <= self.gpus_max[kind]) & (self.law[kind] < 0)
+        )
         level = self.levels[kind]
         return inside & ((level < 0) | (find_sorted(self._levels[0], level * STRIDE + gpus) >= 0))
 
@@ -174,7 +180,11 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
 
     workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
     own = table.rates >= 0
-    profile = table.rates if own.all() else np.where(own, table.rates, looked_up(workload_rates, table.workload))
+    profile = (
+        table.rates
+        if own.all()
+        else np.where(own, table.rates, looked_up(workload_rates, table.workload))
+    )
     named: IntArray = constant(-1, len(table), np.int64)
     stated = [job for entry in instance.colocation if entry.jobs is not None for job in entry.jobs]
     if stated:

@@ -73,7 +73,9 @@ def _stated(instance: Instance, kinds: Kinds, table: TableModel) -> KindColumns:
     )
 
 
-def _sorted_out(alone: KindColumns, dropped: KindColumns, others: KindColumns) -> tuple[KindColumns, KindColumns]:
+def _sorted_out(
+    alone: KindColumns, dropped: KindColumns, others: KindColumns
+) -> tuple[KindColumns, KindColumns]:
     """What is kept of all columns, and what is dropped."""
     keep = others.drop == Drop.KEPT
     both = ((alone, others.take(keep)), (dropped, others.take(~keep)))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import IntArray, constant, group_rows, in_order, is_range, joined, ranges, refined, taken
+from optsched.arrays import (
+    IntArray,
+    constant,
+    group_rows,
+    in_order,
+    is_range,
+    joined,
+    ranges,
+    refined,
+    taken,
+)
 from optsched.arrays.matrices import rows_in_order
 from optsched.candidates.classes import READABLE, Classes, job_array
 from optsched.candidates.columns import KindColumns
@@ -19,7 +29,9 @@ if TYPE_CHECKING:
     from optsched.candidates.compile import Candidates
 
 
-def build_classes(candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
+def build_classes(
+    candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
+) -> Classes:
     """Merge kinds x the declared job arrays x labels into classes, and columns of kinds into columns of classes."""
     groups = merge_jobs(candidates, reads, labels)
     kind, count = candidates.kinds.of_job[groups.first], groups.count
@@ -37,7 +49,9 @@ class JobGroups:
     count: IntArray
 
 
-def merge_jobs(candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> JobGroups:
+def merge_jobs(
+    candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
+) -> JobGroups:
     """Merge the jobs of a kind that agree in the declared arrays, and in all ``labels``, each of shape (jobs,)."""
     unknown = reads - set(READABLE) - {"gang"}
     if unknown:
@@ -50,7 +64,9 @@ def merge_jobs(candidates: Candidates, reads: frozenset[str], labels: Sequence[I
         if rows is None and 2 * len(kinds) > len(table):
             groups = refined(kinds.groups, [*read, *labels])
         else:
-            groups = group_rows([taken(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed))
+            groups = group_rows(
+                [taken(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed)
+            )
         first, inverse, count = groups.first, groups.inverse, groups.count
         if rows is not None:
             first = placed[first]
@@ -73,7 +89,11 @@ def assemble(
     """The classes with these columns, and their matrices."""
     origin, class_a, class_b = alone
     if origin is not None and pairs[0] is not None:
-        origin, class_a, class_b = joined([origin, pairs[0]]), joined([class_a, pairs[1]]), joined([class_b, pairs[2]])
+        origin, class_a, class_b = (
+            joined([origin, pairs[0]]),
+            joined([class_a, pairs[1]]),
+            joined([class_b, pairs[2]]),
+        )
     columns, kinds, first = candidates.columns, candidates.kinds, groups.first
     if origin is not None and is_range(origin, len(columns)):
         origin = None
@@ -119,7 +139,9 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
     return column, owner, constant(-1, len(column), np.int64)
 
 
-def _pair_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray) -> Columns:
+def _pair_columns(
+    columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray
+) -> Columns:
     """Every column of two kinds for every pair of their classes, the lower class first."""
     pairs = columns.pairs
     if not len(pairs):

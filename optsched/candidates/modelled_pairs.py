@@ -48,12 +48,20 @@ def modelled_pairs(
     configuration = group_rows((alone.pool, alone.gpus, alone.nodes), len(alone))
     way = configuration.first
     table = Configurations(
-        alone.pool[way], alone.gpus[way], alone.nodes[way], alone.share[way], np.zeros(len(way), np.int64)
+        alone.pool[way],
+        alone.gpus[way],
+        alone.nodes[way],
+        alone.share[way],
+        np.zeros(len(way), np.int64),
     )
     new = ~_stated(alone, first, second, stated)
     first, second = first[new], second[new]
     said = pairs.pair_fractions(
-        kinds.batch, table, alone.kind[first], alone.kind[second], configuration.inverse[first].astype(np.int64)
+        kinds.batch,
+        table,
+        alone.kind[first],
+        alone.kind[second],
+        configuration.inverse[first].astype(np.int64),
     )
     gains = said.first + said.second > 1 + GAIN
     use = np.flatnonzero((said.feasible == Feasibility.OK) & gains)
@@ -79,7 +87,9 @@ def pairable(alone: KindColumns) -> IntArray:
 def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     """Rows of columns alone, two by two, that are in the same configuration; the lower kind first."""
     rows = pairable(alone)
-    rows = rows[np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))]
+    rows = rows[
+        np.lexsort((alone.kind[rows], alone.nodes[rows], alone.gpus[rows], alone.pool[rows]))
+    ]
     same = group_rows((alone.pool[rows], alone.gpus[rows], alone.nodes[rows]), len(rows))
     start = np.zeros(len(rows), bool)
     start[same.first] = True
@@ -99,7 +109,9 @@ def _pairs(kinds: Kinds, alone: KindColumns) -> tuple[IntArray, IntArray]:
     return first[several], second[several]
 
 
-def _stated(alone: KindColumns, first: IntArray, second: IntArray, stated: KindColumns) -> np.ndarray:
+def _stated(
+    alone: KindColumns, first: IntArray, second: IntArray, stated: KindColumns
+) -> np.ndarray:
     """Whether the instance states a pair."""
     if len(stated) == 0:
         return np.zeros(len(first), bool)

@@ -11,7 +11,9 @@ from optsched.candidates.kinds import Kinds
 from optsched.instance import Instance
 
 
-def column_needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
+def column_needs(
+    instance: Instance, kinds: Kinds, columns: KindColumns
+) -> dict[str, tuple[IntArray, FloatArray]]:
     """Columns that need each resource, and how much: the demand of workloads per GPU x GPUs, or an option's totals."""
     stated = instance.stated_needs
     if not stated.names:
@@ -21,7 +23,9 @@ def column_needs(instance: Instance, kinds: Kinds, columns: KindColumns) -> dict
     workload = np.where(kinds.workload < 0, none, kinds.workload)
     partner = np.where(columns.partner < 0, none, workload[columns.partner])
     option = np.where(columns.option < 0, len(instance.options.uses), columns.option)
-    by_demand = (columns.option < 0) & (columns.workers == 0)  # what workers and servers hold is stated by their law
+    by_demand = (columns.option < 0) & (
+        columns.workers == 0
+    )  # what workers and servers hold is stated by their law
     scale = sp.diags(np.where(by_demand, columns.gpus, 0.0))
     needs = sp.csc_matrix(scale @ (demand[workload[columns.kind]] + demand[partner]) + uses[option])
     needs.eliminate_zeros()

@@ -119,14 +119,19 @@ class PairTable:
 
     def find(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
         """The way of each configuration, -1 for none."""
-        both = [np.concatenate(part) for part in ((self.pool, pool), (self.gpus, gpus), (self.nodes, nodes))]
+        both = [
+            np.concatenate(part)
+            for part in ((self.pool, pool), (self.gpus, gpus), (self.nodes, nodes))
+        ]
         same = group_rows(both, len(both[0]))
         way = same.first[same.inverse[self.ways :]] if len(pool) else pool
         return np.where(way < self.ways, way, -1)
 
     def usage_rows(self, instance: Instance, columns: KindColumns) -> tuple[Resources, Usage]:
         """Resources and their use by some columns; the rows are those that all possible columns have."""
-        resources, usage = resource_rows(instance, self.kinds, KindColumns.concatenate([columns, self.beside]))
+        resources, usage = resource_rows(
+            instance, self.kinds, KindColumns.concatenate([columns, self.beside])
+        )
         return resources, usage.take(np.arange(len(columns)))
 
 
@@ -154,7 +159,9 @@ def pair_table(
         If the table would have more than `MOST_CELLS` cells.
     """
     pairs = colocating(model)
-    sort = _sorts(instance, kinds, pairs is not None and not getattr(pairs, "pairs_by_workload", False))
+    sort = _sorts(
+        instance, kinds, pairs is not None and not getattr(pairs, "pairs_by_workload", False)
+    )
     sorts = int(sort.max(initial=-1)) + 1
     first = np.full(sorts, len(kinds), np.int64)
     np.minimum.at(first, sort, np.arange(len(kinds), dtype=np.int64))
@@ -163,7 +170,10 @@ def pair_table(
     columns = KindColumns.concatenate([alone, others])
     columns = columns.take(np.flatnonzero(columns.drop == Drop.KEPT))
     seats = pairable(columns) if pairs is not None else np.zeros(0, np.int64)
-    both = [np.concatenate([getattr(told, name), getattr(columns, name)[seats]]) for name in ("pool", "gpus", "nodes")]
+    both = [
+        np.concatenate([getattr(told, name), getattr(columns, name)[seats]])
+        for name in ("pool", "gpus", "nodes")
+    ]
     ways = group_rows(both, len(both[0]))
     pool, gpus, nodes = (column[ways.first] for column in both)
     shape = (len(ways), sorts, sorts)
@@ -180,7 +190,10 @@ def pair_table(
     source = np.zeros(shape, np.uint8)
 
     way = ways.inverse[: len(told)]
-    for one, other, rate in ((told.kind, told.partner, told.rate), (told.partner, told.kind, told.partner_rate)):
+    for one, other, rate in (
+        (told.kind, told.partner, told.rate),
+        (told.partner, told.kind, told.partner_rate),
+    ):
         cell = (way, sort[one], sort[other])
         known[cell], allowed[cell] = True, told.drop == Drop.KEPT
         stated[cell] = np.where(told.drop == Drop.KEPT, rate, 0.0)
@@ -193,11 +206,21 @@ def pair_table(
             said = pairs.pair_fractions(kinds.batch, table, first[a], first[b], w)
             _refuse_lopsided(said.first, said.second, a == b)
             rows = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
-            rows = drop_roomless(drop_unfit(rows, instance, kinds, sizes), instance, kinds, later_nodes)
-            use = (said.feasible == Feasibility.OK) & (said.first + said.second > 1 + GAIN) & (rows.drop == Drop.KEPT)
+            rows = drop_roomless(
+                drop_unfit(rows, instance, kinds, sizes), instance, kinds, later_nodes
+            )
+            use = (
+                (said.feasible == Feasibility.OK)
+                & (said.first + said.second > 1 + GAIN)
+                & (rows.drop == Drop.KEPT)
+            )
             for cell, part in (((w, a, b), said.first), ((w, b, a), said.second)):
                 allowed[cell], modelled[cell] = use, use
-                fraction[cell], log_sd[cell], source[cell] = np.where(use, part, 0.0), said.log_sd, said.source
+                fraction[cell], log_sd[cell], source[cell] = (
+                    np.where(use, part, 0.0),
+                    said.log_sd,
+                    said.source,
+                )
 
     _refuse_bare(instance, kinds, columns, np.any(allowed & ~modelled, axis=(0, 2))[sort])
     w, a = np.nonzero(allowed.any(axis=2))
@@ -208,7 +231,21 @@ def pair_table(
     needs = np.zeros((len(ways), sorts, len(resources)))
     needs[w, a] = held
     return PairTable(
-        kinds, sort, pool, gpus, nodes, row, allowed, modelled, fraction, stated, log_sd, source, columns, beside, needs
+        kinds,
+        sort,
+        pool,
+        gpus,
+        nodes,
+        row,
+        allowed,
+        modelled,
+        fraction,
+        stated,
+        log_sd,
+        source,
+        columns,
+        beside,
+        needs,
     )
 
 
@@ -232,7 +269,9 @@ def _first_two(sort: IntArray, sorts: int) -> IntArray:
     order = np.argsort(sort, kind="stable")
     start = np.searchsorted(sort[order], np.arange(sorts))
     second = np.minimum(start + 1, len(order) - 1)
-    return np.unique(np.concatenate([order[start], order[second][sort[order[second]] == np.arange(sorts)]]))
+    return np.unique(
+        np.concatenate([order[start], order[second][sort[order[second]] == np.arange(sorts)]])
+    )
 
 
 def _cells(seated: BoolArray, known: BoolArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
@@ -253,7 +292,9 @@ def _refuse_bare(instance: Instance, kinds: Kinds, columns: KindColumns, paired:
     bare = np.flatnonzero(paired & ~alone)
     if len(bare):
         name = instance.jobs_table.names[int(kinds.first[bare[0]])]
-        raise UsageError(f"columns are generated only for jobs that can run alone, which job {name} cannot")
+        raise UsageError(
+            f"columns are generated only for jobs that can run alone, which job {name} cannot"
+        )
 
 
 def _refuse_lopsided(first: FloatArray, second: FloatArray, alike: BoolArray) -> None:

@@ -16,7 +16,9 @@ from optsched.instance import Instance
 from optsched.performance.table import TableModel
 
 
-def plain_columns(instance: Instance, kinds: Kinds, table: TableModel) -> tuple[KindColumns, KindColumns] | None:
+def plain_columns(
+    instance: Instance, kinds: Kinds, table: TableModel
+) -> tuple[KindColumns, KindColumns] | None:
     """The columns that are kept and those that are dropped; None where the kinds or what they need are not as simple.
 
     Rates must come from the ``table`` alone.
@@ -54,6 +56,10 @@ def plain_columns(instance: Instance, kinds: Kinds, table: TableModel) -> tuple[
     kept = KindColumns.of(kind[:count], way[:count], ways, rate=rate[:count])
     if not dropped:
         return kept, KindColumns.none()
-    kinds_there, ways_there, whys = (np.concatenate(arrays) for arrays in zip(*dropped, strict=True))
+    kinds_there, ways_there, whys = (
+        np.concatenate(arrays) for arrays in zip(*dropped, strict=True)
+    )
     nothing = constant(0.0, len(whys), np.float64)
-    return kept, KindColumns.of(kinds_there, ways_there, ways, rate=nothing, drop=whys.astype(np.uint8))
+    return kept, KindColumns.of(
+        kinds_there, ways_there, ways, rate=nothing, drop=whys.astype(np.uint8)
+    )

@@ -41,7 +41,9 @@ class Resources:
         return len(self.names)
 
 
-def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tuple[Resources, Usage]:
+def resource_rows(
+    instance: Instance, kinds: Kinds, columns: KindColumns
+) -> tuple[Resources, Usage]:
     """The resources, and their use by each kind column (resources x columns).
 
     A pool's CPUs and memory are rows only where the pool states them for every usable node and some column uses them.
@@ -79,7 +81,13 @@ def resource_rows(instance: Instance, kinds: Kinds, columns: KindColumns) -> tup
                 mine = columns.pool_of(here) == row
                 theirs, their_amount = of_servers.get(full_name, nothing)
                 both = np.concatenate([here[mine], theirs])
-                add(full_name, total, "renewable", both, np.concatenate([amount[mine], their_amount]))
+                add(
+                    full_name,
+                    total,
+                    "renewable",
+                    both,
+                    np.concatenate([amount[mine], their_amount]),
+                )
     for resource in instance.cluster.resources:
         here, amount = needs.get(resource.name, nothing)
         if resource.pool is not None:

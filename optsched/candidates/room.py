@@ -57,7 +57,9 @@ class Room:
     amount: FloatArray
 
 
-def drop_roomless(columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> KindColumns:
+def drop_roomless(
+    columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool
+) -> KindColumns:
     """Drop generated columns, each with a pool, whose demand no nodes or resources can meet."""
     if not instance.stated_needs.demand.nnz:
         return columns
@@ -82,7 +84,9 @@ def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_node
     demanding = np.flatnonzero(need.any(axis=1))
     for row, pool in enumerate(instance.cluster.pools if len(demanding) else ()):
         gpus, own = node_capacities(pool, np.inf if later_nodes else instance.now)
-        scarcest = (own / gpus[:, None]).min(axis=0, initial=np.inf)  # who needs no more has room wherever a GPU is
+        scarcest = (own / gpus[:, None]).min(
+            axis=0, initial=np.inf
+        )  # who needs no more has room wherever a GPU is
         mine = demanding[columns.pool[demanding] == row]
         mine = mine[(need[mine] > scarcest).any(axis=1)]
         hosted[mine] = _hosted(gpus, own, need[mine], columns.nodes[mine])
@@ -141,7 +145,9 @@ def _hosted(gpus: IntArray, own: FloatArray, need: FloatArray, nodes: IntArray) 
     step = max(1, CELLS // max(1, len(gpus)))
     for start in range(0, len(need), step):
         part = slice(start, start + step)
-        most[part] = _on_best(np.minimum(gpus, gpus_allowed(own, need[part, None, :])), equal, nodes[part])
+        most[part] = _on_best(
+            np.minimum(gpus, gpus_allowed(own, need[part, None, :])), equal, nodes[part]
+        )
     return most[rows.inverse]
 
 

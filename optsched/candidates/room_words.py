@@ -41,7 +41,9 @@ class RoomWords:
     resources: tuple[tuple[str, float], ...]
 
     @classmethod
-    def of(cls, columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool) -> RoomWords:
+    def of(
+        cls, columns: KindColumns, instance: Instance, kinds: Kinds, later_nodes: bool
+    ) -> RoomWords:
         """Look again at dropped columns."""
         rows = np.flatnonzero(np.isin(columns.drop, (Drop.NO_ROOM, Drop.OVER_CAPACITY)))
         now = np.inf if later_nodes else instance.now
@@ -49,7 +51,10 @@ class RoomWords:
             columns,
             find_room(columns.take(rows), instance, kinds, later_nodes),
             rows,
-            [node_capacities(pool, now)[1].max(axis=0, initial=0.0) for pool in instance.cluster.pools],
+            [
+                node_capacities(pool, now)[1].max(axis=0, initial=0.0)
+                for pool in instance.cluster.pools
+            ],
             tuple((resource.name, resource.capacity) for resource in instance.cluster.resources),
         )
 
@@ -64,7 +69,11 @@ class RoomWords:
         for amount, has, unit in zip(need.tolist(), most.tolist(), UNITS, strict=True):
             if amount > has * (1 + ROUNDING):
                 return f"needs {_amount(unit, amount)} per GPU, but no node has more than {has:g}"
-        told = " and ".join(_amount(unit, amount) for unit, amount in zip(UNITS, need.tolist(), strict=True) if amount)
+        told = " and ".join(
+            _amount(unit, amount)
+            for unit, amount in zip(UNITS, need.tolist(), strict=True)
+            if amount
+        )
         hosted = f"only {self.room.hosted[at]}" if self.room.hosted[at] else "none"
         where = f"{nodes} nodes" if nodes > 1 else "1 node"
         return f"needs {told} per GPU, with which {where} can host {hosted} of {gpus} GPU{'s' if gpus > 1 else ''}"

@@ -34,7 +34,9 @@ def server_columns(instance: Instance, kinds: Kinds, sizes: PoolSizes) -> KindCo
     counts = laws.count_pairs()
     length = counts[kinds.law[rows]] if len(rows) else np.zeros(0, np.int64)
     if length.sum() > MOST_COLUMNS:
-        found = f"room for {length.sum():,} pairs of workers and servers in {len(rows):,} kinds of jobs"
+        found = (
+            f"room for {length.sum():,} pairs of workers and servers in {len(rows):,} kinds of jobs"
+        )
         raise InvalidInput("workloads", found, f"limits with at most {MOST_COLUMNS:,} pairs in all")
     _, all_w, all_p = laws.pairs()
     start = np.cumsum(counts) - counts
@@ -61,7 +63,9 @@ def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArr
     """The pool whose GPUs workers or servers hold (-1: none) and how many they hold together."""
     laws = kinds.laws
     of_pool = laws.pool_of >= 0
-    each = np.stack([laws.worker, laws.server])[:, :, of_pool]  # at most one pool per law has anything but 0
+    each = np.stack([laws.worker, laws.server])[
+        :, :, of_pool
+    ]  # at most one pool per law has anything but 0
     pool = np.full(len(laws), -1, np.int64)
     held_by, column = np.nonzero(each.any(axis=0))
     pool[held_by] = laws.pool_of[of_pool][column]

@@ -36,7 +36,9 @@ def sifted(parts: Iterable[KindColumns], most: int) -> tuple[KindColumns, KindCo
             others.append(stay)
         if not everything:
             dropped.append(part.take(np.flatnonzero(~keep)))
-    return KindColumns.concatenate([kept.columns(), *others]), KindColumns.concatenate([KindColumns.none(), *dropped])
+    return KindColumns.concatenate([kept.columns(), *others]), KindColumns.concatenate(
+        [KindColumns.none(), *dropped]
+    )
 
 
 class Gathered:
@@ -77,5 +79,8 @@ class Gathered:
         if self._first is None:
             return KindColumns.none()
         together = {name: array[: self._count] for name, array in self._arrays.items()}
-        alike = {name: constant(value[0], self._count, value.dtype.type) for name, value in self._constant.items()}
+        alike = {
+            name: constant(value[0], self._count, value.dtype.type)
+            for name, value in self._constant.items()
+        }
         return KindColumns(ways=self._first.ways, **(alike | together))

@@ -68,7 +68,9 @@ class Usage:
         """That of some columns."""
         if self.by_way is None:
             return Usage.of(sp.csr_matrix(self.by_column[:, columns]))
-        return Usage(self.resources, ByWay(self.by_way.way[columns], self.by_way.row, self.by_way.amount))
+        return Usage(
+            self.resources, ByWay(self.by_way.way[columns], self.by_way.row, self.by_way.amount)
+        )
 
     def total(self, x: FloatArray) -> FloatArray:
         """What so much of each column holds in all, shape (R,)."""
@@ -77,7 +79,9 @@ class Usage:
         each = np.zeros(len(self.by_way.row))
         for part in blocks(len(x)):
             each += np.bincount(self.by_way.way[part], x[part], len(each))
-        return np.bincount(self.by_way.row, each * self.by_way.amount, self.resources).astype(np.float64, copy=False)
+        return np.bincount(self.by_way.row, each * self.by_way.amount, self.resources).astype(
+            np.float64, copy=False
+        )
 
     @property
     def way(self) -> IntArray:
@@ -92,7 +96,11 @@ class Usage:
     def largest(self, factor: FloatArray | None) -> FloatArray:
         """The most of each resource that a unit of a column, times its factor, holds; shape (R,)."""
         if self.by_way is None or factor is not None:
-            data = self.matrix.data if factor is None else self.matrix.data * factor[self.matrix.indices]
+            data = (
+                self.matrix.data
+                if factor is None
+                else self.matrix.data * factor[self.matrix.indices]
+            )
             return largest_of_rows(self.matrix.indptr, data)
         there, largest = np.zeros(len(self.by_way.row), bool), np.zeros(self.resources)
         for part in blocks(len(self.by_way.way)):

@@ -35,7 +35,9 @@ class Line:
     @property
     def rate(self) -> str:
         """steps/s in all, of both jobs where two share."""
-        return _rates([sum(rates) for rates in zip(*(part.rates for part in self.parts), strict=True)])
+        return _rates(
+            [sum(rates) for rates in zip(*(part.rates for part in self.parts), strict=True)]
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,10 @@ def _long(lines: list[Line]) -> RenderableType:
     """A line per configuration, with the columns that say something."""
     parts = [part for line in lines for part in line.parts]
     pooled, optional = any(part.pool for part in parts), any(part.details for part in parts)
-    using, moving = any(part.uses for part in parts), any(rate for part in parts for rate in part.rates)
+    using, moving = (
+        any(part.uses for part in parts),
+        any(rate for part in parts for rate in part.rates),
+    )
     valued, priced = any(part.value for part in parts), any(part.cost for part in parts)
     rows = []
     for line in lines:
@@ -103,13 +108,26 @@ def _long(lines: list[Line]) -> RenderableType:
             row += [number(part.cost)] if priced else []
             rows.append([*row, percent(part.fraction), *([_rates(part.rates)] if moving else [])])
         if len(line.parts) > PARTS:
-            rest = sum(part.fraction for part in line.parts) - sum(line.parts[turn].fraction for turn in largest)
+            rest = sum(part.fraction for part in line.parts) - sum(
+                line.parts[turn].fraction for turn in largest
+            )
             told = ["", f"... {len(line.parts) - PARTS:,} more"]
             blank = [""] * (len(rows[-1]) - len(told) - (2 if moving else 1))
             rows.append([*told, *blank, percent(rest), *([""] if moving else [])])
-    text = ["job", *(["pool"] if pooled else []), *(["option"] if optional else []), *(["uses"] if using else [])]
-    numbers = [*(["GPUs", "nodes"] if pooled else []), *(["value"] if valued else []), *(["cost"] if priced else [])]
-    return table(*text, *numbers, "time", *(["steps/s"] if moving else []), rows=rows, left=len(text))
+    text = [
+        "job",
+        *(["pool"] if pooled else []),
+        *(["option"] if optional else []),
+        *(["uses"] if using else []),
+    ]
+    numbers = [
+        *(["GPUs", "nodes"] if pooled else []),
+        *(["value"] if valued else []),
+        *(["cost"] if priced else []),
+    ]
+    return table(
+        *text, *numbers, "time", *(["steps/s"] if moving else []), rows=rows, left=len(text)
+    )
 
 
 def _rates(rates: list[float] | tuple[float, ...]) -> str:
@@ -142,7 +160,9 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int]:
             fraction,
             tuple(rate * fraction for rate in rates),
             mode_words(C, column, job, "" if pool < 0 else None),
-            listed([f"{key} {number(held)}" for key, held in table.uses[option].items()]) if bare else "",
+            listed([f"{key} {number(held)}" for key, held in table.uses[option].items()])
+            if bare
+            else "",
             float(table.value[option]) if bare else 0.0,
             float(table.cost[option]) if bare else 0.0,
         )

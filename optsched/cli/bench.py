@@ -11,7 +11,14 @@ from optsched.cli import values
 from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import INTERRUPTED, Shell
-from optsched.cli.sweep_options import RowsFile, Running, begin_anew, interrupted_words, lines_file, table_rows
+from optsched.cli.sweep_options import (
+    RowsFile,
+    Running,
+    begin_anew,
+    interrupted_words,
+    lines_file,
+    table_rows,
+)
 
 EXAMPLES = """
     optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
@@ -70,7 +77,9 @@ def bench(
         from optsched.cli.bench_view import bench_view
 
         shell.print(*bench_view(rows))
-        shell.note(note for row in rows if row.get("notes") for note in row["notes"].split(NEXT_NOTE))
+        shell.note(
+            note for row in rows if row.get("notes") for note in row["notes"].split(NEXT_NOTE)
+        )
         if output is not None and rows:
             shell.tell("")
             shell.tell(f"results written to {output}")

@@ -75,26 +75,45 @@ class Contest:
     ] = None  # fmt: skip
     repeat: Annotated[
         str | None,
-        typer.Option(metavar="N", rich_help_panel=SOLVER, help="Do each N times, for the times.  [default: 1]"),
+        typer.Option(
+            metavar="N",
+            rich_help_panel=SOLVER,
+            help="Do each N times, for the times.  [default: 1]",
+        ),
     ] = None
     time_limit: Annotated[
         str | None,
-        typer.Option(metavar="TIME", rich_help_panel=SOLVER, help="Of each task, reading included: 90s, 5m, 2h."),
+        typer.Option(
+            metavar="TIME",
+            rich_help_panel=SOLVER,
+            help="Of each task, reading included: 90s, 5m, 2h.",
+        ),
     ] = None
     memory_limit: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", rich_help_panel=SOLVER, help="In use by each task: 500MB, 4GB (Linux)."),
+        typer.Option(
+            metavar="SIZE", rich_help_panel=SOLVER, help="In use by each task: 500MB, 4GB (Linux)."
+        ),
     ] = None
     work_limit: Annotated[
         str | None,
-        typer.Option(metavar="N", rich_help_panel=SOLVER, help="Stop after N iterations, nodes, or conflicts."),
+        typer.Option(
+            metavar="N",
+            rich_help_panel=SOLVER,
+            help="Stop after N iterations, nodes, or conflicts.",
+        ),
     ] = None
     gap: Annotated[
         str | None,
-        typer.Option(metavar="G", help="Relative gap at which an integer program may stop.", rich_help_panel=SOLVER),
+        typer.Option(
+            metavar="G",
+            help="Relative gap at which an integer program may stop.",
+            rich_help_panel=SOLVER,
+        ),
     ] = None
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Of the solvers.  [default: 1]", rich_help_panel=SOLVER)
+        str | None,
+        typer.Option(metavar="N", help="Of the solvers.  [default: 1]", rich_help_panel=SOLVER),
     ] = None
     solver_option: Annotated[
         list[str] | None,
@@ -115,7 +134,9 @@ def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
     files = [name for name in swept.set if is_sweep_file(name)]
     if files:
         if len(swept.set) > 1:
-            raise UsageError(f"{files[0]} is a sweep file, which stands alone: put other instances into it")
+            raise UsageError(
+                f"{files[0]} is a sweep file, which stands alone: put other instances into it"
+            )
         document = read_sweep(files[0])
         sources = _sources(document.instances, Path(files[0]).parent)
         given = {**options_of(document), "seeds": document.seeds, **given}
@@ -131,7 +152,9 @@ def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
         wrong = [option for option, value in (("-f", swept.formulation), ("-O", swept.option), ("-C", swept.constraint))
                  if value]  # fmt: skip
         if wrong:
-            raise UsageError(f"{', '.join(wrong)}: the set has programs alone, which no formulation makes")
+            raise UsageError(
+                f"{', '.join(wrong)}: the set has programs alone, which no formulation makes"
+            )
     return Benchmark(sources, formulations=_with_options(entries, swept.option or ()), **given)
 
 
@@ -170,7 +193,9 @@ def _sources(given: Sequence[Any], folder: Path | None) -> list[Source]:
     return list(found.values())
 
 
-def _with_options(entries: Sequence[tuple[str, Any]], texts: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+def _with_options(
+    entries: Sequence[tuple[str, Any]], texts: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
     """The formulations with the options of -O; those of -f win."""
     made = []
     for name, own in entries:
@@ -180,7 +205,9 @@ def _with_options(entries: Sequence[tuple[str, Any]], texts: Sequence[str]) -> l
             one = bool(colon) and "=" not in owner
             if one and owner.strip() not in [other for other, _ in entries]:
                 known = ", ".join(dict.fromkeys(other for other, _ in entries))
-                raise UsageError(f"-O {owner.strip()}: it is not in the sweep, expected one of {known}")
+                raise UsageError(
+                    f"-O {owner.strip()}: it is not in the sweep, expected one of {known}"
+                )
             if not one or owner.strip() == name:
                 given |= values.pairs([rest if one else text], "-O")
         made.append((name, {**given, **own}))

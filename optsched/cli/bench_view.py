@@ -22,7 +22,16 @@ def bench_view(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Counts, rows, errors."""
     yield heading(f"{count(len(rows), 'task')}: {_counts(rows)}" if rows else "no task is done")
     if 0 < len(rows) <= SHOWN:
-        columns = ("instance", "formulation", "solver", "status", "objective", "gap", "to best", "time")
+        columns = (
+            "instance",
+            "formulation",
+            "solver",
+            "status",
+            "objective",
+            "gap",
+            "to best",
+            "time",
+        )
         yield table(*columns, rows=[_cells(row) for row in rows], left=4)
     told = [f"{_title(row)}: {row['error']}" for row in rows if row.get("error")]
     if told:
@@ -40,7 +49,9 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     solver = row.get("solver_used") or row["solver"]
-    objective, gap, best, spent = (row.get(key) for key in ("objective", "gap", "gap_to_best", "total_s"))
+    objective, gap, best, spent = (
+        row.get(key) for key in ("objective", "gap", "gap_to_best", "total_s")
+    )
     return [
         name(str(row["instance"])),
         f"{row['formulation'] or '-'}{' *' if row.get('options') else ''}",

@@ -79,7 +79,10 @@ def versions_here() -> dict[str, str | None]:
     from optsched import __version__
 
     system = f"{platform.system()} {platform.machine()}"
-    found: dict[str, str | None] = {"python": f"{platform.python_version()} ({system})", "optsched": __version__}
+    found: dict[str, str | None] = {
+        "python": f"{platform.python_version()} ({system})",
+        "optsched": __version__,
+    }
     for name in sorted({*requirements(), *TOLD_TOO}):
         try:
             found[name] = version(name)
@@ -90,7 +93,9 @@ def versions_here() -> dict[str, str | None]:
 
 def all_checks() -> Iterator[Check]:
     """Every check, one after the other; the slow ones run beside the others."""
-    imports = [(order, _start_import(*order)) for order in (("highspy", "ortools"), ("ortools", "highspy"))]
+    imports = [
+        (order, _start_import(*order)) for order in (("highspy", "ortools"), ("ortools", "highspy"))
+    ]
     yield check_requirements(versions_here(), requirements())
     yield from check_entry_points()
     yield from check_solvers()
@@ -107,7 +112,9 @@ def check_requirements(versions: dict[str, str | None], limits: dict[str, str]) 
             wrong.append(f"{name} is missing, expected {limit or 'any version'}")
         elif not within(found, limit):
             wrong.append(f"{name} is {found}, expected {limit}")
-    return Check("requirements", not wrong, "; ".join(wrong) or f"{len(limits)} packages within their limits")
+    return Check(
+        "requirements", not wrong, "; ".join(wrong) or f"{len(limits)} packages within their limits"
+    )
 
 
 def within(version: str, limits: str) -> bool:
@@ -193,7 +200,9 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
     engine, capabilities = Engine(load_solver, name), load_solver(name).capabilities
     if capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
         program = LinearProgram()
-        x = program.variables(2, name="x", upper=[2.0, 10.0], integer=Capability.CONTINUOUS not in capabilities)
+        x = program.variables(
+            2, name="x", upper=[2.0, 10.0], integer=Capability.CONTINUOUS not in capabilities
+        )
         program.constrain(np.array([[1.0, 2.0]]) @ x <= 4.0, name="row")
         program.maximise(x.sum())
         outcome = engine.solve_linear(program)
@@ -204,7 +213,10 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
     if right:
         return True, f"{version}: a tiny program solved and certified"
     problems = "; ".join(outcome.certificate.problems) or "no problem told"
-    return False, f"{version}: a tiny program ends {outcome.status} with {outcome.value}, expected 3 ({problems})"
+    return (
+        False,
+        f"{version}: a tiny program ends {outcome.status} with {outcome.value}, expected 3 ({problems})",
+    )
 
 
 def _start_import(first: str, second: str) -> subprocess.Popen[str]:
@@ -228,4 +240,6 @@ def _finish_import(name: str, process: subprocess.Popen[str]) -> Check:
     if process.returncode == 0:
         return Check(name, True, "both work in one process")
     last = errors.strip().splitlines()[-1:] or [f"the process ended with {process.returncode}"]
-    return Check(name, False, f"{one_line(last[0])} (highspy and ortools cannot share a process here)")
+    return Check(
+        name, False, f"{one_line(last[0])} (highspy and ortools cannot share a process here)"
+    )

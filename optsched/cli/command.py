@@ -31,10 +31,15 @@ def _help(context: typer.Context, wanted: bool) -> None:
 
 
 # typer's own help option would load pydantic whenever it is not given
-Help = Annotated[bool, typer.Option("--help", "-h", callback=_help, is_eager=True, help="Show this message and exit.")]
+Help = Annotated[
+    bool,
+    typer.Option("--help", "-h", callback=_help, is_eager=True, help="Show this message and exit."),
+]
 
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=COMMON)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=COMMON)
+]
 Verbose = Annotated[
     int,
     typer.Option(
@@ -44,9 +49,15 @@ Verbose = Annotated[
 ]  # fmt: skip
 Log = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Append the log to a file; as JSON to a .jsonl.", rich_help_panel=COMMON),
+    typer.Option(
+        metavar="FILE",
+        help="Append the log to a file; as JSON to a .jsonl.",
+        rich_help_panel=COMMON,
+    ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.", rich_help_panel=COMMON)]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show where an error comes from.", rich_help_panel=COMMON)
+]
 
 
 @dataclass(frozen=True)
@@ -76,9 +87,13 @@ class Command(TyperCommand):
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         for parameter in self.get_params(ctx):
             if parameter.param_type_name == "argument":
-                sections["Arguments"].append((_name(parameter), getattr(parameter, "help", None) or ""))
+                sections["Arguments"].append(
+                    (_name(parameter), getattr(parameter, "help", None) or "")
+                )
             elif (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or COMMON, []).append(record)
+                sections.setdefault(
+                    getattr(parameter, "rich_help_panel", None) or COMMON, []
+                ).append(record)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
@@ -96,7 +111,9 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of use."""
-        return sorted(self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        return sorted(
+            self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)
+        )
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and sentences."""
@@ -118,7 +135,9 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in inspect.cleandoc(text).splitlines())
 
 
-def add_command(app: typer.Typer, name: str, function: Callable[..., int | None], examples: str = "") -> None:
+def add_command(
+    app: typer.Typer, name: str, function: Callable[..., int | None], examples: str = ""
+) -> None:
     """Register ``function(shell, ...)`` as a command.
 
     Of a parameter that is a dataclass every field becomes an argument or option. The options of `Messages` are added;
@@ -132,13 +151,19 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., int | None]
         shell = Shell(messages.quiet, messages.debug)
         try:
             with logging_to(messages.verbose, messages.log):
-                grouped = {p.name: _taken(p.annotation, given) for p in own if is_dataclass(p.annotation)}
+                grouped = {
+                    p.name: _taken(p.annotation, given) for p in own if is_dataclass(p.annotation)
+                }
                 return function(shell, **grouped, **given) or 0
         except (Exception, KeyboardInterrupt) as error:
             return shell.failed(error)
 
-    common = _fields(inspect.Parameter("messages", inspect.Parameter.KEYWORD_ONLY, annotation=Messages))
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*flat, *common)]
+    common = _fields(
+        inspect.Parameter("messages", inspect.Parameter.KEYWORD_ONLY, annotation=Messages)
+    )
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*flat, *common)
+    ]
     run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = function.__doc__

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, ModelFile, Search, check_inputs
+from optsched.cli.options import (
+    OUTPUT,
+    PROBLEM,
+    InstanceFile,
+    Json,
+    ModelFile,
+    Search,
+    check_inputs,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import exit_code
@@ -56,7 +64,11 @@ class Comparing:
     @property
     def entries(self) -> list[tuple[str, dict[str, Any]]] | None:
         """The formulations of -f with their options; None for all."""
-        return None if self.formulation is None else [values.named(text, "-f") for text in self.formulation]
+        return (
+            None
+            if self.formulation is None
+            else [values.named(text, "-f") for text in self.formulation]
+        )
 
     @property
     def options(self) -> list[tuple[str, dict[str, Any]]]:
@@ -78,7 +90,10 @@ def compare(
     problem: Comparing,
     search: Search,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the comparison.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the comparison.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -90,7 +105,12 @@ def compare(
     """
     check_target(output)
     check_inputs(instance=problem.instance, model=problem.model)
-    entries, options, constraints, limits = problem.entries, problem.options, problem.constraints, search.limits
+    entries, options, constraints, limits = (
+        problem.entries,
+        problem.options,
+        problem.constraints,
+        search.limits,
+    )
     from optsched.study import comparison
 
     with progress(shell, "comparing") as on_progress:
@@ -114,7 +134,9 @@ def compare(
         from optsched.cli.comparison_view import comparison_view
 
         shell.print(*comparison_view(found))
-        shell.note(note for row in found.rows if row.solution is not None for note in row.solution.notes)
+        shell.note(
+            note for row in found.rows if row.solution is not None for note in row.solution.notes
+        )
         if output is not None:
             shell.tell("")
             shell.tell(f"comparison written to {output}")

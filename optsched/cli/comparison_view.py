@@ -60,7 +60,9 @@ def _answer(row: ComparisonRow) -> list[str | Text]:
     if not solution.certificate.ok:
         return [Text("not certified", style="bold red"), "", "", ""]
     _, unit = objective_words(row.formulation)
-    proved = solution.certificate.proof if solution.status in (Status.OPTIMAL, Status.FEASIBLE) else ""
+    proved = (
+        solution.certificate.proof if solution.status in (Status.OPTIMAL, Status.FEASIBLE) else ""
+    )
     return [
         Text(str(solution.status), style=COLOUR.get(solution.status, "bold red")),
         "" if solution.objective is None else quantity(solution.objective, unit).partition(" (")[0],
@@ -106,9 +108,16 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
         yield ""
         yield heading("Without an answer")
         yield bullets(f"{', '.join(labels)}: {reason}" for reason, labels in reasons.items())
-        found = [conflict for _, row in rows if row.solution is not None for conflict in row.solution.conflicts]
+        found = [
+            conflict
+            for _, row in rows
+            if row.solution is not None
+            for conflict in row.solution.conflicts
+        ]
         yield from decided_elsewhere(assumptions_of(found))
-    unplaced = {label: len(row.solution.unplaced) for label, row in rows if row.solution is not None}
+    unplaced = {
+        label: len(row.solution.unplaced) for label, row in rows if row.solution is not None
+    }
     if any(unplaced.values()):
         yield ""
         if len(set(unplaced.values())) == 1:

@@ -26,13 +26,26 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
         results = check_solver(name)
     counts = summary(results)
     if as_json:
-        shell.document({"solver": name, "ok": not counts["failed"], "counts": counts, "cases": documents(results)})
+        shell.document(
+            {
+                "solver": name,
+                "ok": not counts["failed"],
+                "counts": counts,
+                "cases": documents(results),
+            }
+        )
     else:
         from optsched.cli.tables import seconds, table
 
         shown = [result for result in results if not result.reason.startswith(UNCLAIMED)]
-        rows: list[list[str | Text]] = [[item.bank, item.case, _verdict(item), seconds(item.seconds)] for item in shown]
-        shell.print(table("bank", "case", "result", "time", rows=rows, left=3, title=f"Conformance of {name}"))
+        rows: list[list[str | Text]] = [
+            [item.bank, item.case, _verdict(item), seconds(item.seconds)] for item in shown
+        ]
+        shell.print(
+            table(
+                "bank", "case", "result", "time", rows=rows, left=3, title=f"Conformance of {name}"
+            )
+        )
         hidden = len(results) - len(shown)
         told = f"; {hidden} more need what it does not claim" if hidden else ""
         skipped = counts["skipped"] - hidden

@@ -30,7 +30,10 @@ def doctor(shell: Shell, as_json: Json = False) -> int:
         versions, checks = versions_here(), list(all_checks())
     failed = [check for check in checks if check.verdict == "FAILED"]
     if as_json:
-        found = [{"name": check.name, "ok": check.ok, "needed": check.needed, "words": check.words} for check in checks]
+        found = [
+            {"name": check.name, "ok": check.ok, "needed": check.needed, "words": check.words}
+            for check in checks
+        ]
         shell.document({"ok": not failed, "versions": versions, "checks": found})
     elif shell.quiet:
         for check in failed:

@@ -32,7 +32,11 @@ def explain(
     search: Search,
     job: Annotated[
         str | None,
-        typer.Option(metavar="ID", rich_help_panel=OUTPUT, help="One job: what it gets, what it pays, what else."),
+        typer.Option(
+            metavar="ID",
+            rich_help_panel=OUTPUT,
+            help="One job: what it gets, what it pays, what else.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -129,6 +133,8 @@ def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableT
     yield ""
     yield heading("Requirements that cost something:")
     costs = [(item["requirement"], rounded(item["worth"])) for item in requirements[:SHOWN]]
-    yield bullets(f"{requirement}: 1 % less of it would be worth {worth}" for requirement, worth in costs)
+    yield bullets(
+        f"{requirement}: 1 % less of it would be worth {worth}" for requirement, worth in costs
+    )
     if len(requirements) > SHOWN:
         yield f"... and {count(len(requirements) - SHOWN, 'more requirement')} (use --json)"

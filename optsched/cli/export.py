@@ -101,7 +101,13 @@ def _write(shell: Shell, data: bytes, output: str, instance: Instance) -> None:
 def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     from optsched import api
     from optsched.cli.tables import count
-    from optsched.formats.mps import allocation_names, linear_program, names_document, program_kind, program_text
+    from optsched.formats.mps import (
+        allocation_names,
+        linear_program,
+        names_document,
+        program_kind,
+        program_text,
+    )
     from optsched.formulation import Infeasible
     from optsched.instance.files import pretty_json
 
@@ -114,7 +120,9 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
         candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
         if formulation.sense == "rule":
-            raise UsageError(f"{problem.formulation} is a rule: it has no program that could be exported")
+            raise UsageError(
+                f"{problem.formulation} is a rule: it has no program that could be exported"
+            )
         try:
             program = formulation.program(formulation.classes(candidates))
         except Infeasible as error:
@@ -123,11 +131,15 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
                 shell.complain(f"error: infeasible{rests}: {conflict.words}")
             return INFEASIBLE
         if len(program.classes) == 0:
-            raise UsageError("no job of this instance is in the program: there is nothing to export")
+            raise UsageError(
+                "no job of this instance is in the program: there is nothing to export"
+            )
         arrays = linear_program(program).arrays
         names = allocation_names(program, arrays)
         beside = None if output == "-" else Path(f"{output}.names.json")
-        comments = _comments(candidates.instance, problem, arrays, formulation, program.units, beside)
+        comments = _comments(
+            candidates.instance, problem, arrays, formulation, program.units, beside
+        )
         text = program_text(arrays, names, kind, name=candidates.instance.name, comments=comments)
     if beside is None:
         shell.write(text.decode())
@@ -136,7 +148,9 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     api.write_atomically(output, text)
     rows, columns = arrays.shape
     integer = f" ({int(arrays.integer.sum()):,} integer)" if arrays.is_integer else ""
-    shell.tell(f"{output}: {count(rows, 'row')}, {count(columns, 'column')}{integer}; names in {beside}")
+    shell.tell(
+        f"{output}: {count(rows, 'row')}, {count(columns, 'column')}{integer}; names in {beside}"
+    )
     return 0
 
 
@@ -156,5 +170,7 @@ def _comments(
     lines += [f"{sense}; {arrays.shape[0]} rows, {arrays.shape[1]} columns"]
     reported = units.objective(1.0)
     if reported != 1.0:
-        lines.append(f"an objective of 1 here is reported as {reported:.15g} ({formulation.objective_words})")
+        lines.append(
+            f"an objective of 1 here is reported as {reported:.15g} ({formulation.objective_words})"
+        )
     return lines + ([f"names: {beside.name}"] if beside is not None else [])

@@ -33,14 +33,21 @@ def formulations(
     shell: Shell,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A formulation, side constraint or ranking: its mathematics and options."),
+        typer.Argument(
+            metavar="NAME",
+            help="A formulation, side constraint or ranking: its mathematics and options.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """List the formulations, side constraints and rankings, or show one in full."""
     from optsched.registry import kinds_of, load_constraint, load_formulation, load_ranking, names
 
-    loaders = {"formulation": load_formulation, "constraint": load_constraint, "ranking": load_ranking}
+    loaders = {
+        "formulation": load_formulation,
+        "constraint": load_constraint,
+        "ranking": load_ranking,
+    }
     if name is not None:
         kind = kinds_of(name, tuple(loaders), "formulation")[0]
         document = described(loaders[kind](name))
@@ -71,7 +78,9 @@ def described(owner: Any) -> dict[str, Any]:
         {
             "name": name,
             "type": _type_name(field.annotation),
-            "default": None if field.is_required() else field.get_default(call_default_factory=True),
+            "default": None
+            if field.is_required()
+            else field.get_default(call_default_factory=True),
             "required": field.is_required(),
             "description": field.description or "",
         }
@@ -79,12 +88,29 @@ def described(owner: Any) -> dict[str, Any]:
     ]
     rest = {"module": owner.__module__, "options": options, "text": text}
     if issubclass(owner, Ranking):
-        return {"name": owner.name, "kind": "ranking", "aliases": list(owner.aliases), "summary": summary, **rest}
+        return {
+            "name": owner.name,
+            "kind": "ranking",
+            "aliases": list(owner.aliases),
+            "summary": summary,
+            **rest,
+        }
     common = {"summary": summary, "reads": sorted(owner.reads)}
     if not hasattr(owner, "sense"):
         return {"name": owner.kind, "kind": "constraint", **common, **rest}
-    words = {"sense": owner.sense, "objective": owner.objective_words, "aliases": list(owner.aliases)}
-    return {"name": owner.name, "kind": "formulation", **words, "accepts": sorted(owner.accepts), **common, **rest}
+    words = {
+        "sense": owner.sense,
+        "objective": owner.objective_words,
+        "aliases": list(owner.aliases),
+    }
+    return {
+        "name": owner.name,
+        "kind": "formulation",
+        **words,
+        "accepts": sorted(owner.accepts),
+        **common,
+        **rest,
+    }
 
 
 def _type_name(annotation: Any) -> str:
@@ -100,7 +126,13 @@ def _type_name(annotation: Any) -> str:
         return f"list of {_type_name(arguments[0])}"
     if origin is dict:
         return f"object of {_type_name(arguments[1])}"
-    known = {bool: "true | false", int: "whole number", float: "number", str: "text", type(None): "null"}
+    known = {
+        bool: "true | false",
+        int: "whole number",
+        float: "number",
+        str: "text",
+        type(None): "null",
+    }
     return known.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -109,15 +141,30 @@ def _catalogue(
 ) -> Iterator[RenderableType]:
     from optsched.cli.tables import table
 
-    rows = [[item["name"], item["sense"], item["objective"], ", ".join(item["reads"]) or "nothing"] for item in found]
-    yield table("name", "sense", "objective", "reads of each job", rows=rows, left=4, title="Formulations (-f NAME)")
+    rows = [
+        [item["name"], item["sense"], item["objective"], ", ".join(item["reads"]) or "nothing"]
+        for item in found
+    ]
+    yield table(
+        "name",
+        "sense",
+        "objective",
+        "reads of each job",
+        rows=rows,
+        left=4,
+        title="Formulations (-f NAME)",
+    )
     yield from _other_names(found)
     yield ""
     title = "Side constraints (-C KIND:KEY=VALUE,...)"
-    yield table("kind", "what it asks for", "options", rows=_summaries(constraints), left=3, title=title)
+    yield table(
+        "kind", "what it asks for", "options", rows=_summaries(constraints), left=3, title=title
+    )
     yield ""
     title = "Rankings: an order of the jobs for rounds, no program (simulate -p NAME, round --ranking NAME)"
-    yield table("name", "which job goes first", "options", rows=_summaries(rankings), left=3, title=title)
+    yield table(
+        "name", "which job goes first", "options", rows=_summaries(rankings), left=3, title=title
+    )
     yield from _other_names(rankings)
     yield ""
     yield "optsched formulations NAME shows the mathematics and the options of one."
@@ -125,7 +172,11 @@ def _catalogue(
 
 def _summaries(found: list[dict[str, Any]]) -> list[list[str]]:
     return [
-        [item["name"], item["summary"], ", ".join(option["name"] for option in item["options"]) or "none"]
+        [
+            item["name"],
+            item["summary"],
+            ", ".join(option["name"] for option in item["options"]) or "none",
+        ]
         for item in found
     ]
 
@@ -149,14 +200,24 @@ def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
             ("reads", ", ".join(document["reads"]) or "nothing"),
         ]
     if kind != "constraint":
-        yield facts([*lines, ("aliases", ", ".join(document["aliases"]) or "none"), ("code", document["module"])])
+        yield facts(
+            [
+                *lines,
+                ("aliases", ", ".join(document["aliases"]) or "none"),
+                ("code", document["module"]),
+            ]
+        )
         yield ""
     yield from mathematics(document["text"])
     if document["options"]:
         from optsched.cli.solution_view import plain
 
         rows = [
-            [option["name"], option["type"], "required" if option["required"] else plain(option["default"])]
+            [
+                option["name"],
+                option["type"],
+                "required" if option["required"] else plain(option["default"]),
+            ]
             for option in document["options"]
         ]
         flag = {
@@ -187,7 +248,9 @@ def mathematics(text: str) -> Iterator[RenderableType]:
     for line in lines:
         column = SECOND_COLUMN.match(line)
         more = " " * (len(column[0]) if column else _indent(line))
-        told = textwrap.fill(line.replace("``", ""), terminal_width(), subsequent_indent=more, break_on_hyphens=False)
+        told = textwrap.fill(
+            line.replace("``", ""), terminal_width(), subsequent_indent=more, break_on_hyphens=False
+        )
         yield Text(told)
 
 

@@ -74,7 +74,9 @@ class Generators(Commands):
 
 def build_generators() -> typer.Typer:
     """``generate`` without its commands, which come when they are needed."""
-    app = typer.Typer(cls=Generators, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
+    app = typer.Typer(
+        cls=Generators, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
+    )
     app.callback()(_generators)
     return app
 
@@ -92,7 +94,9 @@ def _command(generator: Generator) -> Callable[..., int]:
         check_target(output)
         kind = "json" if output == "-" else kind_of(Path(output))
         with progress(shell, "generating"):
-            made = generator({name: text for name, text in given.items() if text is not None}, told=_flag)
+            made = generator(
+                {name: text for name, text in given.items() if text is not None}, told=_flag
+            )
         write_instance(shell, made.instance, output, kind)
         if not shell.quiet:
             with progress(shell, "solving"):
@@ -125,10 +129,16 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
             rich_help_panel=OUTPUT if name == "name" else GENERATED,
             show_default=False,
         )
-        parameters.append(inspect.Parameter(name, keyword, default=None, annotation=Annotated[str | None, option]))
-    own = [parameter for parameter in parameters if parameter.name not in ("seed", "name", "output")]
+        parameters.append(
+            inspect.Parameter(name, keyword, default=None, annotation=Annotated[str | None, option])
+        )
+    own = [
+        parameter for parameter in parameters if parameter.name not in ("seed", "name", "output")
+    ]
     last = [parameter for parameter in parameters if parameter.name in ("seed", "name", "output")]
-    return own + sorted(last, key=lambda parameter: ("seed", "output", "name").index(parameter.name))
+    return own + sorted(
+        last, key=lambda parameter: ("seed", "output", "name").index(parameter.name)
+    )
 
 
 def _flag(name: str) -> str:
@@ -147,7 +157,9 @@ def _limits(schema: dict[str, Any], default: Any) -> str:
     if "minimum" in schema and "maximum" in schema:
         parts.append(f"{_number(schema['minimum'])} to {_number(schema['maximum'])}")
     elif "exclusiveMinimum" in schema and "maximum" in schema:
-        parts.append(f"above {_number(schema['exclusiveMinimum'])}, to {_number(schema['maximum'])}")
+        parts.append(
+            f"above {_number(schema['exclusiveMinimum'])}, to {_number(schema['maximum'])}"
+        )
     if default is not None:
         told = ",".join(map(_number, default)) if isinstance(default, tuple) else _number(default)
         parts.append(f"default: {told}")

@@ -51,12 +51,28 @@ class Grid:
         for number, (block, widths) in enumerate(self._blocks(options.max_width)):
             if number:
                 yield Text("")
-            made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1))
+            made = Table(
+                box=box.SIMPLE_HEAD,
+                pad_edge=False,
+                show_edge=False,
+                header_style="bold",
+                padding=(0, 1),
+            )
             for column, width in zip(block, widths, strict=True):
                 head = _broken(Text(self.columns[column]), width)
-                made.add_column(head, justify="left" if column < self.left else "right", width=width, overflow="fold")
+                made.add_column(
+                    head,
+                    justify="left" if column < self.left else "right",
+                    width=width,
+                    overflow="fold",
+                )
             for row in self.rows:
-                made.add_row(*(_broken(row[column], width) for column, width in zip(block, widths, strict=True)))
+                made.add_row(
+                    *(
+                        _broken(row[column], width)
+                        for column, width in zip(block, widths, strict=True)
+                    )
+                )
             yield made
 
     def _blocks(self, width: int) -> Iterator[tuple[list[int], list[int]]]:

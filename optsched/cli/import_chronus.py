@@ -9,7 +9,16 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.export import write_instance
-from optsched.cli.import_options import SELECTION, At, Name, Output, Pools, Speeds, nodes_of_pools, speeds_of_pools
+from optsched.cli.import_options import (
+    SELECTION,
+    At,
+    Name,
+    Output,
+    Pools,
+    Speeds,
+    nodes_of_pools,
+    speeds_of_pools,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 
@@ -49,7 +58,9 @@ def chronus(
 
     kind = "json" if output == "-" else kind_of(Path(output))
     with progress(shell, "importing"):
-        document = import_chronus(trace, pools, locality=locality, speeds=speeds, unit=seconds, at=now, name=name)
+        document = import_chronus(
+            trace, pools, locality=locality, speeds=speeds, unit=seconds, at=now, name=name
+        )
         instance = Instance.from_document(document)
     write_instance(shell, instance, output, kind)
     return 0

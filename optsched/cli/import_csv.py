@@ -95,7 +95,9 @@ def import_csv(
         cluster: Any = given
         if pools is not None:
             cluster = csv_tables.read_pools(read_bytes(Path(pools)), Path(pools).name)
-        instance = csv_tables.import_csv(job_table, rate_table, cluster, name=name, now=clock, round=length)
+        instance = csv_tables.import_csv(
+            job_table, rate_table, cluster, name=name, now=clock, round=length
+        )
     write_instance(shell, instance, output, kind)
     return 0
 
@@ -104,5 +106,7 @@ def pool_size(text: str) -> dict[str, Any]:
     """``v100=2x4`` as a pool of a document."""
     match = POOL.fullmatch(text)
     if match is None:
-        raise InvalidArgument("--pool", repr(text), "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4")
+        raise InvalidArgument(
+            "--pool", repr(text), "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"
+        )
     return {"name": match[1], "nodes": int(match[2]), "gpus_per_node": int(match[3] or 1)}

@@ -9,7 +9,16 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.export import write_instance
-from optsched.cli.import_options import SELECTION, Active, At, GpusOfPools, Name, NodeSize, Output, Pairs
+from optsched.cli.import_options import (
+    SELECTION,
+    Active,
+    At,
+    GpusOfPools,
+    Name,
+    NodeSize,
+    Output,
+    Pairs,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 
@@ -47,7 +56,10 @@ def gavel(
     """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
     check_target(output)
     sizes, now = values.pool_sizes(pools), values.duration(at, "--at")
-    first, node_size = values.whole(active, "--active"), values.whole(gpus_per_node, "--gpus-per-node")
+    first, node_size = (
+        values.whole(active, "--active"),
+        values.whole(gpus_per_node, "--gpus-per-node"),
+    )
     from optsched.formats.gavel import gavel_document, read_throughputs, read_trace
     from optsched.instance import Instance
     from optsched.instance.files import kind_of

@@ -63,7 +63,9 @@ def openb(
     with progress(shell, "importing"):
         listed = None if pods is None else read_bytes(Path(pods))
         with named_by_path({"nodes": nodes, "pods": pods}):
-            document = import_openb(read_bytes(Path(nodes)), listed, at=now, over_time=over_time, name=name)
+            document = import_openb(
+                read_bytes(Path(nodes)), listed, at=now, over_time=over_time, name=name
+            )
         instance = Instance.from_document(document)
     write_instance(shell, instance, output, kind)
     return 0

@@ -19,11 +19,18 @@ Output = Annotated[
         help="FILE.json, .yaml or .npz; - for JSON on standard output.",
     ),
 ]  # fmt: skip
-Name = Annotated[str, typer.Option(metavar="NAME", help="Of the instance.", rich_help_panel=OUTPUT, show_default=True)]
+Name = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Of the instance.", rich_help_panel=OUTPUT, show_default=True
+    ),
+]
 At = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", rich_help_panel=SELECTION, help="The jobs that have arrived by then, on the trace's clock."
+        metavar="TIME",
+        rich_help_panel=SELECTION,
+        help="The jobs that have arrived by then, on the trace's clock.",
     ),
 ]
 Pools = Annotated[
@@ -41,14 +48,24 @@ GpusOfPools = Annotated[
     ),
 ]  # fmt: skip
 Active = Annotated[
-    str | None, typer.Option(metavar="N", help="The first N jobs, all present.", rich_help_panel=SELECTION)
+    str | None,
+    typer.Option(metavar="N", help="The first N jobs, all present.", rich_help_panel=SELECTION),
 ]
 NodeSize = Annotated[
     str,
-    typer.Option("--gpus-per-node", metavar="N", help="Size of a node.", rich_help_panel=SELECTION, show_default=True),
+    typer.Option(
+        "--gpus-per-node",
+        metavar="N",
+        help="Size of a node.",
+        rich_help_panel=SELECTION,
+        show_default=True,
+    ),
 ]
 Pairs = Annotated[
-    bool, typer.Option("--pairs", help="Also the rates of two jobs that share GPUs.", rich_help_panel=SELECTION)
+    bool,
+    typer.Option(
+        "--pairs", help="Also the rates of two jobs that share GPUs.", rich_help_panel=SELECTION
+    ),
 ]
 Speeds = Annotated[
     list[str] | None,
@@ -79,7 +96,9 @@ def speeds_of_pools(texts: list[str] | None) -> dict[str, float]:
         except ValueError:
             speed = 0.0
         if not 0 < speed < float("inf"):
-            raise InvalidArgument("--speed", repr(text), "POOL=FACTOR with a factor above 0, such as v100=1.5")
+            raise InvalidArgument(
+                "--speed", repr(text), "POOL=FACTOR with a factor above 0, such as v100=1.5"
+            )
         if pool in speeds:
             raise UsageError(f"--speed: {pool} is given twice")
         speeds[pool] = speed

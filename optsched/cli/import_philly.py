@@ -9,7 +9,15 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.export import write_instance
-from optsched.cli.import_options import SELECTION, At, Name, Output, Speeds, nodes_of_pools, speeds_of_pools
+from optsched.cli.import_options import (
+    SELECTION,
+    At,
+    Name,
+    Output,
+    Speeds,
+    nodes_of_pools,
+    speeds_of_pools,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.errors import UsageError
@@ -72,7 +80,13 @@ def philly(
         if machines is not None:
             pools = read_machines(read_bytes(Path(machines)), machines)
         made = import_philly(
-            read_bytes(Path(jobs)), pools, clusters=cluster or (), speed=factors, at=now, name=name, file=jobs
+            read_bytes(Path(jobs)),
+            pools,
+            clusters=cluster or (),
+            speed=factors,
+            at=now,
+            name=name,
+            file=jobs,
         )
     write_instance(shell, made.instance, output, kind)
     _tell_left_out(shell, made)

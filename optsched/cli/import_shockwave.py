@@ -9,7 +9,16 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.export import write_trace
-from optsched.cli.import_options import SELECTION, Active, At, GpusOfPools, Name, NodeSize, Output, Pairs
+from optsched.cli.import_options import (
+    SELECTION,
+    Active,
+    At,
+    GpusOfPools,
+    Name,
+    NodeSize,
+    Output,
+    Pairs,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 
@@ -49,7 +58,10 @@ def shockwave(
     """
     check_target(output)
     sizes, now = values.pool_sizes(pools), values.duration(at, "--at")
-    first, node_size = values.whole(active, "--active"), values.whole(gpus_per_node, "--gpus-per-node")
+    first, node_size = (
+        values.whole(active, "--active"),
+        values.whole(gpus_per_node, "--gpus-per-node"),
+    )
     from optsched.formats.gavel import read_throughputs
     from optsched.formats.shockwave import read_shockwave_trace, shockwave_document
     from optsched.instance.files import kind_of

@@ -62,7 +62,11 @@ def sia(
     A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
     """
     check_target(output)
-    sizes, widest, paces = nodes_of_pools(pool), values.whole(most, "--most"), _paces(application or ())
+    sizes, widest, paces = (
+        nodes_of_pools(pool),
+        values.whole(most, "--most"),
+        _paces(application or ()),
+    )
     from optsched.formats.sia import import_sia
     from optsched.instance.files import kind_of
     from optsched.instance.reading import read_bytes
@@ -92,7 +96,9 @@ def _paces(texts: Sequence[str]) -> dict[str, Pace]:
         wrong = [f"{key}={value}" for key, value in given.items() if not _fits(key, value)]
         if wrong or not given:
             told = wrong[0] if wrong else text
-            raise InvalidArgument("--application", repr(told), "a slowdown above 0 or a restart of at least 0")
+            raise InvalidArgument(
+                "--application", repr(told), "a slowdown above 0 or a restart of at least 0"
+            )
         if name in found:
             raise UsageError(f"--application: {name} is given twice")
         found[name] = Pace(**{key: float(value) for key, value in given.items()})

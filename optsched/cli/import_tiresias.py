@@ -9,7 +9,15 @@ import typer
 
 from optsched.cli import values
 from optsched.cli.export import write_instance
-from optsched.cli.import_options import SELECTION, At, Name, Output, Speeds, nodes_of_pools, speeds_of_pools
+from optsched.cli.import_options import (
+    SELECTION,
+    At,
+    Name,
+    Output,
+    Speeds,
+    nodes_of_pools,
+    speeds_of_pools,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 

@@ -20,7 +20,9 @@ from optsched.cli.command import CONTEXT, Commands, Help, add_command
 
 def build_imports() -> typer.Typer:
     """The commands below ``import``."""
-    app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
+    app = typer.Typer(
+        cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
+    )
     app.callback()(_imports)
     add_command(app, "gavel", import_gavel.gavel, import_gavel.EXAMPLES)
     add_command(app, "shockwave", import_shockwave.shockwave, import_shockwave.EXAMPLES)

@@ -27,7 +27,12 @@ def instances(shell: Shell, as_json: Json = False) -> int:
         sizes = instance.cluster.gpus(instance.now).tolist()
         pools = {pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)}
         found.append(
-            {"name": f"@{name}", "jobs": len(instance.jobs_table), "pools": pools, "description": told.get(name, "")}
+            {
+                "name": f"@{name}",
+                "jobs": len(instance.jobs_table),
+                "pools": pools,
+                "description": told.get(name, ""),
+            }
         )
     if as_json:
         shell.document({"instances": found})

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.cli.solution_view import conflicts, result_facts
-from optsched.cli.tables import bullets, count, facts, heading, name, number, percent, rounded, seconds, spread, table
+from optsched.cli.tables import (
+    bullets,
+    count,
+    facts,
+    heading,
+    name,
+    number,
+    percent,
+    rounded,
+    seconds,
+    spread,
+    table,
+)
 from optsched.performance.concave import concave_envelope, envelope_gap
 from optsched.registry import objective_words
 from optsched.solution import Status
@@ -32,7 +44,9 @@ def job_view(told: JobExplanation) -> Iterator[RenderableType]:
     yield heading(f"{name(solution.instance.name)}: {solution.formulation}: job {name(told.job)}")
     yield ""
     shown = ("options", "constraints", "status", "objective")
-    yield facts([(key, words) for key, words in result_facts(solution) if key in shown] + list(_facts(told)))
+    yield facts(
+        [(key, words) for key, words in result_facts(solution) if key in shown] + list(_facts(told))
+    )
     if told.unplaced is not None:
         yield ""
         yield f"It is not placed: {told.unplaced}."
@@ -47,7 +61,10 @@ def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
     """What the job is and gets."""
     instance = told.solution.instance
     row = instance.jobs_table.names.index(told.job)
-    left, deadline = float(instance.jobs_table.steps_left[row]), float(instance.jobs_table.deadline[row])
+    left, deadline = (
+        float(instance.jobs_table.steps_left[row]),
+        float(instance.jobs_table.deadline[row]),
+    )
     words = f"{number(left)} steps left"
     if np.isfinite(deadline):
         due = deadline - instance.now
@@ -58,9 +75,15 @@ def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
             start, end = (_moment(record[key] - instance.now) for key in ("start", "end"))
             yield "" if number_ else "gets", f"{_place(record)} from {start} to {end}"
         if len(told.gets) > SHOWN:
-            yield "", f"... and {count(len(told.gets) - SHOWN, 'more stretch', 'more stretches')} (use --json)"
+            yield (
+                "",
+                f"... and {count(len(told.gets) - SHOWN, 'more stretch', 'more stretches')} (use --json)",
+            )
     elif told.throughput > 0:
-        yield "gets", f"{rounded(told.throughput)} steps/s: at this rate it ends in {seconds(left / told.throughput)}"
+        yield (
+            "gets",
+            f"{rounded(told.throughput)} steps/s: at this rate it ends in {seconds(left / told.throughput)}",
+        )
     yield from _scaling(told)
     if not told.gets and told.unplaced is None:
         yield "gets", "nothing" + (f": {told.why_nothing}" if told.why_nothing else "")
@@ -71,7 +94,11 @@ def _scaling(told: JobExplanation) -> Iterator[tuple[str, str]]:
     by_pool: dict[str, dict[int, float]] = {}
     for way in told.ways:
         where = way.configuration
-        if where["pool"] is not None and where["gpus"] > 0 and not {"with", "share", "attributes"} & set(where):
+        if (
+            where["pool"] is not None
+            and where["gpus"] > 0
+            and not {"with", "share", "attributes"} & set(where)
+        ):
             rates = by_pool.setdefault(where["pool"], {})
             rates[where["gpus"]] = max(rates.get(where["gpus"], 0.0), way.rate)
     gaps = []
@@ -94,14 +121,18 @@ def _place(record: dict[str, Any] | Any) -> str:
     """``2 GPUs of v100 with b (share=0.5)``."""
     if record["pool"] is None:
         uses = record.get("uses", {})
-        words = ", ".join(f"{number(round(amount, 6))} {name(resource)}" for resource, amount in uses.items())
+        words = ", ".join(
+            f"{number(round(amount, 6))} {name(resource)}" for resource, amount in uses.items()
+        )
         return words or "no pool"
     words = f"{count(record['gpus'], 'GPU')} of {name(record['pool'])}"
     words += f" on {record['nodes']} nodes" if record["nodes"] > 1 else ""
     words += f" with {name(record['with'])}" if "with" in record else ""
     extra = {"share": record["share"]} if "share" in record else {}
     extra |= record.get("attributes", {})
-    return words + (f" ({', '.join(f'{key}={value}' for key, value in extra.items())})" if extra else "")
+    return words + (
+        f" ({', '.join(f'{key}={value}' for key, value in extra.items())})" if extra else ""
+    )
 
 
 def _pays(told: JobExplanation) -> Iterator[RenderableType]:
@@ -113,10 +144,17 @@ def _pays(told: JobExplanation) -> Iterator[RenderableType]:
         yield table("resource", "holds", rows=rows, title="What it holds")
         return
     rows = [
-        [name(item.resource), number(round(item.used, 6)), rounded(item.price or 0.0), rounded(item.paid or 0.0)]
+        [
+            name(item.resource),
+            number(round(item.used, 6)),
+            rounded(item.price or 0.0),
+            rounded(item.paid or 0.0),
+        ]
         for item in told.pays
     ]
-    yield table("resource", "holds", "price of one", "pays", rows=rows, title="What it holds and pays")
+    yield table(
+        "resource", "holds", "price of one", "pays", rows=rows, title="What it holds and pays"
+    )
     words, unit = objective_words(told.solution.formulation)
     change = "fall" if told.solution.sense == "min" else "rise"
     yield f"prices: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
@@ -132,7 +170,11 @@ def _binding(told: JobExplanation) -> Iterator[RenderableType]:
     eased = {"capacity": "one more is worth", "time": "as much time again would be worth"}
     yield bullets(
         item.words
-        + (f": {eased.get(item.row, 'easing it by 1 would be worth')} {rounded(item.price)}" if item.price else "")
+        + (
+            f": {eased.get(item.row, 'easing it by 1 would be worth')} {rounded(item.price)}"
+            if item.price
+            else ""
+        )
         for item in shown
     )
     if len(told.binding) > SHOWN:
@@ -157,8 +199,12 @@ def _ways(told: JobExplanation) -> Iterator[RenderableType]:
         "needs steps/s": [_rate(way) if priced else "" for way in ways],
     }
     needed = {"column", *(("reduced cost", "needs steps/s") if priced else ())}
-    shown = {head: column[:SHOWN] for head, column in cells.items() if head in needed or any(column)}
-    yield table(*shown, rows=[list(row) for row in zip(*shown.values(), strict=True)], title="Ways to run")
+    shown = {
+        head: column[:SHOWN] for head, column in cells.items() if head in needed or any(column)
+    }
+    yield table(
+        *shown, rows=[list(row) for row in zip(*shown.values(), strict=True)], title="Ways to run"
+    )
     if len(ways) > SHOWN:
         yield f"... and {count(len(ways) - SHOWN, 'more column')} (use --json)"
     if priced:
@@ -212,7 +258,11 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
         for resource, price in (way.prices or {}).items()
     ]
     needs = [words for words in needs if words]
-    needs += [f"it ran at more than {rounded(way.rate_needed)} steps/s there"] if way.rate_needed is not None else []
+    needs += (
+        [f"it ran at more than {rounded(way.rate_needed)} steps/s there"]
+        if way.rate_needed is not None
+        else []
+    )
     if needs:
         yield f"Best alternative: {place}, not worth taking unless {', or '.join(needs)}."
     else:
@@ -221,14 +271,19 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
 
 def _dropped(told: JobExplanation) -> Iterator[RenderableType]:
     """Configurations that cannot run."""
-    if not told.dropped or told.unplaced is not None:  # the reason of a job without any is told already
+    if (
+        not told.dropped or told.unplaced is not None
+    ):  # the reason of a job without any is told already
         return
     yield ""
     yield heading("Where it cannot run")
     places = Counter(
-        f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}" for item in told.dropped
+        f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"
+        for item in told.dropped
     )
-    told_once = [words + (f" ({times:,} columns)" if times > 1 else "") for words, times in places.items()]
+    told_once = [
+        words + (f" ({times:,} columns)" if times > 1 else "") for words, times in places.items()
+    ]
     yield bullets(told_once[:SHOWN])
     if len(told_once) > SHOWN:
         yield f"... and {count(len(told_once) - SHOWN, 'more reason')} (use --json)"

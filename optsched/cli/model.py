@@ -10,7 +10,9 @@ from optsched.cli.command import CONTEXT, Commands, Help, add_command
 
 def build_models() -> typer.Typer:
     """The commands."""
-    app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
+    app = typer.Typer(
+        cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
+    )
     app.callback()(_models)
     add_command(app, "list", model_list.list_models, model_list.EXAMPLES)
     add_command(app, "fit", model_fit.fit, model_fit.EXAMPLES)

@@ -91,7 +91,12 @@ def evaluate(
         save_picture(evaluation_picture(found), plot)
     if as_json:
         shell.document(
-            {"measurements": len(measured), "nominal": share, "seeds": draws, "rows": list(map(asdict, found.rows))}
+            {
+                "measurements": len(measured),
+                "nominal": share,
+                "seeds": draws,
+                "rows": list(map(asdict, found.rows)),
+            }
         )
     elif not shell.quiet:
         shell.print(*_view(found, workloads))
@@ -106,7 +111,9 @@ def _view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]:
 
     columns = ("model", *(("workload",) if workloads else ()))
     for split in dict.fromkeys(row.split for row in found.rows):
-        rows = [row for row in found.rows if row.split == split and (workloads or row.workload is None)]
+        rows = [
+            row for row in found.rows if row.split == split and (workloads or row.workload is None)
+        ]
         yield table(
             *columns, "left out", "known", "MAPE", "median", "bias", f"in {percent(found.nominal)}",
             rows=[_cells(row, workloads) for row in rows], left=len(columns), title=split,
@@ -127,7 +134,10 @@ def _view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]:
 def _cells(row: ErrorRow, workloads: bool) -> list[str]:
     from optsched.cli.tables import name, percent
 
-    head: list[Any] = [name(row.model), *(["all" if row.workload is None else name(row.workload)] if workloads else [])]
+    head: list[Any] = [
+        name(row.model),
+        *(["all" if row.workload is None else name(row.workload)] if workloads else []),
+    ]
     head += [f"{row.tested:,}", percent(row.known / row.tested) if row.tested else ""]
     if row.mape is None:
         return [*head, "", "", "", ""]

@@ -33,7 +33,11 @@ def fit(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="FILE.json; - for standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+            help="FILE.json; - for standard output.",
         ),
     ],
     as_json: Json = False,
@@ -87,14 +91,26 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
     rows = []
     for workload, by_gpu in document.get("chosen", {}).items():
         for gpu, told in by_gpu.items():
-            mine = (ways.workload == ways.workloads.index(workload)) & (ways.gpu == ways.gpu_types.index(gpu))
+            mine = (ways.workload == ways.workloads.index(workload)) & (
+                ways.gpu == ways.gpu_types.index(gpu)
+            )
             ranges = {
-                name: [getattr(ways, name)[mine].min().item(), getattr(ways, name)[mine].max().item()]
+                name: [
+                    getattr(ways, name)[mine].min().item(),
+                    getattr(ways, name)[mine].max().item(),
+                ]
                 for name in ("gpus", "nodes", "samples")
             }
             law = told["laws"][0]
             rows.append(
-                {"workload": workload, "gpu": gpu, "ways": told["ways"], **ranges, "law": law, "error": told["error"]}
+                {
+                    "workload": workload,
+                    "gpu": gpu,
+                    "ways": told["ways"],
+                    **ranges,
+                    "law": law,
+                    "error": told["error"],
+                }
             )
     return rows
 
@@ -122,7 +138,11 @@ def _view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
                 "it has no word for any of them"
                 if found["mape"] is None
                 else f"{percent(found['mape'])} mean, {percent(found['median_ape'])} median"
-                + ("" if found["known"] == found["measurements"] else f", of the {found['known']:,} that it knows"),
+                + (
+                    ""
+                    if found["known"] == found["measurements"]
+                    else f", of the {found['known']:,} that it knows"
+                ),
             ),
         ]
     )

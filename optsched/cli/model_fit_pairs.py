@@ -121,12 +121,22 @@ def _view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli.tables import count, facts, listed
 
     chosen = f"{found['chosen']}: {found['because']}" if found["chosen"] else found["model"]
-    apart = f", {count(found['apart'], 'measurement')} of jobs that could not run together" if found["apart"] else ""
+    apart = (
+        f", {count(found['apart'], 'measurement')} of jobs that could not run together"
+        if found["apart"]
+        else ""
+    )
     yield facts(
         [
             ("model", chosen),
-            ("on top of", "the rates that the instance states" if found["of"] == "table" else found["of"]),
-            ("fitted to", f"{count(found['pairs'], 'pair')} of {found['possible']:,} that there can be{apart}"),
+            (
+                "on top of",
+                "the rates that the instance states" if found["of"] == "table" else found["of"],
+            ),
+            (
+                "fitted to",
+                f"{count(found['pairs'], 'pair')} of {found['possible']:,} that there can be{apart}",
+            ),
             ("workloads", listed(found["workloads"], most=8)),
             ("GPU types", listed(found["gpu_types"], most=8)),
         ]

@@ -27,7 +27,9 @@ def list_models(
     shell: Shell,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A model, of rates or of pairs: its mathematics and options."),
+        typer.Argument(
+            metavar="NAME", help="A model, of rates or of pairs: its mathematics and options."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -72,11 +74,18 @@ def described(name: str) -> dict[str, Any]:
     from optsched.performance.learned.pair_models import PAIR_MODELS, pair_class
     from optsched.registry import load_model, names
 
-    owner: Any = pair_class(name) if name in PAIR_MODELS and name not in names("performance model") else None
+    owner: Any = (
+        pair_class(name) if name in PAIR_MODELS and name not in names("performance model") else None
+    )
     made_of = PAIRED if owner is not None else None
     owner = load_model(name) if owner is None else owner
     text = inspect.cleandoc(owner.__doc__ or "")
-    return {"name": name, "made_of": made_of or _made_of(owner), "module": owner.__module__, "text": text}
+    return {
+        "name": name,
+        "made_of": made_of or _made_of(owner),
+        "module": owner.__module__,
+        "text": text,
+    }
 
 
 def _made_of(owner: Any) -> str:
@@ -85,7 +94,13 @@ def _made_of(owner: Any) -> str:
 
     if not isinstance(owner, type):
         return STATED
-    return FITTED if issubclass(owner, TimeModel) else COMPOSED if issubclass(owner, ComposedModel) else STATED
+    return (
+        FITTED
+        if issubclass(owner, TimeModel)
+        else COMPOSED
+        if issubclass(owner, ComposedModel)
+        else STATED
+    )
 
 
 HOW = {

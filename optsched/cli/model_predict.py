@@ -36,21 +36,36 @@ class Asked:
     """Ways to run that are told by options."""
 
     gpus: Annotated[
-        str | None, typer.Option(metavar="K,...", help="Numbers of GPUs, of --workload on --gpu.", rich_help_panel=WAYS)
+        str | None,
+        typer.Option(
+            metavar="K,...", help="Numbers of GPUs, of --workload on --gpu.", rich_help_panel=WAYS
+        ),
     ] = None
     nodes: Annotated[
         str | None,
-        typer.Option(metavar="N,...", help="Nodes that these are spread over, one for each.", rich_help_panel=WAYS),
+        typer.Option(
+            metavar="N,...",
+            help="Nodes that these are spread over, one for each.",
+            rich_help_panel=WAYS,
+        ),
     ] = None
     batch: Annotated[
-        str | None, typer.Option(metavar="B,...", help="Samples of a step of the whole job.", rich_help_panel=WAYS)
+        str | None,
+        typer.Option(
+            metavar="B,...", help="Samples of a step of the whole job.", rich_help_panel=WAYS
+        ),
     ] = None
     batch_per_gpu: Annotated[
-        str | None, typer.Option(metavar="M,...", help="Samples of one GPU in a step.", rich_help_panel=WAYS)
+        str | None,
+        typer.Option(metavar="M,...", help="Samples of one GPU in a step.", rich_help_panel=WAYS),
     ] = None
     max_batch_per_gpu: Annotated[
         str | None,
-        typer.Option(metavar="M", help="Most of them at a time; more take several passes.", rich_help_panel=WAYS),
+        typer.Option(
+            metavar="M",
+            help="Most of them at a time; more take several passes.",
+            rich_help_panel=WAYS,
+        ),
     ] = None
 
     def given(self) -> bool:
@@ -61,13 +76,20 @@ class Asked:
 def predict(
     shell: Shell,
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="File that `optsched model fit` wrote, or - for standard input.")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="File that `optsched model fit` wrote, or - for standard input."
+        ),
     ],
     asked: Asked,
     told: Told,
     profiles: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROFILES...]", show_default=False, help="Measured steps: what is said beside them."),
+        typer.Argument(
+            metavar="[PROFILES...]",
+            show_default=False,
+            help="Measured steps: what is said beside them.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -76,7 +98,9 @@ def predict(
     Exit codes: 0 told (a way that the model does not know has no rate), 2 usage, 3 a file is wrong.
     """
     if bool(profiles) == asked.given():
-        raise UsageError("expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu")
+        raise UsageError(
+            "expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu"
+        )
     from optsched.instance.reading import named
     from optsched.performance.files import read_model
     from optsched.performance.paths import below
@@ -110,14 +134,20 @@ def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
     from optsched.performance.batches import Batches
     from optsched.performance.profiles import Profiles
 
-    for option, value in (("--workload", told.workload), ("--gpu", told.gpu), ("--gpus", asked.gpus)):
+    for option, value in (
+        ("--workload", told.workload),
+        ("--gpu", told.gpu),
+        ("--gpus", asked.gpus),
+    ):
         if value is None:
             raise UsageError(f"{option} is missing beside the others")
     if (asked.batch is None) == (asked.batch_per_gpu is None):
         raise UsageError("expected --batch of the whole job or --batch-per-gpu, and not both")
     counts = _numbers(asked.gpus, "--gpus")
     nodes = _nodes(counts, asked, told)
-    batches = _numbers(asked.batch or asked.batch_per_gpu, "--batch" if asked.batch else "--batch-per-gpu")
+    batches = _numbers(
+        asked.batch or asked.batch_per_gpu, "--batch" if asked.batch else "--batch-per-gpu"
+    )
     most = _numbers(asked.max_batch_per_gpu or str(2**31 - 1), "--max-batch-per-gpu")
     if len(most) > 1:
         raise InvalidArgument("--max-batch-per-gpu", f"{len(most)} numbers", "one")
@@ -126,7 +156,9 @@ def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
         if n > k:
             raise InvalidArgument("--nodes", f"{n} nodes for {k} GPUs", "at most one for each GPU")
         if asked.batch and b < k:
-            raise InvalidArgument("--batch", f"{b} samples for {k} GPUs", "at least one for each GPU")
+            raise InvalidArgument(
+                "--batch", f"{b} samples for {k} GPUs", "at least one for each GPU"
+            )
     gpus, spread, batch = np.array(rows, np.int64).T
     each = batch.astype(np.float64)
     row = np.arange(len(rows))
@@ -144,7 +176,9 @@ def _nodes(counts: Sequence[int], asked: Asked, told: Told) -> list[int]:
     if asked.nodes is not None:
         nodes = _numbers(asked.nodes, "--nodes")
         if len(nodes) != len(counts):
-            raise InvalidArgument("--nodes", f"{len(nodes)} numbers", f"{len(counts)}, one for each of --gpus")
+            raise InvalidArgument(
+                "--nodes", f"{len(nodes)} numbers", f"{len(counts)}, one for each of --gpus"
+            )
         return nodes
     size = values.whole(told.gpus_per_node, "--gpus-per-node")
     if size is not None and size < 1:
@@ -162,7 +196,9 @@ def _numbers(text: str | None, option: str) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _rows(measured: Profiles, per_step: FloatArray, times: Any, with_measured: bool) -> list[dict[str, Any]]:
+def _rows(
+    measured: Profiles, per_step: FloatArray, times: Any, with_measured: bool
+) -> list[dict[str, Any]]:
     """A record for each way; what the model does not know is None."""
     import numpy as np
     from scipy.special import ndtri
@@ -214,13 +250,28 @@ def _view(rows: Sequence[dict[str, Any]], with_measured: bool) -> Iterator[Rende
         if row["seconds"] is None:
             told = ["unknown", "", "", ""]
         else:
-            told = [rounded(row["samples_per_second"]), f"{rounded(row['low'])} - {rounded(row['high'])}"]
+            told = [
+                rounded(row["samples_per_second"]),
+                f"{rounded(row['low'])} - {rounded(row['high'])}",
+            ]
             told += [rounded(row["seconds"]), row["source"]]
         if with_measured:
-            told[2] = rounded(row["gpus"] * row["samples"] * row["passes"] / row["measured_seconds"])
+            told[2] = rounded(
+                row["gpus"] * row["samples"] * row["passes"] / row["measured_seconds"]
+            )
         cells.append(head + told)
     last = "measured" if with_measured else "s/step"
-    columns = ["workload", "GPU type", "GPUs", "nodes", "batch", "samples/s", "90 %", last, "source"]
+    columns = [
+        "workload",
+        "GPU type",
+        "GPUs",
+        "nodes",
+        "batch",
+        "samples/s",
+        "90 %",
+        last,
+        "source",
+    ]
     yield table(*columns, rows=cells, left=2)
     if len(rows) > SHOWN:
         yield f"... and {count(len(rows) - SHOWN, 'more way')} (use --json)"

@@ -24,7 +24,8 @@ PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 InstanceFile = Annotated[
     str,
     typer.Argument(
-        metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name of one that ships."
+        metavar="INSTANCE",
+        help="File (json, yaml, npz), - for standard input, or @name of one that ships.",
     ),
 ]
 ModelFile = Annotated[
@@ -34,7 +35,9 @@ ModelFile = Annotated[
         help="Fitted performance model (`optsched model fit`) in the place of the instance's own.",
     ),
 ]  # fmt: skip
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)
+]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,11 @@ class Problem:
     ] = None  # fmt: skip
     no_classes: Annotated[
         bool,
-        typer.Option("--no-classes", help="Keep equal jobs apart; the optimum is the same.", rich_help_panel=PROBLEM),
+        typer.Option(
+            "--no-classes",
+            help="Keep equal jobs apart; the optimum is the same.",
+            rich_help_panel=PROBLEM,
+        ),
     ] = False
 
     model: ModelFile = None
@@ -87,12 +94,19 @@ class Search:
 
     solver: Annotated[
         str,
-        typer.Option(metavar="NAME", help="See `optsched solvers`.", rich_help_panel=SOLVER, show_default=True),
+        typer.Option(
+            metavar="NAME",
+            help="See `optsched solvers`.",
+            rich_help_panel=SOLVER,
+            show_default=True,
+        ),
     ] = "auto"
     time_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Stop after 90, 90s, 5m, 2h or 1d with what there is.", rich_help_panel=SOLVER
+            metavar="TIME",
+            help="Stop after 90, 90s, 5m, 2h or 1d with what there is.",
+            rich_help_panel=SOLVER,
         ),
     ] = None
     work_limit: Annotated[
@@ -105,7 +119,11 @@ class Search:
     ] = None
     gap: Annotated[
         str | None,
-        typer.Option(metavar="G", help="Relative gap at which an integer program may stop.", rich_help_panel=SOLVER),
+        typer.Option(
+            metavar="G",
+            help="Relative gap at which an integer program may stop.",
+            rich_help_panel=SOLVER,
+        ),
     ] = None
     tolerance: Annotated[
         str,
@@ -117,10 +135,14 @@ class Search:
         ),
     ] = "1e-9"
     threads: Annotated[
-        str, typer.Option(metavar="N", help="Of the solver; 0: all.", rich_help_panel=SOLVER, show_default=True)
+        str,
+        typer.Option(
+            metavar="N", help="Of the solver; 0: all.", rich_help_panel=SOLVER, show_default=True
+        ),
     ] = "1"
     seed: Annotated[
-        str, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER, show_default=True)
+        str,
+        typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER, show_default=True),
     ] = "0"
     prove: Annotated[
         bool,
@@ -138,7 +160,10 @@ class Search:
     ] = None  # fmt: skip
 
     solver_log: Annotated[
-        bool, typer.Option("--solver-log", help="The solver's own log on standard error.", rich_help_panel=SOLVER)
+        bool,
+        typer.Option(
+            "--solver-log", help="The solver's own log on standard error.", rich_help_panel=SOLVER
+        ),
     ] = False
 
     @property
@@ -187,7 +212,9 @@ def solved(
     from optsched import api
 
     check_inputs(instance=problem.instance, model=problem.model)
-    api.make_formulation(problem.formulation, options, constraints)  # names are checked before anything is read
+    api.make_formulation(
+        problem.formulation, options, constraints
+    )  # names are checked before anything is read
     with progress(shell, "solving", shown=not search.solver_log) as line:
         return api.solve(
             problem.instance,
@@ -202,7 +229,9 @@ def solved(
         )
 
 
-def _both(listener: Callable[[Progress], None], line: Callable[[Progress], None] | None) -> Callable[[Progress], None]:
+def _both(
+    listener: Callable[[Progress], None], line: Callable[[Progress], None] | None
+) -> Callable[[Progress], None]:
     """A callback that passes events on to a listener, and to the progress line if there is one."""
 
     def tell(event: Progress) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, PROBLEM, InstanceFile, Json, ModelFile, Search, check_inputs
+from optsched.cli.options import (
+    OUTPUT,
+    PROBLEM,
+    InstanceFile,
+    Json,
+    ModelFile,
+    Search,
+    check_inputs,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
@@ -47,7 +55,12 @@ class Trading:
     ] = None  # fmt: skip
     points: Annotated[
         str,
-        typer.Option(metavar="N", help="Points, both ends included.", rich_help_panel=PROBLEM, show_default=True),
+        typer.Option(
+            metavar="N",
+            help="Points, both ends included.",
+            rich_help_panel=PROBLEM,
+            show_default=True,
+        ),
     ] = "11"
     model: ModelFile = None
 
@@ -70,11 +83,19 @@ def pareto(
     problem: Trading,
     search: Search,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the front.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the front.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the front (png, svg or pdf).", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw the front (png, svg or pdf).",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -86,7 +107,11 @@ def pareto(
 
     Exit codes: 0 there are points, all certified, else as for `optsched solve`.
     """
-    objectives, constraints, count = problem.objectives, problem.constraints, values.whole(problem.points, "--points")
+    objectives, constraints, count = (
+        problem.objectives,
+        problem.constraints,
+        values.whole(problem.points, "--points"),
+    )
     check_target(output)
     check_inputs(instance=problem.instance, model=problem.model)
     if plot is not None:
@@ -144,4 +169,6 @@ def _exit_code(shell: Shell, front: Front) -> int:
         return NOT_CERTIFIED
     if front.points:
         return 0
-    return max((exit_code(end) for end in front.ends), default=0) or (NOTHING_FOUND if front.missing else 0)
+    return max((exit_code(end) for end in front.ends), default=0) or (
+        NOTHING_FOUND if front.missing else 0
+    )

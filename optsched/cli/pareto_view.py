@@ -24,7 +24,8 @@ def pareto_view(front: Front) -> Iterator[RenderableType]:
     yield cluster_words(front.instance)
     yield ""
     yield facts(
-        (label, f"{_label(axis)}: {axis.title}") for label, axis in zip(("1st", "2nd"), front.axes, strict=True)
+        (label, f"{_label(axis)}: {axis.title}")
+        for label, axis in zip(("1st", "2nd"), front.axes, strict=True)
     )
     if front.points:
         yield from _points(front)
@@ -39,7 +40,9 @@ def _label(axis: Axis) -> str:
 
     fields = load_formulation(axis.formulation).Options.model_fields
     default = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
-    options = ",".join(f"{key}={plain(value)}" for key, value in axis.options.items() if value != default.get(key))
+    options = ",".join(
+        f"{key}={plain(value)}" for key, value in axis.options.items() if value != default.get(key)
+    )
     return f"{axis.formulation}:{options}" if options else axis.formulation
 
 
@@ -92,4 +95,6 @@ def _notes(front: Front) -> Iterator[str]:
         yield f"{count(front.missing, 'point is', 'points are')} missing"
     if front.runs:
         session = f"{count(front.runs, 'run')} of two sessions, changed in place"
-        yield f"{count(front.runs, 'run')}: {'; '.join(front.rebuilt)}" if front.rebuilt else session
+        yield (
+            f"{count(front.runs, 'run')}: {'; '.join(front.rebuilt)}" if front.rebuilt else session
+        )

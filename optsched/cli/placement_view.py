@@ -52,7 +52,9 @@ def placement_view(solution: Solution) -> Iterator[RenderableType]:
 
 
 def _facts(figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    wanted, placed, most = (int(figures[key]) for key in ("rows_wanted", "rows_placed", "rows_bound"))
+    wanted, placed, most = (
+        int(figures[key]) for key in ("rows_wanted", "rows_placed", "rows_bound")
+    )
     bound = "" if placed == wanted else f"; no placement has more than {most:,}"
     yield "placed", f"{placed:,} of {count(wanted, 'row')}{bound}"
     spanned, least = int(figures["nodes_spanned"]), int(figures["nodes_bound"])
@@ -61,7 +63,12 @@ def _facts(figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     if figures["bandwidth"]:
         yield "bandwidth", f"{number(figures['bandwidth'])} GB/s: bottlenecks of the gangs added up"
     yield "moved", count(int(figures["gpus_moved"]), "GPU")
-    yield "proof", "no placement is better" if figures["exact"] else "best fit: a better placement is not excluded"
+    yield (
+        "proof",
+        "no placement is better"
+        if figures["exact"]
+        else "best fit: a better placement is not excluded",
+    )
 
 
 def gpus_words(gpus: Sequence[str]) -> str:

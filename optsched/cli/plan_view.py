@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 from optsched.cli.placement_view import gpus_words
 from optsched.cli.resource_view import quantity
 from optsched.cli.solution_view import certificate_words, cluster_words, status_words, time_words
-from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, percent, seconds, share, table
+from optsched.cli.tables import (
+    bullets,
+    count,
+    facts,
+    heading,
+    listed,
+    name,
+    number,
+    percent,
+    seconds,
+    share,
+    table,
+)
 from optsched.registry import objective_words
 from optsched.rounds.telling import verdict_words
 
@@ -45,7 +57,10 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
     from optsched.rounds.plan_document import metrics
 
     figures = metrics(plan)
-    yield "clock", f"{number(plan.now)} s to {number(plan.until)} s: {seconds(plan.until - plan.now)}"
+    yield (
+        "clock",
+        f"{number(plan.now)} s to {number(plan.until)} s: {seconds(plan.until - plan.now)}",
+    )
     yield "plan", verdict_words(figures["jobs"])
     if plan.fallback is not None:
         yield "fallback", Text(plan.fallback, style="bold yellow")
@@ -57,7 +72,10 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
             yield "objective", f"{quantity(solution.objective, unit)}  {words}"
         if solution.bound is not None and solution.gap is not None:
             yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
-        yield "certificate", certificate_words(solution.certificate, solution.status, True, "allocation")
+        yield (
+            "certificate",
+            certificate_words(solution.certificate, solution.status, True, "allocation"),
+        )
     yield "GPUs", gpus_in_use(figures["gpus_in_use"], figures["gpus"], figures["utilisation"])
     if plan.solution is not None:
         yield "warm start", plan.started_from
@@ -84,11 +102,22 @@ def _running(plan: Plan) -> Iterator[RenderableType]:
     if not items:
         return
     rows = [
-        [words, name(item.job), "-" if item.pool is None else gpus_words(item.gpus), f"{len(item.gpus):,}"]
-        + ([", ".join(f"{key} {number(value)}" for key, value in item.setup.told().items())] if plan.setups else [])
+        [
+            words,
+            name(item.job),
+            "-" if item.pool is None else gpus_words(item.gpus),
+            f"{len(item.gpus):,}",
+        ]
+        + (
+            [", ".join(f"{key} {number(value)}" for key, value in item.setup.told().items())]
+            if plan.setups
+            else []
+        )
         for words, item in items[:SHOWN]
     ]
-    yield table("", "job", "GPUs", "count", *(["configuration"] if plan.setups else []), rows=rows, left=3)
+    yield table(
+        "", "job", "GPUs", "count", *(["configuration"] if plan.setups else []), rows=rows, left=3
+    )
     if len(items) > SHOWN:
         yield f"... and {count(len(items) - SHOWN, 'more job')} (use -o or --json)"
     yield from _reasons("Why jobs move", plan.move)

@@ -94,7 +94,9 @@ def plot(
     return _solve_and_draw(shell, problem, search, output, kind)
 
 
-def _check(problem: Drawn, search: Search, output: str, solution: str | None, kind: str | None) -> None:
+def _check(
+    problem: Drawn, search: Search, output: str, solution: str | None, kind: str | None
+) -> None:
     """Refuse what makes no sense before anything is read."""
     from optsched.report.pictures import picture_format
 
@@ -105,15 +107,23 @@ def _check(problem: Drawn, search: Search, output: str, solution: str | None, ki
     check_inputs(instance=problem.instance, solution=solution, model=problem.model)
     if solution is None:
         if kind == "topology" and not problem.asks_to_solve and search != Search():
-            raise UsageError("--kind topology draws the instance as it is; name a formulation with -f to solve it")
+            raise UsageError(
+                "--kind topology draws the instance as it is; name a formulation with -f to solve it"
+            )
         return
     if kind == "progress":
-        raise UsageError("a solution file holds no progress: leave SOLUTION out, and the instance is solved again")
+        raise UsageError(
+            "a solution file holds no progress: leave SOLUTION out, and the instance is solved again"
+        )
     if problem.asks_to_solve or search != Search():
-        raise UsageError("options of the problem and of the solver make no sense where SOLUTION is given")
+        raise UsageError(
+            "options of the problem and of the solver make no sense where SOLUTION is given"
+        )
 
 
-def _solve_and_draw(shell: Shell, problem: Drawn, search: Search, output: str, kind: str | None) -> int:
+def _solve_and_draw(
+    shell: Shell, problem: Drawn, search: Search, output: str, kind: str | None
+) -> int:
     from optsched.report import ProgressRecorder
 
     problem = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
@@ -127,7 +137,11 @@ def _solve_and_draw(shell: Shell, problem: Drawn, search: Search, output: str, k
     if recorder is not None:
         return _save(shell, _progress(problem, made, recorder), output) or code
     if code:
-        found = "nothing was found within the limits" if code == NOTHING_FOUND else f"the solution is {made.status}"
+        found = (
+            "nothing was found within the limits"
+            if code == NOTHING_FOUND
+            else f"the solution is {made.status}"
+        )
         shell.complain(f"error: {found}: there is nothing to draw")
         return code
     return _save(shell, _drawn(_completed(made, kind), kind), output)

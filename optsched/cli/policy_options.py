@@ -39,7 +39,9 @@ class PolicyOptions:
     ranking: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", rich_help_panel=PROBLEM, help="Or an order of the jobs, such as fcfs or srtf; no program."
+            metavar="NAME",
+            rich_help_panel=PROBLEM,
+            help="Or an order of the jobs, such as fcfs or srtf; no program.",
         ),
     ] = None
     option: Annotated[
@@ -65,30 +67,47 @@ class PolicyOptions:
     ] = None  # fmt: skip
     max_moves: Annotated[
         str | None,
-        typer.Option(metavar="N", rich_help_panel=POLICY, help="Running jobs that the plan stops or moves, at most."),
+        typer.Option(
+            metavar="N",
+            rich_help_panel=POLICY,
+            help="Running jobs that the plan stops or moves, at most.",
+        ),
     ] = None
     patience: Annotated[
         str | None,
         typer.Option(
-            metavar="ROUNDS", rich_help_panel=POLICY, help="Rounds after which a waiting job goes before all others."
+            metavar="ROUNDS",
+            rich_help_panel=POLICY,
+            help="Rounds after which a waiting job goes before all others.",
         ),
     ] = None
     solver: Annotated[
-        str | None, typer.Option(metavar="NAME", help="See `optsched solvers`.", rich_help_panel=SOLVER)
+        str | None,
+        typer.Option(metavar="NAME", help="See `optsched solvers`.", rich_help_panel=SOLVER),
     ] = None
     time_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", rich_help_panel=SOLVER, help="Of the solver; later the plan falls back.  [default: 10s]"
+            metavar="TIME",
+            rich_help_panel=SOLVER,
+            help="Of the solver; later the plan falls back.  [default: 10s]",
         ),
     ] = None
     work_limit: Annotated[
         str | None,
-        typer.Option(metavar="N", rich_help_panel=SOLVER, help="Iterations, nodes or conflicts: reproducible."),
+        typer.Option(
+            metavar="N",
+            rich_help_panel=SOLVER,
+            help="Iterations, nodes or conflicts: reproducible.",
+        ),
     ] = None
     gap: Annotated[
         str | None,
-        typer.Option(metavar="G", rich_help_panel=SOLVER, help="Relative gap at which an integer program may stop."),
+        typer.Option(
+            metavar="G",
+            rich_help_panel=SOLVER,
+            help="Relative gap at which an integer program may stop.",
+        ),
     ] = None
     memory_limit: Annotated[
         str | None,
@@ -97,8 +116,12 @@ class PolicyOptions:
             help="Of the solver's process above its imports, such as 4GB.  [default: half of the machine's]",
         ),
     ] = None  # fmt: skip
-    threads: Annotated[str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)] = None
-    seed: Annotated[str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)] = None
+    threads: Annotated[
+        str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)
+    ] = None
+    seed: Annotated[
+        str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)
+    ] = None
 
     def applied(self, policy: RoundPolicy) -> RoundPolicy:
         """A policy with what is typed; raises `UsageError` and `InvalidInput`."""
@@ -124,7 +147,9 @@ class PolicyOptions:
             "formulation": self.formulation,
             "ranking": self.ranking,
             "options": None if self.option is None else values.pairs(self.option, "-O"),
-            "constraints": None if self.constraint is None else [values.constraint(text) for text in self.constraint],
+            "constraints": None
+            if self.constraint is None
+            else [values.constraint(text) for text in self.constraint],
             "hysteresis": values.real(self.hysteresis, "--hysteresis"),
             "max_moves": values.whole(self.max_moves, "--max-moves"),
             "patience": values.whole(self.patience, "--patience"),

@@ -55,14 +55,25 @@ class Readings:
         ),
     ] = None  # fmt: skip
     interval: Annotated[
-        str, typer.Option(metavar="KIND", help="bootstrap or t.", rich_help_panel=READING, show_default=True)
+        str,
+        typer.Option(
+            metavar="KIND", help="bootstrap or t.", rich_help_panel=READING, show_default=True
+        ),
     ] = "bootstrap"
     seed: Annotated[
-        str, typer.Option(metavar="N", help="Of the bootstrap.", rich_help_panel=READING, show_default=True)
+        str,
+        typer.Option(
+            metavar="N", help="Of the bootstrap.", rich_help_panel=READING, show_default=True
+        ),
     ] = "0"
     shift: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Of geometric means of times.", rich_help_panel=READING, show_default=True),
+        typer.Option(
+            metavar="TIME",
+            help="Of geometric means of times.",
+            rich_help_panel=READING,
+            show_default=True,
+        ),
     ] = "1s"
 
 
@@ -89,7 +100,10 @@ def profile(
     What is missing is counted, and never averaged over. Methods are compared on the tasks that they have all solved.
     """
     kind = _check(output, picture)
-    seed, shift = values.whole(readings.seed, "--seed") or 0, values.duration(readings.shift, "--shift") or 0.0
+    seed, shift = (
+        values.whole(readings.seed, "--seed") or 0,
+        values.duration(readings.shift, "--shift") or 0.0,
+    )
     if kind is not None:
         from optsched.report.pictures import require_matplotlib
 
@@ -110,13 +124,17 @@ def profile(
     arranged = Results.of(rows, by, table)
     for name in readings.metric or ():
         if not any(name in row for row in rows):
-            raise UsageError(f"--metric: no row has a column {name!r}: the columns are {', '.join(rows[0])}")
+            raise UsageError(
+                f"--metric: no row has a column {name!r}: the columns are {', '.join(rows[0])}"
+            )
     tables = summary(arranged, Reading(readings.interval, seed, shift), readings.metric)
     if kind is not None:
         assert output is not None
         _draw(arranged, tables, results, output, kind, picture)
     if as_json:
-        shell.document({"by": list(arranged.by), **{item.name: item.to_document() for item in tables}})
+        shell.document(
+            {"by": list(arranged.by), **{item.name: item.to_document() for item in tables}}
+        )
     elif not shell.quiet:
         from optsched.cli.profile_view import profile_view
 
@@ -141,7 +159,12 @@ def _check(output: str | None, picture: str) -> str | None:
 
 
 def _draw(
-    results: Results, tables: Sequence[SummaryTable], files: Sequence[str], output: str, kind: str, picture: str
+    results: Results,
+    tables: Sequence[SummaryTable],
+    files: Sequence[str],
+    output: str,
+    kind: str,
+    picture: str,
 ) -> None:
     from optsched.report.page import page, write_page
     from optsched.report.pictures import save_picture
@@ -153,5 +176,7 @@ def _draw(
         return
     ax = time_picture(results) if picture == "time" else gap_picture(results)
     if ax is None:
-        raise UsageError(f"there is no profile of {picture}s to draw: it needs two methods and a task that was solved")
+        raise UsageError(
+            f"there is no profile of {picture}s to draw: it needs two methods and a task that was solved"
+        )
     save_picture(ax, output)

@@ -28,15 +28,21 @@ class Told:
 
     workload: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Workload of tables that name none.", rich_help_panel=PROFILES),
+        typer.Option(
+            metavar="NAME", help="Workload of tables that name none.", rich_help_panel=PROFILES
+        ),
     ] = None
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="GPU type of tables that name none.", rich_help_panel=PROFILES),
+        typer.Option(
+            metavar="TYPE", help="GPU type of tables that name none.", rich_help_panel=PROFILES
+        ),
     ] = None
     gpus_per_node: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Of tables that do not tell nodes.", rich_help_panel=PROFILES),
+        typer.Option(
+            metavar="N", help="Of tables that do not tell nodes.", rich_help_panel=PROFILES
+        ),
     ] = None
     repeats: Annotated[
         str | None,
@@ -95,7 +101,9 @@ class Models:
         pairs = [values.named(text, "--model") for text in self.model or (USUAL,)]
         further = values.pairs(self.option or (), "-O")
         if further and len(pairs) > 1:
-            raise UsageError("-O beside several models: give each its options as --model NAME:KEY=VALUE")
+            raise UsageError(
+                "-O beside several models: give each its options as --model NAME:KEY=VALUE"
+            )
         for name, own in pairs:
             time_model(name)
             for key in further:

@@ -22,10 +22,14 @@ FACTORS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0)
 def profile_view(results: Results, tables: Sequence[SummaryTable]) -> Iterator[RenderableType]:
     """Heading, tables, and words below each."""
     rows, problems = count(len(results.rows), "row"), count(len(results.problems), "problem")
-    yield heading(f"{rows}: {problems}, {count(len(results.methods), 'method')} by {' '.join(results.by)}")
+    yield heading(
+        f"{rows}: {problems}, {count(len(results.methods), 'method')} by {' '.join(results.by)}"
+    )
     for item in tables:
         left = sum(column.kind == "text" for column in item.columns)
-        yield table(*(column.name for column in item.columns), rows=item.texts, left=left, title=item.title)
+        yield table(
+            *(column.name for column in item.columns), rows=item.texts, left=left, title=item.title
+        )
         yield from _words(item.words)
         if item.name == "times":
             yield from _profile(results)
@@ -39,7 +43,9 @@ def _profile(results: Results) -> Iterator[RenderableType]:
     rows = [[name, *(percent(profile.share(name, factor)) for factor in FACTORS)] for name in names]
     columns = (" ".join(results.by), *(f"x {factor:g}" for factor in FACTORS))
     yield table(*columns, rows=rows, title="Performance profile of times")
-    yield from _words("On what share of all problems a method settles them within so many times the least time.")
+    yield from _words(
+        "On what share of all problems a method settles them within so many times the least time."
+    )
 
 
 def _words(text: str) -> Iterator[str]:

@@ -46,8 +46,14 @@ def check_options(problem: Problem, duals: bool, output: str | None) -> None:
         raise UsageError(
             f"{problem.instance} is a program: {', '.join(wrong)} {'are' if wrong[1:] else 'is'} for instances"
         )
-    if output is not None and output != "-" and Path(output).suffix.lower() not in (".sol", ".json"):
-        raise UsageError(f"{output}: expected a name that ends in .sol or .json for the solution of a program")
+    if (
+        output is not None
+        and output != "-"
+        and Path(output).suffix.lower() not in (".sol", ".json")
+    ):
+        raise UsageError(
+            f"{output}: expected a name that ends in .sol or .json for the solution of a program"
+        )
 
 
 def solve_file(shell: Shell, path: str, search: Search, start: str | None) -> ProgramSolution:
@@ -74,7 +80,12 @@ def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:
         used = [(key, value) for key, value in solution.values.items() if value != 0]
         cells = [[name(key), number(value)] for key, value in used[:SHOWN]]
         if cells:
-            yield table("column", "value", rows=cells, title=f"Columns that are not 0: {len(used):,} of {columns:,}")
+            yield table(
+                "column",
+                "value",
+                rows=cells,
+                title=f"Columns that are not 0: {len(used):,} of {columns:,}",
+            )
         if len(used) > SHOWN:
             yield f"... and {len(used) - SHOWN:,} more (use -o or --json)"
     if solution.conflicts:
@@ -92,7 +103,10 @@ def _facts(solution: ProgramSolution) -> Iterator[tuple[str, str | Text]]:
     if solution.bound is not None:
         gap = f"  gap {share(solution.gap)}" if solution.gap is not None else ""
         yield "bound", f"{number(solution.bound)}{gap}"
-    yield "certificate", certificate_words(solution.certificate, solution.status, solution.x is not None, "point")
+    yield (
+        "certificate",
+        certificate_words(solution.certificate, solution.status, solution.x is not None, "point"),
+    )
     yield "solver", solver_words(solution.solver)
     if solution.solver.attempts:
         yield "attempts", attempts_words(solution.solver)

@@ -57,7 +57,9 @@ class ProgressLine:
         from rich.console import Console
         from rich.status import Status
 
-        console = Console(file=sys.stderr, width=terminal_width(), markup=False, highlight=False, emoji=False)
+        console = Console(
+            file=sys.stderr, width=terminal_width(), markup=False, highlight=False, emoji=False
+        )
         with Status(self.words(), console=console, refresh_per_second=1 / EVERY) as status:
             while not self._done.wait(EVERY):
                 status.update(self.words())
@@ -73,7 +75,9 @@ class ProgressLine:
 
 
 @contextmanager
-def progress(shell: Shell, what: str, shown: bool = True) -> Iterator[Callable[[Progress], None] | None]:
+def progress(
+    shell: Shell, what: str, shown: bool = True
+) -> Iterator[Callable[[Progress], None] | None]:
     """A progress callback with its line, or None where nobody would see one."""
     if not shown or shell.quiet or not sys.stderr.isatty():
         yield None

@@ -31,18 +31,28 @@ EXAMPLES = """
 
 def replay(
     shell: Shell,
-    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")],
+    journal: Annotated[
+        str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")
+    ],
     round: Annotated[
-        str | None, typer.Option("--round", metavar="N", help="Which round.  [default: the last one]")
+        str | None,
+        typer.Option("--round", metavar="N", help="Which round.  [default: the last one]"),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Only list the rounds that were planned.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="Only list the rounds that were planned.")
+    ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     instance: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write the instance (json, yaml, npz) that was planned for.", rich_help_panel=OUTPUT
+            metavar="FILE",
+            help="Write the instance (json, yaml, npz) that was planned for.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     state: Annotated[
@@ -102,7 +112,19 @@ def replay(
     return 0
 
 
-FIELDS = ("round", "now", "jobs", "gpus", "gpus_in_use", "status", "objective", "gap", "fallback", "seconds", "digest")
+FIELDS = (
+    "round",
+    "now",
+    "jobs",
+    "gpus",
+    "gpus_in_use",
+    "status",
+    "objective",
+    "gap",
+    "fallback",
+    "seconds",
+    "digest",
+)
 
 
 def _list(shell: Shell, journal: str, as_json: bool) -> int:

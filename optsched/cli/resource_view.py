@@ -60,7 +60,9 @@ def worth_words(solution: Solution) -> str:
     """What the prices are."""
     words, unit = objective_words(solution.formulation)
     change = "fall" if solution.sense == "min" else "rise"
-    return f"worth: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
+    return (
+        f"worth: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
+    )
 
 
 def price(value: float) -> str:

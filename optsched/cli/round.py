@@ -60,18 +60,26 @@ def plan_round(
         ),
     ] = False,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     following: Annotated[
         str | None,
         typer.Option(
-            "--next", metavar="FILE", help="Write the state after the plan is followed.", rich_help_panel=OUTPUT
+            "--next",
+            metavar="FILE",
+            help="Write the state after the plan is followed.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     schema: Annotated[
         str | None,
         typer.Option(
-            metavar="WHAT", help="Print the JSON Schema of a state or a plan instead.", rich_help_panel=OUTPUT
+            metavar="WHAT",
+            help="Print the JSON Schema of a state or a plan instead.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     as_json: Json = False,
@@ -138,7 +146,9 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
     from optsched.rounds.solve_round import solve_round
 
     check_policy(state.policy, state.instance, process.load)
-    if state.policy.ranking is None:  # wait for the process; a solver that is missing is no reason to fall back
+    if (
+        state.policy.ranking is None
+    ):  # wait for the process; a solver that is missing is no reason to fall back
         process.load("highs" if state.policy.solver == "auto" else state.policy.solver).version()
     return solve_round(state, load=process.load)
 
@@ -156,7 +166,9 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     else:
         time = values.real(now, "--now") or 0.0
     if time < state.now:
-        raise InvalidArgument("--now", f"{time:g}", f"at least {state.now:g}, the time of the state")
+        raise InvalidArgument(
+            "--now", f"{time:g}", f"at least {state.now:g}, the time of the state"
+        )
     if time > LARGEST:
         raise InvalidArgument("--now", f"{time:g}", f"at most {LARGEST:g} s")
     return advanced(state, time)

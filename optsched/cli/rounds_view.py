@@ -32,11 +32,19 @@ def _facts(rounds: Rounds, instance: Instance) -> Iterator[tuple[str, str]]:
     yield "method", f"{rounds.method}: {METHOD[rounds.method]}"
     yield "window", f"{seconds(rounds.rounds * instance.round)}: {count(rounds.rounds, 'round')}"
     most = int(rounds.runs.sum(axis=1).max()) if len(rounds) else 0
-    yield "slices", f"{len(rounds):,}, at most {count(most, 'row')} at a time, {count(rounds.switches, 'start')}"
+    yield (
+        "slices",
+        f"{len(rounds):,}, at most {count(most, 'row')} at a time, {count(rounds.switches, 'start')}",
+    )
     yield "realised", _realised(rounds)
-    stopped = [name(instance.jobs_table.names[job]) for job in rounds.stopped(must_stay(instance)).tolist()]
+    stopped = [
+        name(instance.jobs_table.names[job]) for job in rounds.stopped(must_stay(instance)).tolist()
+    ]
     if stopped:
-        yield "stopped", f"{listed(stopped)}: running, and cannot be preempted (-C uninterrupted lets such jobs run on)"
+        yield (
+            "stopped",
+            f"{listed(stopped)}: running, and cannot be preempted (-C uninterrupted lets such jobs run on)",
+        )
 
 
 def _realised(rounds: Rounds) -> str:

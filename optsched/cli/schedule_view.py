@@ -25,7 +25,9 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
     some = bool(np.isfinite(deadline[schedule.job]).any())
     C, rows = schedule.classes, []
     shown = range(min(len(schedule), SHOWN))
-    modes = [mode_words(C, int(schedule.column[row]), int(schedule.job[row]), "option ") for row in shown]
+    modes = [
+        mode_words(C, int(schedule.column[row]), int(schedule.job[row]), "option ") for row in shown
+    ]
     nodes = C.configurations.nodes[C.configuration]
     spans = bool((nodes > 1).any())
     for row in shown:
@@ -49,7 +51,13 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
         return
     yield heading("Schedule, from now")
     text = ["job", "pool", *(["mode"] if any(modes) else [])]
-    numbers = ["GPUs", *(["nodes"] if spans else []), "start", "end", *(["deadline"] if some else [])]
+    numbers = [
+        "GPUs",
+        *(["nodes"] if spans else []),
+        "start",
+        "end",
+        *(["deadline"] if some else []),
+    ]
     yield table(*text, *numbers, rows=rows, left=len(text))
     if len(schedule) > SHOWN:
         yield f"... and {count(len(schedule) - SHOWN, 'more stretch', 'more stretches')} (use -o or --json)"

@@ -71,7 +71,9 @@ class Shell:
             emoji=False,
         )
         for renderable in renderables:
-            console.print(renderable, width=None if isinstance(renderable, Grid) else terminal_width())
+            console.print(
+                renderable, width=None if isinstance(renderable, Grid) else terminal_width()
+            )
         lines = paper.getvalue().lstrip("\n").splitlines()
         self.write("".join(f"{line.rstrip()}\n" for line in lines))
 
@@ -120,7 +122,9 @@ class Shell:
             return error.exit_code
         self.complain(f"internal error: {type(error).__name__}: {error}")
         if not self.debug:
-            self.complain("this is a bug in optsched or in a package that extends it; --debug shows where it happened")
+            self.complain(
+                "this is a bug in optsched or in a package that extends it; --debug shows where it happened"
+            )
         return INTERNAL
 
 
@@ -145,7 +149,9 @@ def printable(text: str) -> str:
     """A text without control characters: a job's name may hold anything."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def silence_stdout() -> None:

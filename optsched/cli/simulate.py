@@ -9,8 +9,22 @@ import typer
 from optsched.cli import values
 from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
 from optsched.cli.shell import INTERRUPTED, Shell, check_target
-from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of, policies_of
-from optsched.cli.sweep_options import RUNNING, RowsFile, Running, begin_anew, interrupted_words, lines_file, table_rows
+from optsched.cli.simulate_options import (
+    Conditions,
+    Simulated,
+    check_options,
+    options_of,
+    policies_of,
+)
+from optsched.cli.sweep_options import (
+    RUNNING,
+    RowsFile,
+    Running,
+    begin_anew,
+    interrupted_words,
+    lines_file,
+    table_rows,
+)
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +94,9 @@ def simulate(
 
     few_threads()  # before numpy is loaded
     if trace == "-":
-        raise UsageError("TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file")
+        raise UsageError(
+            "TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file"
+        )
     check_inputs(trace=trace, model=model, truth=conditions.truth)
     processes = values.whole(running.jobs, "--jobs") or 0
     options, policies = options_of(simulated, conditions), policies_of(simulated.policy)
@@ -96,7 +112,11 @@ def simulate(
 
     with progress(shell, "reading"):
         loaded = load_trace(trace)
-    models = {name: value for name, value in (("performance", model), ("truth", conditions.truth)) if value}
+    models = {
+        name: value
+        for name, value in (("performance", model), ("truth", conditions.truth))
+        if value
+    }
     sweep_of = Simulations(
         loaded, trace, policies, seeds_of(values.value(simulated.seeds), 0, "--seeds"), options, models,
         _kind_of_ratio(rho), values.real(unfair, "--unfair") or 0.0, _folder(keep),
@@ -131,7 +151,9 @@ def simulate(
         shell.complain(interrupted_words(len(rows), len(tasks), output))
         return INTERRUPTED
     codes = [
-        LIMIT if row["status"] == "limit" else int(row.get("exit_code") or 1) for row in rows if row["status"] != "ok"
+        LIMIT if row["status"] == "limit" else int(row.get("exit_code") or 1)
+        for row in rows
+        if row["status"] != "ok"
     ]
     return codes[0] if codes else 0
 
@@ -164,7 +186,9 @@ def _check_page(page: str | None, keep: str | None) -> None:
     if Path(page).suffix.lower() not in PAGES:
         raise UsageError(f"--page: {page}: expected a name that ends in {', '.join(PAGES)}")
     if keep is None:
-        raise UsageError("--page needs --keep FOLDER: it is made of the simulations that are kept there")
+        raise UsageError(
+            "--page needs --keep FOLDER: it is made of the simulations that are kept there"
+        )
     check_target(page)
     require_matplotlib()
 

@@ -45,7 +45,10 @@ class Simulated:
         ),
     ] = "rounds"  # fmt: skip
     round: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Length of a round, not the trace's.", rich_help_panel=PROBLEM)
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Length of a round, not the trace's.", rich_help_panel=PROBLEM
+        ),
     ] = None
     replan: Annotated[
         str | None,
@@ -57,22 +60,32 @@ class Simulated:
     warm_up: Annotated[
         str | None,
         typer.Option(
-            metavar="PART", help="Part of the jobs, from the first, that do not count.", rich_help_panel=PROBLEM
+            metavar="PART",
+            help="Part of the jobs, from the first, that do not count.",
+            rich_help_panel=PROBLEM,
         ),
     ] = None
     cool_down: Annotated[
-        str | None, typer.Option(metavar="PART", help="The same, the last.", rich_help_panel=PROBLEM)
+        str | None,
+        typer.Option(metavar="PART", help="The same, the last.", rich_help_panel=PROBLEM),
     ] = None
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End, from the first arrival, whatever still runs.", rich_help_panel=PROBLEM),
+        typer.Option(
+            metavar="TIME",
+            help="End, from the first arrival, whatever still runs.",
+            rich_help_panel=PROBLEM,
+        ),
     ] = None
     reset_interval: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Mode gavel: between two allocations.", rich_help_panel=PROBLEM),
+        typer.Option(
+            metavar="TIME", help="Mode gavel: between two allocations.", rich_help_panel=PROBLEM
+        ),
     ] = None
     pool_order: Annotated[
-        str | None, typer.Option(metavar="HOW", help="Mode gavel: listed or random.", rich_help_panel=PROBLEM)
+        str | None,
+        typer.Option(metavar="HOW", help="Mode gavel: listed or random.", rich_help_panel=PROBLEM),
     ] = None
 
 
@@ -82,31 +95,47 @@ class Conditions:
 
     noise: Annotated[
         str | None,
-        typer.Option(metavar="SD", help="Of the log of each job's true rate.", rich_help_panel=WORLD),
+        typer.Option(
+            metavar="SD", help="Of the log of each job's true rate.", rich_help_panel=WORLD
+        ),
     ] = None
     observe: Annotated[
-        bool, typer.Option("--observe", help="The scheduler is told true rates.", rich_help_panel=WORLD)
+        bool,
+        typer.Option("--observe", help="The scheduler is told true rates.", rich_help_panel=WORLD),
     ] = False
     failures: Annotated[
         str | None,
-        typer.Option(metavar="HOURS", help="Mean between two failures of a node.", rich_help_panel=WORLD),
+        typer.Option(
+            metavar="HOURS", help="Mean between two failures of a node.", rich_help_panel=WORLD
+        ),
     ] = None
     repair: Annotated[
-        str | None, typer.Option(metavar="HOURS", help="That it is down then.  [default: 1]", rich_help_panel=WORLD)
+        str | None,
+        typer.Option(
+            metavar="HOURS", help="That it is down then.  [default: 1]", rich_help_panel=WORLD
+        ),
     ] = None
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Between two checkpoints of a job.  [default: a round]", rich_help_panel=WORLD
+            metavar="TIME",
+            help="Between two checkpoints of a job.  [default: a round]",
+            rich_help_panel=WORLD,
         ),
     ] = None
     restart_cost: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Without progress after each further start.", rich_help_panel=WORLD),
+        typer.Option(
+            metavar="TIME", help="Without progress after each further start.", rich_help_panel=WORLD
+        ),
     ] = None
     truth: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Performance model by which jobs really run.", rich_help_panel=WORLD),
+        typer.Option(
+            metavar="FILE",
+            help="Performance model by which jobs really run.",
+            rich_help_panel=WORLD,
+        ),
     ] = None
 
 

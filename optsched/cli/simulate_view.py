@@ -41,18 +41,34 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
     policies = list(dict.fromkeys(str(row["policy"]) for row in done))
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in done)]
     if done:
-        cells = [_cells(policy, [row for row in done if row["policy"] == policy], shown) for policy in policies]
+        cells = [
+            _cells(policy, [row for row in done if row["policy"] == policy], shown)
+            for policy in policies
+        ]
         whole = all(row["completed"] == row["jobs"] for row in done)
         titles = [*(() if whole else ("complete",)), *(title for title, _, _ in shown)]
-        yield table("policy", *titles, rows=[[line[0], *line[2 if whole else 1 :]] for line in cells], left=1)
-    words = [f"{row['policy']}, seed {row['seed']}: {row['error']}" for row in rows if row.get("error")]
-    words += [f"{row['policy']}, seed {row['seed']}: {row['notices']}" for row in done if row.get("notices")]
+        yield table(
+            "policy",
+            *titles,
+            rows=[[line[0], *line[2 if whole else 1 :]] for line in cells],
+            left=1,
+        )
+    words = [
+        f"{row['policy']}, seed {row['seed']}: {row['error']}" for row in rows if row.get("error")
+    ]
+    words += [
+        f"{row['policy']}, seed {row['seed']}: {row['notices']}"
+        for row in done
+        if row.get("notices")
+    ]
     if words:
         yield ""
         yield bullets(words)
 
 
-def _cells(policy: str, rows: Sequence[Mapping[str, Any]], shown: Sequence[tuple[str, str, Any]]) -> list[str]:
+def _cells(
+    policy: str, rows: Sequence[Mapping[str, Any]], shown: Sequence[tuple[str, str, Any]]
+) -> list[str]:
     """Means over the seeds; a dash where a seed has none."""
     complete = {f"{row['completed']:,} of {row['jobs']:,}" for row in rows}
     cells = [name(policy), " / ".join(sorted(complete))]

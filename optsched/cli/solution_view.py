@@ -83,7 +83,9 @@ def classes_of(solution: Solution) -> Classes:
     if solution.allocation is not None:
         return solution.allocation.classes
     kinds = [item for item in solution.constraints if item["kind"] != "extend"]
-    return make_formulation(solution.formulation, solution.options, kinds).classes(solution.candidates)
+    return make_formulation(solution.formulation, solution.options, kinds).classes(
+        solution.candidates
+    )
 
 
 def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
@@ -101,7 +103,9 @@ def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
 def cluster_words(instance: Instance) -> str:
     """``16 GPUs in 3 pools: v100 8, p100 4, k80 4``."""
     pools, sizes = instance.cluster.pools, instance.cluster.gpus(instance.now).tolist()
-    told = listed([f"{name(pool.name)} {size:,}" for pool, size in zip(pools, sizes, strict=True)], most=8)
+    told = listed(
+        [f"{name(pool.name)} {size:,}" for pool, size in zip(pools, sizes, strict=True)], most=8
+    )
     return f"{count(sum(sizes), 'usable GPU')} in {count(len(pools), 'pool')}: {told}"
 
 
@@ -124,7 +128,10 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
         yield "bound", quantity(solution.bound, unit)
     yield from (("then", words) for words in later_words(solution))
     placed = solution.allocation is not None
-    yield "certificate", certificate_words(solution.certificate, solution.status, placed, "allocation")
+    yield (
+        "certificate",
+        certificate_words(solution.certificate, solution.status, placed, "allocation"),
+    )
     if solution.solver.version:
         yield "solver", solver_words(solution.solver)
     if solution.solver.attempts:
@@ -136,8 +143,16 @@ def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
 
 def packed_words(packed: Packed, now: float) -> str:
     """Of what status and objective are, and how many rows find whole GPUs at the same time."""
-    when = "" if packed.time is None or packed.time <= now else f" {seconds(packed.time - now)} from now"
-    most = "" if packed.held == packed.most else f", and no packing has room for more than {packed.most:,}"
+    when = (
+        ""
+        if packed.time is None or packed.time <= now
+        else f" {seconds(packed.time - now)} from now"
+    )
+    most = (
+        ""
+        if packed.held == packed.most
+        else f", and no packing has room for more than {packed.most:,}"
+    )
     return (
         "status, objective and bound are of a relaxation that adds up shares of GPUs and does not pack them into whole "
         f"GPUs: of its {count(packed.rows, 'row')} side by side{when}, {packed.held:,} fit{most}"
@@ -157,7 +172,11 @@ def _changed(solution: Solution) -> str:
     """Options that are not at their defaults."""
     fields = load_formulation(solution.formulation).Options.model_fields
     default = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
-    return ", ".join(f"{key}={plain(value)}" for key, value in solution.options.items() if value != default.get(key))
+    return ", ".join(
+        f"{key}={plain(value)}"
+        for key, value in solution.options.items()
+        if value != default.get(key)
+    )
 
 
 def _constraint_words(document: Any) -> str:
@@ -226,7 +245,9 @@ def time_words(timings: Mapping[str, float]) -> str:
     return f"{seconds(total)}: {', '.join(parts)}" if parts else seconds(total)
 
 
-def unplaced(jobs: tuple[tuple[str, str], ...], title: str = "Not placed") -> Iterator[RenderableType]:
+def unplaced(
+    jobs: tuple[tuple[str, str], ...], title: str = "Not placed"
+) -> Iterator[RenderableType]:
     """Jobs that are not in the program or not in its schedule, by reason."""
     if not jobs:
         return
@@ -284,7 +305,11 @@ def conflicts(solution: Solution) -> Iterator[RenderableType]:
 
 def explanation_words(explanation: Explanation, found: bool) -> str:
     """Why a set of conflicting requirements may be larger than need be, or was not found."""
-    why = "the time was over" if explanation is Explanation.CUT_OFF else "the search stopped at its bound of work"
+    why = (
+        "the time was over"
+        if explanation is Explanation.CUT_OFF
+        else "the search stopped at its bound of work"
+    )
     if not found:
         return f"Which requirements cannot all hold was not found: {why}."
     return f"Some of these may conflict without the others: {why} before this set was as small as it can be."

@@ -61,7 +61,11 @@ def solve(
     search: Search,
     start: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Solution (json) or point (.sol) to start from.", rich_help_panel=SOLVER),
+        typer.Option(
+            metavar="FILE",
+            help="Solution (json) or point (.sol) to start from.",
+            rich_help_panel=SOLVER,
+        ),
     ] = None,
     generate_columns: Annotated[
         bool,
@@ -73,7 +77,9 @@ def solve(
     ] = False,
     require_optimal: Annotated[
         bool,
-        typer.Option("--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER),
+        typer.Option(
+            "--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER
+        ),
     ] = False,
     rounds: Annotated[
         str | None,
@@ -93,16 +99,25 @@ def solve(
     ] = None,
     place: Annotated[
         bool,
-        typer.Option("--place", help="Put what runs first on GPUs of nodes.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--place", help="Put what runs first on GPUs of nodes.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the solution (json, or .sol).", rich_help_panel=OUTPUT
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the solution (json, or .sol).",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     duals: Annotated[
-        bool, typer.Option("--duals", help="Write all row duals, however many there are.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option(
+            "--duals", help="Write all row duals, however many there are.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -121,9 +136,13 @@ def solve(
 
         check_options(problem, duals, output)
         if generate_columns:
-            raise UsageError(f"--generate-columns needs an instance: {problem.instance} is a program")
+            raise UsageError(
+                f"--generate-columns needs an instance: {problem.instance} is a program"
+            )
         if cut is not None or place:
-            raise UsageError(f"--rounds and --place need an instance: {problem.instance} is a program")
+            raise UsageError(
+                f"--rounds and --place need an instance: {problem.instance} is a program"
+            )
         solution: Any = solve_file(shell, problem.instance, search, start)
     else:
         chosen = replace(problem, formulation=problem.formulation or DEFAULT)
@@ -145,7 +164,9 @@ def solve(
         shell.document(solution.to_document() if program else solution.to_document(duals))
         return code
     if not shell.quiet:
-        shell.note(() if program else solution.notes)  # before the tables, which may fill more than a screen
+        shell.note(
+            () if program else solution.notes
+        )  # before the tables, which may fill more than a screen
         _show(shell, solution, program)
         if written:
             shell.tell("")
@@ -158,7 +179,9 @@ def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search],
     number = values.whole(window, "--window")
     if method is None:
         if number is not None:
-            raise UsageError("--window says how long the slices of --rounds last: give both, or none")
+            raise UsageError(
+                "--window says how long the slices of --rounds last: give both, or none"
+            )
         return None
     from optsched.placement.realisation import METHODS, MOST_ROUNDS
 
@@ -175,7 +198,12 @@ def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search],
         limit, spent = limits["time_limit"], solution.timings.get("total", 0.0)
         left = None if limit is None else max(limit - spent, 1e-3)
         return api.realise(
-            solution, method, rounds=number, time_limit=left, threads=limits["threads"], seed=limits["seed"]
+            solution,
+            method,
+            rounds=number,
+            time_limit=left,
+            threads=limits["threads"],
+            seed=limits["seed"],
         )
 
     return cut
@@ -190,7 +218,9 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     point = solution.x if isinstance(solution, ProgramSolution) else solution.allocation
     sol = Path(output).suffix.lower() == ".sol"
     if sol and point is None:
-        shell.complain(f"{output} is not written: there is no point, the status is {solution.status}")
+        shell.complain(
+            f"{output} is not written: there is no point, the status is {solution.status}"
+        )
         return False
     if isinstance(solution, ProgramSolution):
         solution.write(output)

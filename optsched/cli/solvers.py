@@ -19,7 +19,8 @@ EXAMPLES = """
 def solvers(
     shell: Shell,
     check: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Run one through the conformance suite instead.")
+        str | None,
+        typer.Option(metavar="NAME", help="Run one through the conformance suite instead."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -38,10 +39,16 @@ def solvers(
         shell.document({"solvers": found})
         return 0
     rows = [
-        [item["name"], item["version"] or f"not available: {item['reason']}", ", ".join(item["capabilities"])]
+        [
+            item["name"],
+            item["version"] or f"not available: {item['reason']}",
+            ", ".join(item["capabilities"]),
+        ]
         for item in found
     ]
-    shell.print(table("name", "version", "capabilities", rows=rows, left=3, title="Solvers (--solver NAME)"))
+    shell.print(
+        table("name", "version", "capabilities", rows=rows, left=3, title="Solvers (--solver NAME)")
+    )
     return 0
 
 

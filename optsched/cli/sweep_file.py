@@ -101,7 +101,8 @@ def options_of(document: SweepDocument) -> Mapping[str, Any]:
     }
     if document.formulations is not None:
         given["formulations"] = [
-            (item, {}) if isinstance(item, str) else (item.name, item.options) for item in document.formulations
+            (item, {}) if isinstance(item, str) else (item.name, item.options)
+            for item in document.formulations
         ]
     return {key: value for key, value in given.items() if value is not None}
 

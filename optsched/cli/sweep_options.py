@@ -31,10 +31,16 @@ class Running:
     """How the tasks are run."""
 
     jobs: Annotated[
-        str, typer.Option(metavar="N", help="Tasks at a time.", rich_help_panel=RUNNING, show_default=True)
+        str,
+        typer.Option(
+            metavar="N", help="Tasks at a time.", rich_help_panel=RUNNING, show_default=True
+        ),
     ] = "1"
     append: Annotated[
-        bool, typer.Option("--append", help="Add to the results of another sweep.", rich_help_panel=RUNNING)
+        bool,
+        typer.Option(
+            "--append", help="Add to the results of another sweep.", rich_help_panel=RUNNING
+        ),
     ] = False
     resume: Annotated[
         bool,
@@ -45,7 +51,11 @@ class Running:
     ] = True  # fmt: skip
     retry: Annotated[
         bool,
-        typer.Option("--retry", help="Do again what ended in error, memory or limit.", rich_help_panel=RUNNING),
+        typer.Option(
+            "--retry",
+            help="Do again what ended in error, memory or limit.",
+            rich_help_panel=RUNNING,
+        ),
     ] = False
 
 

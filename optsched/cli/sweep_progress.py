@@ -38,7 +38,9 @@ class SweepLine:
         self._progress = progress
         if not self._shell.quiet and progress.done < progress.total:
             show = self._on_terminal if sys.stderr.isatty() else self._elsewhere
-            self._thread = threading.Thread(target=show, args=(progress,), name="progress", daemon=True)
+            self._thread = threading.Thread(
+                target=show, args=(progress,), name="progress", daemon=True
+            )
             self._thread.start()
 
     def stop(self) -> None:
@@ -94,7 +96,9 @@ def under_way(progress: Progress) -> str:
     task, since = running[0]
     labels = task.labels
     named = [
-        name(str(labels[key])) for key in ("instance", "trace", "formulation", "policy", "solver") if labels.get(key)
+        name(str(labels[key]))
+        for key in ("instance", "trace", "formulation", "policy", "solver")
+        if labels.get(key)
     ]
     more = f" and {len(running) - 1} more" if len(running) > 1 else ""
     return f"; now {' '.join(named)} ({seconds(time.monotonic() - since)}){more}"

@@ -81,7 +81,9 @@ def listed(names: Sequence[str], most: int = LISTED) -> str:
     return told if len(names) <= most else f"{told} and {len(names) - most:,} more"
 
 
-def table(*columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", left: int = 1) -> Grid:
+def table(
+    *columns: str, rows: Iterable[Sequence[str | Text]], title: str = "", left: int = 1
+) -> Grid:
     """A table (`Grid`) under its title: the first ``left`` columns are text, the others numbers."""
     from rich.text import Text
 

@@ -29,13 +29,21 @@ EXAMPLES = """
 
 def top(
     shell: Shell,
-    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")],
+    journal: Annotated[
+        str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")
+    ],
     once: Annotated[bool, typer.Option("--once", help="Show what there is, and end.")] = False,
     interval: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Between two looks at the journal.  [default: 1s]")
+        str | None,
+        typer.Option(metavar="TIME", help="Between two looks at the journal.  [default: 1s]"),
     ] = None,
     prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Print the figures as Prometheus reads them.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option(
+            "--prometheus",
+            help="Print the figures as Prometheus reads them.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -59,7 +67,9 @@ def top(
         elif as_json:
             shell.document(_document(watcher))
         elif not shell.quiet:
-            _show(shell, watcher, EVERY if every is None else every, once or not colourful(sys.stdout))
+            _show(
+                shell, watcher, EVERY if every is None else every, once or not colourful(sys.stdout)
+            )
     return 0
 
 
@@ -70,7 +80,13 @@ def _document(watcher: Watcher) -> dict[str, object]:
         last.pop("allocation", None)
     figures = {key: value for key, value in watcher.metrics.document().items() if key != "last"}
     events = list(watcher.events)[-20:]
-    return {"journal": str(watcher.path), "policy": watcher.policy, **figures, "plan": last, "events": events}
+    return {
+        "journal": str(watcher.path),
+        "policy": watcher.policy,
+        **figures,
+        "plan": last,
+        "events": events,
+    }
 
 
 def _show(shell: Shell, watcher: Watcher, every: float, once: bool) -> None:

@@ -54,10 +54,16 @@ def follows(policy: dict[str, Any]) -> str:
     from optsched.rounds.policy import RoundPolicy
 
     ranking = policy.get("ranking")
-    return f"ranking {ranking}" if ranking else str(policy.get("formulation", RoundPolicy().formulation))
+    return (
+        f"ranking {ranking}"
+        if ranking
+        else str(policy.get("formulation", RoundPolicy().formulation))
+    )
 
 
-def _bars(last: dict[str, Any], pools: list[tuple[str, float | None]], width: int) -> Iterator[Text]:
+def _bars(
+    last: dict[str, Any], pools: list[tuple[str, float | None]], width: int
+) -> Iterator[Text]:
     """Which part of each pool is in use."""
     from rich.text import Text
 
@@ -69,7 +75,9 @@ def _bars(last: dict[str, Any], pools: list[tuple[str, float | None]], width: in
         filled = round(BAR * min(part or 0.0, 1.0))
         told = "no usable GPUs" if part is None else percent(part)
         bar = Text.assemble(
-            (f"{name(pool):<{most}}  ", "dim"), (full * filled, "green"), (empty * (BAR - filled), "dim")
+            (f"{name(pool):<{most}}  ", "dim"),
+            (full * filled, "green"),
+            (empty * (BAR - filled), "dim"),
         )
         yield _cut(bar.append(f"  {told}"), width)
     if len(pools) > POOLS:
@@ -100,9 +108,14 @@ def _facts(watcher: Watcher, last: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "plan", _plan_words(watcher, last)
-    fell = next((record for record in reversed(watcher.plans) if record["fallback"] is not None), None)
+    fell = next(
+        (record for record in reversed(watcher.plans) if record["fallback"] is not None), None
+    )
     told = f"{metrics.fallbacks:,} of {count(metrics.rounds, 'round')}"
-    yield "fallbacks", told if fell is None else f"{told}; round {fell['round']:,}: {fell['fallback']}"
+    yield (
+        "fallbacks",
+        told if fell is None else f"{told}; round {fell['round']:,}: {fell['fallback']}",
+    )
     if watcher.plans:
         waiting = [f"{name(job)} {seconds(spent)}" for job, spent in last.get("waiting", ())]
         yield "waiting", ", ".join(waiting) if waiting else "nobody waits longer than a round"
@@ -113,7 +126,9 @@ def _plan_words(watcher: Watcher, last: dict[str, Any]) -> str:
     spent = [record["seconds"] for record in watcher.plans if record["seconds"] is not None]
     if not last or not spent:
         return "none yet"
-    told = [f"{seconds(spent[-1])} (median {seconds(statistics.median(spent))}, most {seconds(max(spent))})"]
+    told = [
+        f"{seconds(spent[-1])} (median {seconds(statistics.median(spent))}, most {seconds(max(spent))})"
+    ]
     told += [f"gap {share(last['gap'])}"] if last["gap"] is not None else []
     told += [str(last["status"])] if last.get("status") else []
     return ", ".join(told)

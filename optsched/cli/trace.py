@@ -10,7 +10,9 @@ from optsched.cli.command import CONTEXT, Commands, Help, add_command
 
 def build_traces() -> typer.Typer:
     """The commands."""
-    app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None)
+    app = typer.Typer(
+        cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
+    )
     app.callback()(_traces)
     add_command(app, "describe", trace_describe.trace_describe, trace_describe.EXAMPLES)
     return app

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from optsched.cli.tables import bullets, count, facts, heading, name, percent, rounded, seconds, table
+from optsched.cli.tables import (
+    bullets,
+    count,
+    facts,
+    heading,
+    name,
+    percent,
+    rounded,
+    seconds,
+    table,
+)
 from optsched.traces.summary import Part, TraceSummary
 
 if TYPE_CHECKING:
@@ -17,7 +27,9 @@ ROWS = 12
 
 def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
     """Facts, then tables of pools, gangs, workloads, tenants and of what can run nowhere."""
-    yield heading(f"{name(summary.name)}: {count(summary.jobs, 'job')} on {count(summary.gpus, 'GPU')}")
+    yield heading(
+        f"{name(summary.name)}: {count(summary.jobs, 'job')} on {count(summary.gpus, 'GPU')}"
+    )
     yield ""
     yield facts(_facts(summary))
     if not summary.jobs:
@@ -45,20 +57,32 @@ def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
 
 def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
     if summary.first is not None and summary.last is not None:
-        rate = "all at once" if summary.per_hour is None else f"{rounded(summary.per_hour)} per hour"
+        rate = (
+            "all at once" if summary.per_hour is None else f"{rounded(summary.per_hour)} per hour"
+        )
         yield "arrivals", f"{rate}, from {_clock(summary.first)} to {_clock(summary.last)}"
         yield "span", _clock(summary.span)
-    found = [f"{key} {seconds(value)}" for key, value in summary.durations.items() if value is not None]
+    found = [
+        f"{key} {seconds(value)}" for key, value in summary.durations.items() if value is not None
+    ]
     if found:
         yield "durations", f"{', '.join(found)}, in the fastest configuration"
-    yield "demand", f"{rounded(summary.gpu_hours)} GPU-hours; {rounded(summary.gpu_hours_mean)} where pools take turns"
+    yield (
+        "demand",
+        f"{rounded(summary.gpu_hours)} GPU-hours; {rounded(summary.gpu_hours_mean)} where pools take turns",
+    )
     if summary.load is not None and summary.load_mean is not None:
-        yield "offered load", f"{_load(summary.load)}; {_load(summary.load_mean)} where pools take turns"
+        yield (
+            "offered load",
+            f"{_load(summary.load)}; {_load(summary.load_mean)} where pools take turns",
+        )
     due = summary.deadlines
     if due.jobs:
         told = f"{count(due.jobs, 'job')} ({percent(due.jobs / summary.jobs)}), {due.soft:,} of them soft"
         yield "deadlines", told
-        tight = [f"{key} {rounded(value)}" for key, value in due.tightness.items() if value is not None]
+        tight = [
+            f"{key} {rounded(value)}" for key, value in due.tightness.items() if value is not None
+        ]
         if tight:
             yield "", f"{', '.join(tight)} durations after the arrival"
         if due.hopeless:
@@ -81,10 +105,15 @@ def _load(load: float | None) -> str:
 
 
 def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary) -> RenderableType:
-    shown = list(parts if len(parts) <= ROWS else sorted(parts, key=lambda part: -part.jobs)[: ROWS - 1])
+    shown = list(
+        parts if len(parts) <= ROWS else sorted(parts, key=lambda part: -part.jobs)[: ROWS - 1]
+    )
     if len(parts) > ROWS:
         shown = [part for part in parts if part in shown]  # in the order that they have
-        jobs, hours = summary.jobs - sum(part.jobs for part in shown), sum(part.gpu_hours for part in shown)
+        jobs, hours = (
+            summary.jobs - sum(part.jobs for part in shown),
+            sum(part.gpu_hours for part in shown),
+        )
         left = len(parts) - len(shown)
         shown.append(Part(f"{left:,} more", jobs, max(summary.gpu_hours - hours, 0.0)))
     total = max(summary.gpu_hours, 1e-300)

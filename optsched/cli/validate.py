@@ -38,11 +38,17 @@ DROPPED = {
 def validate(
     shell: Shell,
     instance: Annotated[
-        str | None, typer.Argument(metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name.")
+        str | None,
+        typer.Argument(
+            metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name."
+        ),
     ] = None,
     model: ModelFile = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of the format instead.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option(
+            "--schema", help="Print the JSON Schema of the format instead.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -92,7 +98,9 @@ def summary(candidates: Candidates) -> dict[str, Any]:
         "present": int((candidates.absence == Absence.PRESENT).sum()),
         "kinds": len(candidates.kinds),
         "workloads": len(instance.workloads),
-        "pools": {pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)},
+        "pools": {
+            pool.name: size for pool, size in zip(instance.cluster.pools, sizes, strict=True)
+        },
         "resources": list(candidates.resources.names),
         "constraints": [dict(item) for item in instance.constraints],
         "columns": len(candidates.columns),
@@ -104,12 +112,17 @@ def summary(candidates: Candidates) -> dict[str, Any]:
         "sources": {
             Source(code).name.lower(): {
                 "columns": int(amount),
-                "log_sd": float(np.median(candidates.columns.log_sd[candidates.columns.source == code])),
+                "log_sd": float(
+                    np.median(candidates.columns.log_sd[candidates.columns.source == code])
+                ),
             }
-            for code, amount in zip(*np.unique(candidates.columns.source, return_counts=True), strict=True)
+            for code, amount in zip(
+                *np.unique(candidates.columns.source, return_counts=True), strict=True
+            )
         },
         "classes": {
-            name: len(make_formulation(name, {}, constraints).classes(candidates)) for name in names("formulation")
+            name: len(make_formulation(name, {}, constraints).classes(candidates))
+            for name in names("formulation")
         },
         "unplaced": [{"job": jobs[job], "reason": reason} for job, reason in candidates.unplaced()],
     }
@@ -127,7 +140,9 @@ def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
     jobs = f"{document['jobs']:,}, of which {document['present']:,} can run now"
     lines = [("jobs", f"{jobs}, in {count(document['kinds'], 'kind')}")]
     lines += [("workloads", f"{document['workloads']:,}")] if document["workloads"] else []
-    lines.append(("usable GPUs", f"{sum(document['pools'].values()):,}: {amounts(document['pools'])}"))
+    lines.append(
+        ("usable GPUs", f"{sum(document['pools'].values()):,}: {amounts(document['pools'])}")
+    )
     further = [item for item in document["resources"] if item not in document["pools"]]
     lines += [("resources", listed(further, most=8))] if further else []
     kinds = [str(item.get("kind")) for item in document["constraints"]]
@@ -139,7 +154,8 @@ def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
         lines.append(("dropped", listed(reasons, most=8)))
     if set(document["sources"]) - {"measured"}:
         words = [
-            f"{item['columns']:,} {source}{spread(item['log_sd'])}" for source, item in document["sources"].items()
+            f"{item['columns']:,} {source}{spread(item['log_sd'])}"
+            for source, item in document["sources"].items()
         ]
         lines.append(("rates from", listed(words, most=8)))
     lines += [("classes", amounts(document["classes"])), ("sha256", document["sha256"])]

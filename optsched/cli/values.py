@@ -131,7 +131,9 @@ def pool_sizes(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, colon, gpus = part.strip().rpartition(":")
         if not colon or not name or not gpus.strip().isdecimal():
-            raise InvalidArgument("--pools", repr(part.strip()), "pool:gpus, such as v100:8,p100:16")
+            raise InvalidArgument(
+                "--pools", repr(part.strip()), "pool:gpus, such as v100:8,p100:16"
+            )
         if name in sizes:
             raise UsageError(f"--pools: {name} is given twice")
         sizes[name] = int(gpus)

@@ -40,9 +40,13 @@ def verify(
             help="File (json, yaml, npz), - for standard input, @name of one that ships; or a program (mps, lp, .gz).",
         ),
     ],
-    solution: Annotated[str, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")],
+    solution: Annotated[
+        str, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")
+    ],
     model: ModelFile = None,
-    resolve: Annotated[bool, typer.Option("--resolve", help="Also solve again and compare.")] = False,
+    resolve: Annotated[
+        bool, typer.Option("--resolve", help="Also solve again and compare.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Check a solution file against its instance, or its program, with every number recomputed.
@@ -53,10 +57,16 @@ def verify(
     with progress(shell, "verifying"):
         found = _checked(instance, solution, model, resolve)
     if as_json:
-        findings = [{"field": finding.field, "message": finding.message} for finding in found.findings]
+        findings = [
+            {"field": finding.field, "message": finding.message} for finding in found.findings
+        ]
         shell.document({"ok": found.ok, "bound": found.bound, "findings": findings})
     for finding in found.findings:
-        shell.complain(f"error: {finding.field}: {finding.message}" if finding.field else f"error: {finding.message}")
+        shell.complain(
+            f"error: {finding.field}: {finding.message}"
+            if finding.field
+            else f"error: {finding.message}"
+        )
     if not found.ok:
         return REFUSED
     if not as_json:

@@ -71,7 +71,9 @@ def whatif(
     if each and not amounts:
         raise UsageError("--each says how several --add are to be taken: give these")
     if sum(asked) != 1:
-        raise UsageError("expected one of --add NAME:AMOUNT (once or more), --ranging, --curve RESOURCE")
+        raise UsageError(
+            "expected one of --add NAME:AMOUNT (once or more), --ranging, --curve RESOURCE"
+        )
     if amounts:
         return _changes(shell, problem, search, amounts, each, as_json)
     return _ranges(shell, problem, search, curve, as_json)
@@ -93,7 +95,12 @@ def _amounts(texts: list[str]) -> dict[str, float]:
 
 
 def _changes(
-    shell: Shell, problem: Problem, search: Search, amounts: dict[str, float], each: bool, as_json: bool
+    shell: Shell,
+    problem: Problem,
+    search: Search,
+    amounts: dict[str, float],
+    each: bool,
+    as_json: bool,
 ) -> int:
     from optsched import sensitivity
 
@@ -140,7 +147,9 @@ def _failed(shell: Shell, solution: Solution) -> bool:
     return not solution.certificate.ok
 
 
-def _ranges(shell: Shell, problem: Problem, search: Search, curve: str | None, as_json: bool) -> int:
+def _ranges(
+    shell: Shell, problem: Problem, search: Search, curve: str | None, as_json: bool
+) -> int:
     from optsched import sensitivity
     from optsched.cli import whatif_view as view
     from optsched.solution import Status
@@ -150,10 +159,14 @@ def _ranges(shell: Shell, problem: Problem, search: Search, curve: str | None, a
     if _failed(shell, solution):
         return code
     if solution.status is not Status.OPTIMAL:
-        shell.complain(f"error: the solution is {solution.status}: prices are told of optimal solutions only")
+        shell.complain(
+            f"error: the solution is {solution.status}: prices are told of optimal solutions only"
+        )
         return code or exit_code(solution, require_optimal=True)
     given: dict[str, Any] = {
-        key: value for key, value in search.limits.items() if key not in ("prove", "gap", "work_limit")
+        key: value
+        for key, value in search.limits.items()
+        if key not in ("prove", "gap", "work_limit")
     }
     with progress(shell, "ranging", shown=not search.solver_log):
         if curve is not None:
@@ -161,7 +174,10 @@ def _ranges(shell: Shell, problem: Problem, search: Search, curve: str | None, a
             document, shown = view.curve_document(solution, drawn), view.curve_view(solution, drawn)
         else:
             ranges = sensitivity.capacity_ranging(solution, **given)
-            document, shown = view.ranging_document(solution, ranges), view.ranging_view(solution, ranges)
+            document, shown = (
+                view.ranging_document(solution, ranges),
+                view.ranging_view(solution, ranges),
+            )
     if as_json:
         shell.document(document)
     elif not shell.quiet:

@@ -34,7 +34,11 @@ def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
     columns = ["", "status", "objective", "change"] + ["held"] * held + ["by prices"] * predicted
     rows: list[list[str | Text]] = [["now", *_answer(base), *[""] * (len(columns) - 3)]]
     for change in found.changes:
-        row: list[str | Text] = [_label(change), *_answer(change.solution), _signed(found.difference(change.solution))]
+        row: list[str | Text] = [
+            _label(change),
+            *_answer(change.solution),
+            _signed(found.difference(change.solution)),
+        ]
         row += [_signed(found.difference(change.held))] if held else []
         rows.append(row + ([_signed(change.predicted)] if predicted else []))
     yield table(*columns, rows=rows, left=2)
@@ -51,12 +55,20 @@ def _answer(solution: Solution) -> list[str | Text]:
     from rich.text import Text
 
     _, unit = objective_words(solution.formulation)
-    objective = "" if solution.objective is None else quantity(solution.objective, unit).partition(" ")[0]
+    objective = (
+        "" if solution.objective is None else quantity(solution.objective, unit).partition(" ")[0]
+    )
     return [Text(str(solution.status), style=COLOUR.get(solution.status, "bold red")), objective]
 
 
 def _signed(difference: float | None) -> str:
-    return "" if difference is None else "0" if difference == 0 else f"{float(f'{difference:.4g}'):+,.6g}"
+    return (
+        ""
+        if difference is None
+        else "0"
+        if difference == 0
+        else f"{float(f'{difference:.4g}'):+,.6g}"
+    )
 
 
 def _prices(found: WhatIf) -> Iterator[RenderableType]:
@@ -64,16 +76,25 @@ def _prices(found: WhatIf) -> Iterator[RenderableType]:
     rows = []
     for change in found.changes:
         now, then = (
-            solution.prices if solution.status is Status.OPTIMAL else {} for solution in (found.base, change.solution)
+            solution.prices if solution.status is Status.OPTIMAL else {}
+            for solution in (found.base, change.solution)
         )
         shown = list(dict.fromkeys((*now, *then))) if len(found.changes) == 1 else list(change.add)
         capacities = [
-            dict(zip(s.candidates.resources.names, s.candidates.resources.capacity.tolist(), strict=True))
+            dict(
+                zip(
+                    s.candidates.resources.names,
+                    s.candidates.resources.capacity.tolist(),
+                    strict=True,
+                )
+            )
             for s in (found.base, change.solution)
         ]
         for resource in shown if now or then else ():
             cells = [number(held[resource]) if resource in held else "" for held in capacities]
-            prices = [rounded(known[resource]) if resource in known else "" for known in (now, then)]
+            prices = [
+                rounded(known[resource]) if resource in known else "" for known in (now, then)
+            ]
             rows.append([name(resource), *cells, *prices])
     if rows:
         yield table("resource", "now", "then", "price now", "price then", rows=rows[:SHOWN])
@@ -86,7 +107,11 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
     yield "change: of the objective, with the other cluster recompiled as a whole"
     if held:
         session = f"{count(found.runs, 'run')} of one session, changed in place"
-        told = f"{count(found.runs, 'run')}, not all in place: {'; '.join(found.rebuilt)}" if found.rebuilt else session
+        told = (
+            f"{count(found.runs, 'run')}, not all in place: {'; '.join(found.rebuilt)}"
+            if found.rebuilt
+            else session
+        )
         yield f"held: with all coefficients and normalisers held ({told})"
     elif found.not_held:
         yield f"no held optimum: {found.not_held}"
@@ -108,7 +133,9 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
 # --- ranging -------------------------------------------------------------------------------------------------------
 
 
-def ranging_view(solution: Solution, ranges: Mapping[str, CapacityRange]) -> Iterator[RenderableType]:
+def ranging_view(
+    solution: Solution, ranges: Mapping[str, CapacityRange]
+) -> Iterator[RenderableType]:
     """Each price with the capacities between which it holds."""
     yield from title(solution, classes_of(solution))
     yield heading("Where the prices hold, one capacity at a time, all else held")
@@ -117,8 +144,12 @@ def ranging_view(solution: Solution, ranges: Mapping[str, CapacityRange]) -> Ite
         high = number(item.high) if np.isfinite(item.high) else "no end"
         ends = ["" if end is None else price(end) or "0" for end in (item.below, item.above)]
         capacity = number(item.capacity)
-        rows.append([name(item.resource), capacity, rounded(item.price), number(item.low), high, *ends])
-    yield table("resource", "capacity", "price", "from", "to", "price below", "price above", rows=rows)
+        rows.append(
+            [name(item.resource), capacity, rounded(item.price), number(item.low), high, *ends]
+        )
+    yield table(
+        "resource", "capacity", "price", "from", "to", "price below", "price above", rows=rows
+    )
     if len(ranges) > SHOWN:
         yield f"... and {len(ranges) - SHOWN:,} more (use --json)"
     if not all(item.finished for item in ranges.values()):
@@ -128,7 +159,10 @@ def ranging_view(solution: Solution, ranges: Mapping[str, CapacityRange]) -> Ite
 
 def ranging_document(solution: Solution, ranges: Mapping[str, CapacityRange]) -> dict[str, Any]:
     """The ranges in the format ``optsched-ranging/1``."""
-    return {**_header(solution, "optsched-ranging/1"), "ranges": [item.to_document() for item in ranges.values()]}
+    return {
+        **_header(solution, "optsched-ranging/1"),
+        "ranges": [item.to_document() for item in ranges.values()],
+    }
 
 
 def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableType]:

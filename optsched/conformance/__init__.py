@@ -5,7 +5,17 @@ for result in check_solver(MySolver):
     print(result.case, result.verdict, result.reason)
 """
 
-from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict, case, expect, expect_close
+from optsched.conformance.case import (
+    Case,
+    Failed,
+    Result,
+    Skipped,
+    Subject,
+    Verdict,
+    case,
+    expect,
+    expect_close,
+)
 from optsched.conformance.run import BANKS, check_case, check_solver, checks, summary
 
 __all__ = [

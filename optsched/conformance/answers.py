@@ -52,8 +52,14 @@ class Answer:
         """Solve, certify, and compare objective, bound, point, duals and what the solver itself says."""
         arrays = self.build().arrays
         outcome = subject.solve(arrays)
-        if self.may_stop and outcome.status in (Status.LIMIT, Status.FEASIBLE) and outcome.status != self.status:
-            raise Skipped(f"stopped short and says so: {outcome.values.words or outcome.values.termination}")
+        if (
+            self.may_stop
+            and outcome.status in (Status.LIMIT, Status.FEASIBLE)
+            and outcome.status != self.status
+        ):
+            raise Skipped(
+                f"stopped short and says so: {outcome.values.words or outcome.values.termination}"
+            )
         expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
         expect(outcome.status is self.status, f"status {outcome.status}, expected {self.status}")
         if self.optimum is None:
@@ -66,7 +72,10 @@ class Answer:
             expect_close(outcome.x, self.x, "point", relative=1e-4)
         if not arrays.is_integer and subject.has(Capability.DUALS):
             expect(outcome.values.y is not None, "claims duals, and gives none")
-            expect(outcome.certificate.proof == "dual", f"proof {outcome.certificate.proof}, expected one by duals")
+            expect(
+                outcome.certificate.proof == "dual",
+                f"proof {outcome.certificate.proof}, expected one by duals",
+            )
             if self.y is not None:
                 duals = [] if outcome.duals is None else list(outcome.duals.values())
                 expect_close(np.concatenate([np.zeros(0), *duals]), self.y, "duals", relative=1e-4)

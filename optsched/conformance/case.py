@@ -128,7 +128,12 @@ def expect(holds: object, words: str) -> None:
 
 
 def expect_close(
-    found: ArrayLike | None, wanted: ArrayLike, what: str, *, relative: float = 1e-6, absolute: float | None = None
+    found: ArrayLike | None,
+    wanted: ArrayLike,
+    what: str,
+    *,
+    relative: float = 1e-6,
+    absolute: float | None = None,
 ) -> None:
     """Fail unless numbers agree, relative to the largest of those wanted (or to 1e-3, if that is more)."""
     if found is None:
@@ -136,10 +141,16 @@ def expect_close(
     given, target = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
     if given.shape != target.shape:
         raise Failed(f"{what}: found the shape {given.shape}, expected {target.shape}")
-    allowed = relative * max(float(np.abs(target).max(initial=0.0)), 1e-3) if absolute is None else absolute
+    allowed = (
+        relative * max(float(np.abs(target).max(initial=0.0)), 1e-3)
+        if absolute is None
+        else absolute
+    )
     if not np.abs(given - target).max(initial=0.0) <= allowed:  # false for NaN
         raise Failed(f"{what}: found {_told(given)}, expected {_told(target)}")
 
 
 def _told(numbers: ArrayLike) -> str:
-    return np.array2string(np.asarray(numbers, np.float64), precision=9, threshold=8, separator=", ")
+    return np.array2string(
+        np.asarray(numbers, np.float64), precision=9, threshold=8, separator=", "
+    )

@@ -20,7 +20,9 @@ def dual_residual(program: ConicProgram, z: FloatArray) -> float:
     """How much multipliers z miss A'z + c = 0 (of the minimum) or the dual cones by, relative to their size."""
     sign = -1.0 if program.maximise else 1.0
     stationary = np.abs(program.A.T @ z + sign * program.cost).max(initial=0.0)
-    return max(float(stationary), _worst(program, z, _outside_dual)) / max(1.0, float(np.abs(z).max(initial=0.0)))
+    return max(float(stationary), _worst(program, z, _outside_dual)) / max(
+        1.0, float(np.abs(z).max(initial=0.0))
+    )
 
 
 def dual_objective(program: ConicProgram, z: FloatArray) -> float:
@@ -29,7 +31,9 @@ def dual_objective(program: ConicProgram, z: FloatArray) -> float:
     return sign * -float(program.b @ z) + program.offset
 
 
-def _worst(program: ConicProgram, values: FloatArray, outside: Callable[[Cone, FloatArray], float]) -> float:
+def _worst(
+    program: ConicProgram, values: FloatArray, outside: Callable[[Cone, FloatArray], float]
+) -> float:
     worst, start = 0.0, 0
     for cone in program.cones:
         worst = max(worst, outside(cone, values[start : start + cone.rows]))

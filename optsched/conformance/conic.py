@@ -37,7 +37,12 @@ def conic(
     A = np.vstack([-np.atleast_2d(np.asarray(G, np.float64)) for _, G, _ in parts])
     b = np.concatenate([np.atleast_1d(np.asarray(side, np.float64)) for _, _, side in parts])
     return ConicProgram(
-        sp.csc_matrix(A), b, np.array(cost, np.float64), tuple(cone for cone, _, _ in parts), maximise, offset
+        sp.csc_matrix(A),
+        b,
+        np.array(cost, np.float64),
+        tuple(cone for cone, _, _ in parts),
+        maximise,
+        offset,
     )
 
 
@@ -54,7 +59,11 @@ def log_utility() -> ConicProgram:
     n = len(WEIGHTS)
     parts: list[Part] = [(Cone("zero", 1), [[1.0] * n + [0.0] * n], [-1.0])]
     parts += [
-        (Cone("exponential", 3), [unit(2 * n, (n + i, 1)), unit(2 * n), unit(2 * n, (i, 1))], [0.0, 1.0, 0.0])
+        (
+            Cone("exponential", 3),
+            [unit(2 * n, (n + i, 1)), unit(2 * n), unit(2 * n, (i, 1))],
+            [0.0, 1.0, 0.0],
+        )
         for i in range(n)
     ]
     return conic([0.0] * n + list(WEIGHTS), parts, maximise=True)
@@ -68,7 +77,11 @@ def entropy() -> ConicProgram:
     n = 5
     parts: list[Part] = [(Cone("zero", 1), [[1.0] * n + [0.0] * n], [-1.0])]
     parts += [
-        (Cone("exponential", 3), [unit(2 * n, (n + i, -1)), unit(2 * n, (i, 1)), unit(2 * n)], [0.0, 0.0, 1.0])
+        (
+            Cone("exponential", 3),
+            [unit(2 * n, (n + i, -1)), unit(2 * n, (i, 1)), unit(2 * n)],
+            [0.0, 0.0, 1.0],
+        )
         for i in range(n)
     ]
     return conic([0.0] * n + [1.0] * n, parts, offset=3.0)
@@ -79,7 +92,11 @@ def log_sum_exp() -> ConicProgram:
     n = len(WEIGHTS)
     parts: list[Part] = [(Cone("nonnegative", 1), [[0.0] + [-1.0] * n], [1.0])]
     parts += [
-        (Cone("exponential", 3), [unit(n + 1, (0, -1)), unit(n + 1), unit(n + 1, (1 + i, 1))], [w, 1.0, 0.0])
+        (
+            Cone("exponential", 3),
+            [unit(n + 1, (0, -1)), unit(n + 1), unit(n + 1, (1 + i, 1))],
+            [w, 1.0, 0.0],
+        )
         for i, w in enumerate(WEIGHTS)
     ]
     return conic([1.0] + [0.0] * n, parts)
@@ -155,7 +172,9 @@ def infeasible_power() -> ConicProgram:
 def unbounded() -> ConicProgram:
     """max z  s.t.  exp(x) <= z."""
     return conic(
-        [0.0, 1.0], [(Cone("exponential", 3), [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [0.0, 1.0, 0.0])], maximise=True
+        [0.0, 1.0],
+        [(Cone("exponential", 3), [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [0.0, 1.0, 0.0])],
+        maximise=True,
     )
 
 
@@ -176,26 +195,44 @@ class ConicAnswer:
         values = subject.solve_conic(program)
         if self.optimum is None:
             allowed = INFEASIBLE if self.status is Status.INFEASIBLE else UNBOUNDED
-            expect(values.termination in allowed, f"termination {values.termination}, expected {' or '.join(allowed)}")
+            expect(
+                values.termination in allowed,
+                f"termination {values.termination}, expected {' or '.join(allowed)}",
+            )
             return
         if values.termination is Termination.IMPRECISE:
             raise Skipped(f"stopped short and says so: {values.words}")
-        expect(values.termination is Termination.OPTIMAL, f"termination {values.termination}, expected optimal")
+        expect(
+            values.termination is Termination.OPTIMAL,
+            f"termination {values.termination}, expected optimal",
+        )
         if values.x is None or values.x.shape != (program.shape[1],):
             expect(False, f"no point of {program.shape[1]} columns")
             return
         expect_close(values.objective, self.optimum, "objective", relative=CLOSE)
-        expect_close(program.objective(values.x), self.optimum, "objective of the point", relative=CLOSE)
+        expect_close(
+            program.objective(values.x), self.optimum, "objective of the point", relative=CLOSE
+        )
         missed = primal_residual(program, values.x)
         expect(missed <= CLOSE, f"the point misses the cones by {missed:.2g}")
         if self.x is not None:
             expect_close(values.x[: len(self.x)], self.x, "point", relative=1e-3)
         if values.y is None or values.y.shape != (program.shape[0],):
-            expect(not subject.has(Capability.DUALS), f"no multipliers of the {program.shape[0]} rows")
+            expect(
+                not subject.has(Capability.DUALS), f"no multipliers of the {program.shape[0]} rows"
+            )
             return
         missed = dual_residual(program, values.y)
-        expect(missed <= CLOSE, f"the multipliers miss the dual program by {missed:.2g}: wrong sign or order?")
-        expect_close(dual_objective(program, values.y), self.optimum, "bound of the multipliers", relative=CLOSE)
+        expect(
+            missed <= CLOSE,
+            f"the multipliers miss the dual program by {missed:.2g}: wrong sign or order?",
+        )
+        expect_close(
+            dual_objective(program, values.y),
+            self.optimum,
+            "bound of the multipliers",
+            relative=CLOSE,
+        )
 
 
 def lowered(build: Callable[[], LinearProgram]) -> Callable[[], ConicProgram]:
@@ -211,7 +248,9 @@ def lowered_duals(subject: Subject) -> None:
         values = subject.solve_conic(cones)
         expect(values.y is not None and cones.linear is not None, "no multipliers")
         if values.y is not None and cones.linear is not None:
-            expect_close(cones.linear.duals(values.y, cones.maximise), duals, "duals", relative=1e-4)
+            expect_close(
+                cones.linear.duals(values.y, cones.maximise), duals, "duals", relative=1e-4
+            )
 
 
 @case("conic programs are refused by who does not take them")
@@ -222,7 +261,10 @@ def conic_refused(subject: Subject) -> None:
     try:
         subject.solve_conic(entropy())
     except SolverUnavailable as error:
-        expect("conic" in str(error), f"the refusal does not say that it is about conic programs: {error}")
+        expect(
+            "conic" in str(error),
+            f"the refusal does not say that it is about conic programs: {error}",
+        )
         return
     expect(False, "a conic program is answered, not refused")
 
@@ -232,7 +274,10 @@ def deterministic(subject: Subject) -> None:
     """Two runs with one seed."""
     points = [subject.solve_conic(entropy(), seed=3).x for _ in range(2)]
     expect(
-        points[0] is not None and points[1] is not None and points[0].tobytes() == points[1].tobytes(), "they differ"
+        points[0] is not None
+        and points[1] is not None
+        and points[0].tobytes() == points[1].tobytes(),
+        "they differ",
     )
 
 

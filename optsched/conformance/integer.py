@@ -27,7 +27,9 @@ def knapsack() -> LinearProgram:
 def covering() -> LinearProgram:
     """min x + y + z + 0.5 so that every pair of three has one: 2.5, where halves would do with 2."""
     rows = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
-    return program([1, 1, 1], rows, lower=1, bounds=(0, 1), integer=True, maximise=False, offset=0.5)
+    return program(
+        [1, 1, 1], rows, lower=1, bounds=(0, 1), integer=True, maximise=False, offset=0.5
+    )
 
 
 def equality() -> LinearProgram:
@@ -37,7 +39,9 @@ def equality() -> LinearProgram:
 
 def negative() -> LinearProgram:
     """min 3x + 5y  s.t.  2x + 4y >= -7, -3 <= x, -2 <= y: -9 at (-3, 0); the relaxation has -10.25."""
-    return program([3, 5], [[2, 4]], lower=-7, bounds=([-3, -2], [4, 4]), integer=True, maximise=False)
+    return program(
+        [3, 5], [[2, 4]], lower=-7, bounds=([-3, -2], [4, 4]), integer=True, maximise=False
+    )
 
 
 def fractional_bounds() -> LinearProgram:
@@ -79,7 +83,11 @@ def hard_knapsacks(items: int = 200) -> LinearProgram:
     weight = np.round(1000 * random_matrix(5, items, 0))
     value = weight.mean(axis=0) + 100.0
     return program(
-        value.tolist(), weight.tolist(), upper=(weight.sum(axis=1) / 2).tolist(), bounds=(0, 1), integer=True
+        value.tolist(),
+        weight.tolist(),
+        upper=(weight.sum(axis=1) / 2).tolist(),
+        bounds=(0, 1),
+        integer=True,
     )
 
 
@@ -89,7 +97,9 @@ def market_split(items: int = 40) -> tuple[LinearProgram, FloatArray]:
     rows = random.integers(1, 100, (4, items)).astype(float)
     planted = (random.random(items) < 0.5).astype(float)
     sides = (rows @ planted).tolist()
-    return program([1] * items, rows.tolist(), lower=sides, upper=sides, bounds=(0, 1), integer=True), planted
+    return program(
+        [1] * items, rows.tolist(), lower=sides, upper=sides, bounds=(0, 1), integer=True
+    ), planted
 
 
 @case("a point to start from is taken", Capability.INTEGER, Capability.START)
@@ -99,8 +109,13 @@ def start_is_taken(subject: Subject) -> None:
     session = subject.open(lp.arrays)
     session.set_start(planted)
     values = session.run(Limits(time=1.0, work=1))
-    expect(values.x is not None, f"no point within one node, from a feasible start ({values.words})")
-    expect(lp.arrays.objective(planted) <= (values.objective or -INF) + 1e-6, "the answer is worse than the start")
+    expect(
+        values.x is not None, f"no point within one node, from a feasible start ({values.words})"
+    )
+    expect(
+        lp.arrays.objective(planted) <= (values.objective or -INF) + 1e-6,
+        "the answer is worse than the start",
+    )
 
 
 @case("a start changes no answer", Capability.INTEGER, Capability.START)
@@ -119,7 +134,10 @@ def start_of_wrong_size(subject: Subject) -> None:
     session.set_start(np.ones(3))
     values = session.run(Limits())
     expect_close(values.objective, 52.0, "objective")
-    expect(any("start dropped" in reason for reason in values.rebuilt), "Values.rebuilt does not say so")
+    expect(
+        any("start dropped" in reason for reason in values.rebuilt),
+        "Values.rebuilt does not say so",
+    )
 
 
 @case("integer programs are refused by who does not take them")
@@ -142,7 +160,10 @@ def _refused(subject: Subject, lp: LinearProgram, capability: Capability) -> Non
     try:
         subject.run(lp.arrays)
     except SolverUnavailable as error:
-        expect(capability.value in str(error), f"the refusal does not name {capability.value!r}: {error}")
+        expect(
+            capability.value in str(error),
+            f"the refusal does not name {capability.value!r}: {error}",
+        )
         return
     expect(False, f"a program that needs {capability.value!r} is answered, not refused")
 
@@ -161,7 +182,9 @@ CASES = (
             Answer("fractional bounds of integers", fractional_bounds, 3.0, x=[2, 1]),
             Answer("rounding is not solving", whole_from_fractions, 2.0, x=[1, 1]),
             Answer("integer infeasible", infeasible, status=Status.INFEASIBLE),
-            Answer("integer infeasible relaxation", infeasible_relaxation, status=Status.INFEASIBLE),
+            Answer(
+                "integer infeasible relaxation", infeasible_relaxation, status=Status.INFEASIBLE
+            ),
         )
     ),
     Answer("mixed", mixed, 24.5, x=[0, 9, 0, 1]).case(*BOTH),

@@ -50,7 +50,10 @@ def time_limit(subject: Subject) -> None:
     spent = time.perf_counter() - started
     expect(spent <= limit + SLACK, f"{spent:.1f} s at a limit of {limit} s")
     expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
-    expect(outcome.status in (Status.FEASIBLE, Status.LIMIT, Status.OPTIMAL), f"status {outcome.status}")
+    expect(
+        outcome.status in (Status.FEASIBLE, Status.LIMIT, Status.OPTIMAL),
+        f"status {outcome.status}",
+    )
     if outcome.status is not Status.OPTIMAL:
         stopped = (Termination.TIME_LIMIT, Termination.IMPRECISE)
         end = outcome.values.termination
@@ -60,7 +63,9 @@ def time_limit(subject: Subject) -> None:
 @case("the work limit stops in the same place every time")
 def work_limit(subject: Subject) -> None:
     """One iteration or node: not optimal, unless it is; and two runs leave the same bytes."""
-    arrays = long_program(subject) if subject.has(Capability.INTEGER) else slow_program(200, 300).arrays
+    arrays = (
+        long_program(subject) if subject.has(Capability.INTEGER) else slow_program(200, 300).arrays
+    )
     runs = [subject.solve(arrays, work=1) for _ in range(2)]
     if max(outcome.values.seconds for outcome in runs) > 0.9 * PATIENCE:
         raise Skipped("knows no work limit: stopped by the clock")
@@ -79,8 +84,14 @@ def gap(subject: Subject) -> None:
     if outcome.bound is None or outcome.value is None:
         raise Skipped("states no bound")
     left = abs(outcome.bound - outcome.value)
-    expect(left <= 0.2 * abs(outcome.value) * (1 + 1e-9), f"objective {outcome.value:g}, bound {outcome.bound:g}")
-    expect(outcome.bound >= outcome.value - 1e-6 * abs(outcome.value), "the bound is below the objective of a maximum")
+    expect(
+        left <= 0.2 * abs(outcome.value) * (1 + 1e-9),
+        f"objective {outcome.value:g}, bound {outcome.bound:g}",
+    )
+    expect(
+        outcome.bound >= outcome.value - 1e-6 * abs(outcome.value),
+        "the bound is below the objective of a maximum",
+    )
 
 
 @case("progress is reported", Capability.PROGRESS)
@@ -95,7 +106,9 @@ def progress(subject: Subject) -> None:
     times = [event.elapsed for event in events]
     expect(times == sorted(times) and times[0] >= 0, f"events out of order: {times}")
     if arrays.is_integer:
-        full = [event for event in events if event.incumbent is not None and event.bound is not None]
+        full = [
+            event for event in events if event.incumbent is not None and event.bound is not None
+        ]
         expect(full, "no event with incumbent and bound")
         good = all((event.bound or 0.0) >= (event.incumbent or 0.0) - 1e-6 for event in full)
         expect(good, "an incumbent better than the bound of a maximum")
@@ -114,7 +127,10 @@ def interrupt(subject: Subject) -> None:
     if values.termination is Termination.OPTIMAL and spent < after + SLACK:
         raise Skipped(f"was done after {spent:.2f} s, before it could be stopped")
     expect(spent < after + SLACK, f"went on for {spent - after:.1f} s after the signal")
-    expect(values.termination is Termination.INTERRUPTED, f"termination {values.termination}, expected interrupted")
+    expect(
+        values.termination is Termination.INTERRUPTED,
+        f"termination {values.termination}, expected interrupted",
+    )
 
 
 @contextmanager
@@ -173,7 +189,10 @@ def tolerance(subject: Subject) -> None:
     for outcome in (loose, tight):
         expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
         expect(outcome.value is not None, "no objective")
-    expect(abs((loose.value or 0.0) - (tight.value or 0.0)) <= 1e-4, f"objectives {loose.value} and {tight.value}")
+    expect(
+        abs((loose.value or 0.0) - (tight.value or 0.0)) <= 1e-4,
+        f"objectives {loose.value} and {tight.value}",
+    )
 
 
 CASES = (time_limit, work_limit, gap, progress, interrupt, unknown_option, nan, tolerance)

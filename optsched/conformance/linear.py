@@ -88,7 +88,9 @@ def no_objective() -> LinearProgram:
 
 def negative_bounds() -> LinearProgram:
     """min x + y  s.t.  abs(x - y) <= 1, -7 <= x <= -3, y <= -1: -15 at (-7, -8)."""
-    return program([1, 1], [[-1, 1], [1, -1]], lower=[-1, -1], maximise=False, bounds=([-7, -INF], [-3, -1]))
+    return program(
+        [1, 1], [[-1, 1], [1, -1]], lower=[-1, -1], maximise=False, bounds=([-7, -INF], [-3, -1])
+    )
 
 
 def transport() -> LinearProgram:
@@ -96,7 +98,13 @@ def transport() -> LinearProgram:
     cost = [2, 4, 5, 3, 1, 7]
     supply = [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]
     demand = [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1]]
-    return program(cost, supply + demand, lower=[-INF, -INF, 10, 25, 15], upper=[20, 30, INF, INF, INF], maximise=False)
+    return program(
+        cost,
+        supply + demand,
+        lower=[-INF, -INF, 10, 25, 15],
+        upper=[20, 30, INF, INF, INF],
+        maximise=False,
+    )
 
 
 def badly_scaled() -> LinearProgram:
@@ -113,7 +121,9 @@ def tiny() -> LinearProgram:
 
 def infeasible() -> LinearProgram:
     """x + y >= 3 and x + y <= 2, and a row that has nothing to do with it."""
-    return program([1, 1], [[1, 1], [1, 1], [1, 0]], lower=[3, -INF, -INF], upper=[INF, 2, 9], bounds=(0, 10))
+    return program(
+        [1, 1], [[1, 1], [1, 1], [1, 0]], lower=[3, -INF, -INF], upper=[INF, 2, 9], bounds=(0, 10)
+    )
 
 
 def infeasible_by_bounds() -> LinearProgram:

@@ -6,7 +6,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from optsched.conformance import allocation, conic, integer, limits, linear, sessions, timeline, totals
+from optsched.conformance import (
+    allocation,
+    conic,
+    integer,
+    limits,
+    linear,
+    sessions,
+    timeline,
+    totals,
+)
 from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
 from optsched.errors import OptschedError
 from optsched.registry import load_solver
@@ -82,10 +91,15 @@ def _verdict(item: Case, bank: str, solver: type[Solver]) -> tuple[Verdict, str]
     except OptschedError as error:
         return Verdict.FAILED, f"{type(error).__name__}: {error}"
     except Exception as error:  # whatever a foreign back-end raises is a finding about it
-        return Verdict.FAILED, f"raised {type(error).__name__}: {error}, expected an OptschedError at most"
+        return (
+            Verdict.FAILED,
+            f"raised {type(error).__name__}: {error}, expected an OptschedError at most",
+        )
     return Verdict.PASSED, ""
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
     """How many cases passed, failed and were skipped."""
-    return {str(verdict): sum(result.verdict is verdict for result in results) for verdict in Verdict}
+    return {
+        str(verdict): sum(result.verdict is verdict for result in results) for verdict in Verdict
+    }

@@ -35,15 +35,21 @@ def _set_bounds(session: Session) -> None:
 
 
 def _set_coefficients(session: Session) -> None:
-    session.set_coefficients(np.array([0, 1]), np.array([0, 1]), np.array([2.0, 1.0]))  # 2x + y <= 4, x + y <= 9
+    session.set_coefficients(
+        np.array([0, 1]), np.array([0, 1]), np.array([2.0, 1.0])
+    )  # 2x + y <= 4, x + y <= 9
 
 
 def _add_columns(session: Session) -> None:
-    session.add_columns(sp.csc_matrix(np.array([[1.0], [1.0]])), np.array([7.0]), np.array([1.0]))  # (3, 0, 1)
+    session.add_columns(
+        sp.csc_matrix(np.array([[1.0], [1.0]])), np.array([7.0]), np.array([1.0])
+    )  # (3, 0, 1)
 
 
 def _add_rows(session: Session) -> None:
-    session.add_rows(sp.csr_matrix(np.array([[1.0, -1.0]])), np.array([-INF]), np.array([0.0]))  # (2, 2)
+    session.add_rows(
+        sp.csr_matrix(np.array([[1.0, -1.0]])), np.array([-INF]), np.array([0.0])
+    )  # (2, 2)
 
 
 CHANGES: dict[str, tuple[Callable[[Session], None], float, Sequence[float], str]] = {
@@ -69,7 +75,10 @@ def _changed(name: str) -> Case:
         expect_close(values.x, point, "point after the change", relative=1e-4)
         told = any(reason in word for word in values.rebuilt)
         if "more" in name:  # nobody has to do that in place
-            expect(told or not values.rebuilt, f"rebuilt because of {values.rebuilt}, expected {reason!r} or nothing")
+            expect(
+                told or not values.rebuilt,
+                f"rebuilt because of {values.rebuilt}, expected {reason!r} or nothing",
+            )
         elif not subject.has(Capability.INCREMENTAL):
             expect(told, f"rebuilt because of {values.rebuilt or 'nothing'}, expected {reason!r}")
         expect(not session.run(Limits()).rebuilt, "an unchanged program was rebuilt")
@@ -139,7 +148,10 @@ def basis_of_wrong_size(subject: Subject) -> None:
     session.set_start(Basis(np.zeros(7, np.int64), np.zeros(1, np.int64)))
     values = session.run(Limits())
     expect_close(values.objective, 11.0, "objective")
-    expect(any("start dropped" in reason for reason in values.rebuilt), "Values.rebuilt does not say so")
+    expect(
+        any("start dropped" in reason for reason in values.rebuilt),
+        "Values.rebuilt does not say so",
+    )
 
 
 @case("an infeasible subset is irreducible", Capability.IIS)
@@ -156,7 +168,9 @@ def deterministic(subject: Subject) -> None:
     first, second = (subject.run(arrays, seed=3) for _ in range(2))
     for name, one, other in (("points", first.x, second.x), ("duals", first.y, second.y)):
         expect((one is None) == (other is None), f"{name} in one run of two")
-        expect(one is None or other is None or one.tobytes() == other.tobytes(), f"the {name} differ")
+        expect(
+            one is None or other is None or one.tobytes() == other.tobytes(), f"the {name} differ"
+        )
     expect(first.x is not None, "no point")
 
 
@@ -171,7 +185,14 @@ def arrays_untouched(subject: Subject) -> None:
 
 def _bytes(arrays: LinearArrays) -> list[bytes]:
     matrix = arrays.A
-    vectors = (arrays.cost, arrays.lower, arrays.upper, arrays.row_lower, arrays.row_upper, arrays.integer)
+    vectors = (
+        arrays.cost,
+        arrays.lower,
+        arrays.upper,
+        arrays.row_lower,
+        arrays.row_upper,
+        arrays.integer,
+    )
     return [array.tobytes() for array in (matrix.data, matrix.indices, matrix.indptr, *vectors)]
 
 

@@ -39,7 +39,9 @@ def timeline(
         deadline=np.array(deadline or [horizon] * count, np.int64),
         activity=activity,
         duration=duration,
-        usage=sp.csr_matrix(np.array([mode[2] for mode in modes], np.int64).reshape(len(modes), -1).T),
+        usage=sp.csr_matrix(
+            np.array([mode[2] for mode in modes], np.int64).reshape(len(modes), -1).T
+        ),
         capacity=np.array(capacity, np.int64),
         cost=cost,
         closed=np.array(closed, np.int64).reshape(-1, 4),
@@ -66,14 +68,23 @@ class Scheduled:
         program = self.build()
         values = subject.solver().solve_timeline(program, Limits(time=20.0))
         if self.optimum is None:
-            expect(values.termination is Termination.INFEASIBLE, f"{values.termination}, expected infeasible")
+            expect(
+                values.termination is Termination.INFEASIBLE,
+                f"{values.termination}, expected infeasible",
+            )
             expect(values.x is None, "a schedule of an infeasible program")
             return
         expect(values.termination is Termination.OPTIMAL, f"{values.termination}, expected optimal")
         cost = checked(program, values)
         expect(cost == self.optimum, f"a schedule that costs {cost}, expected {self.optimum}")
-        expect(values.objective == cost, f"states the objective {values.objective}, its schedule costs {cost}")
-        expect(values.bound is not None and abs(values.bound - cost) < 0.5, f"the bound {values.bound} is not {cost}")
+        expect(
+            values.objective == cost,
+            f"states the objective {values.objective}, its schedule costs {cost}",
+        )
+        expect(
+            values.bound is not None and abs(values.bound - cost) < 0.5,
+            f"the bound {values.bound} is not {cost}",
+        )
 
 
 def checked(program: TimelineProgram, values: Values) -> int:
@@ -81,7 +92,10 @@ def checked(program: TimelineProgram, values: Values) -> int:
     if values.x is None:
         expect(False, "no schedule")
     assert values.x is not None
-    expect(values.x.shape == (2 * len(program),), f"a point of shape {values.x.shape}, expected starts, then modes")
+    expect(
+        values.x.shape == (2 * len(program),),
+        f"a point of shape {values.x.shape}, expected starts, then modes",
+    )
     start, mode = split_point(program, values.x)
     broken = next(program.violations(start, mode), None)
     expect(broken is None, f"the schedule breaks {broken}")
@@ -91,7 +105,10 @@ def checked(program: TimelineProgram, values: Values) -> int:
 def unrelated() -> TimelineProgram:
     """4 jobs on 2 unrelated machines: 9, where splitting them would do with 7."""
     durations = [[6, 3], [4, 8], [5, 5], [9, 2]]
-    return timeline([(j, d, (i == 0, i == 1)) for j, row in enumerate(durations) for i, d in enumerate(row)], [1, 1])
+    return timeline(
+        [(j, d, (i == 0, i == 1)) for j, row in enumerate(durations) for i, d in enumerate(row)],
+        [1, 1],
+    )
 
 
 def gangs() -> TimelineProgram:
@@ -101,7 +118,9 @@ def gangs() -> TimelineProgram:
 
 def one_machine() -> TimelineProgram:
     """Sum of ends on one machine, durations 4, 1, 3: shortest first, 1 + 4 + 8."""
-    return timeline([(0, 4, [1]), (1, 1, [1]), (2, 3, [1])], [1], cost=TimelineCost(end=np.ones(3, np.int64)))
+    return timeline(
+        [(0, 4, [1]), (1, 1, [1]), (2, 3, [1])], [1], cost=TimelineCost(end=np.ones(3, np.int64))
+    )
 
 
 def tardiness() -> TimelineProgram:
@@ -122,7 +141,9 @@ def reduced() -> TimelineProgram:
 
 def precedence() -> TimelineProgram:
     """A chain of 2 and 3 beside 4 on two machines: 5; release dates 0, 0, 3 make the last end at 7."""
-    return timeline([(0, 2, [1]), (1, 3, [1]), (2, 4, [1])], [2], before=[(0, 1)], release=[0, 0, 3])
+    return timeline(
+        [(0, 2, [1]), (1, 3, [1]), (2, 4, [1])], [2], before=[(0, 1)], release=[0, 0, 3]
+    )
 
 
 def budget() -> TimelineProgram:
@@ -133,7 +154,9 @@ def budget() -> TimelineProgram:
 
 def mode_cost() -> TimelineProgram:
     """Makespan and cost of modes together: fast (1) at 5 or slow (4) at 1, alone: 5 of slow beats 6."""
-    return timeline([(0, 1, [1]), (0, 4, [1])], [1], cost=TimelineCost(makespan=1, mode=np.array([5, 1])))
+    return timeline(
+        [(0, 1, [1]), (0, 4, [1])], [1], cost=TimelineCost(makespan=1, mode=np.array([5, 1]))
+    )
 
 
 def late_starts() -> TimelineProgram:
@@ -161,7 +184,10 @@ def cut_off(subject: Subject) -> None:
     """At most the optimum is feasible, at most one less is not."""
     for most, expected in ((9, Termination.OPTIMAL), (8, Termination.INFEASIBLE)):
         values = subject.solver().solve_timeline(replace(unrelated(), most=most), Limits(time=20.0))
-        expect(values.termination is expected, f"cost at most {most}: {values.termination}, expected {expected}")
+        expect(
+            values.termination is expected,
+            f"cost at most {most}: {values.termination}, expected {expected}",
+        )
 
 
 @case("a timeline's start", Capability.TIMELINE, Capability.START)
@@ -169,14 +195,21 @@ def from_a_start(subject: Subject) -> None:
     """A start changes the way, not the answer; an infeasible one does no harm."""
     program = unrelated()
     for start in ([0, 3, 7, 5, 1, 2, 5, 7], [0, 0, 0, 0, 0, 2, 4, 6]):
-        values = subject.solver().solve_timeline(program, Limits(time=20.0), np.array(start, np.float64))
-        expect(checked(program, values) == 9, f"from {start} the optimum is {values.objective}, expected 9")
+        values = subject.solver().solve_timeline(
+            program, Limits(time=20.0), np.array(start, np.float64)
+        )
+        expect(
+            checked(program, values) == 9,
+            f"from {start} the optimum is {values.objective}, expected 9",
+        )
 
 
 @case("a timeline gives the same bytes twice", Capability.TIMELINE)
 def deterministic(subject: Subject) -> None:
     """Same program, seed and solver."""
-    points = [subject.solver().solve_timeline(gangs(), Limits(time=20.0, seed=3)).x for _ in range(2)]
+    points = [
+        subject.solver().solve_timeline(gangs(), Limits(time=20.0, seed=3)).x for _ in range(2)
+    ]
     expect(points[0] is not None and points[1] is not None, "no schedule")
     expect(np.array_equal(points[0], points[1]), "two runs give two schedules")  # type: ignore[arg-type]
 

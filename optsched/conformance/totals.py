@@ -85,14 +85,21 @@ def elastic(exponent: float, jobs: int, gpus: int) -> AllocationProgram:
     """Jobs with 1, 1.5 and 2 steps/s on 1, 2 and 4 GPUs of one pool."""
     rates = ((1, 1.0), (2, 1.5), (4, 2.0))
     options = [{"pool": "p", "gpus": held, "throughput": rate} for held, rate in rates]
-    return _document(exponent, [{"id": f"j{k}", "options": options} for k in range(jobs)], None, gpus=gpus)
+    return _document(
+        exponent, [{"id": f"j{k}", "options": options} for k in range(jobs)], None, gpus=gpus
+    )
 
 
-def _document(exponent: float, jobs: list[dict[str, Any]], resource: Any, gpus: int) -> AllocationProgram:
+def _document(
+    exponent: float, jobs: list[dict[str, Any]], resource: Any, gpus: int
+) -> AllocationProgram:
     cluster = {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": gpus}]}
     if resource is not None:
         cluster["resources"] = [resource]
-    return on(Instance.from_document({"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs}), exponent)
+    return on(
+        Instance.from_document({"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs}),
+        exponent,
+    )
 
 
 def per_cost(program: AllocationProgram, price: Sequence[float]) -> AllocationProgram:
@@ -200,7 +207,10 @@ def _check(subject: Subject, programs: Sequence[Known], relative: float) -> None
     for known in taken:
         outcome = subject.engine().solve_allocation(known.program)
         expect(outcome.certificate.ok, f"{known.words}: {'; '.join(outcome.certificate.problems)}")
-        expect(outcome.status is Status.OPTIMAL, f"{known.words}: status {outcome.status}, expected optimal")
+        expect(
+            outcome.status is Status.OPTIMAL,
+            f"{known.words}: status {outcome.status}, expected optimal",
+        )
         allowed = relative * max(abs(known.optimum), known.scale)
         expect_close(outcome.value, known.optimum, known.words, absolute=allowed)
         expect_close(outcome.bound, known.optimum, f"{known.words}: bound", absolute=allowed)
@@ -236,7 +246,10 @@ def worthless(subject: Subject) -> None:
     program = without_level(table(LOG, [1.0, 2.0]), 0)
     if subject.solver.refuses(program) is None:
         outcome = subject.engine().solve_allocation(program)
-        expect(outcome.status is not Status.OPTIMAL, f"an optimum of {outcome.value}, where a job has nothing")
+        expect(
+            outcome.status is not Status.OPTIMAL,
+            f"an optimum of {outcome.value}, where a job has nothing",
+        )
 
 
 CASES = (degenerate_levels, linear_totals, proportional_totals, alpha_totals, worthless)

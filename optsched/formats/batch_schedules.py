@@ -76,7 +76,9 @@ def batch_changes(
         return []
     if mode == "gns":
         times = [epoch for epoch in DOUBLES.get((model, batch, gpus), ()) if epoch < epochs]
-        return [(epoch, min(batch << count, LARGEST[model])) for count, epoch in enumerate(times, 1)]
+        return [
+            (epoch, min(batch << count, LARGEST[model])) for count, epoch in enumerate(times, 1)
+        ]
     epoch = np.arange(epochs, dtype=np.int64)
     first = _critical(model, batch, epoch, planned)
     if planned:

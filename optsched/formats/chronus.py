@@ -144,7 +144,9 @@ def import_chronus(
     }
 
 
-def _deadline(kind: str, start: float, worth: Worth, gang: int, workload: Mapping[str, Any]) -> dict[str, Any]:
+def _deadline(
+    kind: str, start: float, worth: Worth, gang: int, workload: Mapping[str, Any]
+) -> dict[str, Any]:
     """Deadline, its kind, and of a soft job the options."""
     if kind == BEST:
         return {}
@@ -170,17 +172,28 @@ def _by_nodes(rate: Any) -> list[tuple[str, float]]:
 
 def _worths(jobs: Columns, unit: float) -> list[Worth]:
     """The expected times and values of each job; what recurs is read once."""
-    kinds, times, values = (jobs.cells[column] for column in ("job_type", "expect_time_list", "expect_value_list"))
-    jobs.refuse("job_type", np.array([kind not in (STRICT, SOFT, BEST) for kind in kinds]), "strict, soft or best")
+    kinds, times, values = (
+        jobs.cells[column] for column in ("job_type", "expect_time_list", "expect_value_list")
+    )
+    jobs.refuse(
+        "job_type",
+        np.array([kind not in (STRICT, SOFT, BEST) for kind in kinds]),
+        "strict, soft or best",
+    )
     if "best_effort" in jobs:
         odd = jobs.flags("best_effort") != np.array([kind == BEST for kind in kinds])
         jobs.refuse("best_effort", odd, "1 where job_type is best, and 0 elsewhere")
     known: dict[tuple[str, str, str], Worth] = {}
     for row, told in enumerate(zip(kinds, times, values, strict=True)):
         if told not in known:
-            after, worth = _numbers(jobs, row, "expect_time_list"), _numbers(jobs, row, "expect_value_list")
+            after, worth = (
+                _numbers(jobs, row, "expect_time_list"),
+                _numbers(jobs, row, "expect_value_list"),
+            )
             _check_worth(jobs, row, told[0], after, worth)
-            known[told] = tuple((time * unit, value) for time, value in zip(after, worth, strict=True))
+            known[told] = tuple(
+                (time * unit, value) for time, value in zip(after, worth, strict=True)
+            )
     return [known[told] for told in zip(kinds, times, values, strict=True)]
 
 
@@ -191,23 +204,33 @@ def _numbers(jobs: Columns, row: int, column: str) -> list[float]:
     except ValueError:
         found = [math.nan]
     if not all(0 < number < math.inf for number in found) or "_" in cell:
-        raise InvalidInput(jobs.place(row, column), show(cell), "numbers above 0 joined by hyphens, such as 90-120")
+        raise InvalidInput(
+            jobs.place(row, column), show(cell), "numbers above 0 joined by hyphens, such as 90-120"
+        )
     return found
 
 
-def _check_worth(jobs: Columns, row: int, kind: str, after: Sequence[float], worth: Sequence[float]) -> None:
+def _check_worth(
+    jobs: Columns, row: int, kind: str, after: Sequence[float], worth: Sequence[float]
+) -> None:
     if len(worth) != len(after):
         expected = f"{len(after)}, one for each expected time"
         raise InvalidInput(jobs.place(row, "expect_value_list"), f"{len(worth)} values", expected)
     if kind == STRICT and len(after) != 1:
-        raise InvalidInput(jobs.place(row, "expect_time_list"), f"{len(after)} times", "one, as the job is strict")
+        raise InvalidInput(
+            jobs.place(row, "expect_time_list"), f"{len(after)} times", "one, as the job is strict"
+        )
     if any(later <= before for before, later in itertools.pairwise(after)):
         cell = jobs.cells["expect_time_list"][row]
         raise InvalidInput(jobs.place(row, "expect_time_list"), show(cell), "times that ascend")
 
 
 def _workloads(
-    models: Sequence[str], rows: IntArray, gangs: IntArray, speeds: Mapping[str, float], spread: Spread
+    models: Sequence[str],
+    rows: IntArray,
+    gangs: IntArray,
+    speeds: Mapping[str, float],
+    spread: Spread,
 ) -> dict[str, Any]:
     used: dict[str, set[int]] = {}
     for row, gang in zip(rows.tolist(), gangs[rows].tolist(), strict=True):

@@ -103,7 +103,9 @@ def read_columns(
     lines = lines_of(decoded(data, name), name)
     first = next(lines, None)
     if first is None:
-        raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
+        raise InvalidInput(
+            name, "an empty file", f"a first line with the columns, such as {','.join(required)}"
+        )
     as_written = [cell.strip() for cell in first[1]]
     header = [(synonyms or {}).get(cell, cell) for cell in as_written]
     check_header(f"{name}:{first[0]}", header, columns, required)
@@ -113,13 +115,23 @@ def read_columns(
         raise InvalidInput(name, "no line below the first", "at least one job")
     for number, cells in rows:
         if len(cells) != len(header):
-            raise InvalidInput(f"{name}:{number}", f"{len(cells)} cells", f"{len(header)}, as in the first line")
+            raise InvalidInput(
+                f"{name}:{number}", f"{len(cells)} cells", f"{len(header)}, as in the first line"
+            )
     line = np.array([number for number, _ in rows], np.int64)
-    by_column = [tuple(map(str.strip, column)) for column in zip(*(cells for _, cells in rows), strict=True)]
+    by_column = [
+        tuple(map(str.strip, column)) for column in zip(*(cells for _, cells in rows), strict=True)
+    ]
     table = Columns(name, line, dict(zip(header, by_column, strict=True)), {}, written)
     for column in required:
-        table.refuse(column, np.array([not cell for cell in table.cells[column]]), EXPECTED[columns[column]])
-    numbers = {column: _numbers(table, column, columns[column]) for column in header if columns[column] != "text"}
+        table.refuse(
+            column, np.array([not cell for cell in table.cells[column]]), EXPECTED[columns[column]]
+        )
+    numbers = {
+        column: _numbers(table, column, columns[column])
+        for column in header
+        if columns[column] != "text"
+    }
     return Columns(name, line, table.cells, numbers, written)
 
 
@@ -132,5 +144,8 @@ def _numbers(table: Columns, column: str, kind: Kind) -> FloatArray:
             return values
     except (ValueError, OverflowError):
         pass
-    told = (float(value_of(cell, kind, table.place(row, column))) if cell else np.nan for row, cell in enumerate(cells))
+    told = (
+        float(value_of(cell, kind, table.place(row, column))) if cell else np.nan
+        for row, cell in enumerate(cells)
+    )
     return np.fromiter(told, np.float64, len(cells))

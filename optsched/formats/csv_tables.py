@@ -55,7 +55,9 @@ def read_rates(data: bytes, name: str) -> Table:
             expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
             raise InvalidInput(table.place(row, "throughput"), show(rate), expected)
         if not 1 <= gpus < 2**31:
-            raise InvalidInput(table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1")
+            raise InvalidInput(
+                table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1"
+            )
     return table
 
 
@@ -95,7 +97,9 @@ def import_csv(
     InvalidInput
         With ``file:line:column`` of the cell that is wrong.
     """
-    documents = _pool_documents(pools) if isinstance(pools, Table) else [dict(pool) for pool in pools]
+    documents = (
+        _pool_documents(pools) if isinstance(pools, Table) else [dict(pool) for pool in pools]
+    )
     workloads = _workloads(rates, documents)
     _tell_idle_pools(rates, documents)
     document = {
@@ -143,7 +147,9 @@ def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, An
         if place not in known:
             what = "pools" if column == "pool" else "GPU types"
             raise InvalidInput(
-                rates.place(row, column), show(place), f"one of the {what} {listed(dict.fromkeys(known))}"
+                rates.place(row, column),
+                show(place),
+                f"one of the {what} {listed(dict.fromkeys(known))}",
             )
         entry = workloads.setdefault(str(row.cells["workload"]), {"throughput": {}})
         by_count = entry["throughput"].setdefault(place, {})
@@ -170,7 +176,9 @@ def _place_of(pool: Mapping[str, Any], column: str) -> str:
     return str(pool.get("gpu", pool["name"]) if column == "gpu" else pool["name"])
 
 
-def _job(jobs: Table, row: Row, number: int, rates: Table, workloads: Mapping[str, Any]) -> dict[str, Any]:
+def _job(
+    jobs: Table, row: Row, number: int, rates: Table, workloads: Mapping[str, Any]
+) -> dict[str, Any]:
     cells: dict[str, Any] = dict(row.cells)
     if cells["workload"] not in workloads:
         expected = f"one of the workloads of {rates.name}: {listed(workloads)}"
@@ -179,10 +187,16 @@ def _job(jobs: Table, row: Row, number: int, rates: Table, workloads: Mapping[st
     if (low is None) != (high is None):
         missing = "gpus_min" if low is None else "gpus_max"
         raise InvalidInput(
-            jobs.place(row, missing), "nothing", "a whole number, as the other end of the range is given"
+            jobs.place(row, missing),
+            "nothing",
+            "a whole number, as the other end of the range is given",
         )
     if low is not None:
         if "gpus" in cells:
-            raise InvalidInput(jobs.place(row, "gpus"), f"{cells['gpus']} beside a range", "gpus or a range, not both")
+            raise InvalidInput(
+                jobs.place(row, "gpus"),
+                f"{cells['gpus']} beside a range",
+                "gpus or a range, not both",
+            )
         cells["gpus"] = {"min": low, "max": high}
     return {"id": f"j{number}"} | cells

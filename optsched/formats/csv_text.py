@@ -81,7 +81,9 @@ def read_table(
     lines = lines_of(decoded(data, name), name)
     first = next(lines, None)
     if first is None:
-        raise InvalidInput(name, "an empty file", f"a first line with the columns, such as {','.join(required)}")
+        raise InvalidInput(
+            name, "an empty file", f"a first line with the columns, such as {','.join(required)}"
+        )
     line, cells = first
     as_written = [cell.strip() for cell in cells]
     header = [(synonyms or {}).get(cell, cell) for cell in as_written]
@@ -90,17 +92,25 @@ def read_table(
     rows = []
     for line, cells in lines:
         if len(cells) != len(header):
-            raise InvalidInput(f"{name}:{line}", f"{len(cells)} cells", f"{len(header)}, as in the first line")
+            raise InvalidInput(
+                f"{name}:{line}", f"{len(cells)} cells", f"{len(header)}, as in the first line"
+            )
         given = {column: cell.strip() for column, cell in zip(header, cells, strict=True)}
         rows.append(
             Row(
                 line,
-                {c: value_of(cell, columns[c], f"{name}:{line}:{written[c]}") for c, cell in given.items() if cell},
+                {
+                    c: value_of(cell, columns[c], f"{name}:{line}:{written[c]}")
+                    for c, cell in given.items()
+                    if cell
+                },
             )
         )
         for column in required:
             if not given[column]:
-                raise InvalidInput(f"{name}:{line}:{written[column]}", "nothing", EXPECTED[columns[column]])
+                raise InvalidInput(
+                    f"{name}:{line}:{written[column]}", "nothing", EXPECTED[columns[column]]
+                )
     return Table(name, tuple(header), tuple(rows), written)
 
 
@@ -111,7 +121,9 @@ def decoded(data: bytes, name: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise InvalidInput(f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+        raise InvalidInput(
+            f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8"
+        ) from None
     before, null, _ = text.partition("\0")
     if null:
         expected = "text in UTF-8 without such"
@@ -125,7 +137,9 @@ def _refuse_long_lines(data: bytes, name: str) -> None:
         stop = start + MOST_LINE
         if data.find(b"\n", start, stop) < 0 and data.find(b"\r", start, stop) < 0:
             line = data.count(b"\n", 0, start) + 1
-            raise InvalidInput(f"{name}:{line}", f"a line of more than {MOST_LINE:,} bytes", "a line for each row")
+            raise InvalidInput(
+                f"{name}:{line}", f"a line of more than {MOST_LINE:,} bytes", "a line for each row"
+            )
 
 
 def lines_of(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -141,18 +155,24 @@ def lines_of(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise InvalidInput(f"{name}:{line}", f"text that is not CSV ({error})", "quotes that are closed") from None
+            raise InvalidInput(
+                f"{name}:{line}", f"text that is not CSV ({error})", "quotes that are closed"
+            ) from None
         if any(cell.strip() for cell in cells):
             yield line, cells
         line = reader.line_num + 1
 
 
-def check_header(where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]) -> None:
+def check_header(
+    where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]
+) -> None:
     """Refuse unknown columns, those that stand twice and those that are missing."""
     for row, column in enumerate(header):
         if column not in columns:
             hint = did_you_mean(column, columns, aside=True)
-            found = f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
+            found = (
+                f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
+            )
             raise InvalidInput(where, found, f"some of {listed(columns)}{hint}")
         if column in header[:row]:
             raise InvalidInput(where, f"the column {column} a second time", "each column once")

@@ -77,7 +77,9 @@ def import_elasticflow(
         Pools without a table, or tables without a pool.
     """
     if not pools or set(pools) != set(tables):
-        raise InvalidArgument("", f"pools {listed(pools)} and tables of {listed(tables)}", "a table for each pool")
+        raise InvalidArgument(
+            "", f"pools {listed(pools)} and tables of {listed(tables)}", "a table for each pool"
+        )
     rates = _rates(tables, pools)
     jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
     workloads = _workloads(jobs, rates)
@@ -109,7 +111,9 @@ def _rates(tables: Mapping[str, str | Path], pools: Mapping[str, tuple[int, int]
         measured = read_profiles(source, gpu=pool, gpus_per_node=pools[pool][1])
         ways = measured.ways
         columns = (ways.workload, ways.gpus, ways.samples_per_step, 1 / measured.seconds)
-        for workload, gpus, batch, rate in zip(*(column.tolist() for column in columns), strict=True):
+        for workload, gpus, batch, rate in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             by_pool = rates.setdefault(_named(ways.workloads[workload], batch), {})
             by_pool.setdefault(pool, {})[gpus] = rate
     return rates
@@ -123,7 +127,8 @@ def _workload(name: str, rates: Mapping[str, Mapping[int, float]]) -> dict[str, 
     model, _, batch = name.rpartition("/")
     return {
         "throughput": {
-            pool: {str(gpus): rate for gpus, rate in sorted(by_count.items())} for pool, by_count in rates.items()
+            pool: {str(gpus): rate for gpus, rate in sorted(by_count.items())}
+            for pool, by_count in rates.items()
         },
         "parameters": {NAME: model, BATCH: float(batch)},
     }
@@ -141,18 +146,27 @@ def _workloads(jobs: Columns, rates: Rates) -> list[str]:
     return [names[pair] for pair in pairs]
 
 
-def _jobs(jobs: Columns, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool) -> list[dict[str, Any]]:
+def _jobs(
+    jobs: Columns, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool
+) -> list[dict[str, Any]]:
     ids, arrival, deadline = jobs.names("job_id"), jobs.numbers["submit_time"], jobs.numbers["ddl"]
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
-    jobs.refuse("iteration", ~(jobs.numbers["iteration"] >= 0), "a number of iterations, at least 0")
+    jobs.refuse(
+        "iteration", ~(jobs.numbers["iteration"] >= 0), "a number of iterations, at least 0"
+    )
     best_effort = jobs.flags("best_effort")
     late = np.flatnonzero((deadline < arrival) & ~best_effort)
     if len(late):
         row = int(late[0])
         raise InvalidInput(
-            jobs.place(row, "ddl"), show(float(deadline[row])), f"a time from the arrival on, {arrival[row]:g}"
+            jobs.place(row, "ddl"),
+            show(float(deadline[row])),
+            f"a time from the arrival on, {arrival[row]:g}",
         )
-    elastic = {name: _range(sorted({k for one in by_pool.values() for k in one})) for name, by_pool in rates.items()}
+    elastic = {
+        name: _range(sorted({k for one in by_pool.values() for k in one}))
+        for name, by_pool in rates.items()
+    }
     told = zip(
         rows.tolist(), gangs[rows].tolist(), jobs.numbers["iteration"][rows].tolist(), arrival[rows].tolist(),
         deadline[rows].tolist(), best_effort[rows].tolist(), strict=True,

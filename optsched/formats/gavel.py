@@ -24,7 +24,14 @@ REFERENCE = "v100"
 SYMMETRY = 1e-9
 """Relative difference allowed between the two directions of a pair."""
 
-__all__ = ["GavelThroughputs", "GavelTrace", "gavel_document", "import_gavel", "read_throughputs", "read_trace"]
+__all__ = [
+    "GavelThroughputs",
+    "GavelTrace",
+    "gavel_document",
+    "import_gavel",
+    "read_throughputs",
+    "read_trace",
+]
 
 
 def import_gavel(
@@ -131,9 +138,12 @@ def gavel_document(
         "cluster": {"pools": [_pool(pool, gpus, node_size) for pool, gpus in sizes.items()]},
         "performance": {"model": "table"},
         "workloads": {
-            job_type: {"throughput": rates_of(table, job_type, sizes), **_parameters(job_type)} for job_type in used
+            job_type: {"throughput": rates_of(table, job_type, sizes), **_parameters(job_type)}
+            for job_type in used
         },
-        "colocation": colocation(table, {job_type: (job_type, 1.0) for job_type in used}, scales, sizes)
+        "colocation": colocation(
+            table, {job_type: (job_type, 1.0) for job_type in used}, scales, sizes
+        )
         if pairs
         else [],
         "jobs": [_job(table, jobs, row, reference, durations) for row in range(count)],
@@ -150,25 +160,37 @@ def _whole_option(value: object, what: str, least: int) -> int:
     return number
 
 
-def _check_worker_types(table: GavelThroughputs, pools: Mapping[str, int], reference: str | None) -> None:
+def _check_worker_types(
+    table: GavelThroughputs, pools: Mapping[str, int], reference: str | None
+) -> None:
     known = ", ".join(map(told_type, table.worker_types))
     if not pools:
-        raise UsageError(f"pools is empty, expected GPUs for at least one of the worker types {known}")
+        raise UsageError(
+            f"pools is empty, expected GPUs for at least one of the worker types {known}"
+        )
     for pool in pools:
         if pool not in table.alone:
-            raise InvalidInput("pools", show(pool), f"one of the worker types of the throughput file: {known}")
+            raise InvalidInput(
+                "pools", show(pool), f"one of the worker types of the throughput file: {known}"
+            )
     if reference is not None and reference not in table.alone:
-        raise InvalidInput("reference", show(reference), f"one of the worker types of the throughput file: {known}")
+        raise InvalidInput(
+            "reference", show(reference), f"one of the worker types of the throughput file: {known}"
+        )
 
 
 def _selection(jobs: GavelTrace, active: int | None, at: float | None) -> tuple[int, float]:
     """How many jobs of the trace are taken, from the first on, and the clock."""
     if active is not None and at is not None:
-        raise UsageError("active and at exclude each other: give the number of jobs or the time, not both")
+        raise UsageError(
+            "active and at exclude each other: give the number of jobs or the time, not both"
+        )
     if active is not None:
         count = _whole_option(active, "active", 1)
         if count > len(jobs):
-            raise UsageError(f"active is {count}, expected at most {len(jobs)}, the number of jobs in the trace")
+            raise UsageError(
+                f"active is {count}, expected at most {len(jobs)}, the number of jobs in the trace"
+            )
         return count, float(jobs.arrival[count - 1])
     if at is not None:
         if not math.isfinite(at):
@@ -181,13 +203,22 @@ def _check_job_types(table: GavelThroughputs, jobs: GavelTrace, count: int) -> N
     for row, job_type in enumerate(jobs.job_type[:count]):
         if job_type not in table.job_types:
             hint = did_you_mean(job_type, sorted(table.job_types), aside=True)
-            raise InvalidInput(jobs.path(row, "job_type"), show(job_type), f"a job type of the throughput file{hint}")
+            raise InvalidInput(
+                jobs.path(row, "job_type"),
+                show(job_type),
+                f"a job type of the throughput file{hint}",
+            )
 
 
 def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
     """``gpus`` GPUs on nodes of ``node_size``; a rest makes a smaller last node, named as the others would be."""
     nodes, rest = divmod(gpus, node_size)
-    document: dict[str, Any] = {"name": name, "gpu": name.upper(), "nodes": nodes, "gpus_per_node": node_size}
+    document: dict[str, Any] = {
+        "name": name,
+        "gpu": name.upper(),
+        "nodes": nodes,
+        "gpus_per_node": node_size,
+    }
     if rest:
         whole = [{"name": f"{name}-{node}"} for node in range(nodes)]
         document["nodes"] = [*whole, {"name": f"{name}-{nodes}", "gpus": rest}]
@@ -201,7 +232,9 @@ def rates_of(
     rates: dict[str, dict[str, float]] = {}
     for pool in pools:
         by_scale = sorted(
-            (scale, rate) for (row, scale), rate in table.alone[pool].items() if row == job_type and rate > 0
+            (scale, rate)
+            for (row, scale), rate in table.alone[pool].items()
+            if row == job_type and rate > 0
         )
         if by_scale:
             rates[pool] = {str(scale): rate * factor for scale, rate in by_scale}
@@ -211,7 +244,11 @@ def rates_of(
 def _parameters(job_type: str) -> dict[str, Any]:
     """By what name and batch a model fitted to profiles of these files knows a job type, if it states a batch."""
     profile, samples = profile_of(job_type)
-    return {} if profile == job_type else {"parameters": {"profile": profile, "batch_per_gpu": samples}}
+    return (
+        {}
+        if profile == job_type
+        else {"parameters": {"profile": profile, "batch_per_gpu": samples}}
+    )
 
 
 def colocation(
@@ -230,18 +267,31 @@ def colocation(
         for scale in scales:
             for place, (first, (first_type, first_factor)) in enumerate(items):
                 for second, (second_type, second_factor) in items[place:]:
-                    one, other = _shared_rates(table, pool, (first_type, scale), (second_type, scale))
+                    one, other = _shared_rates(
+                        table, pool, (first_type, scale), (second_type, scale)
+                    )
                     if min(one, other) > 0:
                         rates = [one * first_factor, other * second_factor]
-                        entries.append({"workloads": [first, second], "pool": pool, "gpus": scale, "throughput": rates})
+                        entries.append(
+                            {
+                                "workloads": [first, second],
+                                "pool": pool,
+                                "gpus": scale,
+                                "throughput": rates,
+                            }
+                        )
     return entries
 
 
-def _shared_rates(table: GavelThroughputs, pool: str, first: RowKey, second: RowKey) -> tuple[float, float]:
+def _shared_rates(
+    table: GavelThroughputs, pool: str, first: RowKey, second: RowKey
+) -> tuple[float, float]:
     """steps/s of the two; a direction that the file lacks counts as unknown, which is 0."""
     rates = table.shared[pool].get((first, second), (0.0, 0.0))
     back = table.shared[pool].get((second, first), (0.0, 0.0))[::-1]
-    if not all(math.isclose(one, other, rel_tol=SYMMETRY) for one, other in zip(rates, back, strict=True)):
+    if not all(
+        math.isclose(one, other, rel_tol=SYMMETRY) for one, other in zip(rates, back, strict=True)
+    ):
         raise InvalidInput(
             f"throughputs.{told_type(pool)}.{told_type(str(first))}.{told_type(str(second))}",
             f"{list(rates)}, but {list(back[::-1])} the other way round",
@@ -251,7 +301,11 @@ def _shared_rates(table: GavelThroughputs, pool: str, first: RowKey, second: Row
 
 
 def _job(
-    table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None, durations: FloatArray | None
+    table: GavelThroughputs,
+    jobs: GavelTrace,
+    row: int,
+    reference: str | None,
+    durations: FloatArray | None,
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": f"j{row}",
@@ -263,7 +317,9 @@ def _job(
     }
     if math.isnan(jobs.slo[row]):
         return document
-    duration = _duration(table, jobs, row, reference) if durations is None else float(durations[row])
+    duration = (
+        _duration(table, jobs, row, reference) if durations is None else float(durations[row])
+    )
     return document if duration is None else document | {"deadline": _deadline(jobs, row, duration)}
 
 
@@ -277,9 +333,13 @@ def _deadline(jobs: GavelTrace, row: int, duration: float) -> float:
     return deadline
 
 
-def _duration(table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None) -> float | None:
+def _duration(
+    table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None
+) -> float | None:
     """Seconds on the reference; None where the job can run nowhere and so has no duration."""
-    rate = _reference_rate(table, jobs.job_type[row], int(jobs.gpus[row]), reference, jobs.path(row, "SLO"))
+    rate = _reference_rate(
+        table, jobs.job_type[row], int(jobs.gpus[row]), reference, jobs.path(row, "SLO")
+    )
     return None if rate is None else float(jobs.steps[row]) / rate
 
 
@@ -287,7 +347,9 @@ def _reference_rate(
     table: GavelThroughputs, job_type: str, gpus: int, reference: str | None, path: str
 ) -> float | None:
     """Rate, in steps/s, that defines the duration; None where the job can run on no worker type."""
-    rates = {worker_type: table.rate(worker_type, job_type, gpus) for worker_type in table.worker_types}
+    rates = {
+        worker_type: table.rate(worker_type, job_type, gpus) for worker_type in table.worker_types
+    }
     fastest = max(rates.values())
     if fastest == 0:
         return None

@@ -85,7 +85,9 @@ def read_throughputs(data: bytes) -> GavelThroughputs:
         for text, row in _object(rows, path, "job types").items():
             key = _row_key(text, path, keys)
             if key in alone[worker_type]:
-                raise InvalidInput(path, f"a second row {told_type(text)}", "one row per job type and scale")
+                raise InvalidInput(
+                    path, f"a second row {told_type(text)}", "one row per job type and scale"
+                )
             rate, partners = _row(row, key, f"{path}.{told_type(text)}", keys)
             alone[worker_type][key] = rate
             shared[worker_type].update(partners)
@@ -118,9 +120,18 @@ def _row_key(text: str, path: str, known: dict[str, RowKey]) -> RowKey:
         value = ast.literal_eval(text) if len(text) <= MAX_KEY else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         value = None
-    if isinstance(value, tuple) and [type(part) for part in value] == [str, int] and value[0] and value[1] >= 1:
+    if (
+        isinstance(value, tuple)
+        and [type(part) for part in value] == [str, int]
+        and value[0]
+        and value[1] >= 1
+    ):
         return known.setdefault(text, value)
-    raise InvalidInput(path, f"the key {show(text)}", "a key ('TYPE', SCALE) such as ('ResNet-18 (batch size 64)', 1)")
+    raise InvalidInput(
+        path,
+        f"the key {show(text)}",
+        "a key ('TYPE', SCALE) such as ('ResNet-18 (batch size 64)', 1)",
+    )
 
 
 def _row(
@@ -136,7 +147,9 @@ def _row(
             continue
         partner = _row_key(text, path, keys)
         if partner[1] != key[1]:
-            raise InvalidInput(path, f"a partner {told_type(text)}", f"partners of the same scale, {key[1]}")
+            raise InvalidInput(
+                path, f"a partner {told_type(text)}", f"partners of the same scale, {key[1]}"
+            )
         if (key, partner) in partners:
             raise InvalidInput(path, f"a second partner {told_type(text)}", "each partner once")
         where = f"{path}.{told_type(text)}"
@@ -147,6 +160,10 @@ def _row(
 
 
 def _rate(value: object, path: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= sys.float_info.max
+    ):
         return float(value)
     raise InvalidInput(path, show(value), "a finite rate in steps/s, at least 0")

@@ -27,7 +27,9 @@ def profile_of(job_type: str) -> tuple[str, float]:
 
 def job_type_of(workload: str, samples: float | None) -> str:
     """The job type of a model and its batch, as `profile_of` takes it apart: one of batch 1 tells none."""
-    return workload if samples is None or samples == 1 else f"{workload} (batch size {samples:.15g})"
+    return (
+        workload if samples is None or samples == 1 else f"{workload} (batch size {samples:.15g})"
+    )
 
 
 def gpu_type_of(worker_type: str) -> str:

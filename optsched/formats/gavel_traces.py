@@ -104,7 +104,9 @@ class TraceLines:
         """Where a cell stands."""
         return _path(int(self.line[row]), self.names, column)
 
-    def read(self, column: str, convert: Callable[[str], Value | None], expected: str) -> list[Value]:
+    def read(
+        self, column: str, convert: Callable[[str], Value | None], expected: str
+    ) -> list[Value]:
         """What the cells of a column say; ``convert`` gives None for a text that is not what is expected."""
         cells = self.cells[column]
         known = {text: convert(text) for text in set(cells)}
@@ -144,7 +146,9 @@ def read_trace(data: bytes) -> GavelTrace:
     return jobs_of(read_lines(data, LAYOUTS, EXPECTED, "10 columns, or 7 in the old format"))
 
 
-def read_lines(data: bytes, layouts: Mapping[int, tuple[str, ...]], expected: str, least: str) -> TraceLines:
+def read_lines(
+    data: bytes, layouts: Mapping[int, tuple[str, ...]], expected: str, least: str
+) -> TraceLines:
     """Cut a trace into cells; all lines have the layout of the first.
 
     Parameters
@@ -160,7 +164,9 @@ def read_lines(data: bytes, layouts: Mapping[int, tuple[str, ...]], expected: st
         With the line.
     """
     rows = [
-        (number, line.split("\t")) for number, line in enumerate(decode(data, "trace").split("\n"), 1) if line.strip()
+        (number, line.split("\t"))
+        for number, line in enumerate(decode(data, "trace").split("\n"), 1)
+        if line.strip()
     ]
     if not rows:
         raise InvalidInput("trace", "no jobs", f"at least one line of {least}")
@@ -170,10 +176,15 @@ def read_lines(data: bytes, layouts: Mapping[int, tuple[str, ...]], expected: st
             found = f"{len(cells)} tab-separated column{'s' * (len(cells) != 1)}"
             if len(cells) in layouts:
                 sizes = " or ".join(map(str, layouts))
-                expected = f"{width}, as on line {rows[0][0]} ({sizes} columns, the same on all lines)"
+                expected = (
+                    f"{width}, as on line {rows[0][0]} ({sizes} columns, the same on all lines)"
+                )
             raise InvalidInput(f"trace line {number}", found, expected)
     columns = zip(*(cells for _, cells in rows), strict=True)
-    cells_of = {name: tuple(map(str.strip, column)) for name, column in zip(layouts[width], columns, strict=True)}
+    cells_of = {
+        name: tuple(map(str.strip, column))
+        for name, column in zip(layouts[width], columns, strict=True)
+    }
     return TraceLines(np.array([number for number, _ in rows], np.int64), layouts[width], cells_of)
 
 
@@ -189,11 +200,18 @@ def jobs_of(lines: TraceLines) -> GavelTrace:
         num_steps_arg=lines.cells["num_steps_arg"],
         needs_data_dir=np.array(lines.read("needs_data_dir", _flag, "0 or 1"), np.bool_),
         steps=lines.numbers("total_steps", "a number of steps, at least 0"),
-        gpus=np.array(lines.read("scale_factor", _scale, "a whole number of GPUs, at least 1"), np.int64),
-        weight=np.ones(count) if old else lines.numbers("priority_weight", "a weight above 0", above=0.0),
+        gpus=np.array(
+            lines.read("scale_factor", _scale, "a whole number of GPUs, at least 1"), np.int64
+        ),
+        weight=np.ones(count)
+        if old
+        else lines.numbers("priority_weight", "a weight above 0", above=0.0),
         slo=np.full(count, math.nan)
         if old
-        else np.array(lines.read("SLO", _slo, "a multiple of the duration above 0, or -1 for none"), np.float64),
+        else np.array(
+            lines.read("SLO", _slo, "a multiple of the duration above 0, or -1 for none"),
+            np.float64,
+        ),
         arrival=lines.numbers("arrival_time", "a time in seconds, at least 0"),
         names=lines.names,
     )

@@ -66,7 +66,14 @@ def profiles_of(rows: Sequence[Measurement]) -> Profiles:
     columns = list(zip(*rows, strict=True))
     workload, gpu, gpus, nodes, samples, passes, seconds, sync, places, _ = columns
     profiles = Profiles.of(
-        workload=workload, gpu=gpu, gpus=gpus, nodes=nodes, samples=samples, seconds=seconds, sync=sync, passes=passes
+        workload=workload,
+        gpu=gpu,
+        gpus=gpus,
+        nodes=nodes,
+        samples=samples,
+        seconds=seconds,
+        sync=sync,
+        passes=passes,
     )
     _refuse_mixed_units(profiles, places)
     return profiles
@@ -87,16 +94,23 @@ def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
     for rows in np.split(order, starts[1:]):
         pair = _apart(ways.samples[rows], each[rows])
         if pair is not None:
-            other, odd = sorted((int(rows[place]) for place in pair), key=profiles.seconds.__getitem__)
+            other, odd = sorted(
+                (int(rows[place]) for place in pair), key=profiles.seconds.__getitem__
+            )
             found = f"{profiles.seconds[odd]:g} s, where {places[other]} has {profiles.seconds[other]:g} s"
             raise InvalidInput(
-                places[odd], found, "times in one unit (some look like milliseconds): a step's time follows its samples"
+                places[odd],
+                found,
+                "times in one unit (some look like milliseconds): a step's time follows its samples",
             )
 
 
 def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
     """Two places that cannot be in one unit, of arrays in ascending order of the samples; None if there are none."""
-    for law in (np.log(seconds), np.log(samples) - np.log(seconds)):  # neither falls with the samples, but for noise
+    for law in (
+        np.log(seconds),
+        np.log(samples) - np.log(seconds),
+    ):  # neither falls with the samples, but for noise
         highest = _running_argmax(law)
         drop = law[highest] - law
         worst = int(np.argmax(drop))

@@ -60,7 +60,9 @@ class Record:
         except ValueError:
             value = math.nan
         if not abs(value) <= LARGEST:
-            raise InvalidInput(f"{self.path}, {column}", show(self.cells[column]), "a time in seconds, or nothing")
+            raise InvalidInput(
+                f"{self.path}, {column}", show(self.cells[column]), "a time in seconds, or nothing"
+            )
         return value
 
 
@@ -106,7 +108,9 @@ def import_openb(
     if (at is not None or over_time) and pods is None:
         raise UsageError("a time chooses among pods: give a pod list too")
     if at is not None and over_time:
-        raise UsageError("the pods of one time do not arrive over time: found both at and over_time")
+        raise UsageError(
+            "the pods of one time do not arrive over time: found both at and over_time"
+        )
     pools = _pools(nodes)
     jobs: list[dict[str, Any]] = []
     if pods is not None:
@@ -115,7 +119,11 @@ def import_openb(
         "format": FORMAT,
         "name": name,
         "now": 0.0 if at is None else float(at),
-        "cluster": {"pools": [{"name": model, "gpu": model, "nodes": members} for model, members in pools.items()]},
+        "cluster": {
+            "pools": [
+                {"name": model, "gpu": model, "nodes": members} for model, members in pools.items()
+            ]
+        },
         "jobs": jobs,
     }
 
@@ -127,7 +135,9 @@ def _pools(data: bytes) -> dict[str, list[dict[str, Any]]]:
     for record in _records(data, "nodes", NODE_COLUMNS):
         name = record.text("sn")
         if name in seen:
-            raise InvalidInput(f"{record.path}, sn", f"{show(name)} a second time", "names that differ")
+            raise InvalidInput(
+                f"{record.path}, sn", f"{show(name)} a second time", "names that differ"
+            )
         seen.add(name)
         gpus = record.whole("gpu")
         node = {"name": name, "gpus": gpus, **_cpus_and_memory(record, "cpus")}
@@ -139,7 +149,10 @@ def _pools(data: bytes) -> dict[str, list[dict[str, Any]]]:
 
 
 def _cpus_and_memory(record: Record, cpus: str) -> dict[str, float]:
-    return {cpus: record.whole("cpu_milli") / 1000, "memory": record.whole("memory_mib") * MIB / 1e9}
+    return {
+        cpus: record.whole("cpu_milli") / 1000,
+        "memory": record.whole("memory_mib") * MIB / 1e9,
+    }
 
 
 def _pods(data: bytes) -> Iterator[tuple[Record, str]]:
@@ -148,7 +161,9 @@ def _pods(data: bytes) -> Iterator[tuple[Record, str]]:
     for record in _records(data, "pods", POD_COLUMNS):
         name = record.text("name")
         if name in seen:
-            raise InvalidInput(f"{record.path}, name", f"{show(name)} a second time", "names that differ")
+            raise InvalidInput(
+                f"{record.path}, name", f"{show(name)} a second time", "names that differ"
+            )
         seen.add(name)
         yield record, name
 
@@ -160,7 +175,9 @@ def _jobs(data: bytes, models: Sequence[str], at: float | None) -> Iterator[dict
         if at is not None and "creation_time" not in record.cells:
             raise UsageError("the pod list has no times: take all of its pods")
         gpus = record.whole("num_gpu")
-        here = at is None or ((created is None or created <= at) and (deleted is None or deleted > at))
+        here = at is None or (
+            (created is None or created <= at) and (deleted is None or deleted > at)
+        )
         if gpus and here:
             yield {
                 "id": name,
@@ -175,7 +192,9 @@ def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
     last, left_out = -math.inf, 0
     for record, name in _pods(data):
         if not {*TIMES, SCHEDULED} <= set(record.cells):
-            raise UsageError(f"the pod list has not all times: a trace needs {listed((*TIMES, SCHEDULED))}")
+            raise UsageError(
+                f"the pod list has not all times: a trace needs {listed((*TIMES, SCHEDULED))}"
+            )
         gpus, created = record.whole("num_gpu"), record.time("creation_time")
         scheduled, deleted = record.time(SCHEDULED), record.time("deletion_time")
         if not gpus:
@@ -187,7 +206,9 @@ def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
             ("creation_time", created, last), (SCHEDULED, scheduled, created), ("deletion_time", deleted, scheduled),
         ):  # fmt: skip
             if time < least:
-                raise InvalidInput(f"{record.path}, {column}", show(time), f"a time from {least:.15g} on")
+                raise InvalidInput(
+                    f"{record.path}, {column}", show(time), f"a time from {least:.15g} on"
+                )
         last = created
         yield {
             "id": name,
@@ -209,12 +230,20 @@ def _seconds(record: Record, created: float | None, deleted: float | None) -> fl
 def _options(record: Record, gpus: int, models: Sequence[str]) -> list[dict[str, Any]]:
     milli, spec = record.whole("gpu_milli"), record.cells.get("gpu_spec", "")
     if not 1 <= milli <= 1000 or (gpus > 1 and milli != 1000):
-        expected = "thousandths of a GPU from 1 to 1000" if gpus == 1 else f"1000, as the pod has {gpus} GPUs"
+        expected = (
+            "thousandths of a GPU from 1 to 1000"
+            if gpus == 1
+            else f"1000, as the pod has {gpus} GPUs"
+        )
         raise InvalidInput(f"{record.path}, gpu_milli", show(milli), expected)
     wanted = set(spec.split("|")) if spec else set(models)
     allowed = [model for model in models if model in wanted]
     if not allowed:
-        raise InvalidInput(f"{record.path}, gpu_spec", show(spec), f"one of the models of the nodes: {listed(models)}")
+        raise InvalidInput(
+            f"{record.path}, gpu_spec",
+            show(spec),
+            f"one of the models of the nodes: {listed(models)}",
+        )
     option = {
         "gpus": gpus, "nodes": 1, "share": milli / 1000, "throughput": 1.0, "uses": _cpus_and_memory(record, "cpu"),
     }  # fmt: skip
@@ -227,7 +256,9 @@ def _records(data: bytes, what: str, columns: Sequence[str]) -> Iterator[Record]
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise InvalidInput(f"{what} line {line}", "bytes that are not UTF-8", "UTF-8 text") from None
+        raise InvalidInput(
+            f"{what} line {line}", "bytes that are not UTF-8", "UTF-8 text"
+        ) from None
     lines = csv.reader(io.StringIO(text, newline=""))
     try:
         head = [cell.strip() for cell in next(lines, [])]
@@ -242,4 +273,6 @@ def _records(data: bytes, what: str, columns: Sequence[str]) -> Iterator[Record]
                 raise InvalidInput(path, f"{len(cells)} cells", f"{len(head)}, one for each column")
             yield Record(path, dict(zip(head, (cell.strip() for cell in cells), strict=True)))
     except csv.Error as error:
-        raise InvalidInput(f"{what} line {lines.line_num}", f"text that is not CSV ({error})", "CSV") from None
+        raise InvalidInput(
+            f"{what} line {lines.line_num}", f"text that is not CSV ({error})", "CSV"
+        ) from None

@@ -59,14 +59,20 @@ class Known:
     def describe(self, workload: str, family: str | None, batch: float | None, place: str) -> None:
         """Remember the family and the batch of a workload, and refuse others than it has already."""
         if family is not None and (had := self.family.setdefault(workload, family)) != family:
-            raise InvalidInput(place, f"family {show(family)} of {show(workload)}", f"{show(had)}, as before")
+            raise InvalidInput(
+                place, f"family {show(family)} of {show(workload)}", f"{show(had)}, as before"
+            )
         if batch is not None and (before := self.batch.setdefault(workload, batch)) != batch:
-            raise InvalidInput(place, f"batch {batch:g} of {show(workload)}", f"{before:g}, as before")
+            raise InvalidInput(
+                place, f"batch {batch:g} of {show(workload)}", f"{before:g}, as before"
+            )
 
     def state(self, workload: str, gpu: str, rate: float, place: str) -> None:
         """Remember a rate alone, and refuse another one than there is already."""
         if (had := self.alone.setdefault((workload, gpu), rate)) != rate:
-            raise InvalidInput(place, f"{rate:g} steps/s of {show(workload)} on {show(gpu)}", f"{had:g}, as before")
+            raise InvalidInput(
+                place, f"{rate:g} steps/s of {show(workload)} on {show(gpu)}", f"{had:g}, as before"
+            )
 
 
 def read_pair_table(data: bytes, name: str, known: Known) -> Iterator[PairMeasurement]:
@@ -78,19 +84,25 @@ def read_pair_table(data: bytes, name: str, known: Known) -> Iterator[PairMeasur
     if not of_gavel:
         for column in SIDES:
             if column not in table.columns:
-                raise InvalidInput(head, f"no column {column}", f"one, beside {listed(table.written.values())}")
+                raise InvalidInput(
+                    head, f"no column {column}", f"one, beside {listed(table.written.values())}"
+                )
     if not table.rows:
         raise InvalidInput(name, "no line below the first", "at least one pair")
     for row in table.rows:
         gpu = str(row.cells["gpu"])
         jobs = tuple(_job(table, row, side, known) for side in SIDES)
-        values = tuple(_value(table, row, f"{'rate' if are_rates else 'fraction'}_{side}") for side in SIDES)
+        values = tuple(
+            _value(table, row, f"{'rate' if are_rates else 'fraction'}_{side}") for side in SIDES
+        )
         kind = "rate" if are_rates else "fraction"
         places = tuple(table.place(row, f"{kind}_{side}") for side in SIDES)
         if (values[0] == 0) != (values[1] == 0):
             zero = int(values[1] == 0)
             raise InvalidInput(
-                places[zero], f"0 beside {values[1 - zero]:g}", "0 of both jobs, which could not run together, or none"
+                places[zero],
+                f"0 beside {values[1 - zero]:g}",
+                "0 of both jobs, which could not run together, or none",
             )
         alone = tuple(_alone(table, row, side) for side in SIDES)
         yield PairMeasurement(
@@ -104,13 +116,17 @@ def read_alone_table(data: bytes, name: str, known: Known) -> None:
     table = read_table(data, name, ALONE, ["gpu", "rate"], ALONE_SYNONYMS)
     of_gavel = "workload" not in table.columns
     if of_gavel and "model" not in table.written.values():
-        raise InvalidInput(f"{name}:1", "no column workload", f"one, beside {listed(table.written.values())}")
+        raise InvalidInput(
+            f"{name}:1", "no column workload", f"one, beside {listed(table.written.values())}"
+        )
     if not table.rows:
         raise InvalidInput(name, "no line below the first", "at least one rate")
     for row in table.rows:
         rate = float(row.cells["rate"])
         if rate < 0:
-            raise InvalidInput(table.place(row, "rate"), show(rate), "a rate in steps/s, at least 0")
+            raise InvalidInput(
+                table.place(row, "rate"), show(rate), "a rate in steps/s, at least 0"
+            )
         if row.cells.get("gpus", 1) != 1 or row.cells.get("consolidated", 1) != 1 or rate == 0:
             continue
         family, batch = row.cells.get("family"), _batch(table, row, "batch")
@@ -123,19 +139,33 @@ def read_alone_table(data: bytes, name: str, known: Known) -> None:
             workload = str(row.cells["workload"])
         else:
             raise InvalidInput(table.place(row, "workload"), "nothing", "a text")
-        known.describe(workload, None if family is None else str(family), batch, f"{name}:{row.line}")
+        known.describe(
+            workload, None if family is None else str(family), batch, f"{name}:{row.line}"
+        )
         known.state(workload, gpu, rate, table.place(row, "rate"))
 
 
 def _are_rates(table: Table, head: str) -> bool:
     """Whether values are rates; raises unless there is exactly one kind of them, of both jobs."""
-    given = [kind for kind in ("fraction", "rate") if any(f"{kind}_{side}" in table.columns for side in SIDES)]
+    given = [
+        kind
+        for kind in ("fraction", "rate")
+        if any(f"{kind}_{side}" in table.columns for side in SIDES)
+    ]
     if len(given) != 1:
         found = "columns of both fractions and rates" if given else "neither fractions nor rates"
-        raise InvalidInput(head, found, "the columns fraction_first and fraction_second, or rate_first and rate_second")
+        raise InvalidInput(
+            head,
+            found,
+            "the columns fraction_first and fraction_second, or rate_first and rate_second",
+        )
     for side in SIDES:
         if f"{given[0]}_{side}" not in table.columns:
-            raise InvalidInput(head, f"no column {given[0]}_{side}", f"one, beside {listed(table.written.values())}")
+            raise InvalidInput(
+                head,
+                f"no column {given[0]}_{side}",
+                f"one, beside {listed(table.written.values())}",
+            )
     return given[0] == "rate"
 
 
@@ -156,7 +186,9 @@ def _job(table: Table, row: Row, side: str, known: Known) -> str:
 def _batch(table: Table, row: Row, column: str) -> float | None:
     batch = row.cells.get(column)
     if batch is not None and float(batch) <= 0:
-        raise InvalidInput(table.place(row, column), show(batch), "samples of one GPU in a step, above 0")
+        raise InvalidInput(
+            table.place(row, column), show(batch), "samples of one GPU in a step, above 0"
+        )
     return None if batch is None else float(batch)
 
 
@@ -175,5 +207,7 @@ def _value(table: Table, row: Row, column: str) -> float:
 def _alone(table: Table, row: Row, side: str) -> float:
     rate = row.cells.get(f"alone_{side}")
     if rate is not None and float(rate) <= 0:
-        raise InvalidInput(table.place(row, f"alone_{side}"), show(rate), "a rate in steps/s above 0")
+        raise InvalidInput(
+            table.place(row, f"alone_{side}"), show(rate), "a rate in steps/s above 0"
+        )
     return math.nan if rate is None else float(rate)

@@ -65,7 +65,9 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         raise UsageError("no pairs: expected files")
     rows = [row for path in files for row in _measurements(path, known)]
     if not rows:
-        raise InvalidInput("", f"no pair in {', '.join(map(str, files))}", "at least one pair on one GPU")
+        raise InvalidInput(
+            "", f"no pair in {', '.join(map(str, files))}", "at least one pair on one GPU"
+        )
     rates = _rates_alone(rows, known)
     fractions = [tuple(_fraction(row, side, rates) for side in (0, 1)) for row in rows]
     _tell_faster(rows, rates)
@@ -110,7 +112,11 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
         if worker_type.endswith(SPREAD):
             continue
         gpu, where = gpu_type_of(worker_type), f"{path}:{told_type(worker_type)}"
-        alone = {job: rate for (job, gpus), rate in table.alone[worker_type].items() if gpus == 1 and rate > 0}
+        alone = {
+            job: rate
+            for (job, gpus), rate in table.alone[worker_type].items()
+            if gpus == 1 and rate > 0
+        }
         for job, rate in alone.items():
             family, batch = profile_of(job)
             known.describe(job, family, batch, f"{where}.{told_type(job)}")
@@ -122,11 +128,17 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
                 continue
             place = f"{where}.{told_type(first)}.{told_type(second)}"
             if (rates[0] == 0) != (rates[1] == 0):
-                raise InvalidInput(place, show(list(rates)), "0 of both jobs, which could not run together, or of none")
+                raise InvalidInput(
+                    place,
+                    show(list(rates)),
+                    "0 of both jobs, which could not run together, or of none",
+                )
             if first not in alone or second not in alone:
                 left_out += 1
                 continue
-            yield PairMeasurement(gpu, (first, second), rates, True, (alone[first], alone[second]), (place, place))
+            yield PairMeasurement(
+                gpu, (first, second), rates, True, (alone[first], alone[second]), (place, place)
+            )
     if left_out:
         log.info("%d pairs of jobs without a rate alone left out", left_out)
 

@@ -91,7 +91,10 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
     """
     name, gpus, memory = MACHINES
     table = read_columns(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
-    counts, sizes = table.whole(gpus, 0, "a whole number of GPUs"), [*map(MEMORY.fullmatch, table.cells[memory])]
+    counts, sizes = (
+        table.whole(gpus, 0, "a whole number of GPUs"),
+        [*map(MEMORY.fullmatch, table.cells[memory])],
+    )
     table.refuse(memory, np.array([match is None for match in sizes]), "a memory such as 24GB")
     pools: dict[float, list[dict[str, Any]]] = {}
     for machine, match, count in zip(table.names(name), sizes, counts.tolist(), strict=True):
@@ -99,7 +102,10 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
             pools.setdefault(float(match[1]), []).append({"name": machine, "gpus": count})
     if not pools:
         raise InvalidInput(file, "no machine with a GPU", "at least one")
-    return [{"name": f"gpu-{size:g}GB", "gpu_memory": size, "nodes": nodes} for size, nodes in sorted(pools.items())]
+    return [
+        {"name": f"gpu-{size:g}GB", "gpu_memory": size, "nodes": nodes}
+        for size, nodes in sorted(pools.items())
+    ]
 
 
 def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
@@ -122,7 +128,9 @@ def _times(table: Columns, column: str) -> FloatArray:
             return np.array(cells, "datetime64[s]").astype(np.float64)
     except ValueError:
         pass
-    return np.array([_time(cell or "?", table.place(row, column)) for row, cell in enumerate(cells)])
+    return np.array(
+        [_time(cell or "?", table.place(row, column)) for row, cell in enumerate(cells)]
+    )
 
 
 def _indexed(texts: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
@@ -136,7 +144,9 @@ def _check_clusters(wanted: Collection[str], there: Collection[str], file: str =
     for cluster in wanted:
         if cluster not in there:
             raise InvalidInput(
-                file, f"no job of the virtual cluster {show(cluster)}", f"one of {listed(sorted(there))}"
+                file,
+                f"no job of the virtual cluster {show(cluster)}",
+                f"one of {listed(sorted(there))}",
             )
 
 
@@ -157,7 +167,9 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[JobLog, dict[str, i
         if clusters and cluster not in clusters:
             continue
         if identity in seen:
-            raise InvalidInput(f"{path}.jobid", f"{show(identity)} a second time", "ids that differ")
+            raise InvalidInput(
+                f"{path}.jobid", f"{show(identity)} a second time", "ids that differ"
+            )
         seen.add(identity)
         found = _job(entry, path)
         if isinstance(found, str):
@@ -167,7 +179,14 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[JobLog, dict[str, i
     _check_clusters(clusters, there)
     arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     tenants, tenant = _indexed(of)
-    jobs = JobLog(np.array(arrival, float), np.array(seconds, float), np.array(gpus, np.int64), ids, tenant, tenants)
+    jobs = JobLog(
+        np.array(arrival, float),
+        np.array(seconds, float),
+        np.array(gpus, np.int64),
+        ids,
+        tenant,
+        tenants,
+    )
     return jobs, dict(left_out)
 
 
@@ -178,10 +197,15 @@ def _job(entry: Mapping[str, Any], path: str) -> tuple[float, float, int] | str:
         raise InvalidInput(f"{path}.attempts", show(attempts), "a list of attempts")
     submitted = _time(entry.get("submitted_time"), f"{path}.submitted_time")
     times = [
-        tuple(_time(attempt.get(key), f"{path}.attempts[{number}].{key}") for key in ("start_time", "end_time"))
+        tuple(
+            _time(attempt.get(key), f"{path}.attempts[{number}].{key}")
+            for key in ("start_time", "end_time")
+        )
         for number, attempt in enumerate(attempts)
     ]
-    counts = [_gpus(attempt, f"{path}.attempts[{number}]") for number, attempt in enumerate(attempts)]
+    counts = [
+        _gpus(attempt, f"{path}.attempts[{number}]") for number, attempt in enumerate(attempts)
+    ]
     if not attempts:
         return "without attempts"
     if math.isnan(submitted):

@@ -65,12 +65,20 @@ def read_profile_table(data: bytes, path: Path, missing: Missing) -> Iterator[Me
 def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement]:
     table = read_table(data, str(path), COLUMNS, _required(data, path), SYNONYMS)
     rates = "throughput" in table.columns
-    given = {table.written[column] for column in ("placement", "gpus", "nodes") if column in table.columns}
+    given = {
+        table.written[column]
+        for column in ("placement", "gpus", "nodes")
+        if column in table.columns
+    }
     if "placement" in table.columns and len(given) > 1:
-        raise InvalidInput(f"{path}:1", f"the columns {listed(sorted(given))}", "a placement, or GPUs and nodes")
+        raise InvalidInput(
+            f"{path}:1", f"the columns {listed(sorted(given))}", "a placement, or GPUs and nodes"
+        )
     if not rates and not {"placement", "gpus"} & set(table.columns):
         raise InvalidInput(
-            f"{path}:1", "no column gpus", f"one (or placement), beside {listed(table.written.values())}"
+            f"{path}:1",
+            "no column gpus",
+            f"one (or placement), beside {listed(table.written.values())}",
         )
     if not table.rows:
         raise InvalidInput(str(path), "no line below the first", "at least one measurement")
@@ -99,11 +107,17 @@ def _of_steps(data: bytes, path: Path, missing: Missing) -> Iterator[Measurement
             raise InvalidInput(table.place(row, "sync"), found, expected)
         passes = int(row.cells.get("passes", 1))
         if not 1 <= passes < 2**31:
-            raise InvalidInput(table.place(row, "passes"), show(passes), "a whole number of passes, at least 1")
+            raise InvalidInput(
+                table.place(row, "passes"), show(passes), "a whole number of passes, at least 1"
+            )
         if "samples" in table.columns:
             samples = _above_0(table, row, "samples", "samples of one GPU in one pass, above 0")
         else:  # rates of a job say nothing of its samples: its step is one then, which all GPUs share
-            batch = _above_0(table, row, "batch", "samples of a step, above 0") if "batch" in table.columns else 1.0
+            batch = (
+                _above_0(table, row, "batch", "samples of a step, above 0")
+                if "batch" in table.columns
+                else 1.0
+            )
             samples = batch / (gpus * passes)
         yield Measurement(
             workload=_name(table, row, "workload", missing, of_path),
@@ -145,7 +159,9 @@ def _name(table: Table, row: Row, kind: str, missing: Missing, of_path: Missing)
     column = "nothing" if kind in table.columns else f"no column {kind}"
     where = table.place(row, kind) if kind in table.columns else table.name
     raise InvalidInput(
-        where, column, f"one, a --{kind} for all rows, or a path such as bert/placements-t4.csv that tells it"
+        where,
+        column,
+        f"one, a --{kind} for all rows, or a path such as bert/placements-t4.csv that tells it",
     )
 
 
@@ -155,21 +171,31 @@ def _way(table: Table, row: Row, missing: Missing) -> tuple[int, int]:
         digits = str(row.cells.get("placement", ""))
         if not re.fullmatch("[1-9]+", digits, re.ASCII):
             expected = "for each node one digit from 1 to 9, its GPUs, such as 44"
-            raise InvalidInput(table.place(row, "placement"), show(digits) if digits else "nothing", expected)
+            raise InvalidInput(
+                table.place(row, "placement"), show(digits) if digits else "nothing", expected
+            )
         return sum(map(int, digits)), len(digits)
     if "gpus" not in row.cells and "throughput" not in table.columns:
-        raise InvalidInput(table.place(row, "gpus"), "nothing", "a whole number of GPUs, at least 1")
+        raise InvalidInput(
+            table.place(row, "gpus"), "nothing", "a whole number of GPUs, at least 1"
+        )
     gpus = int(row.cells.get("gpus", 1))
     if not 1 <= gpus < 2**31:
-        raise InvalidInput(table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1")
+        raise InvalidInput(
+            table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1"
+        )
     if "nodes" not in row.cells and gpus > 1:
         if missing.gpus_per_node is not None:
             return gpus, _packed(gpus, missing, table.name)
         if "throughput" in table.columns and "nodes" not in table.columns:
             return gpus, 1  # the size of nodes is not known; the caller logs that it is assumed
-        found = "nothing" if "nodes" in table.columns else f"no column nodes for a step on {gpus} GPUs"
+        found = (
+            "nothing" if "nodes" in table.columns else f"no column nodes for a step on {gpus} GPUs"
+        )
         raise InvalidInput(
-            table.place(row, "nodes"), found, "the nodes that these are spread over, or --gpus-per-node for all rows"
+            table.place(row, "nodes"),
+            found,
+            "the nodes that these are spread over, or --gpus-per-node for all rows",
         )
     nodes = int(row.cells.get("nodes", 1))
     check_way(gpus, nodes, table.place(row, "nodes"))
@@ -181,7 +207,9 @@ def _above_0(table: Table, row: Row, column: str, expected: str) -> float:
     if value <= 0:
         raise InvalidInput(table.place(row, column), show(value), expected)
     if not LEAST <= value <= MOST:
-        raise InvalidInput(table.place(row, column), show(value), f"{expected}: from {LEAST:g} to {MOST:g}")
+        raise InvalidInput(
+            table.place(row, column), show(value), f"{expected}: from {LEAST:g} to {MOST:g}"
+        )
     return value
 
 
@@ -194,13 +222,17 @@ def _of_throughputs(data: bytes, path: Path, missing: Missing) -> Iterator[Measu
     counts = read_header(data, name)[1:]
     for count in counts:
         if not re.fullmatch(r"[1-9]\d{0,8}", count, re.ASCII):
-            raise InvalidInput(f"{name}:1", f"the column {show(count)}", "numbers of GPUs as columns")
+            raise InvalidInput(
+                f"{name}:1", f"the column {show(count)}", "numbers of GPUs as columns"
+            )
     columns: dict[str, Kind] = {GLOBAL_BATCH: "number", **dict.fromkeys(counts, "text")}
     table = read_table(data, name, columns, [GLOBAL_BATCH])
     folder = FOLDER.fullmatch(path.parent.name)
     gpu = missing.gpu or (folder[1] if folder else None)
     if gpu is None:
-        raise InvalidInput(name, "no GPU type", "a --gpu for all rows, or a folder such as throughputs_A100")
+        raise InvalidInput(
+            name, "no GPU type", "a --gpu for all rows, or a folder such as throughputs_A100"
+        )
     for row in table.rows:
         batch = _above_0(table, row, GLOBAL_BATCH, "samples above 0")
         for count in counts:
@@ -222,7 +254,9 @@ def _rate(table: Table, row: Row, column: str) -> float:
     except ValueError:
         rate = math.nan
     if not (rate == 0 or 1e-12 <= rate <= MOST):
-        raise InvalidInput(table.place(row, column), show(text), "iterations/s, or 0 where the job cannot run")
+        raise InvalidInput(
+            table.place(row, column), show(text), "iterations/s, or 0 where the job cannot run"
+        )
     return rate
 
 
@@ -231,5 +265,9 @@ def _packed(gpus: int, missing: Missing, name: str) -> int:
     if gpus == 1:
         return 1
     if missing.gpus_per_node is None:
-        raise InvalidInput(name, "GPUs without their nodes", "--gpus-per-node, which this kind of table does not tell")
+        raise InvalidInput(
+            name,
+            "GPUs without their nodes",
+            "--gpus-per-node, which this kind of table does not tell",
+        )
     return -(-gpus // missing.gpus_per_node)

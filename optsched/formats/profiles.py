@@ -72,7 +72,9 @@ def read_profiles(
     missing = Missing(workload, gpu, gpus_per_node)
     rows = [row for path in paths for file in _files(path) for row in _measurements(file, missing)]
     if not rows:
-        raise InvalidInput("", f"no measurement in {', '.join(map(str, paths))}", "at least one step that has run")
+        raise InvalidInput(
+            "", f"no measurement in {', '.join(map(str, paths))}", "at least one step that has run"
+        )
     kept = without_repeats(rows, repeats)
     if len(kept) < len(rows):
         log.info("%d repeated measurements left out of %d", len(rows) - len(kept), len(rows))

@@ -21,7 +21,10 @@ def pool_documents(pools: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]
     """Pools of so many nodes with so many GPUs each."""
     if not pools:
         raise InvalidArgument("", "no pool", "at least one")
-    return [{"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus} for pool, (nodes, gpus) in pools.items()]
+    return [
+        {"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus}
+        for pool, (nodes, gpus) in pools.items()
+    ]
 
 
 def speeds_of(pools: Iterable[str], speeds: Mapping[str, float] | None) -> dict[str, float]:

@@ -59,7 +59,11 @@ def read_shockwave_trace(data: bytes) -> ShockwaveTrace:
     lines = read_lines(data, {len(COLUMNS): COLUMNS}, "12 columns", "12 columns")
     return ShockwaveTrace(
         jobs_of(lines),
-        tuple(lines.read("mode", lambda text: text if text in MODES else None, f"one of {listed(MODES)}")),
+        tuple(
+            lines.read(
+                "mode", lambda text: text if text in MODES else None, f"one of {listed(MODES)}"
+            )
+        ),
         lines.numbers("duration", "seconds above 0", above=0.0),
     )
 
@@ -105,7 +109,15 @@ def import_shockwave(
     """
     table, jobs = read_throughputs(throughputs), read_shockwave_trace(trace)
     return shockwave_document(
-        table, jobs, pools, active=active, at=at, gpus_per_node=gpus_per_node, pairs=pairs, planned=planned, name=name
+        table,
+        jobs,
+        pools,
+        active=active,
+        at=at,
+        gpus_per_node=gpus_per_node,
+        pairs=pairs,
+        planned=planned,
+        name=name,
     )
 
 
@@ -131,7 +143,10 @@ def shockwave_document(
         for after, size, own, batch in _changes(table, trace, row, tuple(pools), planned):
             job_type = jobs.job_type[row]
             if size != batch:
-                job_type, larger = f"{own} (batch size {size}) in steps of {batch}", job_type_of(own, size)
+                job_type, larger = (
+                    f"{own} (batch size {size}) in steps of {batch}",
+                    job_type_of(own, size),
+                )
                 if job_type not in types:
                     factor = steps_of_epoch(own, batch) / steps_of_epoch(own, size)
                     types[job_type] = (larger, factor)
@@ -143,7 +158,9 @@ def shockwave_document(
         if changes:
             regimes[instance["jobs"][row]["id"]] = changes
     if pairs:
-        instance["colocation"] = colocation(table, types, np.unique(jobs.gpus[:count]).tolist(), pools)
+        instance["colocation"] = colocation(
+            table, types, np.unique(jobs.gpus[:count]).tolist(), pools
+        )
     return {"format": FORMAT, "instance": instance, "regimes": regimes} if regimes else instance
 
 
@@ -159,7 +176,9 @@ def _changes(
     if model not in SAMPLES or (told is None and model in LARGEST):
         found = f"{show(jobs.job_type[row])} in mode {mode}"
         raise InvalidInput(
-            jobs.path(row, "job_type"), found, f"mode static, or one of {listed(SAMPLES)} with its batch"
+            jobs.path(row, "job_type"),
+            found,
+            f"mode static, or one of {listed(SAMPLES)} with its batch",
         )
     if told is None:
         return
@@ -171,7 +190,9 @@ def _changes(
         raise InvalidInput(jobs.path(row, "total_steps"), found, f"at most {MOST_EPOCHS} epochs")
     now = first
     for epoch, size in batch_changes(mode, model, first, gpus, epochs, planned=planned):
-        runs = size == first or any(table.rate(pool, job_type_of(model, size), gpus) > 0 for pool in pools)
+        runs = size == first or any(
+            table.rate(pool, job_type_of(model, size), gpus) > 0 for pool in pools
+        )
         if runs and size != now:
             now = size
             yield epoch * steps, size, model, first

@@ -121,7 +121,9 @@ def import_sia(
     ``sia-simulator/applications.py`` and ``job.py`` of Sia's artifact; ``simulator/`` of Pollux's.
     """
     if not pools or most < 1:
-        raise InvalidArgument("", f"{len(pools)} pools and at most {most} GPUs", "at least one of both")
+        raise InvalidArgument(
+            "", f"{len(pools)} pools and at most {most} GPUs", "at least one of both"
+        )
     table = read_columns(workload, file, COLUMNS, tuple(COLUMNS))
     names = table.names("name")
     arrival = table.numbers["time"]
@@ -137,13 +139,18 @@ def import_sia(
         key = (key[0], 0, 0) if adaptive else key
         if key in kinds:
             continue
-        application, kinds[key] = applications[key[0]], key[0] if adaptive else f"{key[0]}/{key[1]}x{key[2]}"
+        application, kinds[key] = (
+            applications[key[0]],
+            key[0] if adaptive else f"{key[0]}/{key[1]}x{key[2]}",
+        )
         rates = (
             {pool: _adaptive(application, pool, *pools[pool], most) for pool in pools}
             if adaptive
             else {pool: _tuned(application, pool, *pools[pool], key[1], key[2]) for pool in pools}
         )
-        widest[kinds[key]] = max((count for by_count in rates.values() for count in by_count), default=1)
+        widest[kinds[key]] = max(
+            (count for by_count in rates.values() for count in by_count), default=1
+        )
         documents |= _workloads(kinds[key], key[0], rates, application)
     jobs = []
     for row, (job, own) in enumerate(zip(names, table.cells["application"], strict=True)):
@@ -170,10 +177,15 @@ def import_sia(
             "jobs": jobs,
         }
     )  # fmt: skip
-    return Trace(instance, _regimes(instance, [applications[own].training for own in table.cells["application"]]))
+    return Trace(
+        instance,
+        _regimes(instance, [applications[own].training for own in table.cells["application"]]),
+    )
 
 
-def _applications(table: Columns, folder: Path, pools: Pools, paces: Mapping[str, Pace]) -> dict[str, Application]:
+def _applications(
+    table: Columns, folder: Path, pools: Pools, paces: Mapping[str, Pace]
+) -> dict[str, Application]:
     found: dict[str, Application] = {}
     for row, name in enumerate(table.cells["application"]):
         if name not in found:
@@ -186,19 +198,25 @@ def _applications(table: Columns, folder: Path, pools: Pools, paces: Mapping[str
     return found
 
 
-def _check_batches(table: Columns, batch: IntArray, applications: Mapping[str, Application]) -> None:
+def _check_batches(
+    table: Columns, batch: IntArray, applications: Mapping[str, Application]
+) -> None:
     """Batches lie in the range that the gradient was watched in."""
     first, last = (
-        np.array([applications[name].training.batch[end] for name in table.cells["application"]]) for end in (0, -1)
+        np.array([applications[name].training.batch[end] for name in table.cells["application"]])
+        for end in (0, -1)
     )
     for row in np.flatnonzero((batch < first) | (batch > last))[:1].tolist():
+        application = table.cells["application"][row]
         expected = (
-            f"a batch from {first[row]:g} to {last[row]:g}, as in the profiles of {table.cells['application'][row]}"
+            f"a batch from {first[row]:g} to {last[row]:g}, as in the profiles of {application}"
         )
         raise InvalidInput(table.place(row, "batch_size"), str(batch[row]), expected)
 
 
-def _adaptive(application: Application, pool: str, nodes: int, size: int, most: int) -> dict[int, FloatArray]:
+def _adaptive(
+    application: Application, pool: str, nodes: int, size: int, most: int
+) -> dict[int, FloatArray]:
     """Rates with the best batch for each number of GPUs in each epoch."""
     training, times = application.training, application.times[pool]
     limit = min(nodes * size, most, int(training.batch[-1] // times.least))
@@ -209,7 +227,10 @@ def _adaptive(application: Application, pool: str, nodes: int, size: int, most: 
     epochs, ways = len(training.progress), len(counts)
 
     def seconds(samples: FloatArray, passes: IntArray, row: IntArray) -> FloatArray:
-        m, p = samples.reshape(-1, epochs, ways)[:, 0], passes.reshape(-1, epochs, ways)[:, 0]  # alike in all epochs
+        m, p = (
+            samples.reshape(-1, epochs, ways)[:, 0],
+            passes.reshape(-1, epochs, ways)[:, 0],
+        )  # alike in all epochs
         T = np.empty(m.shape)
         for way, count in enumerate(counts):
             T[:, way] = _seconds(times, count, size, m[:, way], p[:, way])
@@ -224,11 +245,15 @@ def _adaptive(application: Application, pool: str, nodes: int, size: int, most: 
     )
     noise = EpochNoise.in_epochs(training, np.repeat(np.arange(epochs), ways))
     best = best_batches(np.tile(np.array(counts), epochs), seconds, noise, limits)
-    rates = np.nan_to_num(best.goodput).reshape(epochs, ways) / (training.batch[0] * application.pace.slowdown)
+    rates = np.nan_to_num(best.goodput).reshape(epochs, ways) / (
+        training.batch[0] * application.pace.slowdown
+    )
     return {count: rates[:, way] for way, count in enumerate(counts) if (rates[:, way] > 0).all()}
 
 
-def _tuned(application: Application, pool: str, nodes: int, size: int, gpus: int, batch: int) -> dict[int, FloatArray]:
+def _tuned(
+    application: Application, pool: str, nodes: int, size: int, gpus: int, batch: int
+) -> dict[int, FloatArray]:
     """Rates with the GPUs and the batch that a job asks for, in as few passes as were seen to fit.
 
     One GPU takes a batch above M0 in two passes at least.
@@ -238,7 +263,9 @@ def _tuned(application: Application, pool: str, nodes: int, size: int, gpus: int
     if gpus > nodes * size or not most >= 1:
         return {}
     local = np.ceil(batch / gpus - 1e-8)
-    passes = max(int(np.ceil(local / most - 1e-8)), 2 if gpus == 1 and batch > training.batch[0] else 1)
+    passes = max(
+        int(np.ceil(local / most - 1e-8)), 2 if gpus == 1 and batch > training.batch[0] else 1
+    )
     samples = min(np.ceil(local / passes - 1e-8), training.batch[-1] // (gpus * passes))
     T = float(_seconds(times, gpus, size, np.array([samples]), np.array([passes]))[0])
     if not T > 0:
@@ -248,7 +275,9 @@ def _tuned(application: Application, pool: str, nodes: int, size: int, gpus: int
     return {gpus: gain / (T * application.pace.slowdown)}
 
 
-def _seconds(times: StepTimes, gpus: int, size: int, samples: FloatArray, passes: IntArray) -> FloatArray:
+def _seconds(
+    times: StepTimes, gpus: int, size: int, samples: FloatArray, passes: IntArray
+) -> FloatArray:
     """A step of several passes exchanges gradients in the last one."""
     step, sync = times.at(gpus, size, samples)
     total: FloatArray = step + (passes - 1) * (step - sync)

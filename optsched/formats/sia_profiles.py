@@ -26,8 +26,15 @@ from optsched.instance.reading import listed, read_bytes, show
 from optsched.performance.goodput import GradientNoise
 
 VALIDATION = re.compile(r"validation-([1-9]\d{0,8})\.csv", re.ASCII)
-EPOCH: dict[str, Kind] = dict.fromkeys(("progress", "iteration", "metric", "grad_sqr", "grad_var"), "number")
-PLACED: dict[str, Kind] = {"placement": "text", "local_bsz": "number", "step_time": "number", "sync_time": "number"}
+EPOCH: dict[str, Kind] = dict.fromkeys(
+    ("progress", "iteration", "metric", "grad_sqr", "grad_var"), "number"
+)
+PLACED: dict[str, Kind] = {
+    "placement": "text",
+    "local_bsz": "number",
+    "step_time": "number",
+    "sync_time": "number",
+}
 SPREAD: dict[str, Kind] = {
     "num_nodes": "whole", "num_replicas": "whole", "local_bsz": "number", "step_time": "number", "sync_time": "number",
 }  # fmt: skip
@@ -59,11 +66,15 @@ class Training:
 
     def gain(self, epoch: IntArray, batch: FloatArray) -> FloatArray:
         """Steps of M0 that a step with a batch is worth, elementwise; statistics are linear between batch sizes."""
-        low = np.clip(np.searchsorted(self.batch, batch, side="right") - 1, 0, max(len(self.batch) - 2, 0))
+        low = np.clip(
+            np.searchsorted(self.batch, batch, side="right") - 1, 0, max(len(self.batch) - 2, 0)
+        )
         high = np.minimum(low + 1, len(self.batch) - 1)
         width = np.maximum(self.batch[high] - self.batch[low], 1e-300)
         part = np.clip((batch - self.batch[low]) / width, 0.0, 1.0)
-        sqr, var = ((1 - part) * of[low, epoch] + part * of[high, epoch] for of in (self.sqr, self.var))
+        sqr, var = (
+            (1 - part) * of[low, epoch] + part * of[high, epoch] for of in (self.sqr, self.var)
+        )
         gain: FloatArray = (var + sqr) / (var * self.batch[0] / batch + sqr)
         return gain
 
@@ -79,7 +90,11 @@ class EpochNoise(GradientNoise):
     def in_epochs(cls, training: Training, epoch: IntArray) -> EpochNoise:
         """The noise in these epochs."""
         return cls(
-            training.sqr[0, epoch], training.var[0, epoch], np.full(len(epoch), training.batch[0]), training, epoch
+            training.sqr[0, epoch],
+            training.var[0, epoch],
+            np.full(len(epoch), training.batch[0]),
+            training,
+            epoch,
         )
 
     def gain(self, batch: object) -> FloatArray:
@@ -112,12 +127,16 @@ class StepTimes:
     def _between(self) -> LinearNDInterpolator | None:
         """Linear between the points of both tables, where there are enough for that; the means of equal placements."""
         rows = [
-            np.column_stack([np.full((len(points), 2), (len(digits), sum(map(int, digits)))), points])
+            np.column_stack(
+                [np.full((len(points), 2), (len(digits), sum(map(int, digits)))), points]
+            )
             for digits, points in self.placed.items()
         ]
         points, place = np.unique(np.concatenate(rows)[:, :3], axis=0, return_inverse=True)
         count = np.bincount(place)
-        means = [np.bincount(place, weights=np.concatenate(rows)[:, column]) / count for column in (3, 4)]
+        means = [
+            np.bincount(place, weights=np.concatenate(rows)[:, column]) / count for column in (3, 4)
+        ]
         values = np.concatenate([np.column_stack(means), self.spread[:, 3:]])
         try:
             return LinearNDInterpolator(np.concatenate([points, self.spread[:, :3]]), values)
@@ -130,13 +149,17 @@ class StepTimes:
         if digits in self.placed:
             points = self.placed[digits]
             step, sync = (
-                np.interp(samples, points[:, 0], points[:, column], left=np.nan, right=np.nan) for column in (1, 2)
+                np.interp(samples, points[:, 0], points[:, column], left=np.nan, right=np.nan)
+                for column in (1, 2)
             )
             return step, sync
         if self._between is None:
             return np.full(len(samples), np.nan), np.full(len(samples), np.nan)
         where = np.column_stack(
-            [np.full((len(samples), 2), (min(-(-gpus // per_node), MOST_NODES), gpus), float), samples]
+            [
+                np.full((len(samples), 2), (min(-(-gpus // per_node), MOST_NODES), gpus), float),
+                samples,
+            ]
         )
         found = self._between(where)
         return found[:, 0], found[:, 1]
@@ -170,19 +193,28 @@ def read_training(folder: Path) -> Training:
         if (match := VALIDATION.match(path.name))
     }
     if not files:
-        raise InvalidInput("", f"no file validation-B.csv in {folder}", "profiles of an application")
+        raise InvalidInput(
+            "", f"no file validation-B.csv in {folder}", "profiles of an application"
+        )
     tables = []
     for batch in sorted(files):
-        table = read_columns(read_bytes(files[batch]), str(files[batch]), EPOCH, ("progress", "grad_sqr", "grad_var"))
+        table = read_columns(
+            read_bytes(files[batch]), str(files[batch]), EPOCH, ("progress", "grad_sqr", "grad_var")
+        )
         progress = table.numbers["progress"]
-        table.refuse("progress", np.diff(progress, prepend=0.0) <= 0, "more steps than in the epoch before")
+        table.refuse(
+            "progress", np.diff(progress, prepend=0.0) <= 0, "more steps than in the epoch before"
+        )
         for column in ("grad_sqr", "grad_var"):
             table.refuse(column, ~(table.numbers[column] >= 0), "a number of at least 0")
         both = table.numbers["grad_sqr"] + table.numbers["grad_var"]
         table.refuse("grad_var", both == 0, "grad_sqr and grad_var that are not both 0")
         tables.append(table)
     epochs = min(map(len, tables))
-    columns = [np.array([table.numbers[name][:epochs] for table in tables]) for name in ("grad_sqr", "grad_var")]
+    columns = [
+        np.array([table.numbers[name][:epochs] for table in tables])
+        for name in ("grad_sqr", "grad_var")
+    ]
     progress = np.array([table.numbers["progress"][:epochs] for table in tables]).min(axis=0)
     return Training(np.array(sorted(files), float), progress, *columns)
 
@@ -197,19 +229,28 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     """
     path = folder / f"placements-{machine}.csv"
     if not path.is_file():
-        known = [other.stem.removeprefix("placements-") for other in sorted(folder.glob("placements-*.csv"))]
-        raise InvalidInput("", f"no file {path}", f"one of a pool's own kind of machine: {listed(known)}")
+        known = [
+            other.stem.removeprefix("placements-")
+            for other in sorted(folder.glob("placements-*.csv"))
+        ]
+        raise InvalidInput(
+            "", f"no file {path}", f"one of a pool's own kind of machine: {listed(known)}"
+        )
     table = read_columns(read_bytes(path), str(path), PLACED, tuple(PLACED))
     cells = table.cells["placement"]
     table.refuse(
-        "placement", np.array([DIGITS.fullmatch(cell) is None for cell in cells]), "for each node a digit, its GPUs"
+        "placement",
+        np.array([DIGITS.fullmatch(cell) is None for cell in cells]),
+        "for each node a digit, its GPUs",
     )
     columns = _checked(table)
     sorted_digits = np.array(["".join(sorted(cell)) for cell in cells])
     placed: dict[str, FloatArray] = {}
     for digits in dict.fromkeys(sorted_digits.tolist()):
         rows = np.flatnonzero(sorted_digits == digits)
-        own = [row for row in rows.tolist() if cells[row] == digits]  # other orders of the same nodes are not looked at
+        own = [
+            row for row in rows.tolist() if cells[row] == digits
+        ]  # other orders of the same nodes are not looked at
         if own:
             samples, first = np.unique(columns[own, 0], return_index=True)
             placed[digits] = np.column_stack([samples, columns[own][first, 1:]])
@@ -217,7 +258,10 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     spread = np.zeros((0, 5))
     if path.is_file():
         table = read_columns(read_bytes(path), str(path), SPREAD, tuple(SPREAD))
-        counts = [table.whole(name, 1, "a whole number of at least 1") for name in ("num_nodes", "num_replicas")]
+        counts = [
+            table.whole(name, 1, "a whole number of at least 1")
+            for name in ("num_nodes", "num_replicas")
+        ]
         spread = np.column_stack([*counts, _checked(table)])
     return StepTimes(placed, spread)
 
@@ -233,14 +277,24 @@ def _checked(table: Columns) -> FloatArray:
 
 def applications_of(folder: Path) -> tuple[str, ...]:
     """Names of the applications that a folder of profiles has."""
-    return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
+    return (
+        tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
+        if folder.is_dir()
+        else ()
+    )
 
 
 def application_folder(folder: Path, name: str, place: str) -> Path:
     """The folder of an application; raises `InvalidInput` at ``place`` for one that there is not, or a pipeline."""
     known = applications_of(folder)
     if PIPELINE in name:
-        raise InvalidInput(place, show(name), "an application that every GPU has whole, not a pipeline over several")
+        raise InvalidInput(
+            place,
+            show(name),
+            "an application that every GPU has whole, not a pipeline over several",
+        )
     if name not in known:
-        raise InvalidInput(place, show(name), f"an application with profiles in {folder}: {listed(known)}")
+        raise InvalidInput(
+            place, show(name), f"an application with profiles in {folder}: {listed(known)}"
+        )
     return folder / name

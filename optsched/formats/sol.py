@@ -24,7 +24,9 @@ SUFFIX = ".sol"
 OBJECTIVE = "=obj="
 AGREES = 1e-6
 """Relative difference of objectives that are the same: some solvers print few digits."""
-HEADING = re.compile(r"solution status:|.*objective value|Stopped on|(Integer i|I)nfeasible|Unbounded", re.IGNORECASE)
+HEADING = re.compile(
+    r"solution status:|.*objective value|Stopped on|(Integer i|I)nfeasible|Unbounded", re.IGNORECASE
+)
 """How SCIP and CBC begin their files."""
 HIGHS_COLUMNS = re.compile(r"^# Columns \d+\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -40,7 +42,9 @@ def _number(value: float) -> str:
     return repr(float(value) + 0.0).removesuffix(".0")  # + 0.0 turns -0.0 into 0.0
 
 
-def read_start(path: str | Path, names: Sequence[str], objective: Callable[[FloatArray], float]) -> FloatArray:
+def read_start(
+    path: str | Path, names: Sequence[str], objective: Callable[[FloatArray], float]
+) -> FloatArray:
     """Read a point to start from, and warn where it looks like one of another program.
 
     Names such as ``x_0`` are those of many programs. The log has how many columns the file names; a warning says which
@@ -100,7 +104,9 @@ def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str],
     text = read_bytes(Path(path)).decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     if text.lstrip().startswith("<"):
         raise InvalidInput(
-            file, "XML, as CPLEX writes it", f"lines of a column's name and its value, as in {SUFFIX} files"
+            file,
+            "XML, as CPLEX writes it",
+            f"lines of a column's name and its value, as in {SUFFIX} files",
         )
     place = {name: number for number, name in enumerate(names)}
     x = np.zeros(len(names))
@@ -120,7 +126,9 @@ def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str],
         seen.add(name)
         x[place[name]] = value
     if empty:
-        raise InvalidInput(file, "no value", f"{OBJECTIVE} or lines of a column's name and its value")
+        raise InvalidInput(
+            file, "no value", f"{OBJECTIVE} or lines of a column's name and its value"
+        )
     return x, seen, stated
 
 

@@ -80,7 +80,11 @@ def import_tiresias(
     documents = _cluster(cluster) if cluster is not None else pool_documents(pools or {})
     factors = speeds_of((document["name"] for document in documents), speeds)
     jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
-    ids, models, arrival = jobs.names("job_id"), jobs.cells["model_name"], jobs.numbers["submit_time"]
+    ids, models, arrival = (
+        jobs.names("job_id"),
+        jobs.cells["model_name"],
+        jobs.numbers["submit_time"],
+    )
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1").tolist()
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "seconds above 0")
     order = np.argsort(arrival, kind="stable")
@@ -111,7 +115,9 @@ def _cluster(path: str | Path) -> list[dict[str, Any]]:
     """The pool of a cluster file."""
     table = read_columns(read_bytes(Path(path)), str(path), CLUSTER, tuple(CLUSTER))
     if len(table) > 1:
-        raise InvalidInput(f"{table.name}:{table.line[1]}", "a second line", "one line below the first")
+        raise InvalidInput(
+            f"{table.name}:{table.line[1]}", "a second line", "one line below the first"
+        )
     switches, nodes, gpus = (_whole(table, column) for column in tuple(CLUSTER)[:3])
     return [
         {

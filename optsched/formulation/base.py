@@ -86,7 +86,9 @@ class Formulation(ABC):
     ) -> None:
         self.options: Any = self.Options() if options is None else options
         # An instance and a command line may ask for the same thing; it is asked for once.
-        self.constraints = tuple({repr(constraint.document()): constraint for constraint in constraints}.values())
+        self.constraints = tuple(
+            {repr(constraint.document()): constraint for constraint in constraints}.values()
+        )
         self.extend = extend
 
     def check(self, instance: Instance) -> None:  # noqa: B027 (most can deal with every instance)
@@ -130,7 +132,9 @@ class Formulation(ABC):
         side constraints every job of an integral program is a class of its own.
         """
         candidates = candidates.at_quantile(self._quantile())
-        whole = self.integral and not all(constraint.of_placement for constraint in self.constraints)
+        whole = self.integral and not all(
+            constraint.of_placement for constraint in self.constraints
+        )
         if whole or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
         for constraint in self.constraints:
@@ -142,7 +146,9 @@ class Formulation(ABC):
     @property
     def all_reads(self) -> frozenset[str]:
         """Names of all fields that it and its side constraints read, of those that only some do."""
-        return self.own_reads.union(*(constraint.reads | constraint.also_reads for constraint in self.constraints))
+        return self.own_reads.union(
+            *(constraint.reads | constraint.also_reads for constraint in self.constraints)
+        )
 
     @property
     def own_reads(self) -> frozenset[str]:
@@ -152,7 +158,11 @@ class Formulation(ABC):
     def _quantile(self) -> float | None:
         """The quantile of throughputs that hard deadlines reckon with; refused where there are none."""
         quantile: float | None = self.options.quantile
-        if quantile is None or self.hard_deadlines or any(constraint.hard_deadlines for constraint in self.constraints):
+        if (
+            quantile is None
+            or self.hard_deadlines
+            or any(constraint.hard_deadlines for constraint in self.constraints)
+        ):
             return quantile
         raise UsageError(
             f"option quantile of {self.name}: found {quantile:g}, but nothing here holds jobs to deadlines (the side "
@@ -170,9 +180,13 @@ class Formulation(ABC):
         program = self.build(C)
         if not isinstance(program, AllocationProgram):
             if self.constraints:
-                raise UsageError(f"{self.name} decides what runs when: it takes no side constraints")
+                raise UsageError(
+                    f"{self.name} decides what runs when: it takes no side constraints"
+                )
             if self.extend is not None:
-                raise UsageError(f"{self.name} decides what runs when: it takes no rows of one's own (extend)")
+                raise UsageError(
+                    f"{self.name} decides what runs when: it takes no rows of one's own (extend)"
+                )
             return program
         side = list(program.side)
         for constraint in self.constraints:
@@ -183,7 +197,10 @@ class Formulation(ABC):
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         program = replace(program, side=tuple(side), extend=self.extend)
         # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
-        _refuse_stranded(program, program.utility.worthless_at_zero or bool(np.isinf(program.units.objective(0.0))))
+        _refuse_stranded(
+            program,
+            program.utility.worthless_at_zero or bool(np.isinf(program.units.objective(0.0))),
+        )
         return program
 
     def solve(self, candidates: Candidates, engine: Engine) -> Solution:
@@ -201,15 +218,21 @@ class Formulation(ABC):
             return self._empty(candidates, C)
         if not isinstance(program, AllocationProgram):
             planned = solve_plan(engine, program)
-            return self.solution(candidates, program, planned.outcome, engine, planned.schedule, planned.stages)
+            return self.solution(
+                candidates, program, planned.outcome, engine, planned.schedule, planned.stages
+            )
         if on_demand:
             from optsched.solving.column_generation import generate_columns  # few programs need it
 
             made = generate_columns(engine, program, self.program)
-            solution = self.solution(made.program.classes.candidates, made.program, made.outcome, engine)
+            solution = self.solution(
+                made.program.classes.candidates, made.program, made.outcome, engine
+            )
             return replace(solution, columns_made=made.count)
         answer = solve_allocation(engine, program)
-        solution = self.solution(candidates, answer.program, answer.outcome, engine, stages=answer.stages)
+        solution = self.solution(
+            candidates, answer.program, answer.outcome, engine, stages=answer.stages
+        )
         return replace(solution, notes=answer.notes)
 
     def solution(
@@ -226,7 +249,13 @@ class Formulation(ABC):
         found = outcome.x is not None and outcome.value is not None
         planned = not isinstance(program, AllocationProgram)
         integral = True if not isinstance(program, AllocationProgram) else program.integral
-        x = schedule.running_at(C.instance.now) if schedule is not None else None if planned else outcome.x
+        x = (
+            schedule.running_at(C.instance.now)
+            if schedule is not None
+            else None
+            if planned
+            else outcome.x
+        )
         prices: dict[str, float] = {}
         if outcome.duals is not None and found and not planned:
             assert isinstance(program, AllocationProgram) and outcome.x is not None
@@ -235,10 +264,15 @@ class Formulation(ABC):
                 name: float(price) * worth + 0.0
                 for name, price in zip(C.resources.names, outcome.duals["capacity"], strict=True)
             }
-        objective = program.units.objective(outcome.value) if found and outcome.value is not None else None
+        objective = (
+            program.units.objective(outcome.value) if found and outcome.value is not None else None
+        )
         status, termination = outcome.status, outcome.values.termination
         if objective is not None and not np.isfinite(objective) and status is Status.OPTIMAL:
-            status, termination = Status.FEASIBLE, Termination.IMPRECISE  # an endless makespan is no optimum
+            status, termination = (
+                Status.FEASIBLE,
+                Termination.IMPRECISE,
+            )  # an endless makespan is no optimum
         return Solution(
             candidates=candidates,
             formulation=self.name,
@@ -289,7 +323,10 @@ class Formulation(ABC):
 
     def _infeasible(self, candidates: Candidates, conflicts: Sequence[Conflict]) -> Solution:
         return self._bare(
-            candidates, termination=Termination.INFEASIBLE, status=Status.INFEASIBLE, conflicts=tuple(conflicts)
+            candidates,
+            termination=Termination.INFEASIBLE,
+            status=Status.INFEASIBLE,
+            conflicts=tuple(conflicts),
         )
 
     def _empty(self, candidates: Candidates, C: Classes) -> Solution:
@@ -333,7 +370,9 @@ def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:
         raise Infeasible(conflicts)
 
 
-def declined_jobs(program: AllocationProgram | Plan, schedule: Schedule | None) -> tuple[tuple[str, str], ...]:
+def declined_jobs(
+    program: AllocationProgram | Plan, schedule: Schedule | None
+) -> tuple[tuple[str, str], ...]:
     """(job, why) of the jobs of a plan's program that its schedule leaves out."""
     if not isinstance(program, LinearPlan) or schedule is None:
         return ()

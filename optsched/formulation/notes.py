@@ -53,7 +53,9 @@ INSTEAD_OF_COST = (
 """How a sum of costs is minimised today."""
 
 FIELDS: Mapping[str, Field] = {
-    "deadline": Field("deadlines", lambda instance: bool(np.isfinite(instance.jobs_table.deadline).any())),
+    "deadline": Field(
+        "deadlines", lambda instance: bool(np.isfinite(instance.jobs_table.deadline).any())
+    ),
     "weight": Field("weights", lambda instance: _differs(instance.jobs_table.weight)),
     "arrival": Field("arrival times", _arrivals_differ),
     "tenant": Field("tenants", lambda instance: _differs(instance.jobs_table.tenant)),
@@ -73,11 +75,19 @@ FIELDS: Mapping[str, Field] = {
     ),
     "running": Field("where jobs run now", lambda instance: bool(instance.jobs_table.running)),
     "after": Field("precedences (after)", lambda instance: bool(instance.jobs_table.after)),
-    "restart_cost": Field("restart costs", lambda instance: bool(instance.jobs_table.restart_cost.any())),
-    "isolated_time": Field("isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())),
-    "colocation": Field("throughputs of jobs that share GPUs", lambda instance: bool(instance.colocation)),
+    "restart_cost": Field(
+        "restart costs", lambda instance: bool(instance.jobs_table.restart_cost.any())
+    ),
+    "isolated_time": Field(
+        "isolated times", lambda instance: bool(instance.jobs_table.isolated_time.any())
+    ),
+    "colocation": Field(
+        "throughputs of jobs that share GPUs", lambda instance: bool(instance.colocation)
+    ),
     "value": Field("values of options", lambda instance: bool(instance.options.value.any())),
-    "cost": Field(f"costs of options ({INSTEAD_OF_COST})", lambda instance: bool(instance.options.cost.any())),
+    "cost": Field(
+        f"costs of options ({INSTEAD_OF_COST})", lambda instance: bool(instance.options.cost.any())
+    ),
     "partitions": Field(
         "partitions of GPUs (MIG; no formulation reads them yet)",
         lambda instance: any(pool.partitions for pool in instance.cluster.pools),
@@ -94,7 +104,9 @@ OF_SIMULATIONS = frozenset({"arrival", "preemptible", "running", "after", "resta
 """Fields that a simulation reads, or refuses, whatever its policy."""
 
 
-def notes_on(formulation: Formulation, candidates: Candidates, placed: bool = False) -> tuple[str, ...]:
+def notes_on(
+    formulation: Formulation, candidates: Candidates, placed: bool = False
+) -> tuple[str, ...]:
     """Notes on the answer of a formulation over candidates, each a sentence; ``placed``: on GPUs of nodes, too."""
     read = formulation.all_reads | (OF_PLACEMENT if placed else frozenset())
     notes = (unread_note(formulation.name, read, candidates.instance), _not_arrived(candidates))
@@ -117,7 +129,9 @@ def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
     words = [
         field.words
         for name, field in FIELDS.items()
-        if name not in read and (not field.part_of or field.part_of in read) and field.stated(instance)
+        if name not in read
+        and (not field.part_of or field.part_of in read)
+        and field.stated(instance)
     ]
     if not words:
         return ""

@@ -51,13 +51,19 @@ class FormulationOptions(ConstraintOptions):
     def _leave_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A quantile that was not asked for is not told, so that files say what matters."""
         told: dict[str, Any] = handler(self)
-        return told if self.quantile is not None else {k: v for k, v in told.items() if k != "quantile"}
+        return (
+            told
+            if self.quantile is not None
+            else {k: v for k, v in told.items() if k != "quantile"}
+        )
 
 
 def own_options(owner: type[Any]) -> dict[str, FieldInfo]:
     """Options that a formulation or side constraint has beside those that all formulations take."""
     return {
-        name: field for name, field in owner.Options.model_fields.items() if name not in FormulationOptions.model_fields
+        name: field
+        for name, field in owner.Options.model_fields.items()
+        if name not in FormulationOptions.model_fields
     }
 
 

@@ -25,7 +25,11 @@ class Infeasible(Exception):
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         super().__init__("; ".join(conflict.words for conflict in conflicts))
         named, more = conflicts[:MOST_NAMED], len(conflicts) - MOST_NAMED
-        rest = [Conflict(conflicts[0].block, -1, f"and {more:,} more of this kind")] if more > 0 else []
+        rest = (
+            [Conflict(conflicts[0].block, -1, f"and {more:,} more of this kind")]
+            if more > 0
+            else []
+        )
         self.conflicts = (*named, *rest)
 
 

@@ -22,7 +22,9 @@ def even(count: int, per_hour: float) -> FloatArray:
     return np.arange(count, dtype=np.float64) * (HOUR / per_hour)
 
 
-def diurnal(count: int, per_hour: float, amplitude: float, peak: float, random: np.random.Generator) -> FloatArray:
+def diurnal(
+    count: int, per_hour: float, amplitude: float, peak: float, random: np.random.Generator
+) -> FloatArray:
     """Arrivals of a Poisson process whose rate goes up and down within a day, seconds; shape (count,).
 
     The rate is r(t) = r (1 + a cos(2 pi (t - p) / day)). Candidates arrive at the highest rate, r (1 + a), and each is
@@ -45,7 +47,9 @@ def diurnal(count: int, per_hour: float, amplitude: float, peak: float, random: 
     found: list[FloatArray] = []
     missing, last = count, 0.0
     while missing > 0:
-        candidates = last + np.cumsum(random.exponential(HOUR / (per_hour * (1 + amplitude)), 2 * missing + 64))
+        candidates = last + np.cumsum(
+            random.exponential(HOUR / (per_hour * (1 + amplitude)), 2 * missing + 64)
+        )
         rate = 1 + amplitude * np.cos(2 * math.pi * (candidates - peak * HOUR) / DAY)
         found.append(candidates[random.random(len(candidates)) * (1 + amplitude) < rate])
         missing, last = missing - len(found[-1]), float(candidates[-1])

@@ -67,7 +67,9 @@ def cluster_instance(
             "colocation": draft.colocation,
         }
     )
-    rates = None if repeated else _rate_table(rows, draft.table, [site.name for site in draft.sites])
+    rates = (
+        None if repeated else _rate_table(rows, draft.table, [site.name for site in draft.sites])
+    )
     level_lists = (COUNTS,) if (gang == 0).any() else ()
     return assemble(header, JobNames(n), arrays, rates, level_lists)
 
@@ -86,7 +88,9 @@ def _tenants(tenants: int, n: int, random: np.random.Generator) -> IntArray:
     return random.choice(tenants, n, p=share / share.sum())
 
 
-def _cluster_document(options: ClusterOptions, draft: Draft, W: FloatArray, random: np.random.Generator) -> Document:
+def _cluster_document(
+    options: ClusterOptions, draft: Draft, W: FloatArray, random: np.random.Generator
+) -> Document:
     hosts = [
         hosts_of(site, int(gpus), options.topology, options.unavailable, random)
         for site, gpus in zip(draft.sites, W.tolist(), strict=True)
@@ -116,7 +120,10 @@ def _kind_documents(draft: Draft) -> Document:
     for row, gang in enumerate(rows.gang.tolist()):
         workload = draft.workloads[rows.workload[row]]
         throughput = {
-            site.name: {str(count): by_count[count][row][pool] for count in (COUNTS if gang == 0 else (gang,))}
+            site.name: {
+                str(count): by_count[count][row][pool]
+                for count in (COUNTS if gang == 0 else (gang,))
+            }
             for pool, site in enumerate(draft.sites)
             if rows.slow[row, pool] > 0
         }

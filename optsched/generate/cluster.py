@@ -29,11 +29,15 @@ def cluster(options: ClusterOptions) -> Generated:
     share = random.dirichlet(np.full(options.pools, 5.0))
     kind = np.arange(n)
     if options.rows == "repeated":
-        kind = np.concatenate([np.arange(options.kinds), random.integers(0, options.kinds, n - options.kinds)])
+        kind = np.concatenate(
+            [np.arange(options.kinds), random.integers(0, options.kinds, n - options.kinds)]
+        )
         kind = random.permutation(kind)
     sized = sized_cluster(options, share, kind, weight)
     instance = cluster_instance(options, sized.draft, kind, weight, sized.W)
-    return Generated(instance, lambda: (*_gang_note(options, sized.widest), _level_note(instance, sized)))
+    return Generated(
+        instance, lambda: (*_gang_note(options, sized.widest), _level_note(instance, sized))
+    )
 
 
 def _with_rest(shares: tuple[float, ...]) -> FloatArray:
@@ -62,4 +66,8 @@ def _level_note(instance: Instance, sized: Sized) -> str:
     return f"max-min fairness: t*/tmax {level / tmax:.3f} (solved; at most {bound:.3f} by construction)"
 
 
-CLUSTER = Generator(ClusterOptions, cluster, "Jobs on pools of different GPUs, with as little capacity as you ask for.")
+CLUSTER = Generator(
+    ClusterOptions,
+    cluster,
+    "Jobs on pools of different GPUs, with as little capacity as you ask for.",
+)

@@ -6,7 +6,14 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from optsched.generate.generator import Conditions, GeneratorOptions, LargeCount, Share, refused, split
+from optsched.generate.generator import (
+    Conditions,
+    GeneratorOptions,
+    LargeCount,
+    Share,
+    refused,
+    split,
+)
 from optsched.generate.job_sizes import Gangs, Median, Shape, Sigma
 from optsched.generate.topologies import Topology
 
@@ -23,7 +30,12 @@ class ClusterOptions(GeneratorOptions):
 
     jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
     pools: Annotated[
-        int, Field(ge=1, le=16, description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80, and again.")
+        int,
+        Field(
+            ge=1,
+            le=16,
+            description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80, and again.",
+        ),
     ] = 4
     load: Annotated[
         float,
@@ -35,13 +47,17 @@ class ClusterOptions(GeneratorOptions):
     ] = 1.5  # fmt: skip
     rows: Annotated[
         Literal["distinct", "repeated"],
-        Field(description="distinct: every job has rates of its own; repeated: there are as many rows as --kinds."),
+        Field(
+            description="distinct: every job has rates of its own; repeated: there are as many rows as --kinds."
+        ),
     ] = "distinct"
-    kinds: Annotated[int, Field(ge=1, le=10_000, description="Different rows of repeated ones; every one occurs.")] = (
-        100
-    )
+    kinds: Annotated[
+        int,
+        Field(ge=1, le=10_000, description="Different rows of repeated ones; every one occurs."),
+    ] = 100
     durations: Annotated[
-        Literal["lognormal", "pareto"], Field(description="Distribution of the hours of a job in its fastest pool.")
+        Literal["lognormal", "pareto"],
+        Field(description="Distribution of the hours of a job in its fastest pool."),
     ] = "lognormal"
     median: Median = 4.0
     sigma: Sigma = 1.2
@@ -59,11 +75,17 @@ class ClusterOptions(GeneratorOptions):
     slack: Annotated[
         float,
         Field(
-            ge=0.1, le=1e6, allow_inf_nan=False, description="Time to a deadline over the hours in the fastest pool."
+            ge=0.1,
+            le=1e6,
+            allow_inf_nan=False,
+            description="Time to a deadline over the hours in the fastest pool.",
         ),
     ] = 3.0
     tenants: Annotated[
-        int, Field(ge=0, le=1000, description="Tenants; the k-th has jobs in proportion to 1/k. 0: none.")
+        int,
+        Field(
+            ge=0, le=1000, description="Tenants; the k-th has jobs in proportion to 1/k. 0: none."
+        ),
     ] = 0
     topology: Annotated[
         Topology,
@@ -73,10 +95,19 @@ class ClusterOptions(GeneratorOptions):
         ),
     ] = "none"
     unavailable: Annotated[
-        float, Field(ge=0, le=0.5, allow_inf_nan=False, description="Share of nodes that are drained or down.")
+        float,
+        Field(
+            ge=0,
+            le=0.5,
+            allow_inf_nan=False,
+            description="Share of nodes that are drained or down.",
+        ),
     ] = 0.0
     colocation: Annotated[
-        Share, Field(description="Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU.")
+        Share,
+        Field(
+            description="Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU."
+        ),
     ] = 0.0
 
     @model_validator(mode="after")

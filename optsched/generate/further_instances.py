@@ -7,7 +7,13 @@ import math
 import numpy as np
 
 from optsched.generate.catalogue import generate
-from optsched.generate.profiles import Document, Site, best_rate, instance_document, workload_document
+from optsched.generate.profiles import (
+    Document,
+    Site,
+    best_rate,
+    instance_document,
+    workload_document,
+)
 from optsched.generate.topologies import Host, network, pool_document
 from optsched.generate.workloads import WORKLOADS
 
@@ -41,17 +47,28 @@ def topology(seed: int = 5) -> Document:
         names[pool] += 1
     chosen = [WORKLOADS[model] for model, _ in TOPOLOGY_JOBS]
     workloads = {
-        workload.name: workload_document(workload, list(sites.values()), (1, 2, 4, 8), random) for workload in chosen
+        workload.name: workload_document(workload, list(sites.values()), (1, 2, 4, 8), random)
+        for workload in chosen
     }
     jobs = []
     for number, (model, gpus) in enumerate(TOPOLOGY_JOBS, 1):
         workload = WORKLOADS[model].name
         hours = math.exp(random.uniform(math.log(1), math.log(12)))
         steps = round(hours * HOUR * best_rate(workloads[workload]["throughput"], gpus), -2)
-        jobs.append({"id": f"{model.lower()}-{number}", "workload": workload, "gpus": gpus, "steps": int(steps)})
+        jobs.append(
+            {
+                "id": f"{model.lower()}-{number}",
+                "workload": workload,
+                "gpus": gpus,
+                "steps": int(steps),
+            }
+        )
     document = instance_document("topology", 0, list(sites.values()), workloads, jobs)
     document["cluster"] = {
-        "pools": [pool_document(site, [host for host in hosts if host.pool == name]) for name, site in sites.items()],
+        "pools": [
+            pool_document(site, [host for host in hosts if host.pool == name])
+            for name, site in sites.items()
+        ],
         "topology": network(hosts, "racks", RACK),
     }
     return document
@@ -59,12 +76,16 @@ def topology(seed: int = 5) -> Document:
 
 def unrelated(seed: int = 6) -> Document:
     """R || Cmax with 15 jobs on 3 machines, durations from 10 to 100 s."""
-    return generate("unrelated", jobs=15, machines=3, seed=seed, name="unrelated").instance.to_document()
+    return generate(
+        "unrelated", jobs=15, machines=3, seed=seed, name="unrelated"
+    ).instance.to_document()
 
 
 def leases(seed: int = 7) -> Document:
     """24 gangs with deadlines on 16 GPUs in leases of half an hour; a plan that keeps all deadlines exists."""
-    return generate("leases", jobs=24, nodes=2, tightness=0.95, seed=seed, name="leases").instance.to_document()
+    return generate(
+        "leases", jobs=24, nodes=2, tightness=0.95, seed=seed, name="leases"
+    ).instance.to_document()
 
 
 def knapsack(seed: int = 8) -> Document:

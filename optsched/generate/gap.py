@@ -24,7 +24,8 @@ class GapOptions(GeneratorOptions):
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
     agents: Annotated[int, Field(ge=1, le=1000, description="Agents, one resource each.")] = 10
     type: Annotated[
-        Literal["a", "b", "c", "d", "e"], Field(description="Distribution of the numbers; d and e are the hard ones.")
+        Literal["a", "b", "c", "d", "e"],
+        Field(description="Distribution of the numbers; d and e are the hard ones."),
     ] = "c"
     objective: Annotated[
         Literal["cost", "value"],
@@ -59,7 +60,9 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
     random, n, m = options.random(), options.jobs, options.agents
     shape = (m, n)
     if options.type == "e":
-        p = np.round(1.0 - 10.0 * np.log(1.0 - random.random(shape))).astype(np.int64)  # 1 - U[0, 1) is in (0, 1]
+        p = np.round(1.0 - 10.0 * np.log(1.0 - random.random(shape))).astype(
+            np.int64
+        )  # 1 - U[0, 1) is in (0, 1]
         c = np.round(1000.0 / p - 10.0 * random.random(shape)).astype(np.int64)
     elif options.type == "d":
         p = random.integers(1, 100, shape, endpoint=True)
@@ -75,7 +78,11 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
             b *= 0.7
     else:
         b = 0.8 * p.sum(axis=1) / m
-    return p, c, np.floor(b * (1 + 1e-12))  # the slack undoes a product such as 0.7 * 30 = 20.999999999999996
+    return (
+        p,
+        c,
+        np.floor(b * (1 + 1e-12)),
+    )  # the slack undoes a product such as 0.7 * 30 = 20.999999999999996
 
 
 def gap(options: GapOptions) -> Generated:
@@ -102,12 +109,20 @@ def gap(options: GapOptions) -> Generated:
         "cluster": {
             "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],
             "resources": [
-                {"name": agent, "capacity": capacity} for agent, capacity in zip(agents, b.tolist(), strict=True)
+                {"name": agent, "capacity": capacity}
+                for agent, capacity in zip(agents, b.tolist(), strict=True)
             ],
         },
         "jobs": jobs,
     }
-    return Generated(Instance.from_document(document), notes=lambda: UNREAD if options.objective == "cost" else ())
+    return Generated(
+        Instance.from_document(document),
+        notes=lambda: UNREAD if options.objective == "cost" else (),
+    )
 
 
-GAP = Generator(GapOptions, gap, "Generalized assignment, types a to e: each job to one agent of limited capacity.")
+GAP = Generator(
+    GapOptions,
+    gap,
+    "Generalized assignment, types a to e: each job to one agent of limited capacity.",
+)

@@ -32,7 +32,9 @@ def _workloads(
 
 def _steps(workloads: Document, model: str, gpus: int, hours: float) -> int:
     """Steps that take so many hours in the fastest configuration."""
-    return max(1, round(hours * HOUR * best_rate(workloads[WORKLOADS[model].name]["throughput"], gpus)))
+    return max(
+        1, round(hours * HOUR * best_rate(workloads[WORKLOADS[model].name]["throughput"], gpus))
+    )
 
 
 QUICKSTART_JOBS = (
@@ -75,7 +77,9 @@ def quickstart(seed: int = 1) -> Document:
             "weight": weight, "arrival": arrival, "tenant": tenant,
         }  # fmt: skip
         if number in QUICKSTART_DEADLINES:
-            job["deadline"] = now + 600 * math.ceil(QUICKSTART_DEADLINES[number] * hours * HOUR / 600)
+            job["deadline"] = now + 600 * math.ceil(
+                QUICKSTART_DEADLINES[number] * hours * HOUR / 600
+            )
         jobs.append(job)
     document = instance_document("quickstart", now, sites, workloads, jobs)
     document["tenants"] = [{"name": "vision", "weight": 1}, {"name": "language", "weight": 2}]
@@ -108,7 +112,12 @@ def infeasible(seed: int = 2) -> Document:
     jobs = []
     for number, (model, gpus, hours, deadline) in enumerate(INFEASIBLE_JOBS, 1):
         steps = _steps(workloads, model, gpus, hours)
-        job = {"id": f"{model.lower()}-{number}", "workload": WORKLOADS[model].name, "gpus": gpus, "steps": steps}
+        job = {
+            "id": f"{model.lower()}-{number}",
+            "workload": WORKLOADS[model].name,
+            "gpus": gpus,
+            "steps": steps,
+        }
         jobs.append(job if deadline is None else job | {"deadline": deadline * HOUR})
     document = instance_document("infeasible", 0, sites, workloads, jobs)
     document["constraints"] = [{"kind": "deadlines"}]
@@ -131,13 +140,19 @@ def packing(seed: int = 3) -> Document:
     workloads = _workloads(PACKING_MODELS, sites, (1,), random)
     jobs = []
     for number, model in enumerate(PACKING_MODELS * 4, 1):
-        steps = round(_steps(workloads, model, 1, math.exp(random.uniform(math.log(0.5), math.log(6)))), -2)
+        steps = round(
+            _steps(workloads, model, 1, math.exp(random.uniform(math.log(0.5), math.log(6)))), -2
+        )
         job = {"id": f"{model.lower()}-{number}", "workload": WORKLOADS[model].name, "steps": steps}
         jobs.append(job | {"weight": 2} if number % 8 == 0 else job)
     document = instance_document("packing", 0, sites, workloads, jobs)
     entries = colocation_documents(PACKING_MODELS, sites, workloads)
     for first, second in ((0, 4), (2, 3)):
-        seen = next(entry for entry in entries if entry["workloads"] == [jobs[k]["workload"] for k in (first, second)])
+        seen = next(
+            entry
+            for entry in entries
+            if entry["workloads"] == [jobs[k]["workload"] for k in (first, second)]
+        )
         factor = 0.9 + 0.05 * random.random()
         entries.append(
             {"jobs": [jobs[first]["id"], jobs[second]["id"]], "pool": seen["pool"], "gpus": 1}
@@ -190,7 +205,12 @@ def large(seed: int = 4, jobs: int = 2000) -> Document:
         while steps in taken:
             steps += 1
         taken.add(steps)
-        row = {"id": f"j{number + 1:04d}", "workload": WORKLOADS[model].name, "gpus": gpus, "steps": steps}
+        row = {
+            "id": f"j{number + 1:04d}",
+            "workload": WORKLOADS[model].name,
+            "gpus": gpus,
+            "steps": steps,
+        }
         rows.append(row | {"weight": int(weights[number]), "arrival": int(arrivals[number])})
     return instance_document("large", now, sites, workloads, rows)
 

@@ -9,16 +9,31 @@ from pydantic import Field
 from optsched.generate.generator import Share, split
 
 Sigma = Annotated[
-    float, Field(ge=0, le=5, allow_inf_nan=False, description="Standard deviation of the log of lognormal hours.")
+    float,
+    Field(
+        ge=0,
+        le=5,
+        allow_inf_nan=False,
+        description="Standard deviation of the log of lognormal hours.",
+    ),
 ]
 Shape = Annotated[
-    float, Field(gt=0.2, le=100, allow_inf_nan=False, description="Exponent of Pareto's tail; below 2 it is heavy.")
+    float,
+    Field(
+        gt=0.2,
+        le=100,
+        allow_inf_nan=False,
+        description="Exponent of Pareto's tail; below 2 it is heavy.",
+    ),
 ]
-Median = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False, description="Median of the hours.")]
+Median = Annotated[
+    float, Field(gt=0, le=1e5, allow_inf_nan=False, description="Median of the hours.")
+]
 Gangs = Annotated[
     tuple[Share, Share, Share],
     split(3),
     Field(
-        description="Shares of jobs with 2, 4 and 8 GPUs; the others have 1.", json_schema_extra={"metavar": "S,S,S"}
+        description="Shares of jobs with 2, 4 and 8 GPUs; the others have 1.",
+        json_schema_extra={"metavar": "S,S,S"},
     ),
 ]

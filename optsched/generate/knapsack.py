@@ -18,10 +18,21 @@ class KnapsackOptions(GeneratorOptions):
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
     resources: Annotated[int, Field(ge=1, le=1000, description="Resources.")] = 5
     tightness: Annotated[
-        float, Field(gt=0, le=1, allow_inf_nan=False, description="Capacity over what all jobs use; 1: all fit.")
+        float,
+        Field(
+            gt=0,
+            le=1,
+            allow_inf_nan=False,
+            description="Capacity over what all jobs use; 1: all fit.",
+        ),
     ] = 0.5
     choices: Annotated[
-        int, Field(ge=1, le=100, description="Options of a job, of which one runs at most; 1: the plain knapsack.")
+        int,
+        Field(
+            ge=1,
+            le=100,
+            description="Options of a job, of which one runs at most; 1: the plain knapsack.",
+        ),
     ] = 1
 
 
@@ -41,7 +52,9 @@ def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
     random, K = options.random(), options.resources
     r = random.integers(0, 1000, (options.jobs, options.choices, K), endpoint=True)
     b = np.floor(options.tightness * r.max(axis=1).sum(axis=0) * (1 + 1e-12)).astype(np.int64)
-    u = np.maximum(np.round(r.sum(axis=2) / K + 500.0 * random.random(r.shape[:2])), 1.0).astype(np.int64)
+    u = np.maximum(np.round(r.sum(axis=2) / K + 500.0 * random.random(r.shape[:2])), 1.0).astype(
+        np.int64
+    )
     return r, u, b
 
 
@@ -56,7 +69,10 @@ def knapsack(options: KnapsackOptions) -> Generated:
         {
             "id": f"j{j}",
             "options": [
-                {"uses": {name: use for name, use in zip(names, row, strict=True) if use}, "value": value}
+                {
+                    "uses": {name: use for name, use in zip(names, row, strict=True) if use},
+                    "value": value,
+                }
                 for row, value in zip(uses, values, strict=True)
             ],
         }
@@ -69,7 +85,8 @@ def knapsack(options: KnapsackOptions) -> Generated:
         "cluster": {
             "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],
             "resources": [
-                {"name": name, "capacity": capacity} for name, capacity in zip(names, b.tolist(), strict=True)
+                {"name": name, "capacity": capacity}
+                for name, capacity in zip(names, b.tolist(), strict=True)
             ],
         },
         "jobs": jobs,
@@ -78,5 +95,7 @@ def knapsack(options: KnapsackOptions) -> Generated:
 
 
 KNAPSACK = Generator(
-    KnapsackOptions, knapsack, "Knapsacks with several resources, and several options per job if asked for."
+    KnapsackOptions,
+    knapsack,
+    "Knapsacks with several resources, and several options per job if asked for.",
 )

@@ -24,7 +24,13 @@ class LeasesOptions(GeneratorOptions):
     nodes: Annotated[int, Field(ge=1, le=10_000, description="Nodes of the pool.")] = 2
     gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8
     lease: Annotated[
-        float, Field(ge=1, le=1e7, allow_inf_nan=False, description="Length of a lease, seconds; also the round.")
+        float,
+        Field(
+            ge=1,
+            le=1e7,
+            allow_inf_nan=False,
+            description="Length of a lease, seconds; also the round.",
+        ),
     ] = 1800.0
     longest: Annotated[int, Field(ge=1, le=1000, description="Most leases that a job needs.")] = 6
     tightness: Annotated[
@@ -80,7 +86,10 @@ def draw(options: LeasesOptions) -> Leases:
     planned = np.zeros(options.jobs, np.int64)
     start = 0  # leases before it are full
     for job in range(options.jobs):
-        while len(taken := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]]) < needed[job]:
+        while (
+            len(taken := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]])
+            < needed[job]
+        ):
             free = np.concatenate([free, np.full(len(free), gpus)])
         free[taken] -= gang[job]
         planned[job] = taken[-1] + 1
@@ -123,4 +132,6 @@ def _verdict(plan: Leases, options: LeasesOptions) -> str:
     )
 
 
-LEASES = Generator(LeasesOptions, leases, "Gangs with deadlines on one pool, where the round is a lease.")
+LEASES = Generator(
+    LeasesOptions, leases, "Gangs with deadlines on one pool, where the round is a lease."
+)

@@ -49,12 +49,16 @@ class Demand:
 
     def first(self, count: int) -> Demand:
         """The first jobs."""
-        return Demand(*(getattr(self, name)[:count] for name in ("slow", "fast", "gang", "weight", "sharing")))
+        return Demand(
+            *(getattr(self, name)[:count] for name in ("slow", "fast", "gang", "weight", "sharing"))
+        )
 
     def fitting(self, W: FloatArray) -> Demand:
         """With the rates of gangs that are larger than the pool set to 0."""
         slow = np.where(self.gang[:, np.newaxis] <= W, self.slow, 0.0)
-        return Demand(slow, np.where(slow > 0, self.fast, 0.0), self.gang, self.weight, self.sharing)
+        return Demand(
+            slow, np.where(slow > 0, self.fast, 0.0), self.gang, self.weight, self.sharing
+        )
 
 
 def normaliser(demand: Demand, W: FloatArray) -> FloatArray:

@@ -87,7 +87,11 @@ def smd(seed: int = 6) -> Document:
                     "law": "ps-sync",
                     "coefficients": law(training, batches, site, noise),
                     "batch": batches * training.batch,
-                    "worker": {"v100": 1, "v100.cpu": CPUS_PER_WORKER, "v100.memory": WORKER_MEMORY},
+                    "worker": {
+                        "v100": 1,
+                        "v100.cpu": CPUS_PER_WORKER,
+                        "v100.memory": WORKER_MEMORY,
+                    },
                     "server": {"v100.cpu": CPUS_PER_SERVER, "v100.memory": memory},
                     "limit": {
                         "v100": gpus,
@@ -104,7 +108,10 @@ def smd(seed: int = 6) -> Document:
             for number in range(1, count + 1)
         ]
     document = instance_document("smd", 0, [site], workloads, jobs)
-    document["cluster"]["pools"][0] |= {"cpus_per_node": CPUS_PER_NODE, "memory_per_node": MEMORY_PER_NODE}
+    document["cluster"]["pools"][0] |= {
+        "cpus_per_node": CPUS_PER_NODE,
+        "memory_per_node": MEMORY_PER_NODE,
+    }
     _, _, shortest = read_parameter_servers(Instance.from_document(document)).fastest()
     seconds = dict(zip(workloads, shortest.tolist(), strict=True))
     for job in jobs:

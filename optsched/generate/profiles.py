@@ -86,7 +86,9 @@ def workload_document(
         by_count: Document = {}
         for gpus in gangs:
             rates = {
-                str(nodes): rounded(noise * rate(workload, site.type, gpus, nodes, site.node_bandwidth))
+                str(nodes): rounded(
+                    noise * rate(workload, site.type, gpus, nodes, site.node_bandwidth)
+                )
                 for nodes in site.spreads(gpus)
             }
             if rates:
@@ -127,7 +129,9 @@ def instance_document(
     }
 
 
-def colocation_documents(models: Sequence[str], sites: Sequence[Site], workloads: Document) -> list[Document]:
+def colocation_documents(
+    models: Sequence[str], sites: Sequence[Site], workloads: Document
+) -> list[Document]:
     """Entries for all pairs of workloads, equal ones too, on one GPU of each pool that holds both.
 
     Both rates are those in ``workloads``, divided by the pair's slowdown.

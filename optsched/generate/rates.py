@@ -84,7 +84,8 @@ def step(workload: Training, gpu: Gpu) -> Step:
     else:
         flops = VECTOR_EFFICIENCY * gpu.fp32_tflops * 1e12
     traffic = (
-        workload.batch * PASSES * workload.activations * (2 if half else 4) + 2 * STATE_BYTES * workload.parameters
+        workload.batch * PASSES * workload.activations * (2 if half else 4)
+        + 2 * STATE_BYTES * workload.parameters
     )
     return Step(
         compute=workload.batch * BACKWARD * workload.forward_flops / flops,
@@ -105,7 +106,9 @@ def ring_seconds(workload: Training, gpu: Gpu, gpus: int, bandwidth: float) -> f
     return 2 * (gpus - 1) / gpus * size / (LINK_EFFICIENCY * bandwidth * 1e9)
 
 
-def rate(workload: Training, gpu: Gpu, gpus: int = 1, nodes: int = 1, node_bandwidth: float = 12.5) -> float:
+def rate(
+    workload: Training, gpu: Gpu, gpus: int = 1, nodes: int = 1, node_bandwidth: float = 12.5
+) -> float:
     """Rate of a data-parallel job in steps/s, a step being one batch of one GPU.
 
     Weak scaling: every GPU works on a batch of its own, then all wait for the all-reduce (no overlap), so k GPUs make

@@ -40,13 +40,25 @@ def sites_of(pools: int, gpus: float) -> list[Site]:
     for row in range(pools):
         name, gpu, full, bandwidth = TYPES[row % len(TYPES)]
         size = next((size for size in (8, 4, 2) if size <= full and 4 * size <= gpus), 1)
-        sites.append(Site(name + ("abc"[row // len(TYPES)] if row >= len(TYPES) else ""), gpu, 1, size, bandwidth))
+        sites.append(
+            Site(
+                name + ("abc"[row // len(TYPES)] if row >= len(TYPES) else ""),
+                gpu,
+                1,
+                size,
+                bandwidth,
+            )
+        )
     return sites
 
 
 def workloads_of(sites: Sequence[Site]) -> list[Training]:
     """Workloads that fit somewhere; not the one that is as fast on every GPU (alone it would set the level)."""
-    return [w for w in WORKLOADS.values() if w.model != "LSTM" and any(fits(w, site.type) for site in sites)]
+    return [
+        w
+        for w in WORKLOADS.values()
+        if w.model != "LSTM" and any(fits(w, site.type) for site in sites)
+    ]
 
 
 def closed_forms(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArray:
@@ -56,7 +68,13 @@ def closed_forms(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatA
         for j, site in enumerate(sites):
             if fits(workload, site.type):
                 table[i, j] = [
-                    rate(workload, site.type, gpus, math.ceil(gpus / site.gpus_per_node), site.node_bandwidth)
+                    rate(
+                        workload,
+                        site.type,
+                        gpus,
+                        math.ceil(gpus / site.gpus_per_node),
+                        site.node_bandwidth,
+                    )
                     for gpus in COUNTS
                 ]
     return table
@@ -85,7 +103,9 @@ class Rows:
 
     def at(self, rows: IntArray, table: FloatArray, count: int) -> FloatArray:
         """Rates of some rows at a count of `COUNTS`, shape (rows, pools), in full digits of the file."""
-        return significant(table[self.workload[rows], :, COUNTS.index(count)] * self.factor[rows], DIGITS)
+        return significant(
+            table[self.workload[rows], :, COUNTS.index(count)] * self.factor[rows], DIGITS
+        )
 
 
 def draw_rows(

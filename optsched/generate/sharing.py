@@ -35,7 +35,9 @@ def slowdowns(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArra
     for j, site in enumerate(sites):
         for a, first in enumerate(workloads):
             for b, second in enumerate(workloads):
-                memory = sum(workload.memory(in_half(workload, site.type)) for workload in (first, second))
+                memory = sum(
+                    workload.memory(in_half(workload, site.type)) for workload in (first, second)
+                )
                 if memory <= site.type.memory:
                     table[a, b, j] = slowdown(first, second, site.type)
     return table
@@ -52,7 +54,9 @@ def draw_pairs(rows: Rows, share: float, repeated: bool, random: np.random.Gener
     wanted, pools = round(share * possible), rows.slow.shape[1]
     if wanted * pools > MOST:
         most = MOST / pools / possible
-        raise InvalidArgument("colocation", f"{share:g}, up to {wanted * pools:,} entries", f"at most {most:.3g} here")
+        raise InvalidArgument(
+            "colocation", f"{share:g}, up to {wanted * pools:,} entries", f"at most {most:.3g} here"
+        )
     if repeated:
         order = np.sort(random.choice(possible, wanted, replace=False))
         first, second = (index[order] for index in np.triu_indices(len(single)))
@@ -84,6 +88,11 @@ def entries(
         both = [int(pairs.first[pair]), int(pairs.second[pair])]
         rates = [rounded(float(rows.slow[row, pool] / factor[pair, pool])) for row in both]
         documents.append(
-            {key: [f"{letter}{row}" for row in both], "pool": sites[pool].name, "gpus": 1, "throughput": rates}
+            {
+                key: [f"{letter}{row}" for row in both],
+                "pool": sites[pool].name,
+                "gpus": 1,
+                "throughput": rates,
+            }
         )
     return documents, sharing * (1.0 - 1e-3)  # rates were rounded to four digits

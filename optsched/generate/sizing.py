@@ -35,7 +35,9 @@ class Draft:
     def demand(self, kind: IntArray, weight: FloatArray) -> Demand:
         """What jobs of these rows want, shapes (jobs, ...)."""
         gang = np.maximum(self.rows.gang, 1)
-        return Demand(self.rows.slow[kind], self.rows.fast[kind], gang[kind], weight, self.sharing[kind])
+        return Demand(
+            self.rows.slow[kind], self.rows.fast[kind], gang[kind], weight, self.sharing[kind]
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Sized:
     widest: int
 
 
-def sized_cluster(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: FloatArray) -> Sized:
+def sized_cluster(
+    options: ClusterOptions, share: FloatArray, kind: IntArray, weight: FloatArray
+) -> Sized:
     """Pools in proportion to ``share`` that keep the bound of `optsched.generate.load` at tmax / load.
 
     Where a gang finds no pool that it fits in, the widest gangs of all jobs are made half as wide, and so on.
@@ -61,7 +65,9 @@ def sized_cluster(options: ClusterOptions, share: FloatArray, kind: IntArray, we
     widest = COUNTS[-1]
     while True:
         gpus = math.inf
-        for _ in range(SETTLED):  # the size of nodes depends on that of pools, and rates of gangs on the size of nodes
+        for _ in range(
+            SETTLED
+        ):  # the size of nodes depends on that of pools, and rates of gangs on the size of nodes
             draft = _draft(options, gpus, widest)
             demand = draft.demand(kind, weight)
             total = _total(demand, share, options.load)
@@ -85,7 +91,9 @@ def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
     rows = draw_rows(count, table, options.gangs, options.elastic, widest, random)
     colocation, sharing = list[Document](), np.ones(len(rows.gang))
     if options.colocation > 0:
-        pairs = draw_pairs(rows, options.colocation, repeated, np.random.default_rng([options.seed, 2]))
+        pairs = draw_pairs(
+            rows, options.colocation, repeated, np.random.default_rng([options.seed, 2])
+        )
         key, letter = ("workloads", "k") if repeated else ("jobs", "j")
         colocation, sharing = entries(pairs, rows, slowdowns(workloads, sites), sites, key, letter)
     return Draft(sites, workloads, table, rows, colocation, sharing)
@@ -107,7 +115,9 @@ def _whole_nodes(
         fitting = demand.fitting(W)
         if not fitting.slow.any(axis=1).all():
             return None
-        if options.load * level_bound(fitting, W, balanced_prices(fitting, W)) <= highest(fitting, W):
+        if options.load * level_bound(fitting, W, balanced_prices(fitting, W)) <= highest(
+            fitting, W
+        ):
             return W
         if (node == W).all():
             break

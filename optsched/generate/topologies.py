@@ -30,7 +30,9 @@ class Host:
     bandwidth: float
 
 
-def hosts_of(site: Site, gpus: int, topology: Topology, unavailable: float, random: np.random.Generator) -> list[Host]:
+def hosts_of(
+    site: Site, gpus: int, topology: Topology, unavailable: float, random: np.random.Generator
+) -> list[Host]:
     """Nodes whose usable ones have ``gpus`` GPUs in all, a multiple of the site's ``gpus_per_node``.
 
     With mixed nodes a third of the GPUs, roughly, is on nodes of half the size. Nodes that are out (the share
@@ -43,7 +45,13 @@ def hosts_of(site: Site, gpus: int, topology: Topology, unavailable: float, rand
     entries = [(size, "up") for size in sizes] + [(sizes[k], OUT[k % 2]) for k in range(out)]
     order = random.permutation(len(entries)) if out or halves else np.arange(len(entries))
     return [
-        Host(site.name, f"{site.name}-{row}", entries[entry][0], entries[entry][1], site.node_bandwidth)
+        Host(
+            site.name,
+            f"{site.name}-{row}",
+            entries[entry][0],
+            entries[entry][1],
+            site.node_bandwidth,
+        )
         for row, entry in enumerate(order.tolist())
     ]
 
@@ -54,7 +62,9 @@ def pool_document(site: Site, hosts: Sequence[Host]) -> Document:
     if all(host.state == "up" and host.gpus == site.gpus_per_node for host in hosts):
         return document | {"nodes": len(hosts)}
     nodes = [
-        {"name": host.name, "gpus": host.gpus} | ({} if host.state == "up" else {"state": host.state}) for host in hosts
+        {"name": host.name, "gpus": host.gpus}
+        | ({} if host.state == "up" else {"state": host.state})
+        for host in hosts
     ]
     document = {key: value for key, value in document.items() if key != "gpus_per_node"}
     return document | {"nodes": nodes}
@@ -71,7 +81,9 @@ def network(hosts: Sequence[Host], topology: Topology, rack: int = RACK) -> Docu
         return None
     groups: dict[str, list[Host]] = {}
     for row, host in enumerate(hosts):
-        groups.setdefault(f"leaf/{host.pool}" if topology == "tree" else f"leaf/rack-{row // rack}", []).append(host)
+        groups.setdefault(
+            f"leaf/{host.pool}" if topology == "tree" else f"leaf/rack-{row // rack}", []
+        ).append(host)
     spines = ["spine"] if topology == "tree" else [f"spine-{k}" for k in range(SPINES)]
     nodes: list[dict[str, Any]] = [{"id": spine, "kind": "switch"} for spine in spines]
     links: list[dict[str, Any]] = []
@@ -79,6 +91,11 @@ def network(hosts: Sequence[Host], topology: Topology, rack: int = RACK) -> Docu
         nodes.append({"id": leaf, "kind": "switch"})
         up = sum(host.bandwidth for host in members) / OVERSUBSCRIPTION / len(spines)
         links += [{"source": leaf, "target": spine, "bandwidth": up} for spine in spines]
-        nodes += [{"id": host.name, "kind": "node", "pool": host.pool, "gpus": host.gpus} for host in members]
-        links += [{"source": host.name, "target": leaf, "bandwidth": host.bandwidth} for host in members]
+        nodes += [
+            {"id": host.name, "kind": "node", "pool": host.pool, "gpus": host.gpus}
+            for host in members
+        ]
+        links += [
+            {"source": host.name, "target": leaf, "bandwidth": host.bandwidth} for host in members
+        ]
     return {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}

@@ -42,25 +42,42 @@ def trace(options: TraceOptions) -> Generated:
             raise InvalidArgument("gangs", found, f"none, as pools have {widest} GPUs")
     counts = [count for count in COUNTS if count <= widest]
     documents = {
-        workload.name: workload_document(workload, sites, counts, np.random.default_rng([options.seed, row]))
+        workload.name: workload_document(
+            workload, sites, counts, np.random.default_rng([options.seed, row])
+        )
         for row, workload in enumerate(WORKLOADS.values())
     }
-    documents = {name: document for name, document in documents.items() if best_rate(document["throughput"], 1) > 0}
+    documents = {
+        name: document
+        for name, document in documents.items()
+        if best_rate(document["throughput"], 1) > 0
+    }
     still = _still(options, sites, documents, counts)
     asked = float(describe(Trace(still)).demand.mean.sum())
     gpus = float(sum(site.gpus for site in sites))
-    per_hour = options.load * gpus * max(options.jobs - 1, 1) / asked if options.rate is None else options.rate
+    per_hour = (
+        options.load * gpus * max(options.jobs - 1, 1) / asked
+        if options.rate is None
+        else options.rate
+    )
     instance = _moving(options, still, per_hour)
     return Generated(instance, lambda: (_note(instance, per_hour),))
 
 
-def _still(options: TraceOptions, sites: list[Site], documents: Document, counts: list[int]) -> Instance:
+def _still(
+    options: TraceOptions, sites: list[Site], documents: Document, counts: list[int]
+) -> Instance:
     """The jobs, all there at once."""
     random, n = np.random.default_rng([options.seed, 1000]), options.jobs
     workload = random.integers(0, len(documents), n)
     shares = np.array([max(0.0, 1.0 - sum(options.gangs)), *options.gangs])[: len(counts)]
     place = random.choice(len(counts), n, p=shares / shares.sum())
-    best = np.array([[best_rate(document["throughput"], count) for count in counts] for document in documents.values()])
+    best = np.array(
+        [
+            [best_rate(document["throughput"], count) for count in counts]
+            for document in documents.values()
+        ]
+    )
     steps = np.maximum(1.0, np.round(_hours(options) * HOUR * best[workload, place]))
     return Instance.from_arrays(
         pools=[site.document() for site in sites],
@@ -117,4 +134,6 @@ def _note(instance: Instance, per_hour: float) -> str:
     return f"{told}; offered load {summary.load_mean:.3g} where pools take turns, {summary.load:.3g} in the best ones"
 
 
-TRACE = Generator(TraceOptions, trace, "Jobs that arrive over time, at the load or the rate asked for.")
+TRACE = Generator(
+    TraceOptions, trace, "Jobs that arrive over time, at the load or the rate asked for."
+)

@@ -6,7 +6,14 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from optsched.generate.generator import Conditions, GeneratorOptions, LargeCount, Share, refused, split
+from optsched.generate.generator import (
+    Conditions,
+    GeneratorOptions,
+    LargeCount,
+    Share,
+    refused,
+    split,
+)
 from optsched.generate.job_sizes import Gangs, Median, Shape, Sigma
 from optsched.generate.rows import TYPES
 
@@ -29,13 +36,17 @@ class TraceOptions(GeneratorOptions):
     jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
     pools: Annotated[
         int,
-        Field(ge=1, le=len(TYPES), description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80."),
+        Field(
+            ge=1, le=len(TYPES), description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80."
+        ),
     ] = 1
     nodes: Annotated[int, Field(ge=1, le=100_000, description="Nodes of each pool.")] = 8
     gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8
     arrivals: Annotated[
         Literal["poisson", "diurnal", "even"],
-        Field(description="poisson: at a constant rate; diurnal: more by day than by night; even: at equal distances."),
+        Field(
+            description="poisson: at a constant rate; diurnal: more by day than by night; even: at equal distances."
+        ),
     ] = "poisson"
     load: Annotated[
         float,
@@ -51,13 +62,20 @@ class TraceOptions(GeneratorOptions):
             json_schema_extra={"metavar": "X"},
         ),
     ] = None  # fmt: skip
-    amplitude: Annotated[Share, Field(description="How far the rate goes up and down, as a share of its mean.")] = 0.6
+    amplitude: Annotated[
+        Share, Field(description="How far the rate goes up and down, as a share of its mean.")
+    ] = 0.6
     peak: Annotated[
-        float, Field(ge=0, le=24, allow_inf_nan=False, description="Hour of the day with the most arrivals.")
+        float,
+        Field(
+            ge=0, le=24, allow_inf_nan=False, description="Hour of the day with the most arrivals."
+        ),
     ] = 14.0
     durations: Annotated[
         Literal["lognormal", "pareto", "gavel"],
-        Field(description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator."),
+        Field(
+            description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator."
+        ),
     ] = "lognormal"
     median: Median = 1.0
     sigma: Sigma = 1.5
@@ -72,7 +90,10 @@ class TraceOptions(GeneratorOptions):
         ),
     ] = (1.2, 10.0)  # fmt: skip
     tenants: Annotated[
-        int, Field(ge=0, le=1000, description="Tenants; the k-th has jobs in proportion to 1/k. 0: none.")
+        int,
+        Field(
+            ge=0, le=1000, description="Tenants; the k-th has jobs in proportion to 1/k. 0: none."
+        ),
     ] = 0
 
     @model_validator(mode="after")

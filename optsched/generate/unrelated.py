@@ -8,7 +8,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from optsched.arrays import IntArray
-from optsched.generate.generator import Conditions, Generated, Generator, GeneratorOptions, SmallCount, refused
+from optsched.generate.generator import (
+    Conditions,
+    Generated,
+    Generator,
+    GeneratorOptions,
+    SmallCount,
+    refused,
+)
 from optsched.instance import Instance
 
 Whole = Annotated[int, Field(ge=1, le=10**9)]
@@ -22,7 +29,9 @@ class UnrelatedOptions(GeneratorOptions):
     }
 
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
-    machines: Annotated[int, Field(ge=1, le=1000, description="Machines, one pool of one GPU each.")] = 10
+    machines: Annotated[
+        int, Field(ge=1, le=1000, description="Machines, one pool of one GPU each.")
+    ] = 10
     low: Annotated[Whole, Field(description="Shortest duration drawn, whole seconds.")] = 10
     high: Annotated[Whole, Field(description="Longest duration drawn, whole seconds.")] = 100
     correlation: Annotated[
@@ -77,10 +86,14 @@ def unrelated(options: UnrelatedOptions) -> Generated:
     document = {
         "format": "optsched-instance/1",
         "name": options.titled(f"unrelated-{options.jobs}x{options.machines}"),
-        "cluster": {"pools": [{"name": machine, "nodes": 1, "gpus_per_node": 1} for machine in machines]},
+        "cluster": {
+            "pools": [{"name": machine, "nodes": 1, "gpus_per_node": 1} for machine in machines]
+        },
         "jobs": jobs,
     }
     return Generated(Instance.from_document(document))
 
 
-UNRELATED = Generator(UnrelatedOptions, unrelated, "Unrelated machines (R || Cmax): exact durations, job by machine.")
+UNRELATED = Generator(
+    UnrelatedOptions, unrelated, "Unrelated machines (R || Cmax): exact durations, job by machine."
+)

@@ -86,12 +86,15 @@ def _transformer(
     """
     flops = 2 * (12 * layers * width**2 + width * vocabulary) + 2 * layers * tokens * width
     kept = _kept(layers, width, heads, tokens)
-    return Training(model, batch, parameters, tokens * flops, kept, 14 * layers, True, "matrix", source)
+    return Training(
+        model, batch, parameters, tokens * flops, kept, 14 * layers, True, "matrix", source
+    )
 
 
 _GPT2 = "Radford et al. 2019, GPT-2, table 2; parameters of the released model"
 _TORCHVISION = (
-    "parameters and multiply-adds: torchvision model documentation; convolution outputs counted from the layers"
+    "parameters and multiply-adds: torchvision model documentation; "
+    "convolution outputs counted from the layers"
 )
 
 WORKLOADS: dict[str, Training] = {

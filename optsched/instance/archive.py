@@ -36,7 +36,12 @@ ARCHIVE = "optsched-instance-npz/1"
 JOB_FIELDS = {field: kind for field, kind in ARRAY_FIELDS.items() if field != "options"}
 RARE_FIELDS = tuple(RareDocument.model_fields)
 ENTRIES = frozenset(
-    {"header", "names", *(f"jobs_{field}" for field in JOB_FIELDS), *(f"rates_{field}" for field in RATE_FIELDS)}
+    {
+        "header",
+        "names",
+        *(f"jobs_{field}" for field in JOB_FIELDS),
+        *(f"rates_{field}" for field in RATE_FIELDS),
+    }
 )
 
 
@@ -67,8 +72,12 @@ def to_npz(instance: Instance) -> bytes:
         "rare": {str(row): document for row, document in _rare_jobs(instance)},
         "count": len(table),
     }
-    arrays: dict[str, AnyArray] = {f"jobs_{name}": numbered.get(name, getattr(table, name)) for name in JOB_FIELDS}
-    arrays |= {f"rates_{name}": getattr(take_profiles(rates, profiles), name) for name in RATE_FIELDS}
+    arrays: dict[str, AnyArray] = {
+        f"jobs_{name}": numbered.get(name, getattr(table, name)) for name in JOB_FIELDS
+    }
+    arrays |= {
+        f"rates_{name}": getattr(take_profiles(rates, profiles), name) for name in RATE_FIELDS
+    }
     arrays["header"] = text_array(json.dumps(header))
     if not table.names.generated:
         arrays["names"] = text_array(json.dumps([table.names[row] for row in range(len(table))]))
@@ -99,7 +108,9 @@ def from_npz(data: bytes) -> Instance:
         for field, kind in JOB_FIELDS.items()
     }
     rate_arrays = {
-        field: as_column(f"rates_{field}", _get(arrays, f"rates_{field}"), "f" if field == "rate" else "i", None)
+        field: as_column(
+            f"rates_{field}", _get(arrays, f"rates_{field}"), "f" if field == "rate" else "i", None
+        )
         for field in RATE_FIELDS
     }
     names = None
@@ -128,7 +139,9 @@ def _labelled(header: Header, labels: Sequence[str]) -> Header:
     known = {workload.name for workload in header.workloads}
     for place, name in enumerate(labels):
         if name in known:
-            raise InvalidInput(f"header.labels[{place}]", f"{show(name)} a second time", "names that differ")
+            raise InvalidInput(
+                f"header.labels[{place}]", f"{show(name)} a second time", "names that differ"
+            )
         known.add(name)
     return replace(header, workloads=with_labels(header.workloads, labels))
 

@@ -36,7 +36,9 @@ class Header:
     workloads: tuple[Workload, ...]
     rates: RateInterner
 
-    def finish(self, table: JobTable, rates: RateTable, options: OptionTable, labels: Sequence[str] = ()) -> Instance:
+    def finish(
+        self, table: JobTable, rates: RateTable, options: OptionTable, labels: Sequence[str] = ()
+    ) -> Instance:
         """Put the jobs in; ``labels`` are workloads that only jobs name."""
         check_jobs(table, rates)
         workloads = with_labels(self.workloads, labels)
@@ -64,7 +66,9 @@ def build_header(document: Mapping[str, Any]) -> Header:
     seen: set[str] = set()
     for row, tenant in enumerate(tenants):
         if tenant.name in seen:
-            raise InvalidInput(f"tenants[{row}].name", f"{show(tenant.name)} a second time", "names that differ")
+            raise InvalidInput(
+                f"tenants[{row}].name", f"{show(tenant.name)} a second time", "names that differ"
+            )
         seen.add(tenant.name)
     rates = RateInterner(cluster)
     return Header(model, cluster, tenants, _workloads(model, rates, cluster), rates)
@@ -88,7 +92,9 @@ def build_instance(document: object) -> Instance:
     header = build_header({key: value for key, value in document.items() if key != "jobs"})
     if "jobs" not in document:
         raise InvalidInput("jobs", "nothing", "a list of jobs")
-    columns = JobColumns(header.document.now, header.cluster, header.workloads, header.tenants, header.rates)
+    columns = JobColumns(
+        header.document.now, header.cluster, header.workloads, header.tenants, header.rates
+    )
     table = columns.read(jobs)
     return header.finish(table, header.rates.table(), columns.options.table(), columns.labels)
 
@@ -98,20 +104,28 @@ def with_labels(workloads: tuple[Workload, ...], labels: Sequence[str]) -> tuple
     return (*workloads, *(Workload(name, label=True) for name in labels)) if labels else workloads
 
 
-def _workloads(header: HeaderDocument, rates: RateInterner, cluster: Cluster) -> tuple[Workload, ...]:
+def _workloads(
+    header: HeaderDocument, rates: RateInterner, cluster: Cluster
+) -> tuple[Workload, ...]:
     documents: dict[str, WorkloadDocument] = dict(header.workloads)
     for name, entries in header.throughputs.items():
         document = documents.get(name, WorkloadDocument())
         if document.throughput is not None:
-            raise InvalidInput(f"throughputs.{key(name)}", "a second throughput", "none, as workloads gives one")
+            raise InvalidInput(
+                f"throughputs.{key(name)}", "a second throughput", "none, as workloads gives one"
+            )
         documents[name] = document.model_copy(update={"throughput": entries})
     workloads = []
     for name, document in documents.items():
         in_shorthand = name in header.throughputs
         path = f"throughputs.{key(name)}" if in_shorthand else f"workloads.{key(name)}.throughput"
-        check_needs(document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False)
+        check_needs(
+            document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False
+        )
         row = -1 if document.throughput is None else rates.add(document.throughput, path)
-        workloads.append(Workload(name, row, document.demand, document.gpu_memory, document.parameters))
+        workloads.append(
+            Workload(name, row, document.demand, document.gpu_memory, document.parameters)
+        )
     return tuple(workloads)
 
 
@@ -125,20 +139,29 @@ def check_needs(
             continue
         if name not in resources:
             known = ["cpu", "memory", *resources]
-            raise InvalidInput(f"{path}.{key(name)}", "an unknown resource", f"one of {listed(known)}")
+            raise InvalidInput(
+                f"{path}.{key(name)}", "an unknown resource", f"one of {listed(known)}"
+            )
         resource = resources[name]
         if resource.kind == "consumable" and not consumable:
             raise InvalidInput(
-                f"{path}.{key(name)}", "a consumable resource", "a renewable one (an option's uses can consume)"
+                f"{path}.{key(name)}",
+                "a consumable resource",
+                "a renewable one (an option's uses can consume)",
             )
         if resource.pool is not None and pool is not None and resource.pool != pool:
             raise InvalidInput(
-                f"{path}.{key(name)}", f"a resource of pool {show(resource.pool)}", f"one that {show(pool)} has"
+                f"{path}.{key(name)}",
+                f"a resource of pool {show(resource.pool)}",
+                f"one that {show(pool)} has",
             )
 
 
 def build_colocation(
-    entries: Sequence[ColocationDocument], cluster: Cluster, workloads: Sequence[Workload], table: JobTable
+    entries: Sequence[ColocationDocument],
+    cluster: Cluster,
+    workloads: Sequence[Workload],
+    table: JobTable,
 ) -> tuple[Colocation, ...]:
     """Resolve co-location entries to rows; a pair of jobs or workloads stands once per pool, GPUs and nodes."""
     workload_rows = {workload.name: row for row, workload in enumerate(workloads)}
@@ -151,34 +174,51 @@ def build_colocation(
             raise InvalidInput(path, f"{found} of workloads and jobs", "exactly one of them")
         pool = pool_row(entry.pool, cluster, f"{path}.pool")
         if entry.nodes is not None and entry.nodes > entry.gpus:
-            raise InvalidInput(f"{path}.nodes", str(entry.nodes), f"at most the entry's {entry.gpus} GPUs")
+            raise InvalidInput(
+                f"{path}.nodes", str(entry.nodes), f"at most the entry's {entry.gpus} GPUs"
+            )
         jobs = workload_pair = None
         rates = entry.throughput
         if entry.jobs is not None:
             jobs = _pair(entry.jobs, table.names.index, f"{path}.jobs", "the id of a job")
             if jobs[0] == jobs[1]:
-                raise InvalidInput(f"{path}.jobs", f"{show(entry.jobs[0])} twice", "two different jobs")
+                raise InvalidInput(
+                    f"{path}.jobs", f"{show(entry.jobs[0])} twice", "two different jobs"
+                )
             for end, job in enumerate(jobs):
                 low, high, levels = table.gpus_min[job], table.gpus_max[job], table.levels[job]
                 counts = table.level_lists[levels] if levels >= 0 else range(low, high + 1)
                 if entry.gpus not in counts:
-                    allowed = f"{low}" if low == high else show(list(counts)) if levels >= 0 else f"{low} to {high}"
+                    allowed = (
+                        f"{low}"
+                        if low == high
+                        else show(list(counts))
+                        if levels >= 0
+                        else f"{low} to {high}"
+                    )
                     expected = f"a count that job {show(entry.jobs[end])} may have, {allowed}"
                     raise InvalidInput(f"{path}.gpus", str(entry.gpus), expected)
         elif entry.workloads is not None:
             workload_pair = _pair(
-                entry.workloads, workload_rows.__getitem__, f"{path}.workloads", "the name of a workload"
+                entry.workloads,
+                workload_rows.__getitem__,
+                f"{path}.workloads",
+                "the name of a workload",
             )
         pair = jobs or workload_pair or (0, 0)
         place = (jobs is None, *sorted(pair), pool, entry.gpus, entry.nodes)
         if place in seen:
-            raise InvalidInput(path, "a second entry for the same pair, pool, gpus and nodes", "one entry")
+            raise InvalidInput(
+                path, "a second entry for the same pair, pool, gpus and nodes", "one entry"
+            )
         seen.add(place)
         result.append(Colocation(workload_pair, jobs, pool, entry.gpus, entry.nodes or 0, rates))
     return tuple(result)
 
 
-def _pair(names: tuple[str, str], find: Callable[[str], int], path: str, expected: str) -> tuple[int, int]:
+def _pair(
+    names: tuple[str, str], find: Callable[[str], int], path: str, expected: str
+) -> tuple[int, int]:
     rows = []
     for end, name in enumerate(names):
         try:
@@ -233,10 +273,17 @@ def check_deadlines(table: JobTable, path: str = "jobs") -> None:
 
 
 def refuse_first(
-    table: JobTable, wrong: BoolArray, field: str, found: Callable[[int], str], expected: str, path: str = "jobs"
+    table: JobTable,
+    wrong: BoolArray,
+    field: str,
+    found: Callable[[int], str],
+    expected: str,
+    path: str = "jobs",
 ) -> None:
     """Raise `InvalidInput` for the first job where ``wrong`` holds."""
     rows = np.flatnonzero(wrong)
     if len(rows):
         row = int(rows[0])
-        raise InvalidInput(f"{path}[{row}].{field}", f"{found(row)} (job {show(table.names[row])})", expected)
+        raise InvalidInput(
+            f"{path}[{row}].{field}", f"{found(row)} (job {show(table.names[row])})", expected
+        )

@@ -32,13 +32,19 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     seen: set[str] = set()
     for row, pool in enumerate(pools):
         if pool.name in seen:
-            raise InvalidInput(f"cluster.pools[{row}].name", f"{show(pool.name)} a second time", "names that differ")
+            raise InvalidInput(
+                f"cluster.pools[{row}].name",
+                f"{show(pool.name)} a second time",
+                "names that differ",
+            )
         seen.add(pool.name)
     _refuse_generated_names(pools)
     _check_node_names(pools)
     resources: list[Resource] = []
     for row, resource in enumerate(document.resources):
-        resources.append(_resource(resource, pools, {r.name for r in resources}, f"cluster.resources[{row}]"))
+        resources.append(
+            _resource(resource, pools, {r.name for r in resources}, f"cluster.resources[{row}]")
+        )
     if document.topology is not None:
         check_topology(document.topology, "cluster.topology")
     return Cluster(pools, tuple(resources), document.topology)
@@ -51,7 +57,9 @@ def _check_size(document: ClusterDocument) -> None:
         path, each = f"cluster.pools[{row}]", pool.gpus_per_node
         if isinstance(pool.nodes, int):
             if each is None:
-                raise InvalidInput(f"{path}.gpus_per_node", "nothing", "the GPUs of each node, as nodes is a count")
+                raise InvalidInput(
+                    f"{path}.gpus_per_node", "nothing", "the GPUs of each node, as nodes is a count"
+                )
             nodes, gpus = nodes + pool.nodes, gpus + pool.nodes * each
         else:
             for number, node in enumerate(pool.nodes):
@@ -62,7 +70,9 @@ def _check_size(document: ClusterDocument) -> None:
             nodes += len(pool.nodes)
         if nodes > MAX_NODES or gpus > MAX_GPUS:
             found = f"{nodes} nodes with {gpus} GPUs" + (" up to this pool" if row else "")
-            raise InvalidInput(f"{path}.nodes", found, "at most 10 million nodes and a billion GPUs in all")
+            raise InvalidInput(
+                f"{path}.nodes", found, "at most 10 million nodes and a billion GPUs in all"
+            )
 
 
 def _pool(document: PoolDocument) -> Pool:
@@ -72,16 +82,22 @@ def _pool(document: PoolDocument) -> Pool:
         name=document.name,
         gpu=document.gpu or document.name,
         node_names=_names(document.name, named) if named else count,
-        node_gpus=_column([node.gpus for node in named], document.gpus_per_node, count).astype(np.int64),
+        node_gpus=_column([node.gpus for node in named], document.gpus_per_node, count).astype(
+            np.int64
+        ),
         node_cpus=_column([node.cpus for node in named], document.cpus_per_node, count),
         node_memory=_column([node.memory for node in named], document.memory_per_node, count),
-        node_state=_column([NODE_STATES.index(node.state) for node in named], 0, count).astype(np.int64),
+        node_state=_column([NODE_STATES.index(node.state) for node in named], 0, count).astype(
+            np.int64
+        ),
         node_available_from=_column([node.available_from for node in named], -np.inf, count),
         gpu_memory=document.gpu_memory,
         cost_per_gpu_hour=document.cost_per_gpu_hour,
         watts_per_gpu=document.watts_per_gpu,
         watts_idle=document.watts_idle,
-        bandwidth={} if document.bandwidth is None else document.bandwidth.model_dump(exclude_none=True),
+        bandwidth={}
+        if document.bandwidth is None
+        else document.bandwidth.model_dump(exclude_none=True),
         partitions=tuple(
             Partition(p.profile, p.compute_slices, p.memory_slices, tuple(p.starts), p.memory)
             for p in document.partitions or ()
@@ -130,16 +146,26 @@ def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
             raise InvalidInput(f"cluster.pools[{row}].name", found, "another name")
 
 
-def _resource(document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str) -> Resource:
-    taken = {*RESERVED, *(pool.name for pool in pools), *(f"{pool.name}.{of}" for pool in pools for of in RESERVED)}
+def _resource(
+    document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str
+) -> Resource:
+    taken = {
+        *RESERVED,
+        *(pool.name for pool in pools),
+        *(f"{pool.name}.{of}" for pool in pools for of in RESERVED),
+    }
     if document.name in taken:
         expected = "a name that is no pool's and neither cpu nor memory (they belong to pools)"
         raise InvalidInput(f"{path}.name", show(document.name), expected)
     if document.name in known:
-        raise InvalidInput(f"{path}.name", f"{show(document.name)} a second time", "names that differ")
+        raise InvalidInput(
+            f"{path}.name", f"{show(document.name)} a second time", "names that differ"
+        )
     by_name = {pool.name: pool for pool in pools}
     if document.pool is not None and document.pool not in by_name:
-        raise InvalidInput(f"{path}.pool", show(document.pool), f"one of the pools {listed(by_name)}")
+        raise InvalidInput(
+            f"{path}.pool", show(document.pool), f"one of the pools {listed(by_name)}"
+        )
     if document.nodes is not None:
         owners = pools if document.pool is None else (by_name[document.pool],)
         names = {pool.node_name(row) for pool in owners for row in range(len(pool.node_gpus))}

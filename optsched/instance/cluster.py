@@ -71,9 +71,13 @@ class Pool:
     partitions: tuple[Partition, ...] = ()
 
     @classmethod
-    def uniform(cls, name: str, gpus: int, *, gpus_per_node: int = 1, gpu: str | None = None, **more: Any) -> Pool:
+    def uniform(
+        cls, name: str, gpus: int, *, gpus_per_node: int = 1, gpu: str | None = None, **more: Any
+    ) -> Pool:
         """A pool of equal nodes with ``gpus`` GPUs in all; the last node takes the rest."""
-        sizes = [gpus_per_node] * (gpus // gpus_per_node) + ([gpus % gpus_per_node] if gpus % gpus_per_node else [])
+        sizes = [gpus_per_node] * (gpus // gpus_per_node) + (
+            [gpus % gpus_per_node] if gpus % gpus_per_node else []
+        )
         nodes = len(sizes)
         return cls(
             name,

@@ -74,8 +74,14 @@ class JobColumns:
                 raise InvalidInput(f"{path}.id", f"{show(job.id)} a second time", "ids that differ")
             gpus.append(self._gpus(job, path))
             workload.append(self._workload(job, path))
-            rates.append(-1 if job.throughput is None else self._rates.add(job.throughput, f"{path}.throughput"))
-            options.append(-1 if job.options is None else self.options.add(job.options, f"{path}.options"))
+            rates.append(
+                -1
+                if job.throughput is None
+                else self._rates.add(job.throughput, f"{path}.throughput")
+            )
+            options.append(
+                -1 if job.options is None else self.options.add(job.options, f"{path}.options")
+            )
             tenants.append(-1 if job.tenant is None else self._tenant(job.tenant, path))
             if job.running is not None:
                 self._running[number] = check_running(job.running, self._cluster, f"{path}.running")
@@ -93,23 +99,36 @@ class JobColumns:
         put("steps", [job.steps for job in jobs])
         put("steps_done", [job.steps_done for job in jobs])
         put("weight", [job.weight for job in jobs])
-        put("arrival", [self._default_arrival if job.arrival is None else job.arrival for job in jobs])
+        put(
+            "arrival",
+            [self._default_arrival if job.arrival is None else job.arrival for job in jobs],
+        )
         put("deadline", [infinity if job.deadline is None else job.deadline for job in jobs])
-        put("soft_deadline", [job.deadline is not None and job.deadline_kind == "soft" for job in jobs])
+        put(
+            "soft_deadline",
+            [job.deadline is not None and job.deadline_kind == "soft" for job in jobs],
+        )
         put("preemptible", [job.preemptible for job in jobs])
         put("restart_cost", [job.restart_cost for job in jobs])
-        put("isolated_time", [0.0 if job.history is None else job.history.isolated_time for job in jobs])
+        put(
+            "isolated_time",
+            [0.0 if job.history is None else job.history.isolated_time for job in jobs],
+        )
 
     def _put(self, name: str, values: Sequence[object]) -> None:
         column: AnyArray = np.array(values, DTYPES[ARRAY_FIELDS[name]])
-        self._columns[name].append(column + 0.0 if column.dtype == np.float64 else column)  # turns -0.0 into 0.0
+        self._columns[name].append(
+            column + 0.0 if column.dtype == np.float64 else column
+        )  # turns -0.0 into 0.0
 
     def _gpus(self, job: JobDocument, path: str) -> tuple[int, int, int]:
         gpus = job.gpus
         if isinstance(gpus, int):
             return gpus, gpus, -1
         if gpus.min > gpus.max:
-            raise InvalidInput(f"{path}.gpus", f"min {gpus.min} above max {gpus.max}", "min at most max")
+            raise InvalidInput(
+                f"{path}.gpus", f"min {gpus.min} above max {gpus.max}", "min at most max"
+            )
         if gpus.levels is None:
             return gpus.min, gpus.max, -1
         levels = tuple(sorted(set(gpus.levels)))
@@ -130,7 +149,9 @@ class JobColumns:
         row = self._workload_rows.get(job.workload)
         if not brings_own and (row is None or job.workload in self._labels):
             raise InvalidInput(
-                f"{path}.workload", show(job.workload), "one of the workloads, or a throughput of the job's own"
+                f"{path}.workload",
+                show(job.workload),
+                "one of the workloads, or a throughput of the job's own",
             )
         if row is None:
             row = self._workload_rows[job.workload] = len(self._workload_rows)
@@ -147,7 +168,9 @@ class JobColumns:
     def _finish(self) -> JobTable:
         """The table; predecessors are resolved now that all ids are known."""
         arrays = {
-            name: condensed(np.concatenate(parts)) if parts else np.zeros(0, DTYPES[ARRAY_FIELDS[name]])
+            name: condensed(np.concatenate(parts))
+            if parts
+            else np.zeros(0, DTYPES[ARRAY_FIELDS[name]])
             for name, parts in self._columns.items()
         }
         names = JobNames(len(self._rows), tuple(self._rows))

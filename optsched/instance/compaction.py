@@ -52,7 +52,9 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
         return constant(0 if len(used) else -1, len(index), np.int64), used
     count, size = len(index), int(index.max(initial=-1)) + 1
     first = np.full(size + 1, count, np.int64)
-    first[index[::-1]] = np.arange(count - 1, -1, -1)  # of several equal rows the last one written is the first one
+    first[index[::-1]] = np.arange(
+        count - 1, -1, -1
+    )  # of several equal rows the last one written is the first one
     old = np.flatnonzero(first[:size] < count).astype(np.int64)
     if (np.diff(first[old]) < 0).any():
         old = old[np.argsort(first[old])]
@@ -62,7 +64,10 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def compact_rates(
-    rates: RateTable, workloads: tuple[Workload, ...], of_job: IntArray, same: IntArray | None = None
+    rates: RateTable,
+    workloads: tuple[Workload, ...],
+    of_job: IntArray,
+    same: IntArray | None = None,
 ) -> tuple[RateTable, tuple[Workload, ...], IntArray]:
     """Profiles in order of first use, by the workloads and then by the jobs.
 
@@ -125,7 +130,9 @@ def equal_profiles(rates: RateTable, split: int) -> IntArray:
     return _equal_lists(rates.indptr, [getattr(rates, name) for name in ENTRY], rates.rate, split)
 
 
-def _equal_lists(indptr: IntArray, columns: Sequence[AnyArray], telling: FloatArray, split: int) -> IntArray:
+def _equal_lists(
+    indptr: IntArray, columns: Sequence[AnyArray], telling: FloatArray, split: int
+) -> IntArray:
     """The first list of rows that equals each list, to the last bit; list i has the rows from ``indptr[i]`` on.
 
     Only lists that agree with one on the other side of ``split`` in the first value of a ``telling`` column are looked
@@ -135,7 +142,9 @@ def _equal_lists(indptr: IntArray, columns: Sequence[AnyArray], telling: FloatAr
     if split in (0, len(same)):
         return same
     first = np.append(telling, np.nan)[np.where(np.diff(indptr) > 0, indptr[:-1], -1)]
-    some = np.concatenate([_among(first[:split], first[split:]), _among(first[split:], first[:split])])
+    some = np.concatenate(
+        [_among(first[:split], first[split:]), _among(first[split:], first[:split])]
+    )
     if some.any():
         lists = np.flatnonzero(some)
         length = np.diff(indptr)[lists]
@@ -183,7 +192,9 @@ def join_options(first: OptionTable, second: OptionTable) -> OptionTable:
 
 def equal_options(options: OptionTable, split: int) -> IntArray:
     """The first option list that equals each list, as `equal_profiles`; shape (O,)."""
-    same = _equal_lists(options.indptr, [getattr(options, name) for name in OPTION], options.duration, split)
+    same = _equal_lists(
+        options.indptr, [getattr(options, name) for name in OPTION], options.duration, split
+    )
     seen: dict[tuple[int, str, str], int] = {}
     for row in np.flatnonzero(np.bincount(same, minlength=len(same))[same] > 1).tolist():
         mine = slice(options.indptr[row], options.indptr[row + 1])
@@ -213,7 +224,9 @@ def compact_options(
     return table, index
 
 
-def compact_levels(lists: Sequence[tuple[int, ...]], of_job: IntArray) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+def compact_levels(
+    lists: Sequence[tuple[int, ...]], of_job: IntArray
+) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """Level lists in order of first use by the jobs; equal ones are kept once."""
     if not lists:
         return (), of_job

@@ -12,7 +12,16 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from optsched.instance.reading import key, show
@@ -75,7 +84,9 @@ def _count(value: object, path: str, what: str) -> int:
 
 def parse_index(text: str) -> int:
     """The whole number that a text spells in the one usual way (no sign, space or leading zero); -1 for any other."""
-    usual = text.isascii() and text.isdecimal() and len(text) <= 18 and (text[0] != "0" or text == "0")
+    usual = (
+        text.isascii() and text.isdecimal() and len(text) <= 18 and (text[0] != "0" or text == "0")
+    )
     return int(text) if usual else -1
 
 
@@ -87,7 +98,9 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")
-        if type(by_count) is float and SMALLEST <= by_count <= LARGEST:  # the common case, without a call
+        if (
+            type(by_count) is float and SMALLEST <= by_count <= LARGEST
+        ):  # the common case, without a call
             entries.append((place, 0, 0, by_count))
             continue
         path = f".{key(place)}"
@@ -131,7 +144,10 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         for name in value:
             if not isinstance(name, str):
                 raise _refuse(path, name, "text as the key")
-        return {_plain(name, path, 0): _plain(item, f"{path}.{key(name)}", depth + 1) for name, item in value.items()}
+        return {
+            _plain(name, path, 0): _plain(item, f"{path}.{key(name)}", depth + 1)
+            for name, item in value.items()
+        }
     raise _refuse(path, value, "plain data: text, a number, true, false, null, a list or an object")
 
 
@@ -146,7 +162,9 @@ def parse_object(value: object) -> dict[str, Any]:
 Plain = Annotated[Any, PlainValidator(lambda value: _plain(value, "", 0)), WithJsonSchema({})]
 """Free content: whatever JSON can hold."""
 PlainObject = Annotated[
-    dict[str, Any], PlainValidator(lambda value: parse_object(value)), WithJsonSchema({"type": "object"})
+    dict[str, Any],
+    PlainValidator(lambda value: parse_object(value)),
+    WithJsonSchema({"type": "object"}),
 ]
 """Free content by name."""
 
@@ -164,7 +182,10 @@ Rates = Annotated[
                     {
                         "type": "object",
                         "additionalProperties": {
-                            "anyOf": [_RATE_SCHEMA, {"type": "object", "additionalProperties": _RATE_SCHEMA}]
+                            "anyOf": [
+                                _RATE_SCHEMA,
+                                {"type": "object", "additionalProperties": _RATE_SCHEMA},
+                            ]
                         },
                     },
                 ]
@@ -188,7 +209,8 @@ def _tag(branch: type | tuple[type, ...], name: str, other: str) -> Discriminato
 
 
 Gpus = Annotated[
-    Annotated[PositiveCount, Tag("<gang>")] | Annotated[GpuRange, Tag("<range>")], _tag(dict, "<range>", "<gang>")
+    Annotated[PositiveCount, Tag("<gang>")] | Annotated[GpuRange, Tag("<range>")],
+    _tag(dict, "<range>", "<gang>"),
 ]
 
 NODE_STATES = ("up", "drain", "down", "reserved")

@@ -102,8 +102,15 @@ def pretty_json(document: dict[str, object]) -> str:
         if isinstance(value, list) and value:
             rows = ",\n".join("  " + json.dumps(item, allow_nan=False) for item in value)
             parts.append(f" {json.dumps(key)}: [\n{rows}\n ]")
-        elif isinstance(value, dict) and value and all(isinstance(item, dict | list) for item in value.values()):
-            entries = ((json.dumps(name), json.dumps(item, allow_nan=False)) for name, item in value.items())
+        elif (
+            isinstance(value, dict)
+            and value
+            and all(isinstance(item, dict | list) for item in value.values())
+        ):
+            entries = (
+                (json.dumps(name), json.dumps(item, allow_nan=False))
+                for name, item in value.items()
+            )
             rows = ",\n".join(f"  {name}: {item}" for name, item in entries)
             parts.append(f" {json.dumps(key)}: {{\n{rows}\n }}")
         else:
@@ -117,4 +124,12 @@ def json_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 
 
-__all__ = ["InvalidInput", "instance_bytes", "json_schema", "kind_of", "pretty_json", "read_file", "read_instance"]
+__all__ = [
+    "InvalidInput",
+    "instance_bytes",
+    "json_schema",
+    "kind_of",
+    "pretty_json",
+    "read_file",
+    "read_instance",
+]

@@ -12,14 +12,27 @@ from optsched.arrays import AnyArray, BoolArray, IntArray, constant, group_rows,
 from optsched.errors import InvalidInput
 from optsched.instance.build import Header, build_header
 from optsched.instance.cluster import Cluster
-from optsched.instance.compaction import ENTRY, compact_levels, compact_rates, equal_profiles, join_profiles
+from optsched.instance.compaction import (
+    ENTRY,
+    compact_levels,
+    compact_rates,
+    equal_profiles,
+    join_profiles,
+)
 from optsched.instance.documents import FORMAT, LARGEST, SMALLEST, RareDocument
 from optsched.instance.instance import Instance, Workload
 from optsched.instance.interning import OptionInterner
 from optsched.instance.job_references import check_running, resolve_predecessors
 from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
 from optsched.instance.reading import listed, show
-from optsched.instance.tables import ANY_SPREAD, ARRAY_FIELDS, OWN_GANG, JobNames, JobTable, RateTable
+from optsched.instance.tables import (
+    ANY_SPREAD,
+    ARRAY_FIELDS,
+    OWN_GANG,
+    JobNames,
+    JobTable,
+    RateTable,
+)
 
 RATE_FIELDS = ("indptr", *ENTRY)
 
@@ -81,7 +94,9 @@ def instance_from_arrays(
         Naming the array and the first wrong row.
     """
     if isinstance(pools, Mapping):
-        pools = [{"name": pool, "nodes": count, "gpus_per_node": 1} for pool, count in pools.items()]
+        pools = [
+            {"name": pool, "nodes": count, "gpus_per_node": 1} for pool, count in pools.items()
+        ]
     header = build_header(
         {
             "format": FORMAT,
@@ -109,13 +124,20 @@ def instance_from_arrays(
     values = {field: as_array(array_name(field), value) for field, value in given.items()}
     names = None if ids is None else _ids(ids)
     count = _job_count(values, matrix, names)
-    arrays = {field: as_column(array_name(field), value, ARRAY_FIELDS[field], count) for field, value in values.items()}
+    arrays = {
+        field: as_column(array_name(field), value, ARRAY_FIELDS[field], count)
+        for field, value in values.items()
+    }
     arrays.setdefault("gpus_max", arrays["gpus_min"])  # gangs
     rates = None
     if matrix is not None:
         rates, arrays["rates"] = _profiles(matrix, count, header.cluster)
     return assemble(
-        header, JobNames(count, names), arrays, rates, where=lambda row, field: f"{array_name(field)}[{row}]"
+        header,
+        JobNames(count, names),
+        arrays,
+        rates,
+        where=lambda row, field: f"{array_name(field)}[{row}]",
     )
 
 
@@ -133,10 +155,14 @@ def _ids(ids: Any) -> tuple[Any, ...]:
     return tuple(str(name) if isinstance(name, str) else name for name in ids)
 
 
-def _job_count(given: Mapping[str, AnyArray], matrix: AnyArray | None, names: Sequence[Any] | None) -> int:
+def _job_count(
+    given: Mapping[str, AnyArray], matrix: AnyArray | None, names: Sequence[Any] | None
+) -> int:
     if matrix is not None:
         if matrix.ndim != 2:
-            raise InvalidInput("throughput", f"an array of shape {matrix.shape}", "shape (jobs, pools)")
+            raise InvalidInput(
+                "throughput", f"an array of shape {matrix.shape}", "shape (jobs, pools)"
+            )
         return len(matrix)
     if names is not None:
         return len(names)
@@ -152,7 +178,9 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
     if matrix.dtype.kind not in "iuf":
         raise InvalidInput("throughput", f"an array of {matrix.dtype}", "numbers")
     if matrix.shape[1] != len(pools):
-        raise InvalidInput("throughput", f"{matrix.shape[1]} columns", f"one per pool, {len(pools)}")
+        raise InvalidInput(
+            "throughput", f"{matrix.shape[1]} columns", f"one per pool, {len(pools)}"
+        )
     matrix = np.asarray(matrix, np.float64)
     in_range = (matrix >= SMALLEST) & (matrix <= LARGEST)
     in_range |= matrix == 0
@@ -171,7 +199,9 @@ def _profiles(matrix: AnyArray, count: int, cluster: Cluster) -> tuple[RateTable
     nothing = constant(0, len(rate), np.int64)
     rates = RateTable(
         indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.count_nonzero(listed, axis=1))]),
-        place=np.broadcast_to(np.arange(len(pools), dtype=np.min_scalar_type(len(pools))), listed.shape)[listed],
+        place=np.broadcast_to(
+            np.arange(len(pools), dtype=np.min_scalar_type(len(pools))), listed.shape
+        )[listed],
         gpus=nothing,
         nodes=nothing,
         rate=rate,
@@ -234,13 +264,17 @@ def assemble(
         raise InvalidInput(f"jobs[{row}]", "no workload, throughput or options", "one of them")
     labels = np.array([*(workload.label for workload in header.workloads), False])
     label = looked_up(labels, arrays["workload"])
-    _refuse_bare(label & (job_rates < 0) & (options < 0), header.workloads, arrays["workload"], where)
+    _refuse_bare(
+        label & (job_rates < 0) & (options < 0), header.workloads, arrays["workload"], where
+    )
     soft = arrays["soft_deadline"].any()
     own_columns: dict[str, AnyArray] = {
         "rates": job_rates,
         "options": options,
         "levels": levels,
-        "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"]) if soft else arrays["soft_deadline"],
+        "soft_deadline": arrays["soft_deadline"] & np.isfinite(arrays["deadline"])
+        if soft
+        else arrays["soft_deadline"],
     }
     predecessors, awaits = resolve_predecessors(after, names)
     jobs = JobTable(
@@ -255,7 +289,10 @@ def assemble(
 
 
 def _refuse_bare(
-    wrong: BoolArray, workloads: Sequence[Workload], of_job: IntArray, where: Callable[[int, str], str]
+    wrong: BoolArray,
+    workloads: Sequence[Workload],
+    of_job: IntArray,
+    where: Callable[[int, str], str],
 ) -> None:
     """Jobs that name a mere label must bring their own rates."""
     for row in np.flatnonzero(wrong)[:1].tolist():
@@ -309,7 +346,9 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
         and (table.nodes >= 0).all()
         and (table.nodes <= table.gpus).all()
     ):
-        raise InvalidInput("rates", "an entry out of range", "finite rates, at least 0, of counts that can be")
+        raise InvalidInput(
+            "rates", "an entry out of range", "finite rates, at least 0, of counts that can be"
+        )
     if table.one_by_one:
         return  # nothing stands twice
     place = group_rows([table.profile, table.place], entries)
@@ -318,4 +357,6 @@ def _check_rate_table(table: RateTable, header: Header) -> None:
     alone = (place.count[place.inverse] == 1) | (table.gpus != OWN_GANG)
     alone &= (count.count[count.inverse] == 1) | (table.nodes != ANY_SPREAD)
     if len(spread) < entries or not alone.all():
-        raise InvalidInput("rates", "two entries for the same place, GPUs and nodes", "entries that differ")
+        raise InvalidInput(
+            "rates", "two entries for the same place, GPUs and nodes", "entries that differ"
+        )

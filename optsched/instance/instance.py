@@ -122,7 +122,9 @@ class Instance:
         """What workloads and options need beside GPUs."""
         workloads = self.workloads
         return StatedNeeds(
-            [each.demand for each in workloads], [each.gpu_memory for each in workloads], self.options.uses
+            [each.demand for each in workloads],
+            [each.gpu_memory for each in workloads],
+            self.options.uses,
         )
 
     @cached_property
@@ -132,7 +134,9 @@ class Instance:
         In the order of arrival, then of the file.
         """
         table = self.jobs_table
-        queued = np.array([tenant.policy == "fifo" for tenant in self.tenants] + [False])[table.tenant]
+        queued = np.array([tenant.policy == "fifo" for tenant in self.tenants] + [False])[
+            table.tenant
+        ]
         jobs = np.flatnonzero(queued)
         jobs = jobs[np.lexsort((jobs, table.arrival[jobs], table.tenant[jobs]))]
         tenant, number = table.tenant[jobs], np.arange(len(jobs))
@@ -225,7 +229,11 @@ class Jobs:
     def __getitem__(self, key: int | str) -> Job:
         instance, table = self._instance, self._instance.jobs_table
         row = table.names.index(key) if isinstance(key, str) else range(len(table))[key]
-        workload, tenant, rates = int(table.workload[row]), int(table.tenant[row]), int(table.rates[row])
+        workload, tenant, rates = (
+            int(table.workload[row]),
+            int(table.tenant[row]),
+            int(table.rates[row]),
+        )
         return Job(
             id=table.names[row],
             workload=None if workload < 0 else instance.workloads[workload].name,

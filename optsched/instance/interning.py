@@ -18,7 +18,9 @@ class RateInterner:
     """Collects throughput profiles; places must be pools or GPU types of the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        names = dict.fromkeys([*(pool.name for pool in cluster.pools), *(pool.gpu for pool in cluster.pools)])
+        names = dict.fromkeys(
+            [*(pool.name for pool in cluster.pools), *(pool.gpu for pool in cluster.pools)]
+        )
         self.places: tuple[str, ...] = tuple(names)
         self._place_rows = {name: row for row, name in enumerate(self.places)}
         self._profiles: dict[tuple[RateEntry, ...], int] = {}
@@ -30,14 +32,18 @@ class RateInterner:
             for place, *_ in entries:
                 if place not in self._place_rows:
                     raise InvalidInput(
-                        f"{path}.{key(place)}", "no pool or GPU type of the cluster", f"one of {listed(self.places)}"
+                        f"{path}.{key(place)}",
+                        "no pool or GPU type of the cluster",
+                        f"one of {listed(self.places)}",
                     )
             row = self._profiles[entries] = len(self._profiles)
         return row
 
     def table(self) -> RateTable:
         """Everything collected so far."""
-        lengths = np.fromiter((len(entries) for entries in self._profiles), np.int64, len(self._profiles))
+        lengths = np.fromiter(
+            (len(entries) for entries in self._profiles), np.int64, len(self._profiles)
+        )
         flat = [entry for entries in self._profiles for entry in entries]
         return RateTable(
             indptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
@@ -73,14 +79,24 @@ class OptionInterner:
             if option.pool is not None:
                 pool_row(option.pool, self._cluster, f"{where}.pool")
                 if option.gpus == 0 and option.throughput is None and option.duration is None:
-                    raise InvalidInput(f"{where}.gpus", "0 and neither throughput nor duration", "GPUs of the pool")
+                    raise InvalidInput(
+                        f"{where}.gpus", "0 and neither throughput nor duration", "GPUs of the pool"
+                    )
             elif option.gpus:
-                raise InvalidInput(f"{where}.gpus", f"{option.gpus} without a pool", "0 GPUs, or the pool they are of")
+                raise InvalidInput(
+                    f"{where}.gpus",
+                    f"{option.gpus} without a pool",
+                    "0 GPUs, or the pool they are of",
+                )
             elif "cpu" in option.uses or "memory" in option.uses:
-                raise InvalidInput(f"{where}.uses", "cpu or memory without a pool", "resources of the cluster")
+                raise InvalidInput(
+                    f"{where}.uses", "cpu or memory without a pool", "resources of the cluster"
+                )
             check_needs(option.uses, self._cluster, f"{where}.uses", option.pool)
             if option.nodes is not None and option.nodes > option.gpus:
-                raise InvalidInput(f"{where}.nodes", show(option.nodes), f"at most the option's {option.gpus} GPUs")
+                raise InvalidInput(
+                    f"{where}.nodes", show(option.nodes), f"at most the option's {option.gpus} GPUs"
+                )
         row = self._lists[text] = len(self._options)
         self._options.append(tuple(options))
         return row
@@ -93,12 +109,18 @@ class OptionInterner:
         nan = float("nan")
         return OptionTable(
             indptr=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-            pool=np.array([-1 if option.pool is None else pools[option.pool] for option in flat], np.int64),
+            pool=np.array(
+                [-1 if option.pool is None else pools[option.pool] for option in flat], np.int64
+            ),
             gpus=np.array([option.gpus for option in flat], np.int64),
             nodes=np.array([option.nodes or ANY_SPREAD for option in flat], np.int64),
             share=np.array([option.share for option in flat], np.float64),
-            throughput=np.array([nan if o.throughput is None else o.throughput for o in flat], np.float64),
-            duration=np.array([nan if o.duration is None else o.duration for o in flat], np.float64),
+            throughput=np.array(
+                [nan if o.throughput is None else o.throughput for o in flat], np.float64
+            ),
+            duration=np.array(
+                [nan if o.duration is None else o.duration for o in flat], np.float64
+            ),
             value=np.array([option.value for option in flat], np.float64),
             cost=np.array([option.cost for option in flat], np.float64),
             uses=tuple(option.uses for option in flat),

@@ -11,10 +11,14 @@ from optsched.instance.reading import key, listed, show
 from optsched.instance.tables import JobNames
 
 
-def check_running(running: RunningDocument, cluster: Cluster, path: str) -> tuple[int, tuple[str, ...], float | None]:
+def check_running(
+    running: RunningDocument, cluster: Cluster, path: str
+) -> tuple[int, tuple[str, ...], float | None]:
     """Resolve ``running`` to (pool row, GPU names, since); the GPUs must exist and differ."""
     if running.pool not in cluster.pool_index:
-        raise InvalidInput(f"{path}.pool", show(running.pool), f"one of the pools {listed(cluster.pool_index)}")
+        raise InvalidInput(
+            f"{path}.pool", show(running.pool), f"one of the pools {listed(cluster.pool_index)}"
+        )
     row = cluster.pool_index[running.pool]
     check_gpus(running.gpus, row, cluster, f"{path}.gpus")
     return row, running.gpus, running.since
@@ -37,7 +41,10 @@ NOWHERE = JobNames(0)
 
 
 def resolve_predecessors(
-    after: Mapping[int, Sequence[str]], names: JobNames, elsewhere: JobNames = NOWHERE, path: str = "jobs"
+    after: Mapping[int, Sequence[str]],
+    names: JobNames,
+    elsewhere: JobNames = NOWHERE,
+    path: str = "jobs",
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
     """Predecessors of jobs by name to `JobTable.after` and `JobTable.awaits`.
 
@@ -51,7 +58,9 @@ def resolve_predecessors(
             if name in names:
                 rows.append(names.index(name))
             elif name not in elsewhere:
-                raise InvalidInput(f"{path}[{job}].after[{place}]", show(name), "the id of another job")
+                raise InvalidInput(
+                    f"{path}[{job}].after[{place}]", show(name), "the id of another job"
+                )
         if rows:
             resolved[job] = tuple(rows)
         if len(rows) < len(predecessors):
@@ -75,8 +84,12 @@ def _refuse_cycle(after: Mapping[int, tuple[int, ...]], names: JobNames, path: s
                 members = list(trail)
                 members = [*members[members.index(job) :], job]
                 shown = members if len(members) <= 5 else [*members[:3], None, members[-1]]
-                cycle = " after ".join("..." if member is None else key(names[member]) for member in shown)
-                raise InvalidInput(f"{path}[{job}].after", f"a cycle ({cycle})", "precedences without cycles")
+                cycle = " after ".join(
+                    "..." if member is None else key(names[member]) for member in shown
+                )
+                raise InvalidInput(
+                    f"{path}[{job}].after", f"a cycle ({cycle})", "precedences without cycles"
+                )
             elif job not in done:
                 trail[job] = None
                 stack.append((job, True))

@@ -46,11 +46,22 @@ def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyAr
     if count is None and array.ndim != 1:
         raise InvalidInput(name, f"an array of shape {array.shape}", "one dimension")
     if count is not None and array.shape not in ((), (count,)):
-        raise InvalidInput(name, f"an array of shape {array.shape}", f"one number or shape ({count},)")
-    if kind == "i" and array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InvalidInput(
+            name, f"an array of shape {array.shape}", f"one number or shape ({count},)"
+        )
+    if (
+        kind == "i"
+        and array.dtype.kind == "u"
+        and array.size
+        and array.max() > np.iinfo(np.int64).max
+    ):
         raise InvalidInput(name, f"{array.max()}", f"{words} below 2^63")
-    with np.errstate(over="ignore"):  # a long double above the largest float becomes inf, refused later
-        column: AnyArray = array.astype(DTYPES[kind])  # a copy: the caller's array stays the caller's
+    with np.errstate(
+        over="ignore"
+    ):  # a long double above the largest float becomes inf, refused later
+        column: AnyArray = array.astype(
+            DTYPES[kind]
+        )  # a copy: the caller's array stays the caller's
     if kind == "f":
         column += 0.0  # turns -0.0 into 0.0
     if count is None or column.ndim == 1:
@@ -75,7 +86,10 @@ def check_names(names: JobNames) -> None:
 
 
 def check_arrays(
-    arrays: Mapping[str, AnyArray], limits: Mapping[str, int], names: JobNames, where: Callable[[int, str], str]
+    arrays: Mapping[str, AnyArray],
+    limits: Mapping[str, int],
+    names: JobNames,
+    where: Callable[[int, str], str],
 ) -> None:
     """Rules over single columns of the job table, for the columns that there are.
 
@@ -97,7 +111,9 @@ def check_arrays(
         rows = np.flatnonzero(wrong)
         if len(rows):
             row = int(rows[0])
-            raise InvalidInput(where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected)
+            raise InvalidInput(
+                where(row, field), f"{arrays[field][row]} (job {show(names[row])})", expected
+            )
 
     # What is the same in all rows is looked at once: if it is wrong, the first row is the first wrong one.
     arrays = {field: array[:1] if is_constant(array) else array for field, array in arrays.items()}
@@ -114,8 +130,18 @@ def check_arrays(
         late = np.isfinite(arrays[field]) & (np.abs(arrays[field]) > LARGEST)
         refuse(field, late, f"a number of at most {LARGEST:g}, or inf for none")
     for field in among(AT_LEAST_1):
-        refuse(field, (arrays[field] < 1) | (arrays[field] > 2**31), "a whole number of GPUs, at least 1")
+        refuse(
+            field,
+            (arrays[field] < 1) | (arrays[field] > 2**31),
+            "a whole number of GPUs, at least 1",
+        )
     for field in among(FINITE_OR_NONE):
-        refuse(field, np.isnan(arrays[field]) | np.isneginf(arrays[field]), "a number, or inf for none")
+        refuse(
+            field, np.isnan(arrays[field]) | np.isneginf(arrays[field]), "a number, or inf for none"
+        )
     for field, limit in limits.items():
-        refuse(field, (arrays[field] < -1) | (arrays[field] >= limit), f"a row below {limit}, or -1 for none")
+        refuse(
+            field,
+            (arrays[field] < -1) | (arrays[field] >= limit),
+            f"a row below {limit}, or -1 for none",
+        )

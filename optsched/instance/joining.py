@@ -43,16 +43,22 @@ class Rows:
         """The rows of jobs that stay, among so many; each once."""
         kept = np.asarray(rows)
         if kept.ndim != 1 or (kept.dtype.kind not in "iu" and kept.size):
-            raise InvalidInput("rows", f"an array of {kept.dtype} of shape {kept.shape}", "rows of jobs")
+            raise InvalidInput(
+                "rows", f"an array of {kept.dtype} of shape {kept.shape}", "rows of jobs"
+            )
         kept = kept.astype(np.int64)
         wrong = np.flatnonzero((kept < 0) | (kept >= count))
         if len(wrong):
-            raise InvalidInput(f"rows[{wrong[0]}]", f"{kept[wrong[0]]}", f"a row of the {count} jobs")
+            raise InvalidInput(
+                f"rows[{wrong[0]}]", f"{kept[wrong[0]]}", f"a row of the {count} jobs"
+            )
         place = np.full(count, -1, np.int64)
         place[kept] = np.arange(len(kept))
         twice = np.flatnonzero(place[kept] != np.arange(len(kept)))
         if len(twice):
-            raise InvalidInput(f"rows[{twice[0]}]", f"{kept[twice[0]]} a second time", "each row once")
+            raise InvalidInput(
+                f"rows[{twice[0]}]", f"{kept[twice[0]]} a second time", "each row once"
+            )
         return cls(kept, place, bool((np.diff(kept) > 0).all()))
 
     @property
@@ -90,7 +96,9 @@ class Rows:
 def check_match(instance: Instance, added: Instance) -> None:
     """Rows of pools and tenants must mean the same in both."""
     if added.cluster is not instance.cluster:
-        ours, theirs = (tuple((pool.name, pool.gpu) for pool in one.cluster.pools) for one in (instance, added))
+        ours, theirs = (
+            tuple((pool.name, pool.gpu) for pool in one.cluster.pools) for one in (instance, added)
+        )
         if ours != theirs:
             raise UsageError("jobs of an instance with other pools cannot join this one")
     if added.tenants != instance.tenants:
@@ -101,12 +109,18 @@ def joined_names(instance: Instance, rows: Rows, added: Instance | None) -> JobN
     """Names of the jobs that stay and of those that are added, which must differ."""
     names = instance.jobs_table.names
     if added is None:
-        usual = names.generated and rows.in_order and len(rows.kept) - 1 == (rows.kept[-1] if len(rows.kept) else -1)
+        usual = (
+            names.generated
+            and rows.in_order
+            and len(rows.kept) - 1 == (rows.kept[-1] if len(rows.kept) else -1)
+        )
         return JobNames(len(rows.kept), None if usual else rows.names(names))
     new = added.jobs_table.names.written()
     for row, name in enumerate(new):
         if name in names and rows.place[names.index(name)] >= 0:
-            raise InvalidInput(f"added.jobs[{row}].id", f"{show(name)} a second time", "ids that differ")
+            raise InvalidInput(
+                f"added.jobs[{row}].id", f"{show(name)} a second time", "ids that differ"
+            )
     everyone = (*rows.names(names), *new)
     return JobNames(len(everyone), everyone)
 
@@ -126,7 +140,9 @@ def joined_predecessors(
         for job in sorted({*new.after, *new.awaits}):
             if job in new.awaits:
                 known = (
-                    start + new.names.index(name) if name in new.names else int(place[table.names.index(name)])
+                    start + new.names.index(name)
+                    if name in new.names
+                    else int(place[table.names.index(name)])
                     for name in new.awaits[job]
                     if name in new.names or name in table.names
                 )
@@ -162,16 +178,25 @@ def joined_workloads(instance: Instance, added: Instance | None) -> JoinedWorklo
         row = rows.get(workload.name)
         if row is None:
             row = len(ours) + len(new)
-            new.append(replace(workload, rates=workload.rates + shift) if workload.rates >= 0 else workload)
+            new.append(
+                replace(workload, rates=workload.rates + shift) if workload.rates >= 0 else workload
+            )
         elif not workload.label and not _same(ours[row], workload, instance, added):
-            raise UsageError(f"a workload {show(workload.name)} of other jobs is not what this instance says of it")
+            raise UsageError(
+                f"a workload {show(workload.name)} of other jobs is not what this instance says of it"
+            )
         places.append(row)
-    return JoinedWorkloads((*ours, *new) if new else ours, identity, np.array([*places, -1], np.int64))
+    return JoinedWorkloads(
+        (*ours, *new) if new else ours, identity, np.array([*places, -1], np.int64)
+    )
 
 
 def _same(one: Workload, other: Workload, instance: Instance, added: Instance) -> bool:
     """Whether two workloads of one name say the same; their rates stand in different tables."""
-    rates = [None if w.rates < 0 else i.rates.document(w.rates) for w, i in ((one, instance), (other, added))]
+    rates = [
+        None if w.rates < 0 else i.rates.document(w.rates)
+        for w, i in ((one, instance), (other, added))
+    ]
     return replace(one, rates=-1) == replace(other, rates=-1) and rates[0] == rates[1]
 
 
@@ -200,7 +225,9 @@ def in_use(
         return workloads, None
     number = np.full(len(workloads) + 1, -1, np.int64)
     number[order] = np.arange(len(order))
-    return tuple([Workload(workloads[row].name) if row in colocated else workloads[row] for row in order]), number
+    return tuple(
+        [Workload(workloads[row].name) if row in colocated else workloads[row] for row in order]
+    ), number
 
 
 def joined_colocation(

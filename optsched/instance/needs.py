@@ -33,7 +33,11 @@ class StatedNeeds:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Resources that some of them name."""
-        return tuple(dict.fromkeys(name for needs in (self.demands, self.totals) for need in needs for name in need))
+        return tuple(
+            dict.fromkeys(
+                name for needs in (self.demands, self.totals) for need in needs for name in need
+            )
+        )
 
     @cached_property
     def demand(self) -> sp.csr_matrix:

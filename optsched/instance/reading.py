@@ -39,7 +39,9 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
         ships = f", or @{path} for the instance that ships" if str(path) in shipped_names() else ""
-        raise InvalidInput("", f"no readable file at {_file_words(path)} ({reason})", f"a file{ships}") from None
+        raise InvalidInput(
+            "", f"no readable file at {_file_words(path)} ({reason})", f"a file{ships}"
+        ) from None
 
 
 @contextmanager
@@ -77,7 +79,9 @@ def parse_json(text: bytes | str, what: str) -> Any:
     A key that stands twice in one object is refused: parsers keep one of its values and drop the others. NaN and
     Infinity pass here and are refused later, with the path of their field. A byte order mark does not count.
     """
-    text = text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf")
+    text = (
+        text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf")
+    )
     if not text.strip():
         raise InvalidInput("", f"an empty {what}", "a JSON document")
     try:
@@ -134,7 +138,9 @@ class _Object(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.repeated = first_repeated(name for name, _ in pairs) if len(self) < len(pairs) else None
+        self.repeated = (
+            first_repeated(name for name, _ in pairs) if len(self) < len(pairs) else None
+        )
 
 
 def _path_of_repeated(document: Any) -> list[int | str] | None:
@@ -158,11 +164,15 @@ def _count_keys(document: Any) -> int:
     while level:
         total += sum(len(value) for value in level if type(value) is dict)
         inner = (value.values() if type(value) is dict else value for value in level)
-        level = [item for items in inner for item in items if type(item) is dict or type(item) is list]
+        level = [
+            item for items in inner for item in items if type(item) is dict or type(item) is list
+        ]
     return total
 
 
-def validate(model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None) -> Model:
+def validate(
+    model: type[Model], document: object, path: str = "", *, hints: type[BaseModel] | None = None
+) -> Model:
     """Check a document against a pydantic model, translating the first error.
 
     ``hints`` is the model whose keys an unknown key may have meant, where that is a larger one.
@@ -173,7 +183,9 @@ def validate(model: type[Model], document: object, path: str = "", *, hints: typ
         raise translate(error, path, hints or model) from None
 
 
-def validate_chunks(model: type[Model], documents: Sequence[object], path: str) -> Iterator[tuple[int, list[Model]]]:
+def validate_chunks(
+    model: type[Model], documents: Sequence[object], path: str
+) -> Iterator[tuple[int, list[Model]]]:
     """Check a long list piece by piece; yields (index of the first, models)."""
     adapter = _list_of(model)
     for start in range(0, len(documents), CHUNK):
@@ -188,7 +200,9 @@ def _list_of(model: type[Model]) -> TypeAdapter[list[Model]]:
     return TypeAdapter(list[model])  # type: ignore[valid-type]
 
 
-def translate(error: ValidationError, path: str, model: type[BaseModel], offset: int | None = None) -> InvalidInput:
+def translate(
+    error: ValidationError, path: str, model: type[BaseModel], offset: int | None = None
+) -> InvalidInput:
     """Turn pydantic's first error into ours; ``offset`` is added to a leading list index."""
     first = error.errors(include_url=False)[0]
     loc, kind = first["loc"], first["type"]
@@ -198,22 +212,38 @@ def translate(error: ValidationError, path: str, model: type[BaseModel], offset:
     if kind == "extra_forbidden":
         name = str(loc[-1])
         hint = did_you_mean(name, _keys_at(model, where[:-1]), aside=True)
-        return InvalidInput(join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}")
+        return InvalidInput(
+            join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}"
+        )
     context: Mapping[str, Any] = first.get("ctx", {})
     if kind == "optsched":
         location = _shorten_middle((join(path, where) + context["subpath"]).lstrip("."), 120)
         return InvalidInput(location, str(context["found"]), str(context["expected"]))
     if kind == "invalid_key":
-        return InvalidInput(join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key")
+        return InvalidInput(
+            join(path, where[:-1]), f"{show(where[-1])} as a key", "text as the key"
+        )
     if kind.startswith("string_") and where[-1:] == ["[key]"]:
-        return InvalidInput(join(path, where[:-2]), f"{show(first['input'])} as a key", f"{_EXPECTED[kind]} as the key")
+        return InvalidInput(
+            join(path, where[:-2]),
+            f"{show(first['input'])} as a key",
+            f"{_EXPECTED[kind]} as the key",
+        )
     if kind == "missing":
-        return InvalidInput(join(path, where), "nothing", "an entry" if isinstance(where[-1], int) else "this key")
-    if kind == "greater_than_equal" and not isinstance(first["input"], str) and first["input"] <= 0 < context["ge"] < 1:
+        return InvalidInput(
+            join(path, where), "nothing", "an entry" if isinstance(where[-1], int) else "this key"
+        )
+    if (
+        kind == "greater_than_equal"
+        and not isinstance(first["input"], str)
+        and first["input"] <= 0 < context["ge"] < 1
+    ):
         return InvalidInput(join(path, where), show(first["input"]), "a number above 0")
     if kind == "float_type" and type(first["input"]) is int:
         return InvalidInput(join(path, where), show(first["input"]), "a finite number")
-    return InvalidInput(join(path, where), show(first["input"]), _expected(kind, context, first["msg"]))
+    return InvalidInput(
+        join(path, where), show(first["input"]), _expected(kind, context, first["msg"])
+    )
 
 
 _EXPECTED = {
@@ -264,7 +294,11 @@ def _keys_at(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
     """Keys of the objects that may stand at a place of the document; indices and names lead to the same models."""
     models = [model]
     for part in where:
-        inner = [m.model_fields[part].annotation for m in models if isinstance(part, str) and part in m.model_fields]
+        inner = [
+            m.model_fields[part].annotation
+            for m in models
+            if isinstance(part, str) and part in m.model_fields
+        ]
         if inner:
             models = [found for annotation in inner for found in _models_in(annotation)]
     return [name for m in models for name in m.model_fields]
@@ -273,7 +307,9 @@ def _keys_at(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)]
+    return [
+        model for argument in getattr(annotation, "__args__", ()) for model in _models_in(argument)
+    ]
 
 
 def join(path: str, parts: Sequence[int | str]) -> str:

@@ -66,22 +66,30 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
     if name not in known:
         head, _, kind = name.rpartition(".")
         if head in cluster.pool_index and kind in PER_NODE:
-            raise UsageError(f"add {name}: not every usable node of {head} states its {kind}, so there is no limit")
+            raise UsageError(
+                f"add {name}: not every usable node of {head} states its {kind}, so there is no limit"
+            )
         hint = did_you_mean(name, known)
-        raise UsageError(f"add: no pool or resource is called {name!r}, expected one of {', '.join(known)}{hint}")
+        raise UsageError(
+            f"add: no pool or resource is called {name!r}, expected one of {', '.join(known)}{hint}"
+        )
     if not math.isfinite(amount):
         raise InvalidArgument(f"add {name}", str(amount), "a finite number")
     if name in cluster.pool_index and amount != int(amount):
         raise InvalidArgument(f"add {name}", f"{amount:g}", "a whole number of GPUs")
     if known[name] + amount < 0:
         unit = " usable GPUs" if name in cluster.pool_index else ""
-        raise UsageError(f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less than nothing")
+        raise UsageError(
+            f"add {name}: {amount:+,.10g} of {known[name]:,.10g}{unit} would leave less than nothing"
+        )
 
 
 def _changed(cluster: Cluster, name: str, amount: float, now: float) -> Cluster:
     resources = cluster.resources
     if name in {resource.name for resource in resources}:
-        changed = [replace(r, capacity=r.capacity + amount) if r.name == name else r for r in resources]
+        changed = [
+            replace(r, capacity=r.capacity + amount) if r.name == name else r for r in resources
+        ]
         return replace(cluster, resources=tuple(changed))
     head, _, kind = name.rpartition(".")
     row = cluster.pool_index[name if name in cluster.pool_index else head]
@@ -92,8 +100,12 @@ def _changed(cluster: Cluster, name: str, amount: float, now: float) -> Cluster:
         pool = _grown(cluster, pool, int(amount), now)
     elif amount < 0:
         pool = _shrunk(pool, -int(amount), now)
-        resources = tuple(_of_nodes_left(resource, cluster.pools[row], pool) for resource in resources)
-    return replace(cluster, pools=(*cluster.pools[:row], pool, *cluster.pools[row + 1 :]), resources=resources)
+        resources = tuple(
+            _of_nodes_left(resource, cluster.pools[row], pool) for resource in resources
+        )
+    return replace(
+        cluster, pools=(*cluster.pools[:row], pool, *cluster.pools[row + 1 :]), resources=resources
+    )
 
 
 def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Pool:
@@ -102,7 +114,9 @@ def _with_node_resource(pool: Pool, kind: str, amount: float, now: float) -> Poo
     total = float(values[usable].sum())
     if not usable.any():
         raise UsageError(f"add {pool.name}.{kind}: no node of {pool.name} can take work")
-    values[usable] = values[usable] * ((total + amount) / total) if total > 0 else amount / usable.sum()
+    values[usable] = (
+        values[usable] * ((total + amount) / total) if total > 0 else amount / usable.sum()
+    )
     return replace(pool, **{field: values})
 
 
@@ -151,12 +165,19 @@ def _typical_node(pool: Pool, now: float) -> int | None:
 def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | int:
     """Names of the nodes with so many new ones, ``<pool>-<i>`` with the next free numbers."""
     before = len(pool.node_gpus)
-    listed = {name for other in cluster.pools if not isinstance(other.node_names, int) for name in other.node_names}
+    listed = {
+        name
+        for other in cluster.pools
+        if not isinstance(other.node_names, int)
+        for name in other.node_names
+    }
     made = (f"{pool.name}-{row}" for row in range(before + count))
     if isinstance(pool.node_names, int) and not (listed and any(name in listed for name in made)):
         return before + count
     plain = [other for other in cluster.pools if isinstance(other.node_names, int)]
-    taken = listed | {other.node_name(row) for other in plain for row in range(len(other.node_gpus))}
+    taken = listed | {
+        other.node_name(row) for other in plain for row in range(len(other.node_gpus))
+    }
     new: list[str] = []
     number = before
     while len(new) < count:
@@ -198,7 +219,9 @@ def _of_nodes_left(resource: Resource, before: Pool, after: Pool) -> Resource:
     gone -= {after.node_name(row) for row in range(len(after.node_gpus))}
     nodes = tuple(name for name in resource.nodes if name not in gone)
     if not nodes:
-        raise UsageError(f"add {before.name}: the resource {resource.name} would be left without any of its nodes")
+        raise UsageError(
+            f"add {before.name}: the resource {resource.name} would be left without any of its nodes"
+        )
     return replace(resource, nodes=nodes)
 
 
@@ -209,7 +232,10 @@ def _still_running(table: JobTable, before: Cluster, after: Cluster) -> JobTable
 
     def there(pool: int, gpus: tuple[str, ...]) -> bool:
         sizes = after.pools[pool].node_gpus
-        places = ((after.find_node(node), int(index)) for node, _, index in (gpu.rpartition("/") for gpu in gpus))
+        places = (
+            (after.find_node(node), int(index))
+            for node, _, index in (gpu.rpartition("/") for gpu in gpus)
+        )
         return all(owner == pool and index < sizes[row] for (owner, row), index in places)
 
     kept = {job: place for job, place in table.running.items() if there(place[0], place[1])}

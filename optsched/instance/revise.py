@@ -43,7 +43,9 @@ from optsched.instance.tables import ARRAY_FIELDS, JobTable
 __all__ = ["jobs_of_documents", "with_columns", "with_jobs", "with_nodes"]
 
 
-def jobs_of_documents(instance: Instance, documents: Sequence[Mapping[str, Any]], path: str = "jobs") -> Instance:
+def jobs_of_documents(
+    instance: Instance, documents: Sequence[Mapping[str, Any]], path: str = "jobs"
+) -> Instance:
     """Jobs that are to join an instance, validated as in an instance document.
 
     Parameters
@@ -69,7 +71,13 @@ def jobs_of_documents(instance: Instance, documents: Sequence[Mapping[str, Any]]
     table = instance.jobs_table
     interner = RateInterner(instance.cluster)
     columns = JobColumns(
-        instance.now, instance.cluster, instance.workloads, instance.tenants, interner, table.names, path
+        instance.now,
+        instance.cluster,
+        instance.workloads,
+        instance.tenants,
+        interner,
+        table.names,
+        path,
     )
     jobs = columns.read(documents)
     workloads = with_labels(instance.workloads, columns.labels)
@@ -132,7 +140,9 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
         arrays["workload"] = looked_up(number, arrays["workload"])
 
     rates, same = instance.rates, None
-    if added is not None and ((arrays["rates"][split:] >= 0).any() or len(both.workloads) > len(instance.workloads)):
+    if added is not None and (
+        (arrays["rates"][split:] >= 0).any() or len(both.workloads) > len(instance.workloads)
+    ):
         rates = join_profiles(rates, added.rates)
         same = equal_profiles(rates, len(instance.rates))
     rates, workloads, arrays["rates"] = compact_rates(rates, workloads, arrays["rates"], same)
@@ -152,7 +162,9 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
     after, awaits = joined_predecessors(instance, moved, added)
     return replace(
         instance,
-        jobs_table=JobTable(names=names, level_lists=lists, running=running, after=after, awaits=awaits, **arrays),
+        jobs_table=JobTable(
+            names=names, level_lists=lists, running=running, after=after, awaits=awaits, **arrays
+        ),
         rates=rates,
         options=options,
         workloads=workloads,
@@ -165,11 +177,17 @@ def _joined_arrays(
 ) -> dict[str, Any]:
     """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
     table = instance.jobs_table
-    arrays: dict[str, Any] = {name: taken(getattr(table, name), moved.kept) for name in ARRAY_FIELDS}
+    arrays: dict[str, Any] = {
+        name: taken(getattr(table, name), moved.kept) for name in ARRAY_FIELDS
+    }
     if added is None:
         return arrays
     new = added.jobs_table
-    sizes = {"rates": len(instance.rates), "options": len(instance.options), "levels": len(table.level_lists)}
+    sizes = {
+        "rates": len(instance.rates),
+        "options": len(instance.options),
+        "levels": len(table.level_lists),
+    }
     for name, mine in arrays.items():
         theirs = getattr(new, name)
         if name == "workload":

@@ -18,7 +18,9 @@ from optsched.instance.reading import show
 from optsched.instance.tables import ARRAY_FIELDS
 
 COLUMNS = tuple(
-    name for name in ARRAY_FIELDS if name not in ("workload", "rates", "options", "levels", "gpus_min", "gpus_max")
+    name
+    for name in ARRAY_FIELDS
+    if name not in ("workload", "rates", "options", "levels", "gpus_min", "gpus_max")
 )
 """Columns of the job table that `with_columns` replaces: those that no other table hangs on."""
 
@@ -51,12 +53,18 @@ def with_columns(
     columns: dict[str, Any] = {}
     for name, values in arrays.items():
         if name not in COLUMNS:
-            raise InvalidInput(name, "no column that can be replaced", f"one of {', '.join(COLUMNS)}")
+            raise InvalidInput(
+                name, "no column that can be replaced", f"one of {', '.join(COLUMNS)}"
+            )
         columns[name] = as_column(name, as_array(name, values), ARRAY_FIELDS[name], count)
     limits = {"tenant": len(instance.tenants)} if "tenant" in columns else {}
     check_arrays(columns, limits, table.names, lambda row, field: f"{field}[{row}]")
     if "soft_deadline" in columns or "deadline" in columns:
-        given = columns | {name: getattr(table, name) for name in ("soft_deadline", "deadline") if name not in columns}
+        given = columns | {
+            name: getattr(table, name)
+            for name in ("soft_deadline", "deadline")
+            if name not in columns
+        }
         columns["soft_deadline"] = given["soft_deadline"] & np.isfinite(given["deadline"])
     changed = replace(table, **columns) if columns else table
     if "deadline" in columns or "arrival" in columns:
@@ -70,7 +78,9 @@ def with_columns(
     return replace(instance, jobs_table=changed)
 
 
-def _checked_running(instance: Instance, running: Running) -> dict[int, tuple[int, tuple[str, ...], float | None]]:
+def _checked_running(
+    instance: Instance, running: Running
+) -> dict[int, tuple[int, tuple[str, ...], float | None]]:
     """Where jobs run, by row; what stood there before was checked then."""
     table, cluster = instance.jobs_table, instance.cluster
     for row, place in running.items():
@@ -80,7 +90,9 @@ def _checked_running(instance: Instance, running: Running) -> dict[int, tuple[in
             continue
         pool, gpus, since = place
         if not 0 <= pool < len(cluster.pools):
-            raise InvalidInput(f"running[{row}].pool", show(pool), f"a row of the {len(cluster.pools)} pools")
+            raise InvalidInput(
+                f"running[{row}].pool", show(pool), f"a row of the {len(cluster.pools)} pools"
+            )
         if not gpus:
             raise InvalidInput(f"running[{row}].gpus", "[]", "at least 1 entry")
         check_gpus(gpus, pool, cluster, f"running[{row}].gpus")
@@ -112,7 +124,9 @@ def with_nodes(instance: Instance, states: Mapping[str, str]) -> Instance:
     rows: dict[int, list[tuple[int, int]]] = {}
     for name, state in states.items():
         if state not in NODE_STATES:
-            raise InvalidArgument(f"node {show(name)}", f"state {show(state)}", f"one of {', '.join(NODE_STATES)}")
+            raise InvalidArgument(
+                f"node {show(name)}", f"state {show(state)}", f"one of {', '.join(NODE_STATES)}"
+            )
         pool, row = cluster.find_node(name)
         if pool < 0:
             raise UsageError(f"no node is called {show(name)}{_meant(instance, name)}")
@@ -127,5 +141,7 @@ def with_nodes(instance: Instance, states: Mapping[str, str]) -> Instance:
 
 
 def _meant(instance: Instance, name: str) -> str:
-    known = (pool.node_name(row) for pool in instance.cluster.pools for row in range(len(pool.node_gpus)))
+    known = (
+        pool.node_name(row) for pool in instance.cluster.pools for row in range(len(pool.node_gpus))
+    )
     return did_you_mean(name, known)

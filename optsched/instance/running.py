@@ -124,13 +124,18 @@ class RunningJobs(Mapping[int, Place]):
         if self._numbered is not None:
             numbered = self._numbered[0], self.numbers_of(some, self._numbered[0])
         values = list(map(self._values.__getitem__, some.tolist()))
-        return RunningJobs(values, job, self.pool[some], self.length[some], self.dated[some], numbered)
+        return RunningJobs(
+            values, job, self.pool[some], self.length[some], self.dated[some], numbered
+        )
 
     def and_also(self, other: RunningJobs) -> RunningJobs:
         """These jobs and others, ascending."""
         numbered = None
         if self._numbered is not None:
-            numbered = self._numbered[0], np.concatenate([self._numbered[1], other.numbers(self._numbered[0])])
+            numbered = (
+                self._numbered[0],
+                np.concatenate([self._numbered[1], other.numbers(self._numbered[0])]),
+            )
         both = RunningJobs(
             [*self._values, *other.values()],
             np.concatenate([self.job, other.job]),

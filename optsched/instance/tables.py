@@ -149,7 +149,9 @@ class JobNames:
 
     def written(self) -> tuple[str, ...]:
         """All names, written out."""
-        return tuple([f"j{row}" for row in range(self.count)]) if self._names is None else self._names
+        return (
+            tuple([f"j{row}" for row in range(self.count)]) if self._names is None else self._names
+        )
 
     def index(self, name: str) -> int:
         """Row of a job; raises KeyError."""

@@ -37,7 +37,9 @@ def joined_nodes(numbering: Numbering, topology: Mapping[str, Any]) -> tuple[Flo
     for node, size in enumerate(np.diff(numbering.start).tolist()):
         name = numbering.node_name(node)
         gpus = [f"{name}/{index}" for index in range(size)]
-        mine = [vertex[gpu] for gpu in gpus if gpu in vertex] or [vertex[one] for one in (name,) if one in vertex]
+        mine = [vertex[gpu] for gpu in gpus if gpu in vertex] or [
+            vertex[one] for one in (name,) if one in vertex
+        ]
         parts += mine
         owner += [node] * len(mine)
     part, of = np.array(parts, np.int64), np.array(owner, np.int64)
@@ -58,7 +60,9 @@ def joined_nodes(numbering: Numbering, topology: Mapping[str, Any]) -> tuple[Flo
 def _widths(topology: Mapping[str, Any], vertex: Mapping[Any, int]) -> sp.coo_matrix:
     """Bandwidth between vertices that a link joins, inf where it is not stated."""
     links = topology[edges_key(topology)]
-    ends = np.array([(vertex[link["source"]], vertex[link["target"]]) for link in links], np.int64).reshape(-1, 2)
+    ends = np.array(
+        [(vertex[link["source"]], vertex[link["target"]]) for link in links], np.int64
+    ).reshape(-1, 2)
     stated = [link.get("bandwidth") for link in links]
     width = np.array([np.inf if value is None else float(value) for value in stated])
     if not topology.get("directed", False):

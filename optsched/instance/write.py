@@ -30,7 +30,11 @@ def header_document(instance: Instance) -> dict[str, Any]:
         "cluster": cluster_document(instance.cluster),
         "performance": dict(instance.performance),
         "workloads": {
-            workload.name: ({} if workload.rates < 0 else {"throughput": instance.rates.document(workload.rates)})
+            workload.name: (
+                {}
+                if workload.rates < 0
+                else {"throughput": instance.rates.document(workload.rates)}
+            )
             | _without_empty(
                 {
                     "demand": dict(workload.demand),
@@ -41,12 +45,16 @@ def header_document(instance: Instance) -> dict[str, Any]:
             for workload in workloads
             if not workload.label
         },
-        "tenants": [{"name": t.name, "weight": t.weight, "policy": t.policy} for t in instance.tenants],
+        "tenants": [
+            {"name": t.name, "weight": t.weight, "policy": t.policy} for t in instance.tenants
+        ],
         "constraints": list(instance.constraints),
         "colocation": [
             _without_empty(
                 {
-                    "workloads": None if entry.workloads is None else [workloads[row].name for row in entry.workloads],
+                    "workloads": None
+                    if entry.workloads is None
+                    else [workloads[row].name for row in entry.workloads],
                     "jobs": None if entry.jobs is None else [names[row] for row in entry.jobs],
                     "pool": instance.cluster.pools[entry.pool].name,
                     "gpus": entry.gpus,
@@ -145,7 +153,11 @@ def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list
         document: dict[str, Any] = {"id": table.names[row]}
         if table.workload[row] >= 0:
             document["workload"] = instance.workloads[table.workload[row]].name
-        low, high, levels = int(table.gpus_min[row]), int(table.gpus_max[row]), int(table.levels[row])
+        low, high, levels = (
+            int(table.gpus_min[row]),
+            int(table.gpus_max[row]),
+            int(table.levels[row]),
+        )
         if low == high and levels < 0:
             document["gpus"] = low
         else:
@@ -163,7 +175,9 @@ def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list
             document["tenant"] = instance.tenants[table.tenant[row]].name
         if row in table.running:
             pool, gpus, since = table.running[row]
-            document["running"] = _without_empty({"pool": pools[pool].name, "gpus": list(gpus), "since": since})
+            document["running"] = _without_empty(
+                {"pool": pools[pool].name, "gpus": list(gpus), "since": since}
+            )
         if row in table.awaits:
             document["after"] = list(table.awaits[row])
         elif row in table.after:
@@ -203,4 +217,8 @@ def _number(value: float) -> float | None:
 
 
 def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if value is not None and value != {} and value != []}
+    return {
+        key: value
+        for key, value in document.items()
+        if value is not None and value != {} and value != []
+    }

@@ -48,7 +48,9 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
             loader.dispose()
     except InvalidInput:
         raise
-    except Exception as error:  # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3
+    except (
+        Exception
+    ) as error:  # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3
         words = " ".join(str(error).split()) or type(error).__name__
         words = words if len(words) <= 120 else f"{words[:117]}..."
         raise InvalidInput("", f"text that is not YAML ({words})", "a YAML document") from None
@@ -67,7 +69,11 @@ def _refuse_repeated_keys(root: yaml.Node) -> None:
             continue
         known.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            keys = [(name.tag, name.value) for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
+            keys = [
+                (name.tag, name.value)
+                for name, _ in node.value
+                if isinstance(name, yaml.ScalarNode)
+            ]
             if len(set(keys)) < len(keys):
                 raise repeated_key([*path, first_repeated(keys)[1]])
             places += [((*path, str(name.value)), item) for name, item in reversed(node.value)]

@@ -58,14 +58,29 @@ class AdaptiveBatches:
             path = f"{join('workloads', [workload.name])}.parameters"
             for other in (BATCH, PER_GPU, MOST_PER_GPU):
                 if other in workload.parameters:
-                    raise InvalidInput(f"{path}.{other}", f"a batch size beside {KEY}", "one of the two in a workload")
+                    raise InvalidInput(
+                        f"{path}.{other}",
+                        f"a batch size beside {KEY}",
+                        "one of the two in a workload",
+                    )
             given = validate(GradientNoiseDocument, workload.parameters[KEY], f"{path}.{KEY}")
             _check(given, f"{path}.{KEY}")
             most = given.batch if given.max_batch is None else given.max_batch
             local = np.ceil(most) if given.max_batch_per_gpu is None else given.max_batch_per_gpu
-            numbers[:, row] = given.sqr, given.var, given.batch, most, given.min_batch_per_gpu, local
+            numbers[:, row] = (
+                given.sqr,
+                given.var,
+                given.batch,
+                most,
+                given.min_batch_per_gpu,
+                local,
+            )
             known[row], accumulation[row] = True, given.accumulation
-        return cls(known, GradientNoise(*numbers[:3]), BatchLimits(numbers[3], numbers[4], numbers[5], accumulation))
+        return cls(
+            known,
+            GradientNoise(*numbers[:3]),
+            BatchLimits(numbers[3], numbers[4], numbers[5], accumulation),
+        )
 
     def choose(self, ways: Ways, seconds: Callable[[Ways], FloatArray]) -> BestBatches:
         """The best batch size in each way; what the ways say of samples and passes is not looked at."""
@@ -77,11 +92,16 @@ class AdaptiveBatches:
             block = slice(start, start + BLOCK)
             some = ways.take(groups.first[block])
 
-            def step_seconds(m: FloatArray, p: IntArray, row: IntArray, some: Ways = some) -> FloatArray:
+            def step_seconds(
+                m: FloatArray, p: IntArray, row: IntArray, some: Ways = some
+            ) -> FloatArray:
                 return seconds(some.take(row).with_batches(m, p))
 
             best = best_batches(
-                some.gpus, step_seconds, self.noise.take(some.workload), self.limits.take(some.workload)
+                some.gpus,
+                step_seconds,
+                self.noise.take(some.workload),
+                self.limits.take(some.workload),
             )
             goodput[block], samples[block], passes[block] = best.goodput, best.samples, best.passes
         return BestBatches(goodput[groups.inverse], samples[groups.inverse], passes[groups.inverse])
@@ -91,8 +111,12 @@ def _check(given: GradientNoiseDocument, path: str) -> None:
     if given.sqr == 0 and given.var == 0:
         raise InvalidInput(path, "sqr and var of 0", "one of them above 0")
     if given.max_batch is not None and given.max_batch < given.batch:
-        raise InvalidInput(f"{path}.max_batch", show(given.max_batch), f"at least the batch of {given.batch:g}")
+        raise InvalidInput(
+            f"{path}.max_batch", show(given.max_batch), f"at least the batch of {given.batch:g}"
+        )
     if given.max_batch_per_gpu is not None and given.max_batch_per_gpu < given.min_batch_per_gpu:
         raise InvalidInput(
-            f"{path}.max_batch_per_gpu", show(given.max_batch_per_gpu), f"at least {given.min_batch_per_gpu}"
+            f"{path}.max_batch_per_gpu",
+            show(given.max_batch_per_gpu),
+            f"at least {given.min_batch_per_gpu}",
         )

@@ -50,14 +50,19 @@ class Batches:
             path = f"{join('workloads', [workload.name])}.parameters"
             name = workload.parameters.get(NAME, workload.name)
             if not isinstance(name, str):
-                raise InvalidInput(f"{path}.{NAME}", show(name), "the name of a workload in the model's profiles")
+                raise InvalidInput(
+                    f"{path}.{NAME}", show(name), "the name of a workload in the model's profiles"
+                )
             names.append(name)
             for parameter, column in columns.items():
                 column.append(_samples(workload.parameters.get(parameter), f"{path}.{parameter}"))
         step, per_gpu, most = (np.array([*column, np.nan]) for column in columns.values())
         _check_passes(instance, step, per_gpu, most)
         return cls(
-            tuple(names), np.where(np.isnan(step), per_gpu, step), per_gpu, np.where(np.isnan(most), np.inf, most)
+            tuple(names),
+            np.where(np.isnan(step), per_gpu, step),
+            per_gpu,
+            np.where(np.isnan(most), np.inf, most),
         )
 
     def split(self, workload: IntArray, gpus: IntArray) -> tuple[FloatArray, IntArray]:
@@ -67,12 +72,16 @@ class Batches:
         where the batch is not known, 0 where there are more GPUs than samples.
         """
         count = np.maximum(gpus, 1)
-        whole = np.where(self.step[workload] >= count, np.ceil(self.step[workload] / count * (1 - 1e-12)), 0.0)
+        whole = np.where(
+            self.step[workload] >= count, np.ceil(self.step[workload] / count * (1 - 1e-12)), 0.0
+        )
         whole[np.isnan(self.step[workload])] = np.nan
         each = np.where(np.isnan(self.per_gpu[workload]), whole, self.per_gpu[workload])
         passes = np.where(each > 0, np.ceil(each / self.most[workload] * (1 - 1e-12)), 1.0)
         passes = np.maximum(np.nan_to_num(passes, nan=1.0), 1.0)
-        samples = np.where(np.isnan(self.per_gpu[workload]), np.ceil(each / passes * (1 - 1e-12)), each / passes)
+        samples = np.where(
+            np.isnan(self.per_gpu[workload]), np.ceil(each / passes * (1 - 1e-12)), each / passes
+        )
         return samples, passes.astype(np.int64)
 
     def steps(self, workload: IntArray, samples: FloatArray) -> FloatArray:
@@ -85,7 +94,9 @@ class Batches:
 MOST_PASSES = 2.0**31
 
 
-def _check_passes(instance: Instance, step: FloatArray, per_gpu: FloatArray, most: FloatArray) -> None:
+def _check_passes(
+    instance: Instance, step: FloatArray, per_gpu: FloatArray, most: FloatArray
+) -> None:
     """Refuse a ``max_batch_per_gpu`` that whole samples exceed, or that takes more passes than can be counted."""
     each = np.where(np.isnan(per_gpu), step, per_gpu)
     split = np.isnan(per_gpu) & ~np.isnan(step) & (most != np.floor(most)) & ~np.isnan(most)
@@ -101,6 +112,10 @@ def _check_passes(instance: Instance, step: FloatArray, per_gpu: FloatArray, mos
 def _samples(value: object, path: str) -> float:
     if value is None:
         return np.nan
-    if isinstance(value, bool) or not isinstance(value, int | float) or not SMALLEST <= value < 2**53:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not SMALLEST <= value < 2**53
+    ):
         raise InvalidInput(path, show(value), "a number of samples above 0")
     return float(value)

@@ -36,7 +36,9 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     """
     x, y = np.asarray(k, np.float64), np.asarray(rates, np.float64)
     if x.ndim != 1 or y.shape[-1:] != x.shape or y.ndim > 2:
-        raise ValueError(f"rates of shape (K,) or (N, K) are needed for K = {x.size} counts, found {y.shape}")
+        raise ValueError(
+            f"rates of shape (K,) or (N, K) are needed for K = {x.size} counts, found {y.shape}"
+        )
     if (np.diff(x) <= 0).any() or (from_zero and x.size and x[0] <= 0):
         raise ValueError("k must grow strictly, and be above 0 where the hull goes through 0")
     if not np.isfinite(y).all():
@@ -46,7 +48,9 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
         x = np.concatenate([[0.0], x])
         curves = np.concatenate([np.zeros((len(curves), 1)), curves], axis=1)
     envelope = _upper_hull(x, curves)[:, int(from_zero) :]
-    return np.maximum(envelope.reshape(y.shape), y)  # rounding may leave a chord an ulp below a point on it
+    return np.maximum(
+        envelope.reshape(y.shape), y
+    )  # rounding may leave a chord an ulp below a point on it
 
 
 def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
@@ -66,7 +70,9 @@ def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
         following = np.where(
             ahead.any(axis=1), width - 1 - slope[:, ::-1].argmax(axis=1), corner
         )  # the farthest of equally steep ones
-        chord = start + np.where(ahead, slope.max(axis=1, initial=-np.inf, keepdims=True), 0.0) * run
+        chord = (
+            start + np.where(ahead, slope.max(axis=1, initial=-np.inf, keepdims=True), 0.0) * run
+        )
         inside = ahead & (place < following[:, np.newaxis])
         envelope[inside] = chord[inside]
         corner = following

@@ -57,7 +57,9 @@ class Configurations:
     @property
     def link_level(self) -> IntArray:
         """How far apart the GPUs are."""
-        return np.where(self.gpus <= 1, ONE_GPU, np.where(self.nodes <= 1, ONE_NODE, ONE_POOL)).astype(np.int64)
+        return np.where(
+            self.gpus <= 1, ONE_GPU, np.where(self.nodes <= 1, ONE_NODE, ONE_POOL)
+        ).astype(np.int64)
 
     def cost_per_hour(self, cluster: Cluster) -> FloatArray:
         """USD per hour of each configuration; NaN where its pool has no price."""
@@ -68,5 +70,7 @@ class Configurations:
         return self._per_gpu([pool.watts_per_gpu for pool in cluster.pools])
 
     def _per_gpu(self, by_pool: Sequence[float | None]) -> FloatArray:
-        values = np.array([np.nan if value is None else value for value in by_pool] + [0.0])  # last: no pool
+        values = np.array(
+            [np.nan if value is None else value for value in by_pool] + [0.0]
+        )  # last: no pool
         return np.asarray(values[self.pool] * self.gpus * self.share, np.float64)

@@ -168,16 +168,27 @@ def evaluate(
     cut = []
     for name, options in splits:
         drawn = range(seeds if name in RANDOM else 1)
-        parts = [(seed, split) for seed in drawn for split in splits_of(profiles, name, seed, options)]
-        cut.append((name + "".join(f":{option}={value:g}" for option, value in options.items()), parts))
+        parts = [
+            (seed, split) for seed in drawn for split in splits_of(profiles, name, seed, options)
+        ]
+        cut.append(
+            (name + "".join(f":{option}={value:g}" for option, value in options.items()), parts)
+        )
     rows: list[ErrorRow] = []
     points: list[Points] = []
     for told, parts in cut:
         found: dict[str, list[tuple[int, IntArray, Times]]] = {name: [] for name in models}
-        refused = dict.fromkeys(models, "" if parts else "nothing in these profiles can be left out")
+        refused = dict.fromkeys(
+            models, "" if parts else "nothing in these profiles can be left out"
+        )
         for seed, split in parts:
             train, ways = profiles.take(split.train), profiles.ways.take(split.test)
-            for name, fit in models.items():  # of the same object: a chain takes over what its parts have fitted
+            for (
+                name,
+                fit,
+            ) in (
+                models.items()
+            ):  # of the same object: a chain takes over what its parts have fitted
                 if on_fit is not None:
                     on_fit(name, told)
                 try:
@@ -190,10 +201,14 @@ def evaluate(
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
 
 
-def _points(model: str, split: str, profiles: Profiles, found: Sequence[tuple[int, IntArray, Times]]) -> Points:
+def _points(
+    model: str, split: str, profiles: Profiles, found: Sequence[tuple[int, IntArray, Times]]
+) -> Points:
     none = np.zeros(0)
     row = np.concatenate([none.astype(np.int64), *(test for _, test, _ in found)])
-    seed = np.concatenate([none.astype(np.int64), *(np.full(len(test), seed) for seed, test, _ in found)])
+    seed = np.concatenate(
+        [none.astype(np.int64), *(np.full(len(test), seed) for seed, test, _ in found)]
+    )
     return Points(
         model, split, row, seed, profiles.seconds[row],
         np.concatenate([none, *(times.seconds for _, _, times in found)]),
@@ -202,7 +217,9 @@ def _points(model: str, split: str, profiles: Profiles, found: Sequence[tuple[in
     )  # fmt: skip
 
 
-def _rows(points: Points, profiles: Profiles, fits: int, nominal: float, refused: str) -> list[ErrorRow]:
+def _rows(
+    points: Points, profiles: Profiles, fits: int, nominal: float, refused: str
+) -> list[ErrorRow]:
     """All workloads together, then each that was left out."""
     workload = profiles.ways.workload[points.row]
     rows = [_row(points, None, np.arange(len(points.row)), fits, nominal, refused)]
@@ -212,7 +229,9 @@ def _rows(points: Points, profiles: Profiles, fits: int, nominal: float, refused
     return rows
 
 
-def _row(points: Points, workload: str | None, chosen: IntArray, fits: int, nominal: float, refused: str) -> ErrorRow:
+def _row(
+    points: Points, workload: str | None, chosen: IntArray, fits: int, nominal: float, refused: str
+) -> ErrorRow:
     known = np.intersect1d(chosen, points.known)
     head = (points.model, points.split, workload, fits, len(chosen), len(known))
     if len(known) == 0:
@@ -224,5 +243,11 @@ def _row(points: Points, workload: str | None, chosen: IntArray, fits: int, nomi
     of_seed = [float(share[points.seed[known] == seed].mean()) for seed in seeds]
     spread = float(np.std(of_seed, ddof=1)) if len(seeds) > 1 else None
     return ErrorRow(
-        *head, float(share.mean()), float(np.median(share)), float(error.mean()), float(covered.mean()), spread, refused
+        *head,
+        float(share.mean()),
+        float(np.median(share)),
+        float(error.mean()),
+        float(covered.mean()),
+        spread,
+        refused,
     )

@@ -23,12 +23,16 @@ def read_model(source: str | Path) -> dict[str, Any]:
         With the path of the field, what was found and what was expected.
     """
     with named(source):
-        document = parse_json(read_stdin() if str(source) == "-" else read_bytes(Path(source)), "model file")
+        document = parse_json(
+            read_stdin() if str(source) == "-" else read_bytes(Path(source)), "model file"
+        )
         if not isinstance(document, dict):
             raise InvalidInput("", show(document), f'an object with "format": "{FORMAT}"')
         if document.get("format") != FORMAT:
             raise InvalidInput("format", show(document.get("format")), f'"{FORMAT}"')
-        return check_performance({name: value for name, value in document.items() if name != "format"}, "")
+        return check_performance(
+            {name: value for name, value in document.items() if name != "format"}, ""
+        )
 
 
 def model_bytes(document: Mapping[str, Any]) -> bytes:

@@ -50,7 +50,9 @@ class GradientNoise:
     @classmethod
     def of(cls, sqr: ArrayLike, var: ArrayLike, batch: ArrayLike) -> GradientNoise:
         """From numbers or arrays."""
-        return cls(np.asarray(sqr, np.float64), np.asarray(var, np.float64), np.asarray(batch, np.float64))
+        return cls(
+            np.asarray(sqr, np.float64), np.asarray(var, np.float64), np.asarray(batch, np.float64)
+        )
 
     def take(self, rows: IntArray) -> GradientNoise:
         """The kinds of these rows."""
@@ -89,7 +91,9 @@ class BatchLimits:
 
     def take(self, rows: IntArray) -> BatchLimits:
         """The limits of these rows."""
-        return BatchLimits(self.most[rows], self.least_local[rows], self.most_local[rows], self.accumulation[rows])
+        return BatchLimits(
+            self.most[rows], self.least_local[rows], self.most_local[rows], self.accumulation[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,9 @@ class BestBatches:
     passes: IntArray
 
 
-def best_batches(gpus: IntArray, seconds: StepSeconds, noise: GradientNoise, limits: BatchLimits) -> BestBatches:
+def best_batches(
+    gpus: IntArray, seconds: StepSeconds, noise: GradientNoise, limits: BatchLimits
+) -> BestBatches:
     """Goodput = samples/s x efficiency, at the best of `SIZES` geometric batch sizes for each of E ways to run.
 
     Batches run from max(B0, k x least local) to the largest one. A GPU takes ceil(B / k) samples, with accumulation in
@@ -132,7 +138,9 @@ def best_batches(gpus: IntArray, seconds: StepSeconds, noise: GradientNoise, lim
     split = np.maximum(np.ceil(local / limits.most_local - TOLERANCE), 1.0).astype(np.int64)
     split = np.where((gpus == 1) & (local > noise.batch), np.maximum(split, 2), split)
     passes = np.where(limits.accumulation, split, passes)
-    samples = np.where((gpus > 1) | limits.accumulation, np.ceil(local / passes - TOLERANCE), noise.batch)
+    samples = np.where(
+        (gpus > 1) | limits.accumulation, np.ceil(local / passes - TOLERANCE), noise.batch
+    )
     samples = np.clip(samples, limits.least_local, limits.most_local)
     row = np.broadcast_to(np.arange(count), (SIZES, count))
     times = seconds(samples.ravel(), passes.ravel(), row.ravel()).reshape(SIZES, count)

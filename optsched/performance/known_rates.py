@@ -38,7 +38,9 @@ class Setting:
 
     def take(self, rows: IntArray) -> Setting:
         """The ways at these rows."""
-        return Setting(self.gpu[rows], self.gpus[rows], self.nodes[rows], self.samples[rows], self.passes[rows])
+        return Setting(
+            self.gpu[rows], self.gpus[rows], self.nodes[rows], self.samples[rows], self.passes[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,14 @@ class KnownRates:
     rate: FloatArray
 
     @classmethod
-    def of(cls, workloads: int, workload: IntArray, setting: Setting, rate: FloatArray) -> KnownRates:
+    def of(
+        cls, workloads: int, workload: IntArray, setting: Setting, rate: FloatArray
+    ) -> KnownRates:
         """From rows in any order."""
         order = np.argsort(workload, kind="stable")
-        indptr = np.concatenate(([0], np.cumsum(np.bincount(workload, minlength=workloads)))).astype(np.int64)
+        indptr = np.concatenate(
+            ([0], np.cumsum(np.bincount(workload, minlength=workloads)))
+        ).astype(np.int64)
         return cls(indptr, setting.take(order), rate[order])
 
     def nearest(
@@ -80,7 +86,11 @@ class KnownRates:
         """
         known = workload >= 0
         row = np.where(known, workload, 0)
-        length = np.where(known, self.indptr[row + 1] - self.indptr[row], 0) if len(self.indptr) > 1 else 0 * row
+        length = (
+            np.where(known, self.indptr[row + 1] - self.indptr[row], 0)
+            if len(self.indptr) > 1
+            else 0 * row
+        )
         some = np.flatnonzero(length > 0)
         rate, log_sd = np.full(len(workload), np.nan), np.full(len(workload), np.nan)
         if len(some) == 0:
@@ -104,7 +114,9 @@ class KnownRates:
         hit = hit[np.lexsort((hit, here.gpu[hit] != there.gpu[hit], way[hit]))]
         _, at = np.unique(way[hit], return_index=True)
         best = hit[at]
-        carried = self.rate[entry[best]] * np.exp(change[best]) * (there.gpus[best] / here.gpus[best])
+        carried = (
+            self.rate[entry[best]] * np.exp(change[best]) * (there.gpus[best] / here.gpus[best])
+        )
         told = np.isfinite(least)
         rate[some[told]], log_sd[some[told]] = carried[told], np.sqrt(least[told])
         return rate, log_sd

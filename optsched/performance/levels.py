@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import FloatArray, IntArray, blocks, constant, find_sorted, is_constant, is_range, ranges
+from optsched.arrays import (
+    FloatArray,
+    IntArray,
+    blocks,
+    constant,
+    find_sorted,
+    is_constant,
+    is_range,
+    ranges,
+)
 from optsched.instance.tables import RateTable
 
 STRIDE = 2**32

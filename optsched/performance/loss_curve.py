@@ -31,7 +31,9 @@ class LossCurve:
         loss: FloatArray = 1.0 / (self.a * np.asarray(epochs, np.float64) + self.b) + self.c
         return loss
 
-    def convergence_epoch(self, threshold: float = 0.01, window: int = 1, most: int = MOST_EPOCHS) -> int:
+    def convergence_epoch(
+        self, threshold: float = 0.01, window: int = 1, most: int = MOST_EPOCHS
+    ) -> int:
         """First whole epoch e with  l(e - window) - l(e) < threshold x l(0); ``most`` if there is none before it.
 
         Raises
@@ -66,10 +68,14 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     for name, column, least in (("epochs", e, -1e-300), ("losses", loss, 0.0)):
         wrong = np.flatnonzero(~((column > least) & np.isfinite(column)))
         if len(wrong):
-            expected = "a finite number above 0" if name == "losses" else "a finite number of at least 0"
+            expected = (
+                "a finite number above 0" if name == "losses" else "a finite number of at least 0"
+            )
             raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), expected)
     if len(np.unique(e)) < LEAST_EPOCHS:
-        raise InvalidInput("epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}")
+        raise InvalidInput(
+            "epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}"
+        )
     order = np.argsort(e, kind="stable")
     e, loss = e[order], loss[order]
     weight = LATER ** np.floor(3 * np.arange(len(e)) / len(e))
@@ -85,7 +91,9 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
         for floor in (0.0, 0.9 * float(y.min())):
             start = np.array([bend, 1.0 / max(float(y[0]) - floor, 1e-3), floor])
             bounds = ([0.0, 1e-9, 0.0], [np.inf, np.inf, np.inf])
-            found = least_squares(residuals, start, bounds=bounds, x_scale=np.maximum(start, 0.1), max_nfev=500)
+            found = least_squares(
+                residuals, start, bounds=bounds, x_scale=np.maximum(start, 0.1), max_nfev=500
+            )
             if found.cost < best:
                 best, curve = float(found.cost), found.x
     a, b, c = curve.tolist()

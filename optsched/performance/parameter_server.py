@@ -82,7 +82,9 @@ class ParameterServers:
         """mu(tau) of rows of laws, elementwise."""
         g1, g2, g3 = self.value[law].T
         with np.errstate(over="ignore"):
-            sigmoid = g1 * np.exp(-np.logaddexp(0.0, g2 * (tau - g3)))  # 1 / (1 + exp(z)) without overflow
+            sigmoid = g1 * np.exp(
+                -np.logaddexp(0.0, g2 * (tau - g3))
+            )  # 1 / (1 + exp(z)) without overflow
         value: FloatArray = np.where(self.constant[law], g1, sigmoid)
         return value
 
@@ -101,20 +103,28 @@ class ParameterServers:
 
     def most_servers(self, law: IntArray, w: IntArray) -> IntArray:
         """P_max(w): most servers beside w workers; 0 where not even one fits."""
-        return self._most(law, self.room[law] - self.worker[law] * w[:, np.newaxis], self.server[law])
+        return self._most(
+            law, self.room[law] - self.worker[law] * w[:, np.newaxis], self.server[law]
+        )
 
     def _most(self, law: IntArray, left: FloatArray, each: FloatArray) -> IntArray:
         """Largest n with n * each <= left in every resource."""
         slack = SLACK * np.maximum(self.room[law], np.abs(left))
         with np.errstate(divide="ignore", invalid="ignore"):
-            most = np.where(each > 0, np.floor((left + slack) / each), np.where(left < -slack, 0.0, np.inf))
+            most = np.where(
+                each > 0, np.floor((left + slack) / each), np.where(left < -slack, 0.0, np.inf)
+            )
         whole: IntArray = np.clip(most.min(axis=1, initial=np.inf), 0.0, 2.0**53).astype(np.int64)
         return whole
 
     def pairs(self) -> tuple[IntArray, IntArray, IntArray]:
         """Every (w, p) that fits, as rows (law, w, p) in this order."""
         law, w, servers = self._workers()
-        return np.repeat(law, servers), np.repeat(w, servers), ranges(np.ones(len(w), np.int64), servers)
+        return (
+            np.repeat(law, servers),
+            np.repeat(w, servers),
+            ranges(np.ones(len(w), np.int64), servers),
+        )
 
     def count_pairs(self) -> IntArray:
         """How many pairs of each law fit, shape (L,)."""
@@ -151,7 +161,10 @@ class ParameterServers:
         gamma = self.terms[law, 4] + self.terms[law, 6] / w
         with np.errstate(divide="ignore", invalid="ignore"):
             ideal = np.where(beta > 0, np.sqrt(beta / gamma), 1.0)
-        low, high = (np.clip(rounded, 1, most).astype(np.int64) for rounded in (np.floor(ideal), np.ceil(ideal)))
+        low, high = (
+            np.clip(rounded, 1, most).astype(np.int64)
+            for rounded in (np.floor(ideal), np.ceil(ideal))
+        )
         slower, faster = self.step_seconds(law, w, low), self.step_seconds(law, w, high)
         p, t = np.where(faster < slower, high, low), np.minimum(slower, faster)
 

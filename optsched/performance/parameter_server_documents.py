@@ -80,7 +80,10 @@ class AsyncDocument(ParameterServerDocument):
         return theta.a, theta.c, 0.0, 0.0, 0.0, theta.b, theta.d
 
 
-LAWS: Mapping[str, type[SyncDocument | AsyncDocument]] = {"ps-sync": SyncDocument, "ps-async": AsyncDocument}
+LAWS: Mapping[str, type[SyncDocument | AsyncDocument]] = {
+    "ps-sync": SyncDocument,
+    "ps-async": AsyncDocument,
+}
 
 
 def read_parameter_servers(instance: Instance) -> ParameterServers:
@@ -93,12 +96,16 @@ def read_parameter_servers(instance: Instance) -> ParameterServers:
     """
     capacities = instance.cluster.capacities(instance.now)
     rows = [row for row, workload in enumerate(instance.workloads) if KEY in workload.parameters]
-    paths = [f"{join('workloads', [instance.workloads[row].name])}.parameters.{KEY}" for row in rows]
+    paths = [
+        f"{join('workloads', [instance.workloads[row].name])}.parameters.{KEY}" for row in rows
+    ]
     documents = []
     for row, path in zip(rows, paths, strict=True):
         if instance.workloads[row].rates >= 0:
             raise InvalidInput(path, "a law beside a throughput", "one of the two in a workload")
-        documents.append(_document(instance.workloads[row].parameters[KEY], path, instance, capacities))
+        documents.append(
+            _document(instance.workloads[row].parameters[KEY], path, instance, capacities)
+        )
     names = list(dict.fromkeys(name for document in documents for name in document.limit))
     laws = ParameterServers(
         workload=np.array(rows, np.int64),
@@ -109,7 +116,9 @@ def read_parameter_servers(instance: Instance) -> ParameterServers:
         server=_matrix([document.server for document in documents], names),
         limit=_matrix([document.limit for document in documents], names),
         capacity=np.array([capacities[name] for name in names], np.float64),
-        value=np.array([_value(document.value) for document in documents], np.float64).reshape(-1, 3),
+        value=np.array([_value(document.value) for document in documents], np.float64).reshape(
+            -1, 3
+        ),
         constant=np.array([document.value.sigmoid is None for document in documents], bool),
     )
     _refuse_too_many(laws, paths)
@@ -122,7 +131,9 @@ def _document(
     law = given.get("law") if isinstance(given, Mapping) else None
     model = LAWS.get(law) if isinstance(law, str) else None
     document = validate(ParameterServerDocument if model is None else model, given, path)
-    assert isinstance(document, SyncDocument | AsyncDocument)  # without a known law, validate has raised
+    assert isinstance(
+        document, SyncDocument | AsyncDocument
+    )  # without a known law, validate has raised
     if not any(document.coefficients.model_dump().values()):
         raise InvalidInput(f"{path}.coefficients", "only zeros", "at least one coefficient above 0")
     _check_value(document.value, f"{path}.value")
@@ -141,10 +152,15 @@ def _check_value(value: ValueDocument, path: str) -> None:
 
 
 def _check_amounts(
-    document: ParameterServerDocument, path: str, instance: Instance, capacities: Mapping[str, float]
+    document: ParameterServerDocument,
+    path: str,
+    instance: Instance,
+    capacities: Mapping[str, float],
 ) -> None:
     """Names are those of capacities, all that is used is limited, and GPUs are whole and of one pool."""
-    consumable = {resource.name for resource in instance.cluster.resources if resource.kind == "consumable"}
+    consumable = {
+        resource.name for resource in instance.cluster.resources if resource.kind == "consumable"
+    }
     pools: set[str] = set()
     for field in ("worker", "server", "limit"):
         amounts: Mapping[str, float] = getattr(document, field)
@@ -153,19 +169,27 @@ def _check_amounts(
             if name not in capacities:
                 raise InvalidInput(where, "an unknown resource", f"one of {listed(capacities)}")
             if name in consumable:
-                raise InvalidInput(where, "a consumable resource", "a renewable one (an option's uses can consume)")
+                raise InvalidInput(
+                    where, "a consumable resource", "a renewable one (an option's uses can consume)"
+                )
             if field == "limit":
                 continue
             if name not in document.limit:
-                raise InvalidInput(f"{path}.limit.{key(name)}", "nothing", f"a limit, as each {field} uses {name}")
+                raise InvalidInput(
+                    f"{path}.limit.{key(name)}", "nothing", f"a limit, as each {field} uses {name}"
+                )
             if name in instance.cluster.pool_index and amount > 0:
                 pools.add(name)
                 if not float(amount).is_integer():
                     raise InvalidInput(where, show(amount), "a whole number of GPUs")
                 if len(pools) > 1:
-                    raise InvalidInput(where, f"GPUs of {listed(sorted(pools))}", "GPUs of one pool")
+                    raise InvalidInput(
+                        where, f"GPUs of {listed(sorted(pools))}", "GPUs of one pool"
+                    )
         if field != "limit" and not any(amounts.values()):
-            raise InvalidInput(f"{path}.{field}", "no amount above 0", f"something that a {field} uses")
+            raise InvalidInput(
+                f"{path}.{field}", "no amount above 0", f"something that a {field} uses"
+            )
 
 
 def _value(value: ValueDocument) -> tuple[float, float, float]:
@@ -173,9 +197,9 @@ def _value(value: ValueDocument) -> tuple[float, float, float]:
 
 
 def _matrix(amounts: list[dict[str, float]], names: list[str]) -> FloatArray:
-    return np.array([[given.get(name, 0.0) for name in names] for given in amounts], np.float64).reshape(
-        len(amounts), len(names)
-    )
+    return np.array(
+        [[given.get(name, 0.0) for name in names] for given in amounts], np.float64
+    ).reshape(len(amounts), len(names))
 
 
 def _refuse_too_many(laws: ParameterServers, paths: list[str]) -> None:
@@ -186,5 +210,7 @@ def _refuse_too_many(laws: ParameterServers, paths: list[str]) -> None:
     counts = laws.count_pairs() if narrow else laws.most_workers
     law = int(counts.argmax())
     if counts[law] > MOST_PAIRS:
-        found = f"room for {'' if narrow else 'at least '}{counts[law]:,} pairs of workers and servers"
+        found = (
+            f"room for {'' if narrow else 'at least '}{counts[law]:,} pairs of workers and servers"
+        )
         raise InvalidInput(f"{paths[law]}.limit", found, f"a limit with at most {MOST_PAIRS:,}")

@@ -14,7 +14,10 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 
-LAWS: dict[str, Sequence[str]] = {"ps-sync": ("a", "b", "c", "d", "e"), "ps-async": ("a", "b", "c", "d")}
+LAWS: dict[str, Sequence[str]] = {
+    "ps-sync": ("a", "b", "c", "d", "e"),
+    "ps-async": ("a", "b", "c", "d"),
+}
 """Coefficients of each law."""
 
 
@@ -46,8 +49,12 @@ class ParameterServerFit:
 
     def steps_per_second(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
         """f(w, p)."""
-        terms = _terms(self.law, np.asarray(workers, np.float64), np.asarray(servers, np.float64), self.batch)
-        rate: FloatArray = 1.0 / (terms @ np.array([self.coefficients[name] for name in LAWS[self.law]]))
+        terms = _terms(
+            self.law, np.asarray(workers, np.float64), np.asarray(servers, np.float64), self.batch
+        )
+        rate: FloatArray = 1.0 / (
+            terms @ np.array([self.coefficients[name] for name in LAWS[self.law]])
+        )
         return rate
 
 
@@ -83,7 +90,9 @@ def fit_parameter_server(
             raise InvalidInput(name, f"shape {column.shape}", f"{f.size} values, as many as speeds")
         wrong = np.flatnonzero(~((column > 0) & np.isfinite(column)))
         if len(wrong):
-            raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a finite number above 0")
+            raise InvalidInput(
+                f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a finite number above 0"
+            )
     if law not in LAWS:
         raise InvalidInput("law", show(law), "ps-sync or ps-async")
     if not (batch > 0 and np.isfinite(batch)):

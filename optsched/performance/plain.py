@@ -31,7 +31,9 @@ class PlainRates:
         """The rates of a table; None where it has rates of counts or spreads, or too few for so many places."""
         places, entries = len(rates.places), len(rates.rate)
         room = len(rates) * places
-        if room > SPARSE * entries + FEW or not (_all(rates.gpus, OWN_GANG) and _all(rates.nodes, ANY_SPREAD)):
+        if room > SPARSE * entries + FEW or not (
+            _all(rates.gpus, OWN_GANG) and _all(rates.nodes, ANY_SPREAD)
+        ):
             return None
         if not rates.one_by_one:
             return None

@@ -19,7 +19,14 @@ from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations
 from optsched.performance.known_rates import KnownRates, Setting, Spreads
 from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Edges, Feasibility, JobBatch, Prediction, Source, expand_edges
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Prediction,
+    Source,
+    expand_edges,
+)
 from optsched.performance.sizes import PoolSizes
 from optsched.performance.times import TimeModel, Times, TimesOnInstance
 from optsched.performance.ways import Ways
@@ -86,24 +93,40 @@ class Prior(TimeModel):
     def __init__(self, document: PriorDocument) -> None:
         self.options = document
         self.workloads = {name: row for row, name in enumerate(document.rates)}
-        self.gpu_types = tuple(dict.fromkeys(name for rates in document.rates.values() for name in rates))
+        self.gpu_types = tuple(
+            dict.fromkeys(name for rates in document.rates.values() for name in rates)
+        )
         gpu = {name: row for row, name in enumerate(self.gpu_types)}
         table = [
-            (self.workloads[workload], gpu[name], one.gpus, one.nodes, one.samples, one.passes, one.rate)
+            (
+                self.workloads[workload],
+                gpu[name],
+                one.gpus,
+                one.nodes,
+                one.samples,
+                one.passes,
+                one.rate,
+            )
             for workload, rates in document.rates.items()
             for name, entries in rates.items()
             for one in entries
         ]
         columns = np.array(table, np.float64).reshape(-1, 7).T
         setting = Setting(columns[1].astype(np.int64), *columns[2:6])
-        self._known = KnownRates.of(len(self.workloads), columns[0].astype(np.int64), setting, columns[6])
+        self._known = KnownRates.of(
+            len(self.workloads), columns[0].astype(np.int64), setting, columns[6]
+        )
 
     @property
     def spreads(self) -> Spreads:
         """How doubt grows."""
         options = self.options
         return Spreads(
-            options.log_sd_gpu, options.log_sd_gpus, options.log_sd_nodes, options.log_sd_batch, options.log_sd_least
+            options.log_sd_gpu,
+            options.log_sd_gpus,
+            options.log_sd_nodes,
+            options.log_sd_batch,
+            options.log_sd_least,
         )
 
     @classmethod
@@ -141,10 +164,18 @@ class Prior(TimeModel):
         """Seconds of a step from the known samples/s."""
         log_ratio = log_ratios(self.gpu_types, ways.gpu_types, self.options.precision)
         gpu = _merged(self.gpu_types, ways.gpu_types)[ways.gpu]
-        gpus, nodes, passes = (column.astype(np.float64) for column in (ways.gpus, ways.nodes, ways.passes))
+        gpus, nodes, passes = (
+            column.astype(np.float64) for column in (ways.gpus, ways.nodes, ways.passes)
+        )
         wanted = Setting(gpu, gpus, nodes, ways.samples, passes)
-        rate, log_sd = self._known.nearest(ways.workload_among(self.workloads), wanted, log_ratio, self.spreads)
-        return Times(ways.samples_per_step / rate, np.nan_to_num(log_sd), np.full(len(ways), Source.PRIOR, np.uint8))
+        rate, log_sd = self._known.nearest(
+            ways.workload_among(self.workloads), wanted, log_ratio, self.spreads
+        )
+        return Times(
+            ways.samples_per_step / rate,
+            np.nan_to_num(log_sd),
+            np.full(len(ways), Source.PRIOR, np.uint8),
+        )
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> PriorOnInstance:
@@ -163,11 +194,15 @@ class PriorOnInstance(TimesOnInstance):
         self._type = _merged((), self._gpu_types)
         self._stated = _stated(instance, self._type)
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """Rates carried over from what the workloads state, else from the rates that the model was fitted to."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         fitted = super().predict(jobs, configurations, edges=(job, configuration))
-        pool, gpus, nodes = (getattr(configurations, name)[configuration] for name in ("pool", "gpus", "nodes"))
+        pool, gpus, nodes = (
+            getattr(configurations, name)[configuration] for name in ("pool", "gpus", "nodes")
+        )
         fine = (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
         asked = np.flatnonzero(fine & (fitted.feasible != Feasibility.ZERO_RATE))
         here = pool[asked]
@@ -193,7 +228,9 @@ def _medians(values: FloatArray, group: IntArray, count: IntArray) -> FloatArray
     """Median of the values of each group."""
     ordered = values[np.lexsort((values, group))]
     start = np.cumsum(count) - count
-    return np.asarray((ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2, np.float64)
+    return np.asarray(
+        (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2, np.float64
+    )
 
 
 def log_ratios(known: Sequence[str], others: Sequence[str], precision: str) -> FloatArray:
@@ -244,5 +281,7 @@ def _stated(instance: Instance, types: IntArray) -> KnownRates:
     fewest = np.maximum(PoolSizes.of(instance, later=True).fewest_nodes(pool, gpus), 1)
     nodes = np.where(table.nodes[at] == ANY_SPREAD, fewest, table.nodes[at])
     nothing = np.full(len(at), np.nan)
-    setting = Setting(types[pool], gpus.astype(np.float64), nodes.astype(np.float64), nothing, nothing)
+    setting = Setting(
+        types[pool], gpus.astype(np.float64), nodes.astype(np.float64), nothing, nothing
+    )
     return KnownRates.of(len(profile), who, setting, table.rate[at])

@@ -49,7 +49,18 @@ class Profiles:
         names = tuple(sorted(ways.workloads)), tuple(sorted(ways.gpu_types))
         workload = ways.workload_among({name: row for row, name in enumerate(names[0])})
         gpu = ways.gpu_among({name: row for row, name in enumerate(names[1])})
-        order = np.lexsort((self.sync, self.seconds, ways.passes, ways.samples, ways.nodes, ways.gpus, gpu, workload))
+        order = np.lexsort(
+            (
+                self.sync,
+                self.seconds,
+                ways.passes,
+                ways.samples,
+                ways.nodes,
+                ways.gpus,
+                gpu,
+                workload,
+            )
+        )
         if names == (ways.workloads, ways.gpu_types) and (np.diff(order) == 1).all():
             return self
         renamed = replace(ways, workload=workload, gpu=gpu, workloads=names[0], gpu_types=names[1])
@@ -102,12 +113,16 @@ class Profiles:
         if len(spread):
             row = int(spread[0])
             raise InvalidInput(
-                f"nodes[{row}]", f"{ways.nodes[row]} nodes for {ways.gpus[row]} GPUs", "at most one node for each GPU"
+                f"nodes[{row}]",
+                f"{ways.nodes[row]} nodes for {ways.gpus[row]} GPUs",
+                "at most one node for each GPU",
             )
         taken = np.full(count, np.nan) if sync is None else np.asarray(sync, np.float64)
         wrong = np.flatnonzero((taken < 0) | np.isinf(taken))
         if len(wrong):
-            raise InvalidInput(f"sync[{wrong[0]}]", show(float(taken[wrong[0]])), "seconds, at least 0")
+            raise InvalidInput(
+                f"sync[{wrong[0]}]", show(float(taken[wrong[0]])), "seconds, at least 0"
+            )
         profiles = cls(ways, _positive("seconds", seconds), taken)
         longer = np.flatnonzero(profiles.sync > profiles.seconds * (1 + 1e-9))
         if len(longer):
@@ -131,7 +146,9 @@ def _counts(name: str, given: Sequence[int] | IntArray) -> IntArray:
     column = np.asarray(given, np.float64)
     wrong = np.flatnonzero(~((column >= 1) & (column == np.floor(column)) & (column < 2**31)))
     if len(wrong):
-        raise InvalidInput(f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a whole number of at least 1")
+        raise InvalidInput(
+            f"{name}[{wrong[0]}]", show(float(column[wrong[0]])), "a whole number of at least 1"
+        )
     return column.astype(np.int64)
 
 
@@ -140,6 +157,10 @@ def _positive(name: str, given: Sequence[float] | FloatArray) -> FloatArray:
     wrong = np.flatnonzero(~((column >= LEAST) & (column <= MOST)))
     if len(wrong):
         value = float(column[wrong[0]])
-        expected = f"a number from {LEAST:g} to {MOST:g}" if 0 < value < np.inf else "a finite number above 0"
+        expected = (
+            f"a number from {LEAST:g} to {MOST:g}"
+            if 0 < value < np.inf
+            else "a finite number above 0"
+        )
         raise InvalidInput(f"{name}[{wrong[0]}]", show(value), expected)
     return column

@@ -128,7 +128,9 @@ class PerformanceModel(Protocol):
         """Changes whenever a prediction may change."""
         ...
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """Predict every (job, configuration), or the pairs ``edges = (job rows, configuration rows)`` only."""
         ...
 

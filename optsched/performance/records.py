@@ -7,7 +7,12 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.performance.protocol import Prediction
 
-FIELDS = (("rate", np.float64), ("log_sd", np.float64), ("feasible", np.uint8), ("source", np.uint8))
+FIELDS = (
+    ("rate", np.float64),
+    ("log_sd", np.float64),
+    ("feasible", np.uint8),
+    ("source", np.uint8),
+)
 
 
 class Records:
@@ -45,5 +50,8 @@ class Records:
         """One way of each row."""
         table, where = self.table, (rows, columns)
         return Prediction(
-            table["rate"][where], table["log_sd"][where], table["feasible"][where], table["source"][where]
+            table["rate"][where],
+            table["log_sd"][where],
+            table["feasible"][where],
+            table["source"][where],
         )

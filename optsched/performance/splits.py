@@ -21,12 +21,16 @@ class Split:
     test: IntArray
 
 
-def random_rows(profiles: Profiles, random: np.random.Generator, fraction: float = 0.5) -> Iterator[Split]:
+def random_rows(
+    profiles: Profiles, random: np.random.Generator, fraction: float = 0.5
+) -> Iterator[Split]:
     """Dense samples: of each workload on each GPU type a random fraction of the rows, the same way to run together."""
     if not 0 < fraction < 1:
         raise InvalidArgument("random: fraction", f"{fraction:g}", "a number between 0 and 1")
     ways = profiles.ways
-    columns = np.stack([ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
+    columns = np.stack(
+        [ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1
+    )
     kinds, way = np.unique(columns, axis=0, return_inverse=True)
     group = (kinds[:, 0] * len(ways.gpu_types) + kinds[:, 1]).astype(np.int64)
     order = np.lexsort((random.random(len(kinds)), group))
@@ -64,7 +68,9 @@ def few_shot(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]
     ways = profiles.ways
     taken: BoolArray = ways.gpus == 1
     several = np.flatnonzero(~taken)
-    columns = np.stack([ways.workload, ways.gpu, ways.nodes > 1, ways.gpus, ways.nodes], axis=1)[several]
+    columns = np.stack([ways.workload, ways.gpu, ways.nodes > 1, ways.gpus, ways.nodes], axis=1)[
+        several
+    ]
     placements, of_row = np.unique(columns, axis=0, return_inverse=True)
     order = np.lexsort((random.random(len(placements)), *placements[:, :3].T[::-1]))
     level = placements[order, :3]
@@ -97,7 +103,9 @@ def splits_of(profiles: Profiles, name: str, seed: int, options: Mapping[str, An
     known = {"random": {"fraction"}, "more-gpus": {"most"}}.get(name, set())
     for option, value in options.items():
         if option not in known:
-            raise UsageError(f"unknown option of the split {name}: {option}, expected {' '.join(known) or 'none'}")
+            raise UsageError(
+                f"unknown option of the split {name}: {option}, expected {' '.join(known) or 'none'}"
+            )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidArgument(f"{name}: {option}", repr(value), "a number")
     return list(SPLITS[name](profiles, np.random.default_rng(seed), **options))

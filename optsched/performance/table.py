@@ -16,7 +16,15 @@ from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
 from optsched.performance.levels import STRIDE, Entries
 from optsched.performance.plain import PlainRates
-from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, Source, expand_edges
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Observations,
+    Prediction,
+    Source,
+    expand_edges,
+)
 from optsched.performance.sizes import PoolSizes
 
 CODES = np.array([Feasibility.NO_RATE, Feasibility.ZERO_RATE, Feasibility.OK], np.uint8)
@@ -63,7 +71,11 @@ class TableModel:
         """The model of the instance's own rates: the one given, if it is one."""
         if type(model) is cls:
             rates, cluster, now, later = model._made_of  # noqa: SLF001
-            if rates is instance.rates and cluster is instance.cluster and (now, later) == (instance.now, later_nodes):
+            if (
+                rates is instance.rates
+                and cluster is instance.cluster
+                and (now, later) == (instance.now, later_nodes)
+            ):
                 return model
         return cls(instance.rates, instance, later_nodes)
 
@@ -73,7 +85,9 @@ class TableModel:
         if options:
             name = next(iter(options))
             raise InvalidInput(
-                f"performance.{key(name)}", show(options[name]), "no option, as the table model has none"
+                f"performance.{key(name)}",
+                show(options[name]),
+                "no option, as the table model has none",
             )
         model = cls(instance.rates, instance)
         model._refuse_plain_numbers(instance)
@@ -83,7 +97,9 @@ class TableModel:
         """A table does not learn."""
         return set()
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """Look up the rates; see the class."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
@@ -106,7 +122,9 @@ class TableModel:
     ) -> FloatArray:
         """Rate for each (job, way to run), or NaN; some ways span as few nodes as they can."""
         profile, gpus = jobs.profile[job], ways.gpus[way]
-        on_gpus = (ways.gpus > 0) & (ways.nodes > 0)  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
+        on_gpus = (ways.gpus > 0) & (
+            ways.nodes > 0
+        )  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
         here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)  # the count of the plain numbers
         if not fewest.all():
             here &= fewest[way]
@@ -125,7 +143,9 @@ class TableModel:
         if len(self._profile_counts):  # some entry is of a count
             count = table.counts.find(place, gpus)
             entry = table.spreads.find(count, ways.nodes[way])
-            entry = np.where((entry < 0) & fewest[way], table.spreads.find(count, ANY_SPREAD), entry)
+            entry = np.where(
+                (entry < 0) & fewest[way], table.spreads.find(count, ANY_SPREAD), entry
+            )
             entry = np.where(entry < 0, plain, entry)
         return gathered(table.rate, entry, np.nan)
 
@@ -133,14 +153,18 @@ class TableModel:
         """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""
         found = self._entries.at.find(profile, self.places_of_pools[pool])
         if (self._type_place != self.places_of_pools).any():
-            found = np.where(found >= 0, found, self._entries.at.find(profile, self._type_place[pool]))
+            found = np.where(
+                found >= 0, found, self._entries.at.find(profile, self._type_place[pool])
+            )
         return np.where(pool < 0, -1, found) if (pool < 0).any() else found
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
         """Fewest nodes that hold so many GPUs; one more than the pool has where they don't fit."""
         return self.sizes.fewest_nodes(pool, gpus)
 
-    def listed_counts(self, profile: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray]:
+    def listed_counts(
+        self, profile: IntArray, low: IntArray, high: IntArray
+    ) -> tuple[IntArray, IntArray]:
         """GPU counts in (low, high] that the profiles list for any place: (rows of the profiles given, counts)."""
         if not len(self._profile_counts):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -165,14 +189,18 @@ class TableModel:
             return
         table, pools = instance.jobs_table, len(instance.cluster.pools)
         profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
-        place = self._find_place(np.repeat(profiles, pools), np.tile(np.arange(pools), len(profiles)))
+        place = self._find_place(
+            np.repeat(profiles, pools), np.tile(np.arange(pools), len(profiles))
+        )
         plain = np.reshape(self._entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
         if not plain.any():
             return
         lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
         smallest = np.maximum(table.gpus_min, lowest)
         from_workload = (table.rates < 0) & (table.options < 0)
-        wrong = np.flatnonzero(from_workload & np.logical_or.reduce(plain, axis=1)[table.workload] & (smallest > 1))
+        wrong = np.flatnonzero(
+            from_workload & np.logical_or.reduce(plain, axis=1)[table.workload] & (smallest > 1)
+        )
         if len(wrong) == 0:
             return
         job, gang = int(wrong[0]), int(smallest[wrong[0]])

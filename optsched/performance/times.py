@@ -16,7 +16,14 @@ from optsched.performance.adaptive import AdaptiveBatches
 from optsched.performance.batches import Batches
 from optsched.performance.configurations import Configurations
 from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Edges, Feasibility, JobBatch, Observations, Prediction, expand_edges
+from optsched.performance.protocol import (
+    Edges,
+    Feasibility,
+    JobBatch,
+    Observations,
+    Prediction,
+    expand_edges,
+)
 from optsched.performance.records import Records
 from optsched.performance.ways import Ways
 
@@ -43,7 +50,11 @@ class Times:
     def of(cls, seconds: FloatArray, source: int, log_sd: float | FloatArray = 0.0) -> Times:
         """One source for all."""
         count = len(seconds)
-        return cls(seconds, np.broadcast_to(np.float64(log_sd), count).copy(), np.full(count, source, np.uint8))
+        return cls(
+            seconds,
+            np.broadcast_to(np.float64(log_sd), count).copy(),
+            np.full(count, source, np.uint8),
+        )
 
 
 class TimeModel(ABC):
@@ -101,7 +112,9 @@ class TimesOnInstance:
         self.adaptive = AdaptiveBatches.of(instance)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """Rates of the workloads whose batch is known; `optsched.performance.PerformanceModel`.
 
         Jobs of one workload are asked about once where all configurations are wanted of many of them.
@@ -119,17 +132,30 @@ class TimesOnInstance:
         return records.take(np.where(jobs.workload < 0, len(present) - 1, jobs.workload))
 
     def _each(
-        self, workload: IntArray, configurations: Configurations, configuration: IntArray, shape: tuple[int, ...]
+        self,
+        workload: IntArray,
+        configurations: Configurations,
+        configuration: IntArray,
+        shape: tuple[int, ...],
     ) -> Prediction:
         """One by one: rows of workloads, the last for none, and of configurations; piece by piece, to stay in cache."""
         count = len(workload)
-        (rate, log_sd), feasible, source = np.empty((2, count)), np.empty(count, np.uint8), np.empty(count, np.uint8)
+        (rate, log_sd), feasible, source = (
+            np.empty((2, count)),
+            np.empty(count, np.uint8),
+            np.empty(count, np.uint8),
+        )
         for start in range(0, count, PIECE):
             piece = slice(start, start + PIECE)
             rate[piece], log_sd[piece], feasible[piece], source[piece] = self._piece(
                 workload[piece], configurations, configuration[piece]
             )
-        return Prediction(rate.reshape(shape), log_sd.reshape(shape), feasible.reshape(shape), source.reshape(shape))
+        return Prediction(
+            rate.reshape(shape),
+            log_sd.reshape(shape),
+            feasible.reshape(shape),
+            source.reshape(shape),
+        )
 
     def _piece(
         self, workload: IntArray, configurations: Configurations, configuration: IntArray
@@ -139,23 +165,41 @@ class TimesOnInstance:
         gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
         samples, passes = self.batches.split(workload, gpus)
         samples[self.adaptive.known[workload]] = 1.0  # until it is chosen
-        asked = (samples > 0) & (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
+        asked = (
+            (samples > 0)
+            & (pool >= 0)
+            & (gpus > 0)
+            & (nodes > 0)
+            & (configurations.share[configuration] == 1)
+        )
         feasible = np.full(len(workload), Feasibility.NO_RATE, np.uint8)
         feasible[samples == 0] = Feasibility.ZERO_RATE  # more GPUs than samples
-        ways = Ways(workload, pool, gpus, nodes, samples, passes, self.batches.names, self._gpu_types)
+        ways = Ways(
+            workload, pool, gpus, nodes, samples, passes, self.batches.names, self._gpu_types
+        )
         everything = bool(asked.all())
         ways, steps = self._with_steps(ways if everything else ways.take(np.flatnonzero(asked)))
         times = self.model.times(ways)
-        feasible[asked] = np.where(steps == 0, Feasibility.ZERO_RATE, feasible[asked])  # more GPUs than any batch has
+        feasible[asked] = np.where(
+            steps == 0, Feasibility.ZERO_RATE, feasible[asked]
+        )  # more GPUs than any batch has
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = steps / times.seconds
         said = np.isfinite(times.seconds) & (steps > 0)
         feasible[asked] = np.where(said, Feasibility.OK, feasible[asked])
         if everything and said.all():
             return rate, times.log_sd, feasible, times.source
-        rates, log_sds, sources = np.zeros(len(workload)), np.zeros(len(workload)), np.zeros(len(workload), np.uint8)
+        rates, log_sds, sources = (
+            np.zeros(len(workload)),
+            np.zeros(len(workload)),
+            np.zeros(len(workload), np.uint8),
+        )
         rows = np.flatnonzero(asked)[said]
-        rates[rows], log_sds[rows], sources[rows] = rate[said], times.log_sd[said], times.source[said]
+        rates[rows], log_sds[rows], sources[rows] = (
+            rate[said],
+            times.log_sd[said],
+            times.source[said],
+        )
         return rates, log_sds, feasible, sources
 
     def _with_steps(self, ways: Ways) -> tuple[Ways, FloatArray]:

@@ -63,7 +63,9 @@ class Ways:
 
     def workload_among(self, rows: Mapping[str, int]) -> IntArray:
         """Row of each way's workload in another list of names, -1 where it is not in it."""
-        return np.array([*(rows.get(name, -1) for name in self.workloads), -1], np.int64)[self.workload]
+        return np.array([*(rows.get(name, -1) for name in self.workloads), -1], np.int64)[
+            self.workload
+        ]
 
     def gpu_among(self, rows: Mapping[str, int]) -> IntArray:
         """Row of each way's GPU type in another list of names, -1 where it is not in it."""

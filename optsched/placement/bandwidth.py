@@ -66,13 +66,17 @@ def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
     bandwidth = np.unique(np.concatenate([inside, between]))[::-1]
     bandwidth = bandwidth[bandwidth > 0]
     level = bandwidth[:, None]
-    return bandwidth, np.where(level <= between, nodes.pool, np.where(level <= inside, own, NONE)).astype(np.int64)
+    return bandwidth, np.where(
+        level <= between, nodes.pool, np.where(level <= inside, own, NONE)
+    ).astype(np.int64)
 
 
 def _without_repetition(bandwidth: FloatArray, label: IntArray) -> tuple[FloatArray, IntArray]:
     """Leave out levels that join no more than the one above them."""
     shape = label.copy()
-    for row in range(len(label)):  # labels in order of first appearance, so that equal groupings are equal arrays
+    for row in range(
+        len(label)
+    ):  # labels in order of first appearance, so that equal groupings are equal arrays
         _, first, inverse = np.unique(label[row], return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))

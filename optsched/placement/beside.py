@@ -104,7 +104,9 @@ def place_beside(
     jobs = requests.jobs_of_all
     once, count = np.unique(jobs, return_counts=True)
     if len(once) < len(jobs):
-        raise ValueError(f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be placed twice")
+        raise ValueError(
+            f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be placed twice"
+        )
     refuse_standing(standing, jobs)
     if is_plain(requests, standing):
         found = place_plain(requests, standing)
@@ -112,19 +114,31 @@ def place_beside(
             return _seated_plainly(classes, rows, requests, standing, found)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), standing)
     assignment = best_fit(problem, keep=True)
-    names = {node: problem.nodes.name(node) for gpus in assignment.values() for node in np.unique(gpus[:, 0]).tolist()}
+    names = {
+        node: problem.nodes.name(node)
+        for gpus in assignment.values()
+        for node in np.unique(gpus[:, 0]).tolist()
+    }
     placed = sorted(assignment)
     return Seated(
         requests.row[placed],
-        tuple(tuple(f"{names[node]}/{gpu}" for node, gpu in assignment[j].tolist()) for j in placed),
         tuple(
-            Unseated(int(requests.row[j]), words, scattered) for j, words, scattered in why_refused(problem, assignment)
+            tuple(f"{names[node]}/{gpu}" for node, gpu in assignment[j].tolist()) for j in placed
+        ),
+        tuple(
+            Unseated(int(requests.row[j]), words, scattered)
+            for j, words, scattered in why_refused(problem, assignment)
         ),
     )
 
 
 def moving(
-    classes: Classes, rows: JobRows, wanted: IntArray, standing: Standing, movable: Movable, most: float
+    classes: Classes,
+    rows: JobRows,
+    wanted: IntArray,
+    standing: Standing,
+    movable: Movable,
+    most: float,
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]] | None:
     """Room for rows that `place_beside` refused, by moving gangs that stand (`optsched.placement.plain.move_plain`).
 
@@ -140,7 +154,11 @@ def moving(
 
 
 def _seated_plainly(
-    classes: Classes, rows: JobRows, requests: Requests, standing: Standing, found: Mapping[int, tuple[str, ...]]
+    classes: Classes,
+    rows: JobRows,
+    requests: Requests,
+    standing: Standing,
+    found: Mapping[int, tuple[str, ...]],
 ) -> Seated:
     """Plain gangs, with words for those that are refused."""
     placed = sorted(found)
@@ -152,6 +170,7 @@ def _seated_plainly(
         beside = standing.and_also(Standing.of_rows(classes, rows, row, gpus))
         problem = Problem.of(rest, np.unique(rest.pool).tolist(), beside)
         refused = tuple(
-            Unseated(int(rest.row[j]), words, scattered) for j, words, scattered in why_refused(problem, {})
+            Unseated(int(rest.row[j]), words, scattered)
+            for j, words, scattered in why_refused(problem, {})
         )
     return Seated(row, gpus, refused)

@@ -38,7 +38,11 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
             if not later[j]:
                 _keep(state, j)
     by_size = np.lexsort((R.span, -R.gpus, later))
-    whole = [j for j in by_size.tolist() if R.share[j] == 1.0 and problem.fewest[j] and j not in state.pieces]
+    whole = [
+        j
+        for j in by_size.tolist()
+        if R.share[j] == 1.0 and problem.fewest[j] and j not in state.pieces
+    ]
     refused = []
     for j in whole:
         pieces = choose(state, j, int(R.span[j]))
@@ -98,7 +102,9 @@ def _tie(problem: Problem, request: int, nodes: IntArray, here: slice) -> int:
     return int(nodes[0])
 
 
-def _best_joined(problem: Problem, here: slice, available: IntArray, gpus: int, nodes: int) -> IntArray:
+def _best_joined(
+    problem: Problem, here: slice, available: IntArray, gpus: int, nodes: int
+) -> IntArray:
     """What is available on the nodes joined by the best links among which so few have so many GPUs; else everywhere."""
     for label in problem.links.label[:, here]:
         order = np.lexsort((-available, label))
@@ -136,7 +142,9 @@ def _by_gain(state: State, request: int, available: IntArray, span: int) -> Piec
     here, rest = problem.of_pool(request), int(R.gpus[request])
     groups = np.flatnonzero(R.group_need[request])
     member = problem.nodes.member[groups, here]
-    room = np.concatenate([limit(state.group[[g], None], R.group_need[request, [g]]) for g in groups.tolist()])
+    room = np.concatenate(
+        [limit(state.group[[g], None], R.group_need[request, [g]]) for g in groups.tolist()]
+    )
     left, pieces = available.copy(), []
     for _ in range(span):
         gain = np.minimum(left, np.where(member, room[:, None], rest).min(axis=0))
@@ -160,7 +168,9 @@ def choose_shared(state: State, request: int) -> IntArray | None:
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
         rooms = state.room[here][enough]
-        left = np.sort(np.where(rooms >= share - ROUNDING, rooms, np.inf), axis=1)[:, :gpus].sum(axis=1)
+        left = np.sort(np.where(rooms >= share - ROUNDING, rooms, np.inf), axis=1)[:, :gpus].sum(
+            axis=1
+        )
         pieces = [(here.start + _tie(problem, request, enough[left == left.min()], here), gpus)]
     else:
         reach = np.cumsum(np.sort(available)[::-1])
@@ -177,7 +187,11 @@ def choose_shared(state: State, request: int) -> IntArray | None:
     spots: list[tuple[int, int]] = []
     for node, count in pieces:
         room: list[float] = state.room[node].tolist()
-        roomy = [(room[gpu], (node, gpu) not in held, gpu) for gpu in range(len(room)) if room[gpu] >= share - ROUNDING]
+        roomy = [
+            (room[gpu], (node, gpu) not in held, gpu)
+            for gpu in range(len(room))
+            if room[gpu] >= share - ROUNDING
+        ]
         spots += [(node, gpu) for _, _, gpu in sorted(roomy)[:count]]
     return np.array(spots, np.int64)
 
@@ -192,7 +206,11 @@ def _block(state: State, assignment: Assignment) -> None:
 def _stable(problem: Problem) -> list[int]:
     """Running requests, the largest first."""
     R = problem.requests
-    running = [j for j in range(len(problem)) if len(problem.held[j].gpus) >= R.gpus[j] and problem.fewest[j]]
+    running = [
+        j
+        for j in range(len(problem))
+        if len(problem.held[j].gpus) >= R.gpus[j] and problem.fewest[j]
+    ]
     return sorted(running, key=lambda j: (-R.share[j], -R.gpus[j]))
 
 
@@ -227,7 +245,10 @@ def _roomy(state: State, request: int) -> list[tuple[int, int]]:
     Of the untouched GPUs of a node only as many count as requests of whole GPUs leave free.
     """
     share = float(state.problem.requests.share[request])
-    spots = [(node, gpu, float(state.room[node, gpu])) for node, gpu in state.problem.held[request].gpus.tolist()]
+    spots = [
+        (node, gpu, float(state.room[node, gpu]))
+        for node, gpu in state.problem.held[request].gpus.tolist()
+    ]
     used = [(node, gpu) for node, gpu, room in spots if share - ROUNDING <= room < 1.0]
     for node in dict.fromkeys(node for node, _, _ in spots):
         untouched = [(node, gpu) for where, gpu, room in spots if where == node and room >= 1.0]

@@ -80,7 +80,16 @@ class _Pieces:
         """The columns, or None if there are too many."""
         R, N = problem.requests, problem.nodes
         placeable = np.flatnonzero(problem.fewest > 0)
-        keys = (R.pool, R.gpus, R.span, R.share, problem.closed_as, problem.fewest, *R.need.T, *R.group_need.T)
+        keys = (
+            R.pool,
+            R.gpus,
+            R.span,
+            R.share,
+            problem.closed_as,
+            problem.fewest,
+            *R.need.T,
+            *R.group_need.T,
+        )
         types = group_rows([key[placeable] for key in keys], len(placeable))
         classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member, *_told_apart(problem)], len(N))
         first = placeable[types.first]
@@ -138,10 +147,14 @@ class _Pieces:
             self._own(program, y, name, m * R.need[j, place], N.own[self.node, place])
         for k in range(1, STEPS + 1):
             packed = dual_feasible(amount / gpus[c], k)
-            program.constrain(sum_by(c, packed, len(self.nodes)) @ y <= self.nodes, name=f"packing{k}")
+            program.constrain(
+                sum_by(c, packed, len(self.nodes)) @ y <= self.nodes, name=f"packing{k}"
+            )
         return program, y, z
 
-    def _own(self, program: LinearProgram, y: Expression, name: str, amount: FloatArray, has: FloatArray) -> None:
+    def _own(
+        self, program: LinearProgram, y: Expression, name: str, amount: FloatArray, has: FloatArray
+    ) -> None:
         limited = np.flatnonzero(np.isfinite(has))
         if len(limited):
             used = sum_by(self.class_, amount, len(self.nodes))[limited]
@@ -153,7 +166,10 @@ def _told_apart(problem: Problem) -> list[IntArray | FloatArray]:
     nodes = problem.nodes
     room = [] if (nodes.free == nodes.gpus).all() else list(np.sort(nodes.room, axis=1).T)
     closed = {part.tobytes(): part for part in problem.closed if len(part)}
-    return [*room, *(np.bincount(part, minlength=len(nodes)).astype(np.int64) for part in closed.values())]
+    return [
+        *room,
+        *(np.bincount(part, minlength=len(nodes)).astype(np.int64) for part in closed.values()),
+    ]
 
 
 def _proven(engine: Engine, program: LinearProgram) -> float | None:
@@ -175,7 +191,9 @@ def most_bandwidth(problem: Problem) -> float:
 def _best_bottleneck(problem: Problem, request: int) -> float:
     """Of one gang without others."""
     here, most, R = problem.of_pool(request), problem.at_most(request), problem.requests
-    for level, groups in zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True):
+    for level, groups in zip(
+        problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True
+    ):
         order = np.lexsort((-most, groups))
         order = order[groups[order] >= 0]
         first = np.flatnonzero(np.diff(groups[order], prepend=-1))

@@ -27,16 +27,22 @@ class Flaw:
 def sizes_and_states(pool: Pool, now: float) -> dict[str, tuple[int, bool]]:
     """GPUs of each node, and whether it takes work."""
     usable = pool.usable(now).tolist()
-    return {pool.node_name(row): (gpus, usable[row]) for row, gpus in enumerate(pool.node_gpus.tolist())}
+    return {
+        pool.node_name(row): (gpus, usable[row]) for row, gpus in enumerate(pool.node_gpus.tolist())
+    }
 
 
-def wrong_gpus(pool: str, nodes: Mapping[str, tuple[int, bool]], gpus: Sequence[str]) -> list[tuple[int, str]]:
+def wrong_gpus(
+    pool: str, nodes: Mapping[str, tuple[int, bool]], gpus: Sequence[str]
+) -> list[tuple[int, str]]:
     """GPUs that are none of the pool's, are on nodes that take no work, or stand there twice."""
     found = []
     for i, gpu in enumerate(gpus):
         node, _, index = gpu.rpartition("/")
         if node not in nodes or not 0 <= parse_index(index) < nodes[node][0]:
-            found.append((i, f"found {show(gpu)}, expected a GPU of pool {show(pool)} written node/index"))
+            found.append(
+                (i, f"found {show(gpu)}, expected a GPU of pool {show(pool)} written node/index")
+            )
         elif not nodes[node][1]:
             found.append((i, f"found {show(gpu)}, but node {node} takes no work now"))
         elif gpu in gpus[:i]:
@@ -52,14 +58,23 @@ def nodes_over_capacity(
     for pool in cluster.pools:
         for row in range(len(pool.node_gpus)):
             name = pool.node_name(row)
-            capacity[name, "cpu"], capacity[name, "memory"] = float(pool.node_cpus[row]), float(pool.node_memory[row])
+            capacity[name, "cpu"], capacity[name, "memory"] = (
+                float(pool.node_cpus[row]),
+                float(pool.node_memory[row]),
+            )
     use: dict[tuple[str, str], float] = defaultdict(float)
     users: dict[tuple[str, str], list[int]] = defaultdict(list)
-    groups = [resource for resource in cluster.resources if resource.nodes and resource.kind == "renewable"]
+    groups = [
+        resource
+        for resource in cluster.resources
+        if resource.nodes and resource.kind == "renewable"
+    ]
     for p, count in on.items():
         for node, gpus in count.items():
             places = [((node, name), name) for name in ("cpu", "memory")]
-            places += [(("", group.name), group.name) for group in groups if node in (group.nodes or ())]
+            places += [
+                (("", group.name), group.name) for group in groups if node in (group.nodes or ())
+            ]
             for place, name in places:
                 if demand[p].get(name):
                     use[place] += gpus * demand[p][name]
@@ -76,7 +91,9 @@ def nodes_over_capacity(
 
 
 def nodes_shared_wrongly(
-    named: Mapping[int, Sequence[str]], on: Mapping[int, Mapping[str, int]], constraints: Iterable[Mapping[str, Any]]
+    named: Mapping[int, Sequence[str]],
+    on: Mapping[int, Mapping[str, int]],
+    constraints: Iterable[Mapping[str, Any]],
 ) -> list[Flaw]:
     """Jobs of an anti-affinity constraint that are on one node, by the jobs and the nodes of entries."""
     found = []
@@ -91,7 +108,8 @@ def nodes_shared_wrongly(
                     other, _ = seen.setdefault(node, (name, p))
                     if other != name:
                         words = (
-                            f"jobs {other} and {name} are both on node {node}, expected different nodes (anti-affinity)"
+                            f"jobs {other} and {name} are both on node {node}, "
+                            "expected different nodes (anti-affinity)"
                         )
                         found.append(Flaw(p, "gpus", words))
     return found

@@ -60,8 +60,14 @@ class Clearing:
         local = nodes.local()[loose.node]
         here = local >= 0
         self._node, self._owner = local[here], loose.owner[here]
-        self._spot = self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
-        self._room, self._own, self._group = nodes.room.copy(), nodes.own.copy(), nodes.group_capacity.copy()
+        self._spot = (
+            self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
+        )
+        self._room, self._own, self._group = (
+            nodes.room.copy(),
+            nodes.own.copy(),
+            nodes.group_capacity.copy(),
+        )
         use = members(classes.instance)[:, loose.node].T * loose.group_need[loose.owner]
         self._group_use = np.zeros((len(loose), len(nodes.groups)))
         np.add.at(self._group_use, loose.owner, use)
@@ -137,13 +143,17 @@ class Clearing:
         state, problem, loose = self._state, self._problem, self._loose
         stays = ~gone[self._owner]
         owner, node, shape = self._owner[stays], self._node[stays], self._room.shape
-        load = np.bincount(self._spot[stays], loose.share[owner], shape[0] * shape[1]).reshape(shape)
+        load = np.bincount(self._spot[stays], loose.share[owner], shape[0] * shape[1]).reshape(
+            shape
+        )
         room: FloatArray = np.where(self._room > 0, np.maximum(self._room - load, 0.0), 0.0)
         if self._enemy.any():
             room[node[self._enemy[owner]]] = 0.0
         state.room, state.free = room, np.asarray((room >= 1.0).sum(axis=1), np.int64)
         if loose.need.any() and problem.requests.need.any():
-            use = np.stack([np.bincount(node, part[owner], shape[0]) for part in loose.need.T], axis=1)
+            use = np.stack(
+                [np.bincount(node, part[owner], shape[0]) for part in loose.need.T], axis=1
+            )
             state.own = np.maximum(self._own - use, 0.0)
         if self._group_use.any():
             state.group = np.maximum(self._group - (~gone) @ self._group_use, 0.0)

@@ -89,7 +89,9 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
         elif stage == "nodes":
             program.constrain(nodes <= float(fixed.nodes), name="fewest nodes")
         elif stage == "bandwidth" and built.bandwidth is not None:
-            program.constrain(built.bandwidth >= fixed.bandwidth * (1 - SLACK), name="best bandwidth")
+            program.constrain(
+                built.bandwidth >= fixed.bandwidth * (1 - SLACK), name="best bandwidth"
+            )
     return Exact(best, proven)
 
 

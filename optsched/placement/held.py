@@ -18,7 +18,9 @@ from optsched.placement.standing import Standing
 SLACK = 1e-9
 
 
-def held_of(instance: Instance, jobs: IntArray, option: IntArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+def held_of(
+    instance: Instance, jobs: IntArray, option: IntArray
+) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Share of each of its GPUs that each of some running jobs holds, and what it needs per GPU, by name.
 
     A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not known), else what
@@ -41,10 +43,20 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
     needs = _held(instance, jobs, option, names)[1] * count[:, np.newaxis]
     left = {}
     for item, need in zip(spread, needs.T, strict=True):
-        stated = instance.jobs_table.options[jobs] >= 0  # options name what they use, wherever they run
-        counts = np.ones(len(jobs), bool) if item.pool is None else stated | (pool == cluster.pool_index[item.pool])
-        left[item.name] = replace(item, capacity=max(item.capacity - float(need[counts].sum()), 0.0))
-    return replace(cluster, resources=tuple(left.get(item.name, item) for item in cluster.resources))
+        stated = (
+            instance.jobs_table.options[jobs] >= 0
+        )  # options name what they use, wherever they run
+        counts = (
+            np.ones(len(jobs), bool)
+            if item.pool is None
+            else stated | (pool == cluster.pool_index[item.pool])
+        )
+        left[item.name] = replace(
+            item, capacity=max(item.capacity - float(need[counts].sum()), 0.0)
+        )
+    return replace(
+        cluster, resources=tuple(left.get(item.name, item) for item in cluster.resources)
+    )
 
 
 def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standing:
@@ -57,13 +69,18 @@ def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standin
     numbering = instance.cluster.numbering
     gpu = numbering.numbers(chain.from_iterable(gpus))
     owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
-    load, holders = np.bincount(gpu, share[owner], numbering.gpus), np.bincount(gpu, minlength=numbering.gpus)
+    load, holders = (
+        np.bincount(gpu, share[owner], numbering.gpus),
+        np.bincount(gpu, minlength=numbering.gpus),
+    )
     over = load[gpu] > 1.0 + SLACK
     np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
     return Standing.of_jobs(instance, jobs, gpus, share=share, needs=needs)
 
 
-def _held(instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+def _held(
+    instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
     """Share of each of its GPUs that each job holds, and what it needs per GPU of these, shape (jobs, names)."""
     table, options, workloads = instance.jobs_table, instance.options, instance.workloads
     need = np.zeros((len(workloads) + 1, len(names)))
@@ -79,7 +96,10 @@ def _held(instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[
         exact = rows[rows - options.indptr[own] == option[jobs[place]]]
         rows = exact if len(exact) else rows
         share[place] = options.share[rows].max(initial=0.0) or 1.0
-        each = [[options.uses[row].get(name, 0.0) / len(gpus) for name in names] for row in rows.tolist()]
+        each = [
+            [options.uses[row].get(name, 0.0) / len(gpus) for name in names]
+            for row in rows.tolist()
+        ]
         needs[place] = np.max(each, axis=0) if each else 0.0
     return share, needs
 
@@ -88,7 +108,9 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
     """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
     table, cluster, options = instance.jobs_table, instance.cluster, instance.options
     hit = np.zeros(len(table), bool)
-    if not table.running or not (any(own.demand for own in instance.workloads) or any(options.uses)):
+    if not table.running or not (
+        any(own.demand for own in instance.workloads) or any(options.uses)
+    ):
         return hit
     jobs = np.fromiter(table.running, np.int64, len(table.running))
     gpus = [names for _, names, _ in table.running.values()]

@@ -36,7 +36,11 @@ def with_identities(
         counts = dict(pieces[j])
         mine: list[tuple[int, int]] = []
         for node, gpu in _held(problem, j) if kept is None else sorted(kept.get(j, ())):
-            if counts.get(node, 0) and (node, gpu) not in taken and problem.nodes.room[node, gpu] >= 1.0:
+            if (
+                counts.get(node, 0)
+                and (node, gpu) not in taken
+                and problem.nodes.room[node, gpu] >= 1.0
+            ):
                 counts[node] -= 1
                 taken.add((node, gpu))
                 mine.append((node, gpu))

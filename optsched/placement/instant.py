@@ -55,7 +55,13 @@ class Instant:
         shares = Shares.of(classes, rows.column)
         if shares is not None:
             usage = sp.csr_matrix(sp.vstack([usage, *map(sp.csr_matrix, shares.necessary())]))
-        return cls(rows.job, rows.partner, rows.fraction, Uses.of(usage[_can_bind(rows.job, usage)]), shares)
+        return cls(
+            rows.job,
+            rows.partner,
+            rows.fraction,
+            Uses.of(usage[_can_bind(rows.job, usage)]),
+            shares,
+        )
 
     def __len__(self) -> int:
         return len(self.job)
@@ -64,7 +70,9 @@ class Instant:
     def by_row(self) -> sp.csc_matrix:
         """Usage by columns, shape (R, A)."""
         uses = self.uses
-        return sp.csc_matrix((uses.share, uses.resource, uses.start), shape=(uses.resources, len(uses)))
+        return sp.csc_matrix(
+            (uses.share, uses.resource, uses.start), shape=(uses.resources, len(uses))
+        )
 
     @cached_property
     def usage(self) -> sp.csr_matrix:

@@ -62,7 +62,9 @@ class Items:
         for job in sorted(own):
             same = tuple((int(kind[row]), float(instant.fraction[row])) for row in own[job])
             groups.setdefault(job if sharing[job] else same, []).append(job)
-        group_of = {job: number for number, members in enumerate(groups.values()) for job in members}
+        group_of = {
+            job: number for number, members in enumerate(groups.values()) for job in members
+        }
         rows: list[IntArray] = []
         member: list[tuple[int, int]] = []
         for number, members in enumerate(groups.values()):
@@ -77,7 +79,9 @@ class Items:
         return cls(
             need=np.array([instant.fraction[part].sum() for part in rows]),
             usage=use[:, first],
-            member=sp.csr_matrix((np.ones(where.shape[1]), (where[0], where[1])), shape=(len(groups), len(rows))),
+            member=sp.csr_matrix(
+                (np.ones(where.shape[1]), (where[0], where[1])), shape=(len(groups), len(rows))
+            ),
             count=np.array([len(members) for members in groups.values()], np.int64),
             rows=tuple(rows),
             shares=None if shares is None else shares.take(first),
@@ -110,7 +114,9 @@ class Items:
         if self.shares.fits(each):
             return counts
         order = self.shares.decreasing(each)
-        return np.bincount(order[self.shares.first_fit(order)], minlength=len(self)).astype(np.float64)
+        return np.bincount(order[self.shares.first_fit(order)], minlength=len(self)).astype(
+            np.float64
+        )
 
     def peel(self, need: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A plain way to run all of ``need``: sets that fit, the longest jobs first, each until something ends.

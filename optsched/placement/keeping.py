@@ -30,17 +30,24 @@ class Keeping:
         Side constraints; those of kind ``anti-affinity`` are read.
     """
 
-    def __init__(self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]
+    ) -> None:
         instance = classes.instance
         cluster, numbering = instance.cluster, instance.cluster.numbering
         self._classes, self._numbering = classes, numbering
         self._load = standing.load.copy()
-        own = [np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools]) for name in OWN]
+        own = [
+            np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
+            for name in OWN
+        ]
         self._own = np.where(np.isnan(own), np.inf, own).T * FULL
         np.subtract.at(self._own, standing.node, standing.need[standing.owner])
         self._member = members(instance).astype(np.float64)
         self._groups = np.array([group.capacity for group in renewable_groups(instance)]) * FULL
-        self._groups -= (self._member[:, standing.node].T * standing.group_need[standing.owner]).sum(axis=0)
+        self._groups -= (
+            self._member[:, standing.node].T * standing.group_need[standing.owner]
+        ).sum(axis=0)
         names = instance.jobs_table.names
         sets = [item["jobs"] for item in constraints if item.get("kind") == ANTI_AFFINITY]
         self._apart = [frozenset(names.index(name) for name in jobs) for jobs in sets]
@@ -71,7 +78,10 @@ class Keeping:
             mine = self._numbering.numbers(gpus[place])
             spread = Counter(self._numbering.node_of(mine).tolist())
             nodes, count = list(spread), np.array(list(spread.values()), np.float64)[:, None]
-            own, groups = count * need[place], (self._member[:, nodes] @ count).ravel() * group_need[place]
+            own, groups = (
+                count * need[place],
+                (self._member[:, nodes] @ count).ravel() * group_need[place],
+            )
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
             torn = any(len(self._apart[number] & jobs) > 1 for number in apart)

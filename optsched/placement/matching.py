@@ -51,14 +51,18 @@ class Matching:
         """Use edges of jobs that have none, as far as their places have room."""
         self.on[edges] = True
         self.edge[self.job[edges]] = edges
-        for place, count in enumerate(np.bincount(self.place[edges], minlength=len(self.degree)).tolist()):
+        for place, count in enumerate(
+            np.bincount(self.place[edges], minlength=len(self.degree)).tolist()
+        ):
             self.degree[place] += count
 
     def remove(self, edges: IntArray) -> None:
         """Take edges out of use."""
         self.on[edges] = False
         self.edge[self.job[edges]] = -1
-        for place, count in enumerate(np.bincount(self.place[edges], minlength=len(self.degree)).tolist()):
+        for place, count in enumerate(
+            np.bincount(self.place[edges], minlength=len(self.degree)).tolist()
+        ):
             self.degree[place] -= count
 
     def cover(self, job: int, slack: FloatArray | IntArray, left: IntArray) -> None:
@@ -82,13 +86,19 @@ class Matching:
             here = np.flatnonzero(self.on & (self.place == place))
             yielding = here[~self.must_match[self.job[here]]]
             if len(yielding):
-                return self._shift(came_by, place, int(yielding[np.argmax(slack[self.job[yielding]])]))
+                return self._shift(
+                    came_by, place, int(yielding[np.argmax(slack[self.job[yielding]])])
+                )
             moving = np.zeros(len(self.edge), bool)
             moving[self.job[here]] = True
-            self._reach(np.flatnonzero(moving[self.job] & self.open & ~self.on), came_by, queue, left)
+            self._reach(
+                np.flatnonzero(moving[self.job] & self.open & ~self.on), came_by, queue, left
+            )
         raise AssertionError("no matching meets the demands")
 
-    def _reach(self, edges: IntArray, came_by: list[int], queue: deque[int], left: IntArray) -> None:
+    def _reach(
+        self, edges: IntArray, came_by: list[int], queue: deque[int], left: IntArray
+    ) -> None:
         """Note the places at the far ends of edges that were not reached before."""
         for place in np.unique(self.place[edges]).tolist():
             if came_by[place] < 0:

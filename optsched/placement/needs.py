@@ -16,7 +16,11 @@ OWN = ("cpu", "memory")
 def renewable_groups(instance: Instance) -> tuple[Resource, ...]:
     """Renewable resources that belong to some nodes: what is placed on these nodes at one time must fit in."""
     resources = instance.cluster.resources
-    return tuple(resource for resource in resources if resource.nodes is not None and resource.kind == "renewable")
+    return tuple(
+        resource
+        for resource in resources
+        if resource.nodes is not None and resource.kind == "renewable"
+    )
 
 
 def members(instance: Instance) -> BoolArray:

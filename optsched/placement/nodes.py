@@ -68,7 +68,10 @@ class Nodes:
             stated = np.stack([pool.node_cpus[here], pool.node_memory[here]], axis=1)
             own.append(np.where(np.isnan(stated), np.inf, stated))
         groups = renewable_groups(instance)
-        pool_of, row_of = np.concatenate([*numbers, np.zeros(0, np.int64)]), np.concatenate([*rows, np.zeros(0, int)])
+        pool_of, row_of = (
+            np.concatenate([*numbers, np.zeros(0, np.int64)]),
+            np.concatenate([*rows, np.zeros(0, int)]),
+        )
         count = np.concatenate([*gpus, np.zeros(0, np.int64)])
         number = cluster.numbering.first[pool_of] + row_of
         return cls(
@@ -87,14 +90,18 @@ class Nodes:
     def beside(self, standing: Standing) -> Nodes:
         """The same nodes with what is left beside what stands."""
         numbering, at = self.instance.cluster.numbering, standing.node
-        gpu = np.minimum(numbering.start[self.number, None] + np.arange(self.room.shape[1]), numbering.gpus - 1)
+        gpu = np.minimum(
+            numbering.start[self.number, None] + np.arange(self.room.shape[1]), numbering.gpus - 1
+        )
         room = np.where(self.room > 0, np.maximum(1.0 - standing.load[gpu], 0.0), 0.0)
         own = self.own.copy()
         for place in np.flatnonzero(standing.need.any(axis=0)).tolist():
             use = np.bincount(at, standing.need[standing.owner, place], numbering.nodes)
             own[:, place] = np.maximum(own[:, place] - use[self.number], 0.0)
         use = (standing.group_need[standing.owner].T * members(self.instance)[:, at]).sum(axis=1)
-        return replace(self, room=room, own=own, group_capacity=np.maximum(self.group_capacity - use, 0.0))
+        return replace(
+            self, room=room, own=own, group_capacity=np.maximum(self.group_capacity - use, 0.0)
+        )
 
     def __len__(self) -> int:
         return len(self.pool)

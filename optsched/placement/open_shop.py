@@ -44,7 +44,11 @@ def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
     has rows with shares of GPUs, as many of each must fit on one GPU, so that it does not matter which rows run.
     """
     uses = np.diff(instant.by_row.indptr)
-    if instant.has_pairs or uses.max(initial=0) > 1 or not (instant.shares is None or instant.shares.interchangeable()):
+    if (
+        instant.has_pairs
+        or uses.max(initial=0) > 1
+        or not (instant.shares is None or instant.shares.interchangeable())
+    ):
         return None
     usage = instant.usage
     resources = usage.shape[0]
@@ -96,15 +100,23 @@ def decompose(
 class _Slices:
     """The state of a decomposition: what is left of the times, and the matching of the current slice."""
 
-    def __init__(self, job: IntArray, place: IntArray, left: IntArray, takes: list[int], jobs: int) -> None:
+    def __init__(
+        self, job: IntArray, place: IntArray, left: IntArray, takes: list[int], jobs: int
+    ) -> None:
         self.job, self.place, self.left, self.takes = job, place, left, takes
         self.of_job = np.zeros(jobs, np.int64)
         np.add.at(self.of_job, job, left)
-        of_place = [sum(left[place == number].tolist()) for number in range(len(takes))]  # beyond 64 bits
-        shortest = max(int(self.of_job.max()), *(-(-t // n) for t, n in zip(of_place, takes, strict=True)))
+        of_place = [
+            sum(left[place == number].tolist()) for number in range(len(takes))
+        ]  # beyond 64 bits
+        shortest = max(
+            int(self.of_job.max()), *(-(-t // n) for t, n in zip(of_place, takes, strict=True))
+        )
         self.time = -(-shortest // GRID) * GRID
         self.job_slack = self.time - self.of_job
-        self.place_slack: list[int] = [n * self.time - t for t, n in zip(of_place, takes, strict=True)]
+        self.place_slack: list[int] = [
+            n * self.time - t for t, n in zip(of_place, takes, strict=True)
+        ]
         self.matching = Matching(job, place, takes, jobs)
 
     def cut(self) -> tuple[list[int], list[IntArray]]:
@@ -144,7 +156,9 @@ class _Slices:
             room = np.array(self.takes) - np.array(matching.degree)
             waiting = waiting[room[self.place[waiting]] > 0]
             order = waiting[np.lexsort((-self.left[waiting], -self.of_job[self.job[waiting]]))]
-            first = order[np.sort(np.unique(self.job[order], return_index=True)[1])]  # one entry of each job
+            first = order[
+                np.sort(np.unique(self.job[order], return_index=True)[1])
+            ]  # one entry of each job
             by_place = first[np.argsort(self.place[first], kind="stable")]
             at = self.place[by_place]
             rank = np.arange(len(at)) - np.searchsorted(at, at)

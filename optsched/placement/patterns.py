@@ -96,7 +96,9 @@ def shortest(items: Items, engine: Engine) -> Packing:
             if bound - 1 / lengths.sum() <= CLOSED:
                 break
             known = best is not None and (counts == best).all(axis=1).any()
-            if best is None or known or y @ best <= 1 + CLOSED / 10:  # what the solver's tolerance leaves, or a limit
+            if (
+                best is None or known or y @ best <= 1 + CLOSED / 10
+            ):  # what the solver's tolerance leaves, or a limit
                 finished = bound - 1 / lengths.sum() <= 10 * CLOSED
                 break
             new = best[None, :]
@@ -146,7 +148,9 @@ class Pricing:
         self.items, self.engine = items, engine
         most = np.minimum.reduce([np.full(len(items), float(items.count.max())), *_limits(items)])
         program = LinearProgram()
-        c = program.variables(len(items), name="count", upper=most, implied=(0.0, most), integer=True)
+        c = program.variables(
+            len(items), name="count", upper=most, implied=(0.0, most), integer=True
+        )
         program.constrain(items.member @ c <= items.count, name="jobs")
         if len(items.usage):
             program.constrain(items.usage @ c <= FULL, name="resources")
@@ -175,7 +179,9 @@ class Pricing:
             return None, None
         counts = None if values.x is None else np.round(values.x)
         if counts is not None and not _fits(self.items, counts):
-            raise SolverCrashed("the solver returned a pattern of rows that do not fit side by side")
+            raise SolverCrashed(
+                "the solver returned a pattern of rows that do not fit side by side"
+            )
         return None if counts is None else self.items.packed(counts), values.bound / COST
 
 

@@ -85,9 +85,15 @@ def place_rows(
         barred = [names for names, open_ in zip(barred, rest.tolist(), strict=True) if open_]
     requests = Requests.of(classes, rows, wanted[rest], constraints, barred)
     refuse_standing(stays.standing, requests.jobs_of_all)
-    searcher = engine if work is None else Engine(engine.load, engine.solver, replace(engine.limits, work=work))
+    searcher = (
+        engine
+        if work is None
+        else Engine(engine.load, engine.solver, replace(engine.limits, work=work))
+    )
     placed = dict(zip(stays.row.tolist(), stays.gpus, strict=True))
-    refused = [(row, words) for row, words in stays.refused.items() if classes.gpus[rows.column[row]] > 0]
+    refused = [
+        (row, words) for row, words in stays.refused.items() if classes.gpus[rows.column[row]] > 0
+    ]
     goes_on = _worth_of(classes, rows, stays.row, stays.gpus)
     total = dict.fromkeys(FIGURES, 0.0) | {"exact": 1.0}
     fixed = (goes_on.rows, goes_on.rows, goes_on.nodes, goes_on.nodes, goes_on.bandwidth, 0.0)
@@ -100,7 +106,9 @@ def place_rows(
         names = [problem.nodes.name(node) for node in range(len(problem.nodes))]
         for j, gpus in assignment.items():
             placed[int(part.row[j])] = tuple(f"{names[node]}/{gpu}" for node, gpu in gpus.tolist())
-        refused += [(int(part.row[told.request]), told.words) for told in why_refused(problem, assignment)]
+        refused += [
+            (int(part.row[told.request]), told.words) for told in why_refused(problem, assignment)
+        ]
         found = (worth.rows, limits[0], worth.nodes, limits[1], worth.bandwidth, worth.moved)
         for name, value in zip(FIGURES, found, strict=True):
             total[name] += value
@@ -108,7 +116,9 @@ def place_rows(
     order = sorted(placed)
     row = np.array(order, np.int64)
     contradicted = tuple(stays.contradicted.items())
-    return Placement(rows, row, tuple(placed[r] for r in order), tuple(sorted(refused)), total, contradicted)
+    return Placement(
+        rows, row, tuple(placed[r] for r in order), tuple(sorted(refused)), total, contradicted
+    )
 
 
 FIGURES = ("rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved")
@@ -122,7 +132,11 @@ def _components(requests: Requests) -> list[list[int]]:
     if requests.group_need.any():
         cluster = instance.cluster
         for group in renewable_groups(instance):
-            mine = [pool for pool in pools if not frozenset(group.nodes or ()).isdisjoint(_names(cluster.pools[pool]))]
+            mine = [
+                pool
+                for pool in pools
+                if not frozenset(group.nodes or ()).isdisjoint(_names(cluster.pools[pool]))
+            ]
             joined = {of[pool] for pool in mine}
             of = {pool: min(joined) if part in joined else part for pool, part in of.items()}
     return [[pool for pool in pools if of[pool] == part] for part in sorted(set(of.values()))]
@@ -138,7 +152,9 @@ def _solve(
     """The best assignment found, its worth, bounds on rows and nodes, and whether none is better."""
     best = best_fit(problem, keep=True)
     worth = problem.worth(best)
-    if any(held.running for held in problem.held) and (worth.rows < len(problem) or worth.nodes > problem.fewest.sum()):
+    if any(held.running for held in problem.held) and (
+        worth.rows < len(problem) or worth.nodes > problem.fewest.sum()
+    ):
         free = best_fit(problem, keep=False)
         if problem.worth(free).key < worth.key:
             best, worth = free, problem.worth(free)
@@ -150,7 +166,9 @@ def _solve(
             limits = bounds(problem, worth, engine)
     proven = False
     if worth.rows == limits.rows and worth.nodes == limits.nodes and worth.moved == 0:
-        proven = worth.rows == len(problem) and worth.bandwidth >= most_bandwidth(problem) * (1 - ROUNDING)
+        proven = worth.rows == len(problem) and worth.bandwidth >= most_bandwidth(problem) * (
+            1 - ROUNDING
+        )
     if not proven and size(problem) <= columns:
         exact = solve_exactly(problem, worth, limits, searcher)
         proven = exact.proven
@@ -163,7 +181,11 @@ def _solve(
 
 
 def placement_worth(
-    classes: Classes, job: IntArray, partner: IntArray, column: IntArray, gpus: Sequence[Sequence[str]]
+    classes: Classes,
+    job: IntArray,
+    partner: IntArray,
+    column: IntArray,
+    gpus: Sequence[Sequence[str]],
 ) -> Worth:
     """What a placement without flaws (`check_placement`) is worth.
 
@@ -181,14 +203,23 @@ def placement_worth(
     problem = Problem.of(requests, np.unique(requests.pool).tolist())
     number = {problem.nodes.name(node): node for node in range(len(problem.nodes))}
     spots = {
-        j: np.array([(number[node], int(index)) for node, _, index in (gpu.rpartition("/") for gpu in gpus[row])])
+        j: np.array(
+            [
+                (number[node], int(index))
+                for node, _, index in (gpu.rpartition("/") for gpu in gpus[row])
+            ]
+        )
         for j, row in enumerate(requests.row.tolist())
     }
     return problem.worth(spots)
 
 
-def _worth_of(classes: Classes, rows: JobRows, chosen: IntArray, gpus: Sequence[Sequence[str]]) -> Worth:
-    return placement_worth(classes, rows.job[chosen], rows.partner[chosen], rows.column[chosen], gpus)
+def _worth_of(
+    classes: Classes, rows: JobRows, chosen: IntArray, gpus: Sequence[Sequence[str]]
+) -> Worth:
+    return placement_worth(
+        classes, rows.job[chosen], rows.partner[chosen], rows.column[chosen], gpus
+    )
 
 
 def runs_first(solution: Solution) -> IntArray:
@@ -200,7 +231,9 @@ def runs_first(solution: Solution) -> IntArray:
         There is no allocation, or its rows do not fit at once.
     """
     if solution.allocation is None:
-        raise UsageError(f"there is nothing to place: the solution is {solution.status} and has no allocation")
+        raise UsageError(
+            f"there is nothing to place: the solution is {solution.status} and has no allocation"
+        )
     if solution.rounds is not None:
         if not len(solution.rounds):
             return np.zeros(0, np.int64)

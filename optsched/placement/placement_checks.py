@@ -52,14 +52,22 @@ def check_placement(
         table = classes.configurations
         pool = int(table.pool[c])
         if pool < 0:
-            flaws.append(Flaw(p, "gpus", f"found {len(gpus[p])} GPUs, expected none: the row uses no pool"))
+            flaws.append(
+                Flaw(p, "gpus", f"found {len(gpus[p])} GPUs, expected none: the row uses no pool")
+            )
             continue
         if pool not in known:
-            known[pool] = sizes_and_states(classes.instance.cluster.pools[pool], classes.instance.now)
+            known[pool] = sizes_and_states(
+                classes.instance.cluster.pools[pool], classes.instance.now
+            )
         told = wrong_gpus(classes.instance.cluster.pools[pool].name, known[pool], gpus[p])
         flaws += [Flaw(p, f"gpus[{i}]", words) for i, words in told]
         if len(gpus[p]) != table.gpus[c]:
-            flaws.append(Flaw(p, "gpus", f"found {len(gpus[p])} GPUs, expected the {table.gpus[c]} of the row"))
+            flaws.append(
+                Flaw(
+                    p, "gpus", f"found {len(gpus[p])} GPUs, expected the {table.gpus[c]} of the row"
+                )
+            )
         count: dict[str, int] = defaultdict(int)
         for gpu in gpus[p]:
             count[gpu.rpartition("/")[0]] += 1
@@ -69,25 +77,45 @@ def check_placement(
         most = max(int(table.nodes[c]), 1)
         if len(count) > most:
             words = (
-                f"found {len(count)} nodes ({listed(count)}), expected at most {most}: the row's throughput is for that"
+                f"found {len(count)} nodes ({listed(count)}), expected at most {most}: "
+                "the row's throughput is for that"
             )
             flaws.append(Flaw(p, "gpus", words))
     for gpu, amount in load.items():
         if amount > 1 + SLACK:
             for p in holders[gpu]:
                 others = ", ".join(_names(classes, job, partner, q) for q in holders[gpu])
-                flaws.append(Flaw(p, "gpus", f"{gpu} is given away {amount:g} times (to {others}), expected once"))
-    flaws += nodes_over_capacity(classes.instance.cluster, on, {p: _demand(classes, int(column[p])) for p in on})
+                flaws.append(
+                    Flaw(
+                        p,
+                        "gpus",
+                        f"{gpu} is given away {amount:g} times (to {others}), expected once",
+                    )
+                )
+    flaws += nodes_over_capacity(
+        classes.instance.cluster, on, {p: _demand(classes, int(column[p])) for p in on}
+    )
     names = classes.instance.jobs_table.names
     named = {p: [names[int(number)] for number in (job[p], partner[p]) if number >= 0] for p in on}
-    return flaws + nodes_shared_wrongly(named, on, constraints) + _moved(classes, job, partner, column, gpus)
+    return (
+        flaws
+        + nodes_shared_wrongly(named, on, constraints)
+        + _moved(classes, job, partner, column, gpus)
+    )
 
 
 def _moved(
-    classes: Classes, job: IntArray, partner: IntArray, column: IntArray, gpus: Sequence[Sequence[str]]
+    classes: Classes,
+    job: IntArray,
+    partner: IntArray,
+    column: IntArray,
+    gpus: Sequence[Sequence[str]],
 ) -> list[Flaw]:
     """Jobs that run and cannot be preempted have the GPUs that they hold, and nobody else has these whole."""
-    table, share = classes.instance.jobs_table, classes.configurations.share[classes.configuration[column]]
+    table, share = (
+        classes.instance.jobs_table,
+        classes.configurations.share[classes.configuration[column]],
+    )
     stays = must_stay(classes.instance)
     found, holder = [], dict[str, str]()
     for number in np.flatnonzero(stays).tolist():
@@ -99,7 +127,9 @@ def _moved(
             held = table.running[number][1]
             if sorted(mine) != sorted(held):
                 told = f"job {table.names[number]} runs on {listed(held)} and cannot be preempted"
-                found.append(Flaw(p, "gpus", f"found {listed(mine)}, expected {listed(held)}: {told}"))
+                found.append(
+                    Flaw(p, "gpus", f"found {listed(mine)}, expected {listed(held)}: {told}")
+                )
         taken = [gpu for gpu in mine if gpu in holder and share[p] == 1.0]
         if taken and not firm:
             told = f"job {holder[taken[0]]}, which holds {taken[0]}, cannot be preempted"
@@ -121,7 +151,13 @@ def _once(classes: Classes, rows: list[tuple[int, int, int]]) -> list[Flaw]:
         for job in jobs:
             if job >= 0 and seen.setdefault(job, p) != p:
                 name = classes.instance.jobs_table.names[job]
-                found.append(Flaw(p, "row", f"job {name} is placed a second time (entry {seen[job]} is the first)"))
+                found.append(
+                    Flaw(
+                        p,
+                        "row",
+                        f"job {name} is placed a second time (entry {seen[job]} is the first)",
+                    )
+                )
     return found
 
 

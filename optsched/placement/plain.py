@@ -28,7 +28,9 @@ def is_plain(requests: Requests, standing: Standing) -> bool:
         return False
     if requests.need.any() or requests.group_need.any() or (requests.share < 1.0).any():
         return False
-    largest = np.array([pool.node_gpus[pool.usable(now)].max(initial=0) for pool in cluster.pools], np.int64)
+    largest = np.array(
+        [pool.node_gpus[pool.usable(now)].max(initial=0) for pool in cluster.pools], np.int64
+    )
     if (requests.gpus > largest[requests.pool]).any():
         return False
     places, pool = instance.jobs_table.places, np.full(len(instance.jobs_table) + 1, -1, np.int64)
@@ -60,7 +62,9 @@ def place_plain(requests: Requests, standing: Standing) -> dict[int, tuple[str, 
             heappush(heaps[count - gpus], node)
             start = int(numbering.start[node])
             if node not in spots:
-                spots[node] = np.flatnonzero(~taken[start : int(numbering.start[node + 1])]).tolist()
+                spots[node] = np.flatnonzero(
+                    ~taken[start : int(numbering.start[node + 1])]
+                ).tolist()
             chosen = consecutive(spots[node], gpus)
             spots[node] = [gpu for gpu in spots[node] if gpu not in chosen]
             name = numbering.node_name(node)
@@ -149,7 +153,13 @@ class _Room:
     """Free GPUs of the nodes of a pool, and what may leave them."""
 
     def __init__(
-        self, numbering: Numbering, nodes: IntArray, taken: BoolArray, movable: Movable, count: IntArray, mine: IntArray
+        self,
+        numbering: Numbering,
+        nodes: IntArray,
+        taken: BoolArray,
+        movable: Movable,
+        count: IntArray,
+        mine: IntArray,
     ) -> None:
         self._numbering, self._nodes = numbering, nodes
         self._gpus, self._count = movable.gpus, count
@@ -164,7 +174,9 @@ class _Room:
         self._left: dict[int, list[int]] = {}
         self._may = np.bincount(at, count[mine], len(nodes)).astype(np.int64)
 
-    def make(self, gpus: int, most: float) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]] | None:
+    def make(
+        self, gpus: int, most: float
+    ) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]] | None:
         """GPUs for a gang, and the new ones of what leaves for it; None where it cannot be done so."""
         lacks = gpus - self._free
         possible = np.flatnonzero(self._free + self._may >= gpus)
@@ -222,7 +234,9 @@ class _Room:
         """Free GPUs of a node."""
         if place not in self._spots:
             start, node = self._numbering.start, int(self._nodes[place])
-            self._spots[place] = np.flatnonzero(~self._taken[int(start[node]) : int(start[node + 1])]).tolist()
+            self._spots[place] = np.flatnonzero(
+                ~self._taken[int(start[node]) : int(start[node + 1])]
+            ).tolist()
         return self._spots[place]
 
     def _take(self, place: int, gpus: int) -> tuple[str, ...]:

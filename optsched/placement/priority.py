@@ -67,7 +67,10 @@ def next_round(instant: Instant, received: FloatArray, elapsed: float) -> IntArr
     fraction = instant.fraction
     scrambled = np.arange(len(instant)) * SCRAMBLE % 1.0
     deficit = fraction * elapsed - received
-    return first_fit(instant, np.lexsort((scrambled, -fraction, -deficit, -priorities(fraction, received, elapsed))))
+    return first_fit(
+        instant,
+        np.lexsort((scrambled, -fraction, -deficit, -priorities(fraction, received, elapsed))),
+    )
 
 
 def first_fit(

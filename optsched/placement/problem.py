@@ -103,7 +103,13 @@ class Problem:
         nodes = Nodes.of(requests.classes.instance, pools)
         if standing is not None and len(standing):
             nodes = nodes.beside(standing)
-        return cls(requests, nodes, Links.of(nodes), _held(requests, nodes), _closed(requests, nodes, standing))
+        return cls(
+            requests,
+            nodes,
+            Links.of(nodes),
+            _held(requests, nodes),
+            _closed(requests, nodes, standing),
+        )
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -119,7 +125,11 @@ class Problem:
     def gpus_for(self, request: int) -> IntArray:
         """GPUs of every node of its pool with room for the share of a request, beside what stands."""
         here, share = self.of_pool(request), self.requests.share[request]
-        return self.nodes.free[here] if share == 1.0 else (self.nodes.room[here] >= share - ROUNDING).sum(axis=1)
+        return (
+            self.nodes.free[here]
+            if share == 1.0
+            else (self.nodes.room[here] >= share - ROUNDING).sum(axis=1)
+        )
 
     def at_most(self, request: int) -> IntArray:
         """GPUs that every node of its pool could give a request if it had no others; 0 for a request that is torn."""
@@ -127,7 +137,10 @@ class Problem:
         own = limit(self.nodes.own[here], self.requests.need[request])
         most = np.minimum(self.gpus_for(request), own)
         for group in np.flatnonzero(self.requests.group_need[request]).tolist():
-            each = limit(self.nodes.group_capacity[group : group + 1, None], self.requests.group_need[request, [group]])
+            each = limit(
+                self.nodes.group_capacity[group : group + 1, None],
+                self.requests.group_need[request, [group]],
+            )
             most = np.where(self.nodes.member[group, here], np.minimum(most, each), most)
         return np.zeros_like(most) if self.requests.torn[request] else self.shut(request, most)
 
@@ -143,7 +156,9 @@ class Problem:
     def closed_as(self) -> IntArray:
         """Equal numbers for requests to which the same nodes are closed, 0 for those to which none is; shape (P,)."""
         known = {NO_NODE.tobytes(): 0}
-        return np.array([known.setdefault(nodes.tobytes(), len(known)) for nodes in self.closed], np.int64)
+        return np.array(
+            [known.setdefault(nodes.tobytes(), len(known)) for nodes in self.closed], np.int64
+        )
 
     @cached_property
     def fewest(self) -> IntArray:
@@ -151,13 +166,22 @@ class Problem:
         R, known = self.requests, dict[tuple[object, ...], int]()
         result = np.zeros(len(self), np.int64)
         alike = zip(
-            R.pool.tolist(), R.gpus.tolist(), R.share.tolist(), self.closed_as.tolist(), R.torn.tolist(), strict=True
+            R.pool.tolist(),
+            R.gpus.tolist(),
+            R.share.tolist(),
+            self.closed_as.tolist(),
+            R.torn.tolist(),
+            strict=True,
         )
         for j, of in enumerate(alike):
             key = (*of, R.need[j].tobytes(), R.group_need[j].tobytes())
             if key not in known:
                 reach = np.cumsum(np.sort(self.at_most(j))[::-1])
-                known[key] = int(np.searchsorted(reach, R.gpus[j])) + 1 if len(reach) and reach[-1] >= R.gpus[j] else 0
+                known[key] = (
+                    int(np.searchsorted(reach, R.gpus[j])) + 1
+                    if len(reach) and reach[-1] >= R.gpus[j]
+                    else 0
+                )
             result[j] = known[key] if known[key] <= R.span[j] else 0
         return result
 
@@ -168,7 +192,9 @@ class Problem:
             rows=len(assignment),
             nodes=sum(len(nodes) for nodes in spanned.values()),
             bandwidth=math.fsum(
-                self.links.bottleneck(nodes) for j, nodes in spanned.items() if self.requests.gpus[j] > 1
+                self.links.bottleneck(nodes)
+                for j, nodes in spanned.items()
+                if self.requests.gpus[j] > 1
             ),
             moved=sum(self.moved(j, gpus) for j, gpus in assignment.items()),
         )
@@ -180,7 +206,9 @@ class Problem:
             return 0
         spots = map(tuple, held.gpus.tolist())
         mine: dict[tuple[int, ...], int] = dict(zip(spots, held.weight.tolist(), strict=True))
-        return held.running * len(gpus) - sum(mine.get((node, gpu), 0) for node, gpu in gpus.tolist())
+        return held.running * len(gpus) - sum(
+            mine.get((node, gpu), 0) for node, gpu in gpus.tolist()
+        )
 
 
 def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
@@ -200,7 +228,9 @@ def _held(requests: Requests, nodes: Nodes) -> tuple[Held, ...]:
     pool, numbering = requests.pool.tolist(), nodes.instance.cluster.numbering
     own = [(j, gpus) for j, (where, gpus, _) in mine if where == pool[j]]
     gpu = numbering.numbers(chain.from_iterable(gpus for _, gpus in own))
-    owner = np.repeat(np.array([j for j, _ in own], np.int64), np.array([len(gpus) for _, gpus in own], np.int64))
+    owner = np.repeat(
+        np.array([j for j, _ in own], np.int64), np.array([len(gpus) for _, gpus in own], np.int64)
+    )
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
     at = numbering.node_of(gpu)
@@ -227,7 +257,9 @@ def _closed(requests: Requests, nodes: Nodes, standing: Standing | None) -> tupl
     for barred, apart in zip(requests.barred, requests.apart, strict=True):
         key = (barred.tobytes(), *apart)
         if key not in known:
-            closed = local[np.unique(np.concatenate([barred, *(beside[number] for number in apart)]))]
+            closed = local[
+                np.unique(np.concatenate([barred, *(beside[number] for number in apart)]))
+            ]
             known[key] = closed[closed >= 0]
         result.append(known[key])
     return tuple(result)

@@ -92,10 +92,15 @@ class PlacementProgram:
         gang[self.alone] = R.gpus[self.j[self.alone]]
         amount = self.used * gang
         if len(self.several):
-            self.whole = program.variables(len(self.several), name="whole", upper=self.most[self.several], integer=True)
+            self.whole = program.variables(
+                len(self.several), name="whole", upper=self.most[self.several], integer=True
+            )
             amount = amount + sum_by(self.several, 1.0, pairs) @ self.whole
         if len(self.part_pair):
-            self.part, self.open = binary(len(self.part_pair), "part"), binary(len(self.open_gpu), "open")
+            self.part, self.open = (
+                binary(len(self.part_pair), "part"),
+                binary(len(self.open_gpu), "open"),
+            )
             amount = amount + sum_by(self.part_pair, 1.0, pairs) @ self.part
         by_request = sum_by(self.j, 1.0, requests)
         program.constrain(by_request @ amount == self.place * R.gpus, name="gang")
@@ -109,7 +114,11 @@ class PlacementProgram:
             share = sum_by(place_of, R.share[self.j[self.part_pair]], len(self.open_gpu))
             room = self.room[self.open_gpu]
             program.constrain(share @ self.part <= self.open * room, name="shares")
-            taken = taken + sum_by(self.gpu_node[self.open_gpu], (room >= 1.0).astype(float), len(N)) @ self.open
+            taken = (
+                taken
+                + sum_by(self.gpu_node[self.open_gpu], (room >= 1.0).astype(float), len(N))
+                @ self.open
+            )
         program.constrain(taken <= N.free, name="gpus")
         self._resources(program, amount)
         self._apart(program)
@@ -123,20 +132,26 @@ class PlacementProgram:
             limited = np.flatnonzero(np.isfinite(N.own[:, place]))
             if len(limited) and R.need[:, place].any():
                 need = sum_by(self.n, R.need[self.j, place], len(N))[limited]
-                program.constrain(need @ amount <= N.own[limited, place] * (1 + ROUNDING), name=name)
+                program.constrain(
+                    need @ amount <= N.own[limited, place] * (1 + ROUNDING), name=name
+                )
         for place, group in enumerate(N.groups):
             need = R.group_need[self.j, place] * N.member[place, self.n]
             if need.any():
                 row = sp.csr_matrix(need[None, :])
                 program.constrain(
-                    row @ amount <= [N.group_capacity[place] * (1 + ROUNDING)], name=f"resource {group.name}"
+                    row @ amount <= [N.group_capacity[place] * (1 + ROUNDING)],
+                    name=f"resource {group.name}",
                 )
 
     def _apart(self, program: LinearProgram) -> None:
         N = len(self.problem.nodes)
         for number in sorted({number for sets in self.problem.requests.apart for number in sets}):
             mine = np.array([number in sets for sets in self.problem.requests.apart])[self.j]
-            program.constrain(sum_by(self.n, mine.astype(float), N) @ self.used <= np.ones(N), name=f"apart {number}")
+            program.constrain(
+                sum_by(self.n, mine.astype(float), N) @ self.used <= np.ones(N),
+                name=f"apart {number}",
+            )
 
     def _keep_rows(self, program: LinearProgram, keep: Expression, amount: Expression) -> None:
         self.keep = keep
@@ -145,10 +160,14 @@ class PlacementProgram:
         shared = np.flatnonzero(np.isin(gpus, self.open_gpu))
         if len(shared):
             column = np.searchsorted(self.open_gpu, gpus[shared])
-            once = once + sum_by(shared, 1.0, len(gpus)) @ (rows_of(column, len(self.open_gpu)) @ self.open)
+            once = once + sum_by(shared, 1.0, len(gpus)) @ (
+                rows_of(column, len(self.open_gpu)) @ self.open
+            )
         program.constrain(once <= np.ones(len(gpus)), name="held once")
         width = len(self.problem.nodes)
-        pair = np.searchsorted(self.j * width + self.n, self.keep_j * width + self.gpu_node[self.keep_gpu])
+        pair = np.searchsorted(
+            self.j * width + self.n, self.keep_j * width + self.gpu_node[self.keep_gpu]
+        )
         pairs = len(self.j)
         program.constrain(sum_by(pair, 1.0, pairs) @ keep <= amount, name="kept on the node")
 
@@ -170,12 +189,18 @@ class PlacementProgram:
             apart, joined = pairs[group < 0], pairs[group >= 0]
             if len(apart):
                 of_gang = rows_of(rank[self.j[apart]], len(gangs)) @ level
-                program.constrain(rows_of(apart, len(self.j)) @ self.used + of_gang <= 1.0, name=f"in parts{b}")
+                program.constrain(
+                    rows_of(apart, len(self.j)) @ self.used + of_gang <= 1.0, name=f"in parts{b}"
+                )
             if len(joined):
                 groups = int(label.max()) + 1
-                key, place = np.unique(rank[self.j[joined]] * groups + label[self.n[joined]], return_inverse=True)
+                key, place = np.unique(
+                    rank[self.j[joined]] * groups + label[self.n[joined]], return_inverse=True
+                )
                 touch = program.variables(len(key), name=f"touch{b}", upper=1.0)
-                touched = rows_of(joined, len(self.j)) @ self.used <= rows_of(place, len(key)) @ touch
+                touched = (
+                    rows_of(joined, len(self.j)) @ self.used <= rows_of(place, len(key)) @ touch
+                )
                 program.constrain(touched, name=f"touched{b}")
                 more = np.maximum(R.span[gangs] - 1.0, 0.0)
                 parts = sum_by(key // groups, 1.0, len(gangs)) @ touch
@@ -194,8 +219,12 @@ class PlacementProgram:
         if len(self.part_pair):
             weight = np.zeros(len(self.part_pair))
             for j, held in enumerate(self.problem.held):
-                for (node, index), count in zip(held.gpus.tolist(), held.weight.tolist(), strict=True):
-                    mine = (self.j[self.part_pair] == j) & (self.part_gpu == self.start[node] + index)
+                for (node, index), count in zip(
+                    held.gpus.tolist(), held.weight.tolist(), strict=True
+                ):
+                    mine = (self.j[self.part_pair] == j) & (
+                        self.part_gpu == self.start[node] + index
+                    )
                     weight[mine] = count
             moved = moved - weight[None, :] @ self.part
         return moved
@@ -209,4 +238,6 @@ def sum_by(group: IntArray, amount: FloatArray | float, groups: int) -> sp.csr_m
 
 def rows_of(chosen: IntArray, width: int) -> sp.csr_matrix:
     """Matrix that chooses entries out of ``width``; shape (chosen, width)."""
-    return sp.csr_matrix((np.ones(len(chosen)), (np.arange(len(chosen)), chosen)), shape=(len(chosen), width))
+    return sp.csr_matrix(
+        (np.ones(len(chosen)), (np.arange(len(chosen)), chosen)), shape=(len(chosen), width)
+    )

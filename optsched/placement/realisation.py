@@ -28,7 +28,10 @@ MOST_ROUNDS = 100_000
 
 
 def realise(
-    allocation: Allocation, engine: Engine | None = None, method: str = "auto", rounds: int | None = None
+    allocation: Allocation,
+    engine: Engine | None = None,
+    method: str = "auto",
+    rounds: int | None = None,
 ) -> Rounds:
     """Cut an allocation of fractions of time into slices in which whole jobs run side by side.
 
@@ -100,7 +103,9 @@ def realise(
     return Rounds(rows, length, runs, scale, bound, made, rounds, finished)
 
 
-def _firm_first(allocation: Allocation, length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
+def _firm_first(
+    allocation: Allocation, length: FloatArray, runs: sp.csr_matrix
+) -> tuple[FloatArray, sp.csr_matrix]:
     """Slices in which most jobs run on that cannot be preempted come first."""
     rows = allocation.rows
     firm = np.append(must_stay(allocation.classes.instance), False)
@@ -115,16 +120,22 @@ def _at_once(instant: Instant) -> tuple[FloatArray, sp.csr_matrix, float]:
     """All rows start together; one slice ends wherever some fraction does."""
     ends = np.unique(instant.fraction)
     running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
-    return _into_window(np.diff(ends, prepend=0.0), run_matrix(running, len(instant)), ends.max(initial=0.0))
+    return _into_window(
+        np.diff(ends, prepend=0.0), run_matrix(running, len(instant)), ends.max(initial=0.0)
+    )
 
 
-def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> tuple[FloatArray, sp.csr_matrix, float]:
+def _open_shop(
+    instant: Instant, place: IntArray, takes: IntArray
+) -> tuple[FloatArray, sp.csr_matrix, float]:
     length, running, total = decompose(instant.job, place, instant.fraction, takes)
     length, runs = in_order(length, run_matrix(running, len(instant)))
     return _into_window(length, runs, total)
 
 
-def _patterns(instant: Instant, engine: Engine) -> tuple[FloatArray, sp.csr_matrix, float, float, bool]:
+def _patterns(
+    instant: Instant, engine: Engine
+) -> tuple[FloatArray, sp.csr_matrix, float, float, bool]:
     items = Items.of(instant)
     packing = shortest(items, engine)
     length, runs = spread(items, packing.lengths, packing.counts, engine)
@@ -134,14 +145,19 @@ def _patterns(instant: Instant, engine: Engine) -> tuple[FloatArray, sp.csr_matr
     return length, runs, scale, max(packing.bound, scale), packing.finished
 
 
-def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
+def _exactly(
+    instant: Instant, length: FloatArray, runs: sp.csr_matrix
+) -> tuple[FloatArray, sp.csr_matrix]:
     """Every row runs for its fraction: the rest is cut off; what the solver's tolerance left out is run at the end.
 
     So is what finds no whole GPUs for its shares in a slice.
     """
     length, runs = trimmed(length, runs, instant.fraction)
     if instant.shares is not None:
-        parts = (runs.indices[start:end].astype(np.int64) for start, end in pairwise(runs.indptr.tolist()))
+        parts = (
+            runs.indices[start:end].astype(np.int64)
+            for start, end in pairwise(runs.indptr.tolist())
+        )
         runs = run_matrix([instant.packed(part) for part in parts], len(instant))
     missing = instant.fraction - np.asarray(runs.T @ length)
     more, added = [], []
@@ -150,7 +166,9 @@ def _exactly(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> tuple
         more.append(float(missing[running].min()))
         added.append(running)
         missing[running] -= more[-1]
-    return np.append(length, more), sp.csr_matrix(sp.vstack([runs, run_matrix(added, len(instant))]))
+    return np.append(length, more), sp.csr_matrix(
+        sp.vstack([runs, run_matrix(added, len(instant))])
+    )
 
 
 def _smallest_share(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -> float:
@@ -160,6 +178,8 @@ def _smallest_share(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -
     return float(min(1.0, (received[wanted] / instant.fraction[wanted]).min(initial=1.0)))
 
 
-def _into_window(length: FloatArray, runs: sp.csr_matrix, total: float) -> tuple[FloatArray, sp.csr_matrix, float]:
+def _into_window(
+    length: FloatArray, runs: sp.csr_matrix, total: float
+) -> tuple[FloatArray, sp.csr_matrix, float]:
     """Slices that take longer than the window are shortened, all in the same proportion."""
     return (length, runs, 1.0) if total <= FULL else (length / total, runs, 1.0 / total)

@@ -54,11 +54,15 @@ def _needs(problem: Problem, request: int) -> str:
     if gpus > 1:
         told += f" on at most {span} node{'s' if span != 1 else ''}"
     amounts = [*zip(OWN, R.need[request].tolist(), strict=True)]
-    amounts += [(g.name, a) for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)]
+    amounts += [
+        (g.name, a)
+        for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)
+    ]
     each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
     told += f" with {' and '.join(each)} per GPU" if each else ""
     barred = [
-        problem.nodes.instance.cluster.numbering.node_name(node) for node in R.barred[request][: TOLD + 1].tolist()
+        problem.nodes.instance.cluster.numbering.node_name(node)
+        for node in R.barred[request][: TOLD + 1].tolist()
     ]
     if barred:
         told += f", not on {', '.join(barred[:TOLD])}{' and more' if len(barred) > TOLD else ''}"
@@ -72,7 +76,10 @@ def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
         return "no GPU is free for it"
     largest = np.argsort(-available, kind="stable")
     largest = largest[available[largest] > 0]
-    told = [f"{available[n]} on {problem.nodes.name(here.start + int(n))}" for n in largest[:TOLD].tolist()]
+    told = [
+        f"{available[n]} on {problem.nodes.name(here.start + int(n))}"
+        for n in largest[:TOLD].tolist()
+    ]
     rest = len(largest) - len(told)
     more = f" and less or as much on {rest} more node{'s' if rest != 1 else ''}" if rest else ""
     return f"{total} GPU{'s are' if total != 1 else ' is'} free for it: {', '.join(told)}{more}"

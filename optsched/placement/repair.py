@@ -31,15 +31,22 @@ def make_room(state: State, request: int, span: int, choose: Choose) -> bool:
     most = problem.at_most(request)
     if nodes > span or state.free[here].sum() < gpus:
         return False
-    looked = np.argsort(-np.minimum(state.free[here], most), kind="stable")[: LOOKED + nodes].astype(np.int64)
-    pushable = [sum(_piece(state, j, n) for j in _smaller(state, request, n)) for n in (looked + here.start).tolist()]
+    looked = np.argsort(-np.minimum(state.free[here], most), kind="stable")[
+        : LOOKED + nodes
+    ].astype(np.int64)
+    pushable = [
+        sum(_piece(state, j, n) for j in _smaller(state, request, n))
+        for n in (looked + here.start).tolist()
+    ]
     possible = np.minimum(state.free[here][looked] + np.array(pushable, np.int64), most[looked])
     best = np.argsort(-np.minimum(possible, gpus), kind="stable")
     best = best[possible[best] > 0]
     order, possible = looked[best], possible[best]
     for first in range(min(TRIES, len(order) - nodes + 1)):
         window = order[first : first + nodes]
-        if possible[first : first + nodes].sum() >= gpus and _try(state, request, window + here.start, choose):
+        if possible[first : first + nodes].sum() >= gpus and _try(
+            state, request, window + here.start, choose
+        ):
             return True
     return False
 
@@ -63,12 +70,18 @@ def _try(state: State, request: int, window: IntArray, choose: Choose) -> bool:
         missing = gpus - int(available.sum())
         if missing <= 0:
             break
-        there = {j: _piece(state, j, n) for n in window.tolist() for j in _smaller(state, request, n)}
+        there = {
+            j: _piece(state, j, n) for n in window.tolist() for j in _smaller(state, request, n)
+        }
         if not there or len(pushed) == PUSHED:
             _undo(state, pushed)
             return False
         enough = [j for j, piece in there.items() if piece >= missing]
-        j = min(enough, key=lambda j: (there[j], j)) if enough else max(there, key=lambda j: (there[j], -j))
+        j = (
+            min(enough, key=lambda j: (there[j], j))
+            if enough
+            else max(there, key=lambda j: (there[j], -j))
+        )
         pushed[j] = state.give_back(j)
     rest, pieces = gpus, []
     for place in np.argsort(-available, kind="stable").tolist():
@@ -100,7 +113,11 @@ def _undo(state: State, pushed: dict[int, Pieces]) -> None:
 def tighten(state: State, choose: Choose) -> None:
     """Give requests that span more nodes than they need another try with the fewest."""
     problem = state.problem
-    loose = [j for j, pieces in state.pieces.items() if len(pieces) > problem.fewest[j] and j not in state.shared]
+    loose = [
+        j
+        for j, pieces in state.pieces.items()
+        if len(pieces) > problem.fewest[j] and j not in state.shared
+    ]
     for j in sorted(loose, key=lambda j: (-problem.requests.gpus[j], j))[:TIGHTENED]:
         before = state.give_back(j)
         pieces = choose(state, j, int(problem.fewest[j]))

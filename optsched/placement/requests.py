@@ -116,7 +116,18 @@ class Requests:
 
     def take(self, rows: IntArray) -> Requests:
         """Some of the requests."""
-        names = ("row", "job", "partner", "pool", "gpus", "span", "share", "need", "group_need", "torn")
+        names = (
+            "row",
+            "job",
+            "partner",
+            "pool",
+            "gpus",
+            "span",
+            "share",
+            "need",
+            "group_need",
+            "torn",
+        )
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in names}
         arrays["apart"] = tuple(self.apart[row] for row in rows.tolist())
         arrays["barred"] = tuple(self.barred[row] for row in rows.tolist())
@@ -140,27 +151,41 @@ class Requests:
         return f"job {told[0]}" if len(told) == 1 else f"jobs {told[0]} and {told[1]}"
 
 
-def anti_affinity_sets(classes: Classes, constraints: Iterable[Mapping[str, Any]]) -> tuple[IntArray, ...]:
+def anti_affinity_sets(
+    classes: Classes, constraints: Iterable[Mapping[str, Any]]
+) -> tuple[IntArray, ...]:
     """Rows of the jobs of each anti-affinity set."""
     names = classes.instance.jobs_table.names
     documents = (document for document in constraints if document.get("kind") == ANTI_AFFINITY)
-    return tuple(np.array([names.index(name) for name in document["jobs"]], np.int64) for document in documents)
+    return tuple(
+        np.array([names.index(name) for name in document["jobs"]], np.int64)
+        for document in documents
+    )
 
 
 NO_NODE: IntArray = np.zeros(0, np.int64)
 
 
-def _barred(classes: Classes, barred: Sequence[Collection[str]] | None, keep: BoolArray) -> tuple[IntArray, ...]:
+def _barred(
+    classes: Classes, barred: Sequence[Collection[str]] | None, keep: BoolArray
+) -> tuple[IntArray, ...]:
     """Numbers of the nodes that are barred to each row kept, ascending."""
     if barred is None:
         return (NO_NODE,) * int(keep.sum())
     if len(barred) != len(keep):
-        raise InvalidArgument("barred", f"{len(barred)} entries", f"{len(keep)}, one for each wanted row")
+        raise InvalidArgument(
+            "barred", f"{len(barred)} entries", f"{len(keep)}, one for each wanted row"
+        )
     number, known = classes.instance.cluster.numbering.by_name, dict[frozenset[str], IntArray]()
     for place, names in enumerate(barred):
         unknown = sorted(name for name in names if name not in number)
         if unknown:
             raise InvalidArgument(f"barred[{place}]", show(unknown[0]), "names of nodes")
         if names and frozenset(names) not in known:
-            known[frozenset(names)] = np.array(sorted(number[name] for name in set(names)), np.int64)
-    return tuple(known[frozenset(barred[row])] if barred[row] else NO_NODE for row in np.flatnonzero(keep).tolist())
+            known[frozenset(names)] = np.array(
+                sorted(number[name] for name in set(names)), np.int64
+            )
+    return tuple(
+        known[frozenset(barred[row])] if barred[row] else NO_NODE
+        for row in np.flatnonzero(keep).tolist()
+    )

@@ -38,20 +38,32 @@ def check_rounds(rounds: Rounds, classes: Classes) -> list[Problem]:
     problems = [*_check_length(rounds), *_check_share(rounds)]
     shape = (len(rounds), len(rounds.rows))
     if rounds.runs.shape != shape or not (rounds.runs.data == 1).all():
-        return [*problems, Problem("slices", f"expected a 0/1 matrix of {shape[0]} slices x {shape[1]} rows")]
+        return [
+            *problems,
+            Problem("slices", f"expected a 0/1 matrix of {shape[0]} slices x {shape[1]} rows"),
+        ]
     problems += [*_check_jobs(rounds, classes), *_check_capacity(rounds, classes)]
-    return [*problems, *([] if problems else _check_packing(rounds, classes)), *_check_received(rounds)]
+    return [
+        *problems,
+        *([] if problems else _check_packing(rounds, classes)),
+        *_check_received(rounds),
+    ]
 
 
 def _check_length(rounds: Rounds) -> list[Problem]:
     wrong = np.flatnonzero(~(rounds.length >= 0)).tolist()
     problems = [
-        Problem(f"slices[{number}].duration", f"found {rounds.length[number]:.9g} of the window, expected 0 or more")
+        Problem(
+            f"slices[{number}].duration",
+            f"found {rounds.length[number]:.9g} of the window, expected 0 or more",
+        )
         for number in wrong[:TOLD]
     ]
     total = float(rounds.length.sum())
     if not total <= 1 + RELATIVE:
-        problems.append(Problem("slices", f"they last {total:.12g} of the window together, expected at most 1"))
+        problems.append(
+            Problem("slices", f"they last {total:.12g} of the window together, expected at most 1")
+        )
     return problems
 
 
@@ -60,12 +72,18 @@ def _check_share(rounds: Rounds) -> list[Problem]:
     if not 0 <= rounds.scale <= 1:
         problems.append(Problem("scale", f"found {rounds.scale!r}, expected a number from 0 to 1"))
     if not rounds.scale - RELATIVE <= rounds.bound <= 1 + RELATIVE:
-        problems.append(Problem("bound", f"found {rounds.bound!r}, expected a number from the scale to 1"))
+        problems.append(
+            Problem("bound", f"found {rounds.bound!r}, expected a number from the scale to 1")
+        )
     elif rounds.finished and rounds.method != "priority" and rounds.bound - rounds.scale > CLOSED:
         told = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
         problems.append(Problem("bound", f"found {rounds.bound!r}, {told}"))
     if not rounds.finished and rounds.method != "patterns":
-        problems.append(Problem("finished", f"found false, expected true: {rounds.method} has no search to stop"))
+        problems.append(
+            Problem(
+                "finished", f"found false, expected true: {rounds.method} has no search to stop"
+            )
+        )
     return problems
 
 
@@ -78,7 +96,10 @@ def _check_jobs(rounds: Rounds, classes: Classes) -> list[Problem]:
     running = sp.coo_matrix(rounds.runs.astype(np.float64) @ takes_part)
     twice = np.flatnonzero(running.data > 1)
     return [
-        Problem(f"slices[{running.row[entry]}].run", f"job {names[int(running.col[entry])]} runs twice at a time")
+        Problem(
+            f"slices[{running.row[entry]}].run",
+            f"job {names[int(running.col[entry])]} runs twice at a time",
+        )
         for entry in twice[np.lexsort((running.col[twice], running.row[twice]))][:TOLD].tolist()
     ]
 
@@ -86,7 +107,9 @@ def _check_jobs(rounds: Rounds, classes: Classes) -> list[Problem]:
 def _check_capacity(rounds: Rounds, classes: Classes) -> list[Problem]:
     resources = classes.resources
     usage = sp.csr_matrix(classes.usage[:, rounds.rows.column])
-    used = np.asarray((rounds.runs.astype(np.float64) @ usage.T).todense()).reshape(len(rounds), len(resources))
+    used = np.asarray((rounds.runs.astype(np.float64) @ usage.T).todense()).reshape(
+        len(rounds), len(resources)
+    )
     over = (used > resources.capacity * (1 + FEASIBILITY)) & resources.renewable
     return [
         Problem(
@@ -129,7 +152,9 @@ def _check_received(rounds: Rounds) -> list[Problem]:
     told = float(np.median(share[large]))
     problems, scale = [], rounds.scale
     if not abs(told - scale) <= RELATIVE + 10 * ABSOLUTE / fraction.max():
-        problems.append(Problem("scale", f"found {scale!r}, but the rows run for {told!r} of their fractions"))
+        problems.append(
+            Problem("scale", f"found {scale!r}, but the rows run for {told!r} of their fractions")
+        )
         scale = told
     expected = scale * fraction
     wrong = np.flatnonzero(~(np.abs(received - expected) <= RELATIVE * expected + ABSOLUTE))

@@ -38,7 +38,11 @@ class Running:
         """What runs in an instance."""
         table, cluster, now = instance.jobs_table, instance.cluster, instance.now
         count = len(table)
-        pool, gpus, nodes = np.full(count, -1, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        pool, gpus, nodes = (
+            np.full(count, -1, np.int64),
+            np.zeros(count, np.int64),
+            np.zeros(count, np.int64),
+        )
         lost, leaves = np.zeros(count, bool), np.zeros(count, bool)
         places, numbering = table.places, cluster.numbering
         pool[places.job], gpus[places.job] = places.pool, places.length
@@ -50,7 +54,9 @@ class Running:
         leaves[owner[~usable[node]]] = True
         both = owner * max(numbering.nodes, 1) + node
         both = both if (both[1:] >= both[:-1]).all() else np.sort(both)
-        once = both[np.concatenate([both[:1] >= 0, both[1:] != both[:-1]])] // max(numbering.nodes, 1)
+        once = both[np.concatenate([both[:1] >= 0, both[1:] != both[:-1]])] // max(
+            numbering.nodes, 1
+        )
         nodes += np.bincount(once, minlength=count)
         return cls(pool, gpus, nodes, lost, leaves)
 

@@ -84,22 +84,41 @@ def check_seats(
     on: dict[int, dict[str, int]] = {}
     demand: dict[int, Mapping[str, float]] = {}
     known = {pool.name: sizes_and_states(pool, instance.now) for pool in instance.cluster.pools}
-    staying = {pool: {node: (gpus, True) for node, (gpus, _) in nodes.items()} for pool, nodes in known.items()}
+    staying = {
+        pool: {node: (gpus, True) for node, (gpus, _) in nodes.items()}
+        for pool, nodes in known.items()
+    }
     for entry, (name, seat) in enumerate(seats.items()):
         if name not in instance.jobs or seat.pool not in known:
-            unknown = "a job of the instance" if seat.pool in known else f"one of the pools {listed(known)}"
-            flaws.append(SeatFlaw(name, f"found {show(name if seat.pool in known else seat.pool)}, expected {unknown}"))
+            unknown = (
+                "a job of the instance"
+                if seat.pool in known
+                else f"one of the pools {listed(known)}"
+            )
+            flaws.append(
+                SeatFlaw(
+                    name,
+                    f"found {show(name if seat.pool in known else seat.pool)}, expected {unknown}",
+                )
+            )
             continue
         nodes = (known if name in starting else staying)[seat.pool]
         flaws += [SeatFlaw(name, words) for _, words in wrong_gpus(seat.pool, nodes, seat.gpus)]
-        flaws += [SeatFlaw(name, words) for words in (*_not_whole(instance, name, seat), *_unpaired(seats, name))]
+        flaws += [
+            SeatFlaw(name, words)
+            for words in (*_not_whole(instance, name, seat), *_unpaired(seats, name))
+        ]
         if not 0 < seat.share <= 1:
-            flaws.append(SeatFlaw(name, f"found a share of {seat.share:g}, expected one above 0, at most 1"))
+            flaws.append(
+                SeatFlaw(name, f"found a share of {seat.share:g}, expected one above 0, at most 1")
+            )
         on[entry] = defaultdict(int)
         for gpu in seat.gpus:
             on[entry][gpu.rpartition("/")[0]] += 1
         off = [node for node in on[entry] if node in (barred or {}).get(name, ())]
-        flaws += [SeatFlaw(name, f"found GPUs of node {node}, which is barred to it") for node in off]
+        flaws += [
+            SeatFlaw(name, f"found GPUs of node {node}, which is barred to it") for node in off
+        ]
         demand[entry] = _needs(instance, name, seat)
     flaws += _given_twice(seats)
     found = nodes_over_capacity(instance.cluster, on, demand)
@@ -111,25 +130,37 @@ def _not_whole(instance: Instance, name: str, seat: Seat) -> list[str]:
     """Gangs of another size than the job's."""
     held = len(seat.gpus)
     if seat.gang is not None:
-        return [] if held == seat.gang else [f"found {held} GPUs, expected {seat.gang}: gangs are whole"]
+        return (
+            []
+            if held == seat.gang
+            else [f"found {held} GPUs, expected {seat.gang}: gangs are whole"]
+        )
     table, row = instance.jobs_table, instance.jobs_table.names.index(name)
     if table.options[row] >= 0:
-        sizes = sorted({int(instance.options.gpus[option]) for option in _options(instance, row, seat.pool)})
+        sizes = sorted(
+            {int(instance.options.gpus[option]) for option in _options(instance, row, seat.pool)}
+        )
     elif table.levels[row] >= 0:
         sizes = list(table.level_lists[int(table.levels[row])])
     else:
         low, high = int(table.gpus_min[row]), int(table.gpus_max[row])
         told = str(low) if low == high else f"{low} to {high}"
-        return [] if low <= held <= high else [f"found {held} GPUs, expected {told}: gangs are whole"]
+        return (
+            [] if low <= held <= high else [f"found {held} GPUs, expected {told}: gangs are whole"]
+        )
     told = listed(map(str, sizes)) or "none of this pool"
     return [] if held in sizes else [f"found {held} GPUs, expected {told}: gangs are whole"]
 
 
 def _options(instance: Instance, row: int, pool: str) -> list[int]:
     """Explicit ways to run in a pool."""
-    first, last = instance.options.indptr[[instance.jobs_table.options[row], instance.jobs_table.options[row] + 1]]
+    first, last = instance.options.indptr[
+        [instance.jobs_table.options[row], instance.jobs_table.options[row] + 1]
+    ]
     mine = np.arange(first, last)
-    found: list[int] = mine[instance.options.pool[mine] == instance.cluster.pool_index[pool]].tolist()
+    found: list[int] = mine[
+        instance.options.pool[mine] == instance.cluster.pool_index[pool]
+    ].tolist()
     return found
 
 
@@ -139,8 +170,14 @@ def _unpaired(seats: Mapping[str, Seat], name: str) -> list[str]:
     if not seat.partner:
         return []
     other = seats.get(seat.partner)
-    if other is None or other.partner != name or (other.pool, other.share) != (seat.pool, seat.share):
-        return [f"found partner {show(seat.partner)}, which is not partner of {show(name)} in the same way"]
+    if (
+        other is None
+        or other.partner != name
+        or (other.pool, other.share) != (seat.pool, seat.share)
+    ):
+        return [
+            f"found partner {show(seat.partner)}, which is not partner of {show(name)} in the same way"
+        ]
     if sorted(other.gpus) != sorted(seat.gpus):
         return [f"found other GPUs than its partner {show(seat.partner)} has, expected the same"]
     return []
@@ -152,10 +189,18 @@ def _needs(instance: Instance, name: str, seat: Seat) -> Mapping[str, float]:
         return seat.needs
     table, row = instance.jobs_table, instance.jobs_table.names.index(name)
     if table.options[row] < 0:
-        return {} if table.workload[row] < 0 else instance.workloads[int(table.workload[row])].demand
+        return (
+            {} if table.workload[row] < 0 else instance.workloads[int(table.workload[row])].demand
+        )
     for option in _options(instance, row, seat.pool):
-        if (instance.options.gpus[option], instance.options.share[option]) == (len(seat.gpus), seat.share):
-            return {need: amount / len(seat.gpus) for need, amount in instance.options.uses[option].items()}
+        if (instance.options.gpus[option], instance.options.share[option]) == (
+            len(seat.gpus),
+            seat.share,
+        ):
+            return {
+                need: amount / len(seat.gpus)
+                for need, amount in instance.options.uses[option].items()
+            }
     return {}
 
 
@@ -165,12 +210,19 @@ def _given_twice(seats: Mapping[str, Seat]) -> list[SeatFlaw]:
     holders: dict[str, list[str]] = defaultdict(list)
     for name, seat in seats.items():
         other = seats.get(seat.partner)
-        counted = other.gpus if other is not None and other.partner == name and seat.partner < name else ()
+        counted = (
+            other.gpus
+            if other is not None and other.partner == name and seat.partner < name
+            else ()
+        )
         for gpu in dict.fromkeys(seat.gpus):
             holders[gpu].append(name)
             load[gpu] += 0.0 if gpu in counted else seat.share
     return [
-        SeatFlaw(name, f"{gpu} is given away {amount:g} times (to {', '.join(holders[gpu])}), expected once")
+        SeatFlaw(
+            name,
+            f"{gpu} is given away {amount:g} times (to {', '.join(holders[gpu])}), expected once",
+        )
         for gpu, amount in load.items()
         if amount > 1 + SLACK
         for name in holders[gpu]

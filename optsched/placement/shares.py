@@ -78,7 +78,9 @@ class Shares:
             mine = np.flatnonzero(self.pool == pool)
             for k in _useful(self.share[mine]):
                 part = np.zeros(len(self.pool))
-                part[mine] = self.gpus[mine] * dual_feasible(self.share[mine], k) / self.capacity[pool]
+                part[mine] = (
+                    self.gpus[mine] * dual_feasible(self.share[mine], k) / self.capacity[pool]
+                )
                 yield part
 
     def fits(self, rows: IntArray) -> bool | None:
@@ -234,14 +236,18 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
     """(rows that a packing holds, rows that no packing exceeds) of a pool."""
     weights = [gpus * share, *(gpus * dual_feasible(share, k) for k in _useful(share))]
     bound = min(
-        int(np.searchsorted(np.cumsum(np.sort(weight)), count * (1 + ROUNDING), side="right")) for weight in weights
+        int(np.searchsorted(np.cumsum(np.sort(weight)), count * (1 + ROUNDING), side="right"))
+        for weight in weights
     )
     order = np.lexsort((gpus, gpus * share))
     gpus, share = gpus[order], share[order]
     # of rows of which each takes no less than the one before it, a packing can hold the first ones if it holds as many
     nested = bool((np.diff(gpus) >= 0).all() and (np.diff(share) >= 0).all())
     bins = Bins(count)
-    held = sum(bins.take(int(g), float(s)) is not None for g, s in zip(gpus.tolist(), share.tolist(), strict=True))
+    held = sum(
+        bins.take(int(g), float(s)) is not None
+        for g, s in zip(gpus.tolist(), share.tolist(), strict=True)
+    )
     low, high = held, bound if len(gpus) <= COUNTED else held
     while low < high:
         middle = (low + high + 1) // 2
@@ -300,11 +306,14 @@ class _Search:
         number = len(chosen)
         if number == len(left):
             fits = any(
-                many > taken and size <= room for many, taken, size in zip(left, chosen, self.sizes, strict=True)
+                many > taken and size <= room
+                for many, taken, size in zip(left, chosen, self.sizes, strict=True)
             )
             if not fits:
                 yield chosen
             return
         most = min(left[number], int(room / self.sizes[number]))
         for taken in range(most, 0 if number == first else -1, -1):
-            yield from self._choices(left, first, (*chosen, taken), room - taken * self.sizes[number])
+            yield from self._choices(
+                left, first, (*chosen, taken), room - taken * self.sizes[number]
+            )

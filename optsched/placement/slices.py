@@ -13,7 +13,9 @@ ORDERED = 1024
 """Slices are put in order up to this many: the comparison of all with all is quadratic."""
 
 
-def trimmed(length: FloatArray, runs: sp.csr_matrix, need: FloatArray) -> tuple[FloatArray, sp.csr_matrix]:
+def trimmed(
+    length: FloatArray, runs: sp.csr_matrix, need: FloatArray
+) -> tuple[FloatArray, sp.csr_matrix]:
     """Take from each row the last part of what it runs beyond its need; cuts at most one slice per row.
 
     Parameters
@@ -24,7 +26,10 @@ def trimmed(length: FloatArray, runs: sp.csr_matrix, need: FloatArray) -> tuple[
     """
     by_row = runs.tocsc()
     by_row.sort_indices()
-    number, row = by_row.indices.astype(np.int64), np.repeat(np.arange(len(need)), np.diff(by_row.indptr))
+    number, row = (
+        by_row.indices.astype(np.int64),
+        np.repeat(np.arange(len(need)), np.diff(by_row.indptr)),
+    )
     total = np.concatenate(([0.0], np.cumsum(length[number])))
     before = total[:-1] - total[by_row.indptr[row]]
     stays = np.clip(need[row] - before, 0.0, length[number])
@@ -38,8 +43,12 @@ def trimmed(length: FloatArray, runs: sp.csr_matrix, need: FloatArray) -> tuple[
     start = np.where(np.diff(slice_of, prepend=-1) != 0, 0.0, np.concatenate(([0.0], ends[:-1, 1])))
     first = np.searchsorted(slice_of, number)
     cuts = end.ravel() - first + 1
-    place = np.repeat(first - np.concatenate(([0], np.cumsum(cuts)[:-1])), cuts) + np.arange(cuts.sum())
-    made = sp.csr_matrix((np.ones(len(place), np.int8), (place, np.repeat(row, cuts))), shape=(len(ends), len(need)))
+    place = np.repeat(first - np.concatenate(([0], np.cumsum(cuts)[:-1])), cuts) + np.arange(
+        cuts.sum()
+    )
+    made = sp.csr_matrix(
+        (np.ones(len(place), np.int8), (place, np.repeat(row, cuts))), shape=(len(ends), len(need))
+    )
     return ends[:, 1] - start, made
 
 
@@ -63,7 +72,11 @@ def in_order(length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.cs
         change = size + size[order[-1]] - 2 * shared[order[-1]]
         order.append(int(np.argmin(np.where(unused, change, np.inf))))
     given = np.arange(len(length))
-    best = np.array(order) if _switches(shared, size, np.array(order)) < _switches(shared, size, given) else given
+    best = (
+        np.array(order)
+        if _switches(shared, size, np.array(order)) < _switches(shared, size, given)
+        else given
+    )
     return length[best], sp.csr_matrix(runs[best])
 
 

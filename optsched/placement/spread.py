@@ -29,7 +29,9 @@ Part = tuple[FloatArray, list[IntArray]]
 """Ends of the parts of a slice, as shares of it, and the rows of a group that run in each."""
 
 
-def spread(items: Items, lengths: FloatArray, counts: FloatArray, engine: Engine) -> tuple[FloatArray, sp.csr_matrix]:
+def spread(
+    items: Items, lengths: FloatArray, counts: FloatArray, engine: Engine
+) -> tuple[FloatArray, sp.csr_matrix]:
     """Slices over rows in which all members of a group run equally long in each of its items.
 
     Parameters
@@ -54,7 +56,12 @@ def spread(items: Items, lengths: FloatArray, counts: FloatArray, engine: Engine
         mine = items.member.indices[indptr[group] : indptr[group + 1]].astype(np.int64)
         if size == 1:
             for number, chosen in enumerate(counts[:, mine] > 0):
-                parts[number].append((np.ones(1), [np.array([items.rows[item][0] for item in mine[chosen]], np.int64)]))
+                parts[number].append(
+                    (
+                        np.ones(1),
+                        [np.array([items.rows[item][0] for item in mine[chosen]], np.int64)],
+                    )
+                )
             continue
         for number, part in _shared_out(items, mine, size, lengths, counts, engine):
             parts[number].append(part)
@@ -65,8 +72,14 @@ def spread(items: Items, lengths: FloatArray, counts: FloatArray, engine: Engine
         starts = np.concatenate(([0.0], ends[:-1]))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             # up to its last end a group is busy; what follows are idle members
-            running = [rows_of[k] for at, rows_of in groups if (k := int(np.searchsorted(at, end))) < len(at)]
-            runs.append(np.unique(np.concatenate([np.zeros(0, np.int64), *running])))  # a pair is in two groups
+            running = [
+                rows_of[k]
+                for at, rows_of in groups
+                if (k := int(np.searchsorted(at, end))) < len(at)
+            ]
+            runs.append(
+                np.unique(np.concatenate([np.zeros(0, np.int64), *running]))
+            )  # a pair is in two groups
             made.append(length * (end - start))
     return np.array(made), run_matrix(runs, rows)
 
@@ -88,7 +101,9 @@ def _shared_out(
         place = np.tile(places[cells], size)
         takes = np.ones(len(mine), np.int64)
         takes[places[cells]] = count[cells]
-        cut, running, total = decompose(member, place, (time[:, cells] / lengths[number]).ravel(), takes)
+        cut, running, total = decompose(
+            member, place, (time[:, cells] / lengths[number]).ravel(), takes
+        )
         ends = np.cumsum(cut) / max(total, 1.0)
         ends[ends > 1 - 1e-12] = 1.0
         result.append((number, (ends, [rows[place[entry], member[entry]] for entry in running])))
@@ -96,20 +111,33 @@ def _shared_out(
 
 
 def _vertex(
-    slices: IntArray, places: IntArray, amount: FloatArray, lengths: FloatArray, size: int, engine: Engine
+    slices: IntArray,
+    places: IntArray,
+    amount: FloatArray,
+    lengths: FloatArray,
+    size: int,
+    engine: Engine,
 ) -> FloatArray:
     """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares if a limit is met."""
     cells = len(slices)
     equal = np.tile(amount / size, (size, 1))
-    whole, of_place = sp.eye_array(size), sp.csr_matrix((np.ones(cells), (places, np.arange(cells))))
+    whole, of_place = (
+        sp.eye_array(size),
+        sp.csr_matrix((np.ones(cells), (places, np.arange(cells)))),
+    )
     used, of_cell = np.unique(slices, return_inverse=True)
     of_slice = sp.csr_matrix((np.ones(cells), (of_cell, np.arange(cells))))
     program = LinearProgram()
     t = program.variables(size * cells, name="time", upper=np.tile(lengths[slices], size))
-    program.constrain(sp.kron(whole, of_place) @ t == np.tile(np.bincount(places, amount) / size, size), name="members")
+    program.constrain(
+        sp.kron(whole, of_place) @ t == np.tile(np.bincount(places, amount) / size, size),
+        name="members",
+    )
     program.constrain(sp.kron(np.ones((1, size)), sp.eye_array(cells)) @ t == amount, name="cells")
     if len(used) < cells:
-        program.constrain(sp.kron(whole, of_slice) @ t <= np.tile(lengths[used], size), name="slices")
+        program.constrain(
+            sp.kron(whole, of_slice) @ t <= np.tile(lengths[used], size), name="slices"
+        )
     # any vertex will do: a cost without ties leads to one with few steps
     program.minimise(np.arange(1, size * cells + 1)[None, :] * SCRAMBLE % 1.0 @ t)
     values = engine.run(engine.open(program.arrays))

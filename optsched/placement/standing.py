@@ -65,7 +65,9 @@ class Standing:
         jobs = np.sort(self.jobs)
         again = np.flatnonzero(jobs[1:] == jobs[:-1])
         if len(again):
-            raise ValueError(f"job {self.instance.jobs_table.names[int(jobs[again[0]])]} stands twice")
+            raise ValueError(
+                f"job {self.instance.jobs_table.names[int(jobs[again[0]])]} stands twice"
+            )
         key = np.sort(self.gpu * (len(self) + 1) + self.owner)
         again = np.flatnonzero(key[1:] == key[:-1])
         if len(again):
@@ -76,7 +78,9 @@ class Standing:
             gpu = int(over[0])
             holders = [self.named(owner) for owner in self.owner[self.gpu == gpu].tolist()]
             told = ", ".join(holders[:TOLD]) + (" and more" if len(holders) > TOLD else "")
-            raise ValueError(f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {told}), expected at most 1")
+            raise ValueError(
+                f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {told}), expected at most 1"
+            )
 
     @classmethod
     def none(cls, instance: Instance) -> Standing:
@@ -84,7 +88,9 @@ class Standing:
         return cls.of_jobs(instance, np.zeros(0, np.int64), ())
 
     @classmethod
-    def of_rows(cls, classes: Classes, rows: JobRows, chosen: IntArray, gpus: Sequence[Sequence[str]]) -> Standing:
+    def of_rows(
+        cls, classes: Classes, rows: JobRows, chosen: IntArray, gpus: Sequence[Sequence[str]]
+    ) -> Standing:
         """Rows of an allocation, each on the GPUs that its jobs have.
 
         Parameters
@@ -107,7 +113,9 @@ class Standing:
         return cls.of_numbers(classes, rows, chosen, gpu, np.bincount(owner, minlength=len(chosen)))
 
     @classmethod
-    def of_numbers(cls, classes: Classes, rows: JobRows, chosen: IntArray, gpu: IntArray, count: IntArray) -> Standing:
+    def of_numbers(
+        cls, classes: Classes, rows: JobRows, chosen: IntArray, gpu: IntArray, count: IntArray
+    ) -> Standing:
         """The same by the numbers of the GPUs, row by row, and how many each row has."""
         column, instance = rows.column[chosen], classes.instance
         need, group_need = needs_per_gpu(classes, column)
@@ -118,13 +126,19 @@ class Standing:
             told = f"{_named(instance, rows.job[chosen], s)} stands on {count[s]} GPUs"
             raise ValueError(f"{told}, expected the {classes.gpus[column[s]]} of its row")
         numbering = instance.cluster.numbering
-        wrong = np.flatnonzero(numbering.pool[numbering.node_of(gpu)] != classes.pool[column[owner]])
+        wrong = np.flatnonzero(
+            numbering.pool[numbering.node_of(gpu)] != classes.pool[column[owner]]
+        )
         if len(wrong):
             s, pool = int(owner[wrong[0]]), int(classes.pool[column[owner[wrong[0]]]])
             told = f"{_named(instance, rows.job[chosen], s)} stands on {show(numbering.gpu_name(int(gpu[wrong[0]])))}"
-            raise ValueError(f"{told}, expected GPUs of pool {show(instance.cluster.pools[pool].name)}")
+            raise ValueError(
+                f"{told}, expected GPUs of pool {show(instance.cluster.pools[pool].name)}"
+            )
         share = classes.configurations.share[classes.configuration[column]]
-        return cls(instance, rows.job[chosen], rows.partner[chosen], share, need, group_need, gpu, owner)
+        return cls(
+            instance, rows.job[chosen], rows.partner[chosen], share, need, group_need, gpu, owner
+        )
 
     @classmethod
     def of_jobs(
@@ -165,20 +179,28 @@ class Standing:
         shares = np.broadcast_to(np.asarray(share, np.float64), len(job))
         wrong = np.flatnonzero(~((shares > 0) & (shares <= 1)))
         if len(wrong):
-            raise ValueError(f"share[{wrong[0]}]: found {shares[wrong[0]]:g}, expected a number above 0, at most 1")
+            raise ValueError(
+                f"share[{wrong[0]}]: found {shares[wrong[0]]:g}, expected a number above 0, at most 1"
+            )
         wrong = np.flatnonzero(~((need >= 0) & (need < np.inf)).all(axis=1))
         if len(wrong):
-            raise ValueError(f"needs: found {need[wrong[0]].tolist()} of job {wrong[0]}, expected numbers from 0 on")
+            raise ValueError(
+                f"needs: found {need[wrong[0]].tolist()} of job {wrong[0]}, expected numbers from 0 on"
+            )
         gpu, owner = _numbered(instance, gpus, job)
         partner = np.full(len(job), NONE, np.int64)
-        return cls(instance, job, partner, shares, need[:, : len(OWN)], need[:, len(OWN) :], gpu, owner)
+        return cls(
+            instance, job, partner, shares, need[:, : len(OWN)], need[:, len(OWN) :], gpu, owner
+        )
 
     def and_also(self, other: Standing) -> Standing:
         """What stands together with what else stands in the same instance."""
         if not len(self) or not len(other):
             return other if len(other) else self
         names = ("job", "partner", "share", "need", "group_need", "gpu")
-        joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
+        }
         return replace(self, **joined, owner=np.concatenate([self.owner, other.owner + len(self)]))
 
     def __len__(self) -> int:
@@ -229,18 +251,28 @@ def refuse_standing(standing: Standing, jobs: IntArray) -> None:
 
 def _named(instance: Instance, job: IntArray, holder: int) -> str:
     row = int(job[holder])
-    return f"job {instance.jobs_table.names[row]}" if row >= 0 else f"job {holder} of those that stand"
+    return (
+        f"job {instance.jobs_table.names[row]}" if row >= 0 else f"job {holder} of those that stand"
+    )
 
 
-def _numbered(instance: Instance, gpus: Sequence[Sequence[str]], job: IntArray) -> tuple[IntArray, IntArray]:
+def _numbered(
+    instance: Instance, gpus: Sequence[Sequence[str]], job: IntArray
+) -> tuple[IntArray, IntArray]:
     """Numbers of GPUs, and who holds each."""
     if len(gpus) != len(job):
-        raise ValueError(f"gpus: found {len(gpus)} entries, expected {len(job)}, one for each that stands")
+        raise ValueError(
+            f"gpus: found {len(gpus)} entries, expected {len(job)}, one for each that stands"
+        )
     gpu = instance.cluster.numbering.numbers(chain.from_iterable(gpus))
     owner = np.repeat(np.arange(len(job), dtype=np.int64), np.array(list(map(len, gpus)), np.int64))
     wrong = np.flatnonzero(gpu == NONE)
     if len(wrong):
-        name = next(name for place, name in enumerate(chain.from_iterable(gpus)) if place == wrong[0])
+        name = next(
+            name for place, name in enumerate(chain.from_iterable(gpus)) if place == wrong[0]
+        )
         told = _named(instance, job, int(owner[wrong[0]]))
-        raise ValueError(f"{told} stands on {show(name)}, expected a GPU of the cluster, written node/index")
+        raise ValueError(
+            f"{told} stands on {show(name)}, expected a GPU of the cluster, written node/index"
+        )
     return gpu, owner

@@ -45,7 +45,11 @@ class State:
         self.pieces: dict[int, Pieces] = {}
         self.shared: dict[int, IntArray] = {}
         self.on: list[set[int]] = [set() for _ in range(len(nodes))]
-        self._sets = {number: np.zeros(len(nodes), np.int64) for sets in problem.requests.apart for number in sets}
+        self._sets = {
+            number: np.zeros(len(nodes), np.int64)
+            for sets in problem.requests.apart
+            for number in sets
+        }
         R = problem.requests
         self._needy: BoolArray = np.asarray(np.hstack([R.need, R.group_need]).any(axis=1))
 
@@ -111,7 +115,9 @@ class State:
         if self._needy[request]:
             for node, gpus in pieces:
                 self.own[node] -= sign * gpus * R.need[request]
-                self.group -= sign * gpus * R.group_need[request] * self.problem.nodes.member[:, node]
+                self.group -= (
+                    sign * gpus * R.group_need[request] * self.problem.nodes.member[:, node]
+                )
 
     def fits(self, request: int, pieces: Pieces) -> bool:
         """Whether pieces that fit node by node also keep the resources that several of their nodes belong to."""

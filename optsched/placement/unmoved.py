@@ -59,7 +59,9 @@ def unmoved(
         return Unmoved(np.zeros(0, np.int64), (), {}, {}, fixed)
     column, going, refused = rows.column[wanted], dict[int, tuple[str, ...]](), dict[int, int]()
     for place, row in enumerate(wanted.tolist()):
-        firm = [job for job in (int(rows.job[row]), int(rows.partner[row])) if job >= 0 and stays[job]]
+        firm = [
+            job for job in (int(rows.job[row]), int(rows.partner[row])) if job >= 0 and stays[job]
+        ]
         held = {frozenset(instance.jobs_table.running[job][1]) for job in firm}
         c = int(column[place])
         if len(held) == 1 and all(_goes_on(classes, running, job, c) for job in firm):
@@ -74,7 +76,9 @@ def unmoved(
     if len(left):
         fixed = fixed.and_also(standing_of(instance, left, np.full(len(left), -1, np.int64)))
     documents = list(constraints)
-    kept = Keeping(classes, fixed, documents).keep(rows, chosen, list(going.values()), np.zeros(len(chosen), bool))
+    kept = Keeping(classes, fixed, documents).keep(
+        rows, chosen, list(going.values()), np.zeros(len(chosen), bool)
+    )
     crowded = {row: int(rows.job[row]) for row in going if row not in kept}
     why = {job: _why(classes, rows, refused, job) for job in left.tolist()}
     words = "other jobs that cannot be preempted are in its way there"
@@ -83,7 +87,10 @@ def unmoved(
     return Unmoved(
         np.array(list(kept), np.int64),
         tuple(kept.values()),
-        {row: why.get(job, f"{_told(instance, job)}; {words}") for row, job in (refused | crowded).items()},
+        {
+            row: why.get(job, f"{_told(instance, job)}; {words}")
+            for row, job in (refused | crowded).items()
+        },
         dict(sorted(why.items())),
         fixed.and_also(on),
     )
@@ -101,7 +108,8 @@ def _goes_on(classes: Classes, running: Running, job: int, column: int) -> bool:
     return bool(
         classes.pool[column] == running.pool[job]
         and classes.gpus[column] == running.gpus[job]
-        and running.nodes[job] <= max(int(classes.configurations.nodes[classes.configuration[column]]), 1)
+        and running.nodes[job]
+        <= max(int(classes.configurations.nodes[classes.configuration[column]]), 1)
         and not running.leaves[job]
     )
 
@@ -113,7 +121,11 @@ def _why(classes: Classes, rows: JobRows, refused: Mapping[int, int], job: int) 
         return f"{_told(instance, job)}, but the rows to place do not include that job"
     column = int(rows.column[row])
     pool, gpus = int(classes.pool[column]), int(classes.gpus[column])
-    where = "no GPU" if pool < 0 else f"{gpus} GPU{'s' * (gpus != 1)} of {instance.cluster.pools[pool].name}"
+    where = (
+        "no GPU"
+        if pool < 0
+        else f"{gpus} GPU{'s' * (gpus != 1)} of {instance.cluster.pools[pool].name}"
+    )
     return f"{_told(instance, job)}, but the row to place gives it {where} in another configuration"
 
 

@@ -158,7 +158,9 @@ class AllocationProgram(FeasibleRegion):
         Without duals it is worth nothing. A utility may have noise of its own.
         """
         worth = [
-            np.abs(duals[rows.name]) @ rows.slack for rows in self.side if duals is not None and rows.slack is not None
+            np.abs(duals[rows.name]) @ rows.slack
+            for rows in self.side
+            if duals is not None and rows.slack is not None
         ]
         return float(sum(worth)) + self.utility.noise(self)
 
@@ -179,7 +181,9 @@ class AllocationProgram(FeasibleRegion):
         A job of a tiny weight may need no more than a tiny fraction to reach the common level, or its deadline, and is
         due no more than that of a sum of logarithms.
         """
-        every_job_counts = self.utility.smallest_level or self.utility.worthless_at_zero or bool(self.side)
+        every_job_counts = (
+            self.utility.smallest_level or self.utility.worthless_at_zero or bool(self.side)
+        )
         if self.integral or not every_job_counts:
             return x
         bare = self.classes.time(x) == 0

@@ -70,7 +70,9 @@ class LinearArrays:
         """(rows, columns)."""
         return self.A.shape
 
-    def with_row(self, coefficients: FloatArray, low: float, high: float, name: str) -> LinearArrays:
+    def with_row(
+        self, coefficients: FloatArray, low: float, high: float, name: str
+    ) -> LinearArrays:
         """The program with one more row, low <= coefficients @ x <= high, as a block of its own."""
         rows, _ = self.shape
         return replace(
@@ -167,7 +169,11 @@ def row_sizes(rows: Iterable[RowPart], largest: FloatArray) -> FloatArray:
         for side in (part.lower, part.upper):
             if is_constant(side) and (np.isinf(side[:1]) | (side[:1] == 0.0)).all():
                 continue
-            np.maximum(largest[part.at], np.where(np.isfinite(side), np.abs(side), 0.0), out=largest[part.at])
+            np.maximum(
+                largest[part.at],
+                np.where(np.isfinite(side), np.abs(side), 0.0),
+                out=largest[part.at],
+            )
     return largest
 
 
@@ -192,7 +198,9 @@ def refuse_nan(arrays: LinearArrays) -> None:
             raise UsageError(f"the program has a NaN among its {name}")
 
 
-def with_entries(matrix: sp.csc_matrix, rows: IntArray, columns: IntArray, values: FloatArray) -> sp.csc_matrix:
+def with_entries(
+    matrix: sp.csc_matrix, rows: IntArray, columns: IntArray, values: FloatArray
+) -> sp.csc_matrix:
     """A matrix with some entries replaced, or added where it has none."""
     keys = _keys(matrix)
     wanted = np.asarray(columns, np.int64) * matrix.shape[0] + rows
@@ -206,7 +214,9 @@ def with_entries(matrix: sp.csc_matrix, rows: IntArray, columns: IntArray, value
     return sp.csc_matrix(grown)
 
 
-def differing_entries(old: sp.csc_matrix, new: sp.csc_matrix) -> tuple[IntArray, IntArray, FloatArray]:
+def differing_entries(
+    old: sp.csc_matrix, new: sp.csc_matrix
+) -> tuple[IntArray, IntArray, FloatArray]:
     """(rows, columns, new values) of the entries in which two matrices of one shape differ."""
     same = np.array_equal(old.indptr, new.indptr) and np.array_equal(old.indices, new.indices)
     if same:
@@ -215,7 +225,11 @@ def differing_entries(old: sp.csc_matrix, new: sp.csc_matrix) -> tuple[IntArray,
         return new.indices[place].astype(np.int64), columns.astype(np.int64), new.data[place]
     difference = sp.coo_matrix(new - old)
     rows, columns = difference.row[difference.data != 0], difference.col[difference.data != 0]
-    return rows.astype(np.int64), columns.astype(np.int64), np.asarray(sp.csr_matrix(new)[rows, columns]).ravel()
+    return (
+        rows.astype(np.int64),
+        columns.astype(np.int64),
+        np.asarray(sp.csr_matrix(new)[rows, columns]).ravel(),
+    )
 
 
 def _keys(matrix: sp.csc_matrix) -> IntArray:

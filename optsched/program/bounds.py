@@ -11,7 +11,11 @@ PASSES = 3
 
 
 def implied_bounds(
-    matrix: sp.csc_matrix, row_lower: FloatArray, row_upper: FloatArray, lower: FloatArray, upper: FloatArray
+    matrix: sp.csc_matrix,
+    row_lower: FloatArray,
+    row_upper: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Tighten infinite column bounds: what every feasible point keeps.
 
@@ -28,7 +32,11 @@ def implied_bounds(
         Still infinite where the rows give nothing.
     """
     lower, upper = lower.copy(), upper.copy()
-    row, column, value = matrix.indices, np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr)), matrix.data
+    row, column, value = (
+        matrix.indices,
+        np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr)),
+        matrix.data,
+    )
     for _ in range(PASSES):
         if np.isfinite(lower).all() and np.isfinite(upper).all():
             break
@@ -43,7 +51,12 @@ def implied_bounds(
 
 
 def _tighten(
-    row: np.ndarray, column: np.ndarray, value: FloatArray, side: FloatArray, lower: FloatArray, upper: FloatArray
+    row: np.ndarray,
+    column: np.ndarray,
+    value: FloatArray,
+    side: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
 ) -> None:
     """One pass over rows ``a x <= side``; writes new bounds of columns that had none."""
     with np.errstate(invalid="ignore"):

@@ -87,7 +87,10 @@ def linear_to_conic(arrays: LinearArrays) -> ConicProgram:
     identity = sp.eye_array(arrays.shape[1], format="csr")
     upper = np.flatnonzero(np.isfinite(arrays.upper))
     lower = np.flatnonzero(np.isfinite(arrays.lower))
-    stacked = sp.vstack([matrix[fixed], matrix[above], -matrix[below], identity[upper], -identity[lower]], format="csc")
+    stacked = sp.vstack(
+        [matrix[fixed], matrix[above], -matrix[below], identity[upper], -identity[lower]],
+        format="csc",
+    )
     b = np.concatenate(
         [
             arrays.row_upper[fixed],
@@ -98,11 +101,15 @@ def linear_to_conic(arrays: LinearArrays) -> ConicProgram:
         ]
     )
     cones = tuple(
-        Cone(kind, rows) for kind, rows in (("zero", len(fixed)), ("nonnegative", len(b) - len(fixed))) if rows
+        Cone(kind, rows)
+        for kind, rows in (("zero", len(fixed)), ("nonnegative", len(b) - len(fixed)))
+        if rows
     )
     bounds = len(upper) + len(lower)
     source = np.concatenate([fixed, above, below, np.full(bounds, -1)])
-    sign = np.concatenate([np.ones(len(fixed) + len(above)), -np.ones(len(below)), np.zeros(bounds)])
+    sign = np.concatenate(
+        [np.ones(len(fixed) + len(above)), -np.ones(len(below)), np.zeros(bounds)]
+    )
     return ConicProgram(
         sp.csc_matrix(stacked), b, arrays.cost, cones, arrays.maximise, arrays.offset,
         LinearRows(source, sign, arrays.shape[0]),

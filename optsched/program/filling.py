@@ -78,18 +78,30 @@ class Path:
         level = np.where(over, filling.highest, filling.level)
         alone, queued = filling.alone, filling.in_queue
         straight = rising & (alone | queued)
-        level = np.where(straight, level + rate * (clock - np.where(queued, self.begins, self.start)), level)
+        level = np.where(
+            straight, level + rate * (clock - np.where(queued, self.begins, self.start)), level
+        )
         shared = rising & ~alone & ~queued
         if shared.any():
-            weight = np.bincount(utility.group[shared], filling.mass[shared], minlength=len(utility.group_weight))
-            pace = np.divide(utility.group_weight, weight, out=np.zeros(len(weight)), where=weight > 0)
+            weight = np.bincount(
+                utility.group[shared], filling.mass[shared], minlength=len(utility.group_weight)
+            )
+            pace = np.divide(
+                utility.group_weight, weight, out=np.zeros(len(weight)), where=weight > 0
+            )
             out = over & ~alone & ~queued
             since = np.full(len(weight), self.start)
             np.maximum.at(since, utility.group[out], self.ends[out])
             risen = np.zeros(len(weight))  # of the group's own clock, in units of p / s
-            np.maximum.at(risen, utility.group[out], ((filling.highest - filling.level) / filling.unit_rate)[out])
+            np.maximum.at(
+                risen,
+                utility.group[out],
+                ((filling.highest - filling.level) / filling.unit_rate)[out],
+            )
             risen = risen + pace * (clock - since)
-            level = np.where(shared, filling.level + filling.unit_rate * risen[utility.group], level)
+            level = np.where(
+                shared, filling.level + filling.unit_rate * risen[utility.group], level
+            )
             rate = np.where(shared, rate * pace[utility.group], rate)
         return np.minimum(level, filling.highest), rate
 
@@ -115,10 +127,16 @@ class Filling:
         group = self.utility.group
         self.alone = group < 0
         self.in_queue = (
-            ~self.alone & self.utility.queued[group] if len(self.utility.queued) else np.zeros_like(self.alone)
+            ~self.alone & self.utility.queued[group]
+            if len(self.utility.queued)
+            else np.zeros_like(self.alone)
         )
         self.mass = program.classes.count * self.utility.weight
-        own = np.where(self.in_queue, self.utility.group_weight[group] if len(self.utility.queued) else 1.0, 0.0)
+        own = np.where(
+            self.in_queue,
+            self.utility.group_weight[group] if len(self.utility.queued) else 1.0,
+            0.0,
+        )
         self.unit_rate = np.where(self.in_queue, own, self.utility.weight) / self.utility.gang
 
     @property
@@ -139,11 +157,15 @@ class Filling:
         self._queue(np.flatnonzero(free & self.in_queue), need, begins, ends)
         self._share(np.flatnonzero(free & ~self.alone & ~self.in_queue), need, ends)
         clocks = np.sort(ends[free])
-        clocks = clocks[np.append(True, np.diff(clocks) > SAME * clocks[:-1])] if len(clocks) else clocks
+        clocks = (
+            clocks[np.append(True, np.diff(clocks) > SAME * clocks[:-1])] if len(clocks) else clocks
+        )
         clocks = clocks[clocks > self.clock * (1 + SAME)]
         return Path(self, self.clock, begins, ends, np.append(self.clock, clocks))
 
-    def _queue(self, members: IntArray, need: FloatArray, begins: FloatArray, ends: FloatArray) -> None:
+    def _queue(
+        self, members: IntArray, need: FloatArray, begins: FloatArray, ends: FloatArray
+    ) -> None:
         """Members of a queue take their turns one after the other."""
         if not len(members):
             return
@@ -203,7 +225,13 @@ class Filling:
         )
 
     def freeze(
-        self, path: Path, number: int, arrays: LinearArrays, clock: float, y: FloatArray, bound: float | None
+        self,
+        path: Path,
+        number: int,
+        arrays: LinearArrays,
+        clock: float,
+        y: FloatArray,
+        bound: float | None,
     ) -> BoolArray:
         """Go to a clock in a segment, and freeze whom the duals of its program hold there; returns who is new.
 
@@ -259,7 +287,9 @@ class Filling:
             describe=lambda k: f"{C.job_name(k)} keeps the level {level[k]:.6g} that filling gives",
         )
         side = (*self.program.side, floor)
-        return replace(self.program, utility=Total(np.ones(len(level))), levels=self._then, side=side)
+        return replace(
+            self.program, utility=Total(np.ones(len(level))), levels=self._then, side=side
+        )
 
     @property
     def _then(self) -> sp.csr_matrix:

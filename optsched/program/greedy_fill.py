@@ -22,7 +22,9 @@ Sums = Sequence[tuple[sp.csc_matrix, FloatArray]]
 """Matrices without negative entries, and the most that their rows may come to."""
 
 
-def greedy_fill(C: Classes, sums: Sums, gain: FloatArray, allowed: BoolArray, x: FloatArray) -> FloatArray:
+def greedy_fill(
+    C: Classes, sums: Sums, gain: FloatArray, allowed: BoolArray, x: FloatArray
+) -> FloatArray:
     """A whole point with more jobs, by decreasing gain per part of the resources that a job takes.
 
     Parameters
@@ -44,7 +46,9 @@ def greedy_fill(C: Classes, sums: Sums, gain: FloatArray, allowed: BoolArray, x:
         limited = np.isfinite(most) & (most > 0)
         share += matrix.T @ np.divide(1.0, most, out=np.zeros(len(most)), where=limited)
     possible = C.alone & allowed & (gain > 0)
-    order = np.lexsort((-gain, -np.divide(gain, share, out=np.full(C.columns, np.inf), where=share > 0)))
+    order = np.lexsort(
+        (-gain, -np.divide(gain, share, out=np.full(C.columns, np.inf), where=share > 0))
+    )
     order = order[possible[order]]
     for _ in range(PASSES):
         left = [most - matrix @ x for matrix, most in sums]
@@ -65,7 +69,9 @@ def _copies(sums: Sums, left: list[FloatArray], columns: IntArray) -> FloatArray
     copies = np.full(len(columns), np.inf)
     for (matrix, _), rest in zip(sums, left, strict=True):
         mine = matrix[:, columns].tocoo()
-        room = np.floor(np.maximum(rest[mine.row], 0.0) / np.maximum(mine.data, 1e-300) * (1 + ROUNDING))
+        room = np.floor(
+            np.maximum(rest[mine.row], 0.0) / np.maximum(mine.data, 1e-300) * (1 + ROUNDING)
+        )
         np.minimum.at(copies, mine.col, np.where(mine.data > 0, room, np.inf))
     return copies
 

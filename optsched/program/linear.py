@@ -31,7 +31,10 @@ class Expression:
     __slots__ = ("constant", "terms", "variables")
 
     def __init__(
-        self, terms: Sequence[tuple[sp.csr_matrix, Block]], constant: FloatArray, variables: Block | None = None
+        self,
+        terms: Sequence[tuple[sp.csr_matrix, Block]],
+        constant: FloatArray,
+        variables: Block | None = None,
     ) -> None:
         self.terms = tuple(terms)
         self.constant = constant
@@ -42,7 +45,9 @@ class Expression:
     def of(cls, block: Block) -> Expression:
         """A block of columns as an expression."""
         count = len(block)
-        identity = sp.csr_matrix((np.ones(count), np.arange(count), np.arange(count + 1)), shape=(count, count))
+        identity = sp.csr_matrix(
+            (np.ones(count), np.arange(count), np.arange(count + 1)), shape=(count, count)
+        )
         return cls([(identity, block)], np.zeros(count), block)
 
     @property
@@ -65,7 +70,8 @@ class Expression:
         """Scale by a number, or each row by its own."""
         factors = np.broadcast_to(np.asarray(factor, np.float64), (self.rows,))
         return Expression(
-            [(_scaled(coefficients, factors), block) for coefficients, block in self.terms], factors * self.constant
+            [(_scaled(coefficients, factors), block) for coefficients, block in self.terms],
+            factors * self.constant,
         )
 
     __rmul__ = __mul__
@@ -127,11 +133,15 @@ class Relation:
 
     __slots__ = ("expression", "lower", "upper")
 
-    def __init__(self, expression: Expression, lower: float | FloatArray, upper: float | FloatArray) -> None:
+    def __init__(
+        self, expression: Expression, lower: float | FloatArray, upper: float | FloatArray
+    ) -> None:
         self.expression, self.lower, self.upper = expression, lower, upper
 
     def __bool__(self) -> bool:
-        raise TypeError("a relation has no truth value; chained comparisons (a <= b <= c) do not work")
+        raise TypeError(
+            "a relation has no truth value; chained comparisons (a <= b <= c) do not work"
+        )
 
 
 class LinearProgram:
@@ -227,16 +237,23 @@ class LinearProgram:
             row_lower[block.slice] = relation.lower - relation.expression.constant
             row_upper[block.slice] = relation.upper - relation.expression.constant
         matrix = sp.csc_matrix(
-            (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))), shape=(height, width)
+            (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))),
+            shape=(height, width),
         )
         matrix.sum_duplicates()
         cost, offset = np.zeros(width), 0.0
         if self._objective is not None:
             for coefficients, column_block in self._objective.terms:
-                cost[column_block.slice] += np.bincount(coefficients.indices, coefficients.data, len(column_block))
+                cost[column_block.slice] += np.bincount(
+                    coefficients.indices, coefficients.data, len(column_block)
+                )
             offset = float(self._objective.constant[0])
         implied_lower, implied_upper = implied_bounds(
-            matrix, row_lower, row_upper, np.maximum(lower, implied_lower), np.minimum(upper, implied_upper)
+            matrix,
+            row_lower,
+            row_upper,
+            np.maximum(lower, implied_lower),
+            np.minimum(upper, implied_upper),
         )
         return LinearArrays(
             matrix, row_lower, row_upper, lower, upper, cost, integer.astype(bool), self._maximise, offset,

@@ -113,7 +113,11 @@ class SmallestLevelForm:
     @cached_property
     def _highest(self) -> float:
         """The most that t can be."""
-        return float(self.region.highest_level.min(initial=np.inf)) if len(self.region.classes) else 0.0
+        return (
+            float(self.region.highest_level.min(initial=np.inf))
+            if len(self.region.classes)
+            else 0.0
+        )
 
     @cached_property
     def rows(self) -> tuple[Block, ...]:
@@ -185,12 +189,18 @@ class SmallestLevelForm:
         highest, one = np.array([self._highest]), constant(1.0, 1, np.float64)
         yield from self._alike(slice(columns, columns + 1), highest, one)
 
-    def _alike(self, at: slice, most: FloatArray, cost: FloatArray | None = None) -> Iterator[ColumnPart]:
+    def _alike(
+        self, at: slice, most: FloatArray, cost: FloatArray | None = None
+    ) -> Iterator[ColumnPart]:
         """Columns from 0 on with implied upper bounds, which cost nothing if that is not said."""
         for part in blocks(at.stop - at.start):
-            zero, endless = (constant(value, part.stop - part.start, np.float64) for value in (0.0, np.inf))
+            zero, endless = (
+                constant(value, part.stop - part.start, np.float64) for value in (0.0, np.inf)
+            )
             here = slice(at.start + part.start, at.start + part.stop)
-            yield ColumnPart(here, zero, endless, zero, most[part], zero if cost is None else cost[part])
+            yield ColumnPart(
+                here, zero, endless, zero, most[part], zero if cost is None else cost[part]
+            )
 
     def row_parts(self) -> Iterator[RowPart]:
         """All rows, some by some: time, capacity, levels."""
@@ -219,7 +229,9 @@ class SmallestLevelForm:
             return activity, self._products(np.abs(x), 1.0)
         terms = activity.copy()
         if self._levels is not None:  # where the columns behind x are all that is subtracted
-            terms[self.rows[2].slice] += 2.0 * (self.region.classes.count * x[self.region.classes.columns :])
+            terms[self.rows[2].slice] += 2.0 * (
+                self.region.classes.count * x[self.region.classes.columns :]
+            )
         return activity, terms
 
     def _products(self, x: FloatArray, sign: float) -> FloatArray:
@@ -244,9 +256,9 @@ class SmallestLevelForm:
     def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
         """A' y, and |A|' |y|."""
         pulled = self._pulled(y, -1.0)
-        if pulled.levels is not None and pulled.slope.max(initial=0.0) <= 0.0 <= y[: self.rows[1].stop].min(
-            initial=0.0
-        ):
+        if pulled.levels is not None and pulled.slope.max(initial=0.0) <= 0.0 <= y[
+            : self.rows[1].stop
+        ].min(initial=0.0):
             return PulledOneWay(pulled)
         return Both(pulled, self._pulled(np.abs(y), 1.0))
 
@@ -254,7 +266,9 @@ class SmallestLevelForm:
         """A' y, with the columns behind x of this sign in the levels."""
         C, (time, prices) = self.region.classes, (y[rows.slice] for rows in self.rows[:2])
         slope = y[self.rows[-1].slice]
-        return Pulled.at(C, time, prices, self._levels, slope, sign * self._gathered(C.count * slope))
+        return Pulled.at(
+            C, time, prices, self._levels, slope, sign * self._gathered(C.count * slope)
+        )
 
     @cached_property
     def sizes(self) -> FloatArray:
@@ -295,7 +309,9 @@ class SmallestLevelForm:
         if levels is not None and whole:
             largest[self.rows[2].slice] = self.region.highest_level
         elif levels is not None:
-            largest[self.rows[2].slice] = largest_of_rows(levels.indptr, levels.data * factor[levels.indices])
+            largest[self.rows[2].slice] = largest_of_rows(
+                levels.indptr, levels.data * factor[levels.indices]
+            )
         return largest
 
     def objective(self, x: FloatArray) -> float:

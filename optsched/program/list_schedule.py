@@ -79,7 +79,10 @@ class _Placer:
         """The first start of a mode at which all that it needs is free."""
         needs, length = self._needs(mode), int(self.duration[mode])
         while start < FAR:
-            later = max((self._profiles[r].earliest(start, length, amount) for r, amount in needs), default=start)
+            later = max(
+                (self._profiles[r].earliest(start, length, amount) for r, amount in needs),
+                default=start,
+            )
             if later == start:
                 break
             start = later
@@ -106,7 +109,9 @@ def list_schedule(program: TimelineProgram) -> tuple[IntArray, IntArray] | None:
     heapq.heapify(ready)
     placer, low = _Placer(program), program.release.copy()
     left = program.budget.copy()
-    budgets = None if program.budget_usage is None else program.budget_usage.toarray().astype(np.int64)
+    budgets = (
+        None if program.budget_usage is None else program.budget_usage.toarray().astype(np.int64)
+    )
     start, mode = np.zeros(len(program), np.int64), np.full(len(program), -1, np.int64)
     while ready:
         _, a = heapq.heappop(ready)
@@ -140,7 +145,12 @@ def shifted_left(program: TimelineProgram, start: IntArray, mode: IntArray) -> I
         before[b].append(a)
     placer, result = _Placer(program), start.copy()
     for a in np.lexsort((np.arange(len(program)), start)).tolist():
-        low = max([int(program.release[a]), *(int(result[b] + program.duration[mode[b]]) for b in before[a])])
+        low = max(
+            [
+                int(program.release[a]),
+                *(int(result[b] + program.duration[mode[b]]) for b in before[a]),
+            ]
+        )
         result[a] = min(placer.earliest(int(mode[a]), low), int(start[a]))
         placer.place(int(mode[a]), int(result[a]))
     return result

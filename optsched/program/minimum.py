@@ -39,7 +39,9 @@ class Minimum(Utility):
         """See the class."""
         lp, variables = R.bare()
         t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
-        lp.constrain(R.levels @ variables["x"] - R.classes.count[:, np.newaxis] @ t >= 0.0, name="levels")
+        lp.constrain(
+            R.levels @ variables["x"] - R.classes.count[:, np.newaxis] @ t >= 0.0, name="levels"
+        )
         lp.maximise(t)
         return R.with_own_rows(lp, variables)
 
@@ -47,7 +49,9 @@ class Minimum(Utility):
         """(x, t)."""
         return np.append(x, self.value(R, x))
 
-    def without_matrix(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
+    def without_matrix(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> LinearForm:
         """See `Utility.without_matrix`."""
         return SmallestLevelForm(R)
 
@@ -95,9 +99,13 @@ class DelayedMinimum(Minimum):
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         """There is none."""
-        raise UsageError("a minimum with delays is not linear: it is solved by a sequence of tangents")
+        raise UsageError(
+            "a minimum with delays is not linear: it is solved by a sequence of tangents"
+        )
 
-    def tangent(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
+    def tangent(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> LinearProgram:
         """`tangent_at` the value of x."""
         return self.tangent_at(R, self.value(R, x))
 
@@ -114,7 +122,9 @@ class DelayedMinimum(Minimum):
         t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
         slope = 1.0 / (1.0 - self.delay * v) ** 2  # g'(v)
         free = n * (self.needed(R, v) - slope * v)
-        lp.constrain(R.levels @ variables["x"] - (n * slope)[:, np.newaxis] @ t >= free, name="levels")
+        lp.constrain(
+            R.levels @ variables["x"] - (n * slope)[:, np.newaxis] @ t >= free, name="levels"
+        )
         lp.maximise(t)
         return R.with_own_rows(lp, variables)
 

@@ -90,4 +90,6 @@ class PulledOneWay:
         assert reached is not None
         if behind is None:
             return held + reached, held - reached
-        return np.concatenate([held + reached, behind]), np.concatenate([held - reached, np.abs(behind)])
+        return np.concatenate([held + reached, behind]), np.concatenate(
+            [held - reached, np.abs(behind)]
+        )

@@ -113,7 +113,11 @@ class Ratio(Utility):
         y = lp.variables(len(d), name="y", implied=(0.0, most))
         tau = lp.variables(1, name="tau", implied=(0.0, S * self._smallest_tau(rows)))
         for block in rows.rows:
-            M, low, high = rows.by_rows[block.slice], rows.row_lower[block.slice], rows.row_upper[block.slice]
+            M, low, high = (
+                rows.by_rows[block.slice],
+                rows.row_lower[block.slice],
+                rows.row_upper[block.slice],
+            )
             side = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
             both = two_sided(low, high)
             lower = np.where(np.isfinite(low), 0.0, -np.inf)
@@ -129,10 +133,14 @@ class Ratio(Utility):
     def _check(self, rows: LinearArrays) -> None:
         """Refuse what is no set of rows over fractions of time."""
         if rows.is_integer:
-            raise UsageError("a ratio takes fractions of time only: with whole jobs (integral) it is no linear program")
+            raise UsageError(
+                "a ratio takes fractions of time only: with whole jobs (integral) it is no linear program"
+            )
         bounded = np.isfinite(rows.upper).any() or rows.lower.any()
         if rows.shape[1] != len(self.denominator) or rows.cost.any() or bounded:
-            raise UsageError("with a ratio, extend may add rows over x, and neither columns nor an objective")
+            raise UsageError(
+                "with a ratio, extend may add rows over x, and neither columns nor an objective"
+            )
 
     def closed_form(self, R: FeasibleRegion) -> tuple[FloatArray, FloatArray] | None:
         """The optimum where rows only limit, and duals of the linear program's rows that prove it.
@@ -233,8 +241,14 @@ class Ratio(Utility):
         room = [
             side[some] / activity[some]
             for side, some in (
-                (rows.row_upper, np.isfinite(rows.row_upper) & (rows.row_upper > 0) & (activity > 0)),
-                (rows.row_lower, np.isfinite(rows.row_lower) & (rows.row_lower < 0) & (activity < 0)),
+                (
+                    rows.row_upper,
+                    np.isfinite(rows.row_upper) & (rows.row_upper > 0) & (activity > 0),
+                ),
+                (
+                    rows.row_lower,
+                    np.isfinite(rows.row_lower) & (rows.row_lower < 0) & (activity < 0),
+                ),
             )
         ]
         least = float(np.concatenate(room).min(initial=np.inf))
@@ -246,7 +260,9 @@ def two_sided(lower: FloatArray, upper: FloatArray) -> BoolArray:
     return np.asarray(np.isfinite(lower) & np.isfinite(upper) & (lower != upper))
 
 
-def dual_of(duals: Mapping[str, FloatArray], name: str, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def dual_of(
+    duals: Mapping[str, FloatArray], name: str, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
     """Duals of the rows of a block, the block of its upper sides included."""
     found = duals[name]
     if f"{name}{UPPER}" in duals:

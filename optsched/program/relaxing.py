@@ -43,18 +43,25 @@ class Relaxation:
     @cached_property
     def strict(self) -> AllocationProgram:
         """The program without the rows that may give way."""
-        return replace(self.program, side=tuple(rows for rows in self.program.side if rows.relax == "none"))
+        return replace(
+            self.program, side=tuple(rows for rows in self.program.side if rows.relax == "none")
+        )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """What the rows that may give way take for granted."""
-        return tuple(dict.fromkeys(rows.assumption for rows in self.rows if rows.assumption is not None))
+        return tuple(
+            dict.fromkeys(rows.assumption for rows in self.rows if rows.assumption is not None)
+        )
 
     @cached_property
     def weight(self) -> FloatArray:
         """w of all rows that may give way."""
         return np.concatenate(
-            [rows.weight if rows.weight is not None else np.ones(len(rows.lower)) for rows in self.rows]
+            [
+                rows.weight if rows.weight is not None else np.ones(len(rows.lower))
+                for rows in self.rows
+            ]
         )
 
     def to_linear(self) -> LinearProgram:
@@ -77,7 +84,9 @@ class Relaxation:
         """s of all rows from a point of the linear program."""
         s = np.clip(point[self.program.classes.columns :], 0.0, 1.0)
         s = np.where(s < NEGLIGIBLE, 0.0, s)
-        whole = np.concatenate([np.full(len(rows.lower), rows.relax == "count") for rows in self.rows])
+        whole = np.concatenate(
+            [np.full(len(rows.lower), rows.relax == "count") for rows in self.rows]
+        )
         return np.where(whole, np.round(s), s)
 
     def value(self, short: FloatArray) -> float:
@@ -105,7 +114,10 @@ class Relaxation:
         for rows in self.rows:
             mine = short[start : start + len(rows.lower)]
             start += len(rows.lower)
-            told += [_falls_short(rows.describe, row, float(mine[row])) for row in np.flatnonzero(mine > 0).tolist()]
+            told += [
+                _falls_short(rows.describe, row, float(mine[row]))
+                for row in np.flatnonzero(mine > 0).tolist()
+            ]
         return tuple(told)
 
 

@@ -80,7 +80,11 @@ class SideRows:
     @property
     def closed(self) -> sp.csr_matrix:
         """The rows that leave nothing to their columns, shape (rows, N), with all other rows empty."""
-        least = np.asarray(self.matrix.min(axis=1).todense()).ravel() if self.matrix.nnz else np.zeros(len(self.upper))
+        least = (
+            np.asarray(self.matrix.min(axis=1).todense()).ravel()
+            if self.matrix.nnz
+            else np.zeros(len(self.upper))
+        )
         rows = (self.upper == 0) & (least >= 0)
         closed = sp.csr_matrix(sp.diags_array(rows.astype(np.float64)) @ self.matrix)
         closed.eliminate_zeros()

@@ -72,7 +72,9 @@ class TimeIndexed:
         for stock, flow in STOCKS.items():
             if stock in blocks:
                 (rows,) = (block for block in arrays.rows if block.name == flow)
-                level = np.cumsum((arrays.by_rows[rows.slice] @ x).reshape(-1, self.timeline.horizon), axis=1)
+                level = np.cumsum(
+                    (arrays.by_rows[rows.slice] @ x).reshape(-1, self.timeline.horizon), axis=1
+                )
                 x[blocks[stock].slice] = level.ravel()
         return x
 
@@ -85,7 +87,9 @@ def count_columns(timeline: TimelineProgram) -> int:
 def count_nonzeros(timeline: TimelineProgram) -> int:
     """Coefficients that `time_indexed` would make, at most; counted without making any."""
     count, horizon = _starts(timeline)[1], timeline.horizon
-    per_start = 5 + 3 * np.diff(timeline.usage.tocsc().indptr)  # one, before, span, most; busy twice, load
+    per_start = 5 + 3 * np.diff(
+        timeline.usage.tocsc().indptr
+    )  # one, before, span, most; busy twice, load
     if timeline.budget_usage is not None:
         per_start = per_start + np.diff(timeline.budget_usage.tocsc().indptr)
     of_activity = np.bincount(timeline.activity, count, minlength=len(timeline))
@@ -96,7 +100,10 @@ def count_nonzeros(timeline: TimelineProgram) -> int:
 
 def _starts(timeline: TimelineProgram) -> tuple[IntArray, IntArray]:
     """(first start, number of starts) of each mode."""
-    release, last = timeline.release[timeline.activity], timeline.deadline[timeline.activity] - timeline.duration
+    release, last = (
+        timeline.release[timeline.activity],
+        timeline.deadline[timeline.activity] - timeline.duration,
+    )
     return release, np.maximum(last - release + 1, 0)
 
 
@@ -136,7 +143,9 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
         lp.constrain(_sum_by(owner, end, len(timeline)) @ x - ones @ span <= 0.0, name="span")
         load = sp.csr_matrix(timeline.usage @ sp.diags_array(timeline.duration.astype(float)))
         lp.constrain(
-            load.tocsc()[:, mode] @ x - timeline.capacity[:, np.newaxis].astype(float) @ span <= 0.0, name="load"
+            load.tocsc()[:, mode] @ x - timeline.capacity[:, np.newaxis].astype(float) @ span
+            <= 0.0,
+            name="load",
         )
         objective = objective + float(timeline.cost.makespan) * span
     if timeline.most is not None:
@@ -146,7 +155,9 @@ def time_indexed(timeline: TimelineProgram) -> TimeIndexed:
 
 
 def _sum_by(owner: IntArray, value: FloatArray | IntArray, rows: int) -> sp.csr_matrix:
-    return sp.csr_matrix((np.asarray(value, float), (owner, np.arange(len(owner)))), shape=(rows, len(owner)))
+    return sp.csr_matrix(
+        (np.asarray(value, float), (owner, np.arange(len(owner)))), shape=(rows, len(owner))
+    )
 
 
 def _cost(timeline: TimelineProgram, mode: IntArray, start: IntArray, end: IntArray) -> FloatArray:
@@ -171,8 +182,14 @@ def _constrain_resources(
     horizon = timeline.horizon
     capacity = np.repeat(timeline.capacity.astype(float), horizon)
     for resource, begin, stop, lost in timeline.closed.tolist():
-        capacity[resource * horizon + max(begin, 0) : resource * horizon + min(stop, horizon)] -= lost
-    column, owner, amount = uses.col.astype(np.int64), uses.row.astype(np.int64), uses.data.astype(float)
+        capacity[resource * horizon + max(begin, 0) : resource * horizon + min(stop, horizon)] -= (
+            lost
+        )
+    column, owner, amount = (
+        uses.col.astype(np.int64),
+        uses.row.astype(np.int64),
+        uses.data.astype(float),
+    )
     changes = _Changes(len(timeline.capacity), horizon, len(mode))
     begins = changes.at(owner, start[column], column, amount)
     ends = changes.at(owner, start[column] + timeline.duration[mode][column], column, amount)
@@ -181,7 +198,12 @@ def _constrain_resources(
 
 
 def _constrain_order(
-    lp: LinearProgram, x: Expression, timeline: TimelineProgram, owner: IntArray, start: IntArray, end: IntArray
+    lp: LinearProgram,
+    x: Expression,
+    timeline: TimelineProgram,
+    owner: IntArray,
+    start: IntArray,
+    end: IntArray,
 ) -> None:
     """Rows ``before``: of every precedence, whether the second may begin and has not yet."""
     first = np.searchsorted(owner, np.arange(len(timeline) + 1)).astype(np.int64)
@@ -205,7 +227,9 @@ class _Changes:
     horizon: int
     columns: int
 
-    def at(self, stock: IntArray, moment: IntArray, column: IntArray, amount: FloatArray) -> sp.csr_matrix:
+    def at(
+        self, stock: IntArray, moment: IntArray, column: IntArray, amount: FloatArray
+    ) -> sp.csr_matrix:
         """Columns that add an amount to a stock from a moment on; after the horizon nothing counts."""
         row = stock * self.horizon + moment
         some = moment < self.horizon
@@ -218,4 +242,6 @@ class _Changes:
         size = self.stocks * self.horizon
         again = np.ones(size)
         again[:: self.horizon] = 0.0  # nothing was there before the first unit
-        return sp.csr_matrix(sp.eye_array(size) - sp.diags_array(again[1:], offsets=-1, shape=(size, size)))
+        return sp.csr_matrix(
+            sp.eye_array(size) - sp.diags_array(again[1:], offsets=-1, shape=(size, size))
+        )

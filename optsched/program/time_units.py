@@ -26,7 +26,9 @@ def common_unit(seconds: FloatArray) -> float | None:
         whole = np.round(scaled)
         if whole.max() > 2**53:
             return None
-        if (np.abs(scaled - whole) <= ROUNDING * np.maximum(scaled, 1.0)).all() and whole.min() >= 1:
+        if (
+            np.abs(scaled - whole) <= ROUNDING * np.maximum(scaled, 1.0)
+        ).all() and whole.min() >= 1:
             unit = int(np.gcd.reduce(whole.astype(np.int64)))
             return unit / 10.0**places if whole.max() / unit <= MOST_UNITS else None
     return None

@@ -89,12 +89,16 @@ class TimelineProgram:
 
     def __post_init__(self) -> None:
         A, M = len(self.release), len(self.duration)
-        if (np.diff(self.activity) < 0).any() or (M and not 0 <= self.activity.min() <= self.activity.max() < A):
+        if (np.diff(self.activity) < 0).any() or (
+            M and not 0 <= self.activity.min() <= self.activity.max() < A
+        ):
             raise ValueError("modes must be in ascending order of their activities")
         if (self.duration < 1).any():
             raise ValueError("a mode lasts at least one unit of time")
         if self.usage.shape != (len(self.capacity), M):
-            raise ValueError(f"usage has the shape {self.usage.shape}, expected {(len(self.capacity), M)}")
+            raise ValueError(
+                f"usage has the shape {self.usage.shape}, expected {(len(self.capacity), M)}"
+            )
         if (np.bincount(self.activity, minlength=A) == 0).any():
             raise ValueError("an activity has no mode")
 
@@ -165,7 +169,9 @@ class TimelineProgram:
     @property
     def is_regular(self) -> bool:
         """Whether to end earlier never costs more."""
-        return not any(part is not None and (part < 0).any() for part in (self.cost.start, self.cost.end))
+        return not any(
+            part is not None and (part < 0).any() for part in (self.cost.start, self.cost.end)
+        )
 
     def _overload(self, start: IntArray, end: IntArray, mode: IntArray) -> IntArray:
         """Most that each resource is used beyond its capacity at any time, shape (R,)."""
@@ -173,10 +179,15 @@ class TimelineProgram:
         closed = self.closed
         resource = np.concatenate([uses.row, closed[:, 0]])
         amount = np.concatenate([np.round(uses.data).astype(np.int64), closed[:, 3]])
-        begin, stop = np.concatenate([start[uses.col], closed[:, 1]]), np.concatenate([end[uses.col], closed[:, 2]])
+        begin, stop = (
+            np.concatenate([start[uses.col], closed[:, 1]]),
+            np.concatenate([end[uses.col], closed[:, 2]]),
+        )
         resource, time = np.tile(resource, 2), np.concatenate([stop, begin])
         change = np.concatenate([-amount, amount])
-        ends = np.repeat([0, 1], len(amount))  # what ends at a moment makes room for what starts then
+        ends = np.repeat(
+            [0, 1], len(amount)
+        )  # what ends at a moment makes room for what starts then
         order = np.lexsort((ends, time, resource))
         resource, change = resource[order], change[order]
         level = np.cumsum(change)  # every stretch ends, so the level is 0 again after each resource

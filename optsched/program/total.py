@@ -92,7 +92,9 @@ class Total(Utility):
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
         """maximise  w' levels @ x.  A total of other functions has no linear program."""
         if self.conic:
-            raise UsageError(f"a total of {self.function} utilities is not linear; lower it with to_conic()")
+            raise UsageError(
+                f"a total of {self.function} utilities is not linear; lower it with to_conic()"
+            )
         lp, variables = R.bare()
         lp.maximise((sp.csr_matrix(self.weight[np.newaxis, :]) @ R.levels) @ variables["x"])
         return R.with_own_rows(lp, variables)
@@ -101,16 +103,22 @@ class Total(Utility):
         """x, and the levels where the program is a tangent."""
         return np.append(x, R.level(x)) if self.conic else x
 
-    def touching(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> FloatArray:
+    def touching(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> FloatArray:
         """Levels at which the tangent touches, shape (K,): those of x, or where the duals of its rows say.
 
         A point whose objective is right to 1e-9 may be wrong by 1e-5 in its levels, as the objective is flat there.
         The tangent at x then leaves a gap of 1e-5; that where f' agrees with the duals leaves none.
         """
         v = np.maximum(R.level(x), np.finfo(float).tiny)
-        return v if duals is None else self.level_at(-duals[len(duals) - len(R.classes) :], v)  # the last rows
+        return (
+            v if duals is None else self.level_at(-duals[len(duals) - len(R.classes) :], v)
+        )  # the last rows
 
-    def tangent(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
+    def tangent(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> LinearProgram:
         """The linear program in which f is replaced by its tangents at levels v (`touching`).
 
             maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l,  the other rows
@@ -123,12 +131,16 @@ class Total(Utility):
         C, v = R.classes, self.touching(R, x, duals)
         lp, variables = R.bare()
         level = lp.variables(len(C), name="level", implied=(0.0, R.highest_level))
-        lp.constrain(R.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels")
+        lp.constrain(
+            R.levels @ variables["x"] - sp.diags_array(C.count) @ level >= 0.0, name="levels"
+        )
         slope, size = self.slope(v), C.count * self.weight
         lp.maximise((size * slope)[np.newaxis, :] @ level + float(size @ (self.f(v) - slope * v)))
         return lp
 
-    def without_matrix(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
+    def without_matrix(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> LinearForm:
         """See `Utility.without_matrix`."""
         size = R.classes.count * self.weight
         if not self.conic:
@@ -146,14 +158,17 @@ class Total(Utility):
         lp.maximise((R.classes.count * self.weight)[np.newaxis, :] @ u)
         return self._with_cones(linear_to_conic(lp.arrays), R.levels, R.classes.count)
 
-    def _with_cones(self, base: ConicProgram, levels: sp.csr_matrix, count: FloatArray) -> ConicProgram:
+    def _with_cones(
+        self, base: ConicProgram, levels: sp.csr_matrix, count: FloatArray
+    ) -> ConicProgram:
         """Append (u, 1, level) in the exponential cone, or the power cone that says e u <= level^e, per class.
 
         The columns of ``base`` are N totals x of columns, then K values u.
         """
         e, (K, N) = self.exponent, levels.shape
         level = sp.hstack(  # rows of b - A x, hence the sign
-            [-sp.csr_matrix(sp.diags_array(1.0 / count) @ levels), sp.csr_matrix((K, K))], format="csr"
+            [-sp.csr_matrix(sp.diags_array(1.0 / count) @ levels), sp.csr_matrix((K, K))],
+            format="csr",
         )
         zero = sp.csr_matrix((K, N + K))
         negative_u = sp.hstack([sp.csr_matrix((K, N)), -sp.eye_array(K)], format="csr")
@@ -211,4 +226,6 @@ class Total(Utility):
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
         """w' levels @ x >= value, one row."""
         matrix = sp.csr_matrix(sp.csr_matrix(self.weight[np.newaxis, :]) @ R.levels)
-        return SideRows(name, matrix, np.array([value]), np.array([np.inf]), lambda row: f"the {name} objective")
+        return SideRows(
+            name, matrix, np.array([value]), np.array([np.inf]), lambda row: f"the {name} objective"
+        )

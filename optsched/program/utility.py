@@ -81,16 +81,22 @@ class Utility(ABC):
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
         """Lowered to cones; raises `UsageError` for what cones cannot take."""
         if R.integral or R.extend is not None:
-            raise UsageError("a conic program takes neither integral allocations nor rows added by extend")
+            raise UsageError(
+                "a conic program takes neither integral allocations nor rows added by extend"
+            )
         return linear_to_conic(self.lowered(R).arrays)
 
-    def without_matrix(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearForm:
+    def without_matrix(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> LinearForm:
         """The linear program (or the tangent at x) of jobs alone without side rows, its matrix not written down."""
         raise UsageError(f"a program of {type(self).__name__} needs its matrix")
 
     # --- bounds ----------------------------------------------------------------------------------------------------
 
-    def tangent(self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None) -> LinearProgram:
+    def tangent(
+        self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
+    ) -> LinearProgram:
         """The linear program with the utility replaced by its tangent at x, or near x where the duals say."""
         return self.lowered(R)
 

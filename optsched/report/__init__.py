@@ -20,7 +20,13 @@ from optsched.report.simulation_shares import completion_times_picture, fairness
 from optsched.report.simulation_times import queue_picture, utilisation_picture
 from optsched.report.topology import topology_picture
 from optsched.report.topology_cells import TopologyCells
-from optsched.report.traces import arrivals_picture, durations_picture, gangs_picture, load_picture, trace_page
+from optsched.report.traces import (
+    arrivals_picture,
+    durations_picture,
+    gangs_picture,
+    load_picture,
+    trace_page,
+)
 
 __all__ = [
     "FrontLines",

@@ -61,7 +61,9 @@ class SolutionFile:
         made = cls(instance, validate(SolutionDocument, rest), parts)
         if made.document.instance.sha256 != instance.sha256:
             raise InvalidInput(
-                "instance.sha256", show(made.document.instance.sha256), f"{instance.sha256}, the hash of this instance"
+                "instance.sha256",
+                show(made.document.instance.sha256),
+                f"{instance.sha256}, the hash of this instance",
             )
         return made
 
@@ -73,7 +75,9 @@ class SolutionFile:
         try:
             formulation = make_formulation(document.formulation, document.options, constraints)
         except UsageError as error:
-            raise InvalidInput("formulation", show(document.formulation), f"one that can be made ({error})") from None
+            raise InvalidInput(
+                "formulation", show(document.formulation), f"one that can be made ({error})"
+            ) from None
         candidates = compile_for(formulation, self.instance)
         return formulation.classes(candidates if document.classes else candidates.per_job())
 

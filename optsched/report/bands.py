@@ -66,9 +66,13 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
         size = 0 if row == NOBODY else int(pools[row].node_gpus.sum())
         gpus = np.maximum(runs.gpus[mine], 1.0) if row == NOBODY else runs.gpus[mine]
         lanes = lay_out(runs.start[mine], runs.end[mine], gpus, runs.job[mine], size)
-        label = "no pool" if row == NOBODY else f"{short(pools[row].name, 18)}\n{count(size, 'GPU')}"
+        label = (
+            "no pool" if row == NOBODY else f"{short(pools[row].name, 18)}\n{count(size, 'GPU')}"
+        )
         found.append((row, label, size or lanes.count // lanes.per_gpu, mine, lanes))
-    wanted = np.array([np.clip(OF_GPU * lanes.count / lanes.per_gpu, SMALLEST, LARGEST) for *_, lanes in found])
+    wanted = np.array(
+        [np.clip(OF_GPU * lanes.count / lanes.per_gpu, SMALLEST, LARGEST) for *_, lanes in found]
+    )
     if wanted.sum() > PAGE:
         wanted = np.maximum(wanted * PAGE / wanted.sum(), SMALLEST)
     tops = np.concatenate(([0.0], np.cumsum(wanted + GAP)))

@@ -121,7 +121,9 @@ def fabric_of(instance: Instance) -> Fabric:
             others.append(Link((one, other), bandwidth))
     members: dict[tuple[tuple[str, ...], int], list[int]] = {}
     for host in range(len(names)):
-        members.setdefault((tuple(sorted(uplinks.get(host, {}))), int(of_host[host])), []).append(host)
+        members.setdefault((tuple(sorted(uplinks.get(host, {}))), int(of_host[host])), []).append(
+            host
+        )
     first_of: dict[tuple[str, ...], int] = {}
     for (leaves, _), hosts in members.items():
         first_of.setdefault(leaves, hosts[0])
@@ -135,7 +137,9 @@ def fabric_of(instance: Instance) -> Fabric:
     return Fabric(names, gpus, state, first, groups, _levels(bottom, others), tuple(others))
 
 
-def _owners(graph: networkx.Graph[Any], names: tuple[str, ...], gpus: IntArray) -> dict[Any, Vertex]:
+def _owners(
+    graph: networkx.Graph[Any], names: tuple[str, ...], gpus: IntArray
+) -> dict[Any, Vertex]:
     """What each vertex of the graph counts as."""
     hosts = {name: row for row, name in enumerate(names)}
     owner: dict[Any, Vertex] = {}
@@ -191,7 +195,9 @@ def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
     level = dict.fromkeys(frontier, 0)
     while frontier:
         depth += 1
-        frontier = sorted({other for name in frontier for other in near.get(name, ())} - level.keys())
+        frontier = sorted(
+            {other for name in frontier for other in near.get(name, ())} - level.keys()
+        )
         level |= dict.fromkeys(frontier, depth)
     level |= dict.fromkeys(sorted(near.keys() - level.keys()), max(depth, 1))
     return {name: step for name, step in level.items() if step > 0}

@@ -11,7 +11,14 @@ from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.report.answers import amount, count
 from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
-from optsched.report.pictures import head, legend_below, new_axes, plain_frame, require_matplotlib, time_unit
+from optsched.report.pictures import (
+    head,
+    legend_below,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    time_unit,
+)
 from optsched.sensitivity import Front
 from optsched.sensitivity.front import Axis
 from optsched.solution import Status
@@ -66,17 +73,26 @@ class FrontLines:
         both = np.array([point.objectives for point in front.points], np.float64).reshape(-1, 2)
         seen = np.isfinite(both).all(axis=1)
         if not seen.any():
-            why = "none of its points has two finite objectives" if len(both) else "it has no points"
+            why = (
+                "none of its points has two finite objectives" if len(both) else "it has no points"
+            )
             raise UsageError(f"there is no front to draw: {why}")
         proved = np.array([point.solution.status is Status.OPTIMAL for point in front.points])[seen]
-        integral = any(point.solution.allocation.integral for point in front.points if point.solution.allocation)
+        integral = any(
+            point.solution.allocation.integral
+            for point in front.points
+            if point.solution.allocation
+        )
         both, hidden = both[seen], int((~seen).sum())
         finite = both.min(axis=0), both.max(axis=0)
         worst = tuple(
             float(finite[1][place] if axis.sense == "min" else finite[0][place])
             for place, axis in enumerate(front.axes)
         )
-        told = [count(len(both), "compromise"), "each optimal and certified" if proved.all() else "not all are proven"]
+        told = [
+            count(len(both), "compromise"),
+            "each optimal and certified" if proved.all() else "not all are proven",
+        ]
         told += [f"{hidden} outside: an objective does not exist there"] if hidden else []
         first, second = front.axes
         ideal = front.ideal if front.ideal is not None and np.isfinite(front.ideal).all() else None
@@ -135,7 +151,10 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
     plain_frame(ax, "left", "bottom")
     if lines.joined and len(lines.first) > 1:
         ax.plot(lines.first, lines.second, color=MAIN, linewidth=1.2, zorder=2)
-    for mask, face, label in ((lines.proved, MAIN, "optimal"), (~lines.proved, PAPER, "feasible, with a gap")):
+    for mask, face, label in (
+        (lines.proved, MAIN, "optimal"),
+        (~lines.proved, PAPER, "feasible, with a gap"),
+    ):
         if mask.any():
             ax.plot(lines.first[mask], lines.second[mask], "o", color=MAIN, markerfacecolor=face, markersize=6,
                     zorder=4, label=label, linestyle="none")  # fmt: skip
@@ -143,7 +162,9 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
         (lines.ideal, "*", SECOND, "ideal: the best of both"), (lines.nadir, "X", WARNING, "nadir: the worst of both"),
     ):  # fmt: skip
         if corner is not None:
-            ax.plot(*corner, marker, color=colour, markersize=9, zorder=3, label=label, linestyle="none")
+            ax.plot(
+                *corner, marker, color=colour, markersize=9, zorder=3, label=label, linestyle="none"
+            )
     _number(ax, lines)
     ax.set_xlabel(lines.first_axis, fontsize=LABEL)
     ax.set_ylabel(lines.second_axis, fontsize=LABEL)

@@ -13,8 +13,28 @@ from optsched.instance.tables import JobNames
 from optsched.report.answers import Answer, count
 from optsched.report.bands import Band, bands_of
 from optsched.report.gantt_rows import GanttRows
-from optsched.report.palette import INK, JOBS, LABEL, LINE, MAIN, PANEL, PAPER, SMALL, WARNING, ink_on, job_colours
-from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, size_of, width_of
+from optsched.report.palette import (
+    INK,
+    JOBS,
+    LABEL,
+    LINE,
+    MAIN,
+    PANEL,
+    PAPER,
+    SMALL,
+    WARNING,
+    ink_on,
+    job_colours,
+)
+from optsched.report.pictures import (
+    head,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    short,
+    size_of,
+    width_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +128,9 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     add_boxes(ax, blocks, colours)
     _draw_deadlines(ax, rows, bands)
     if 0 < len(rows.cuts) <= MAX_CUTS:
-        ax.vlines(rows.cuts, *ax.get_ylim(), color=INK, linewidth=0.4, linestyle=(0, (1, 2)), zorder=1.5)
+        ax.vlines(
+            rows.cuts, *ax.get_ylim(), color=INK, linewidth=0.4, linestyle=(0, (1, 2)), zorder=1.5
+        )
     if rows.now is not None:
         ax.axvline(rows.now, color=MAIN, linewidth=1.4, zorder=4, label="now")
     head(ax, rows.title, rows.subtitle)
@@ -126,8 +148,17 @@ def _draw_ground(ax: Axes, bands: Sequence[Band]) -> None:
         lines = band.top + band.of_gpu * np.arange(1, band.gpus)
         if band.of_gpu >= 0.1:
             ax.hlines(lines, left, right, color=PAPER, linewidth=0.8, zorder=0.5)
-        if band.lanes.count > band.gpus * band.lanes.per_gpu:  # more runs at a time than the pool has
-            ax.hlines(band.top + band.of_gpu * band.gpus, left, right, color=WARNING, linewidth=1.0, zorder=3)
+        if (
+            band.lanes.count > band.gpus * band.lanes.per_gpu
+        ):  # more runs at a time than the pool has
+            ax.hlines(
+                band.top + band.of_gpu * band.gpus,
+                left,
+                right,
+                color=WARNING,
+                linewidth=1.0,
+                zorder=3,
+            )
     ax.set_ylim(bands[-1].top + bands[-1].inches, 0.0)
     ax.set_yticks([band.top + band.inches / 2 for band in bands], [band.label for band in bands])
     plain_frame(ax, "bottom")
@@ -140,13 +171,20 @@ def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatAr
     lanes = band.lanes
     stretch, height = band.runs[lanes.stretch], band.of_gpu / lanes.per_gpu
     top = np.asarray(band.top + height * lanes.lane, np.float64)
-    return rows.runs.start[stretch], top, rows.runs.end[stretch], np.asarray(top + height * lanes.height)
+    return (
+        rows.runs.start[stretch],
+        top,
+        rows.runs.end[stretch],
+        np.asarray(top + height * lanes.height),
+    )
 
 
 def _stretches(rows: GanttRows, bands: Sequence[Band]) -> Blocks:
     """The blocks of all bands; two jobs that share GPUs have half of the height each."""
     parts = [(band.runs[band.lanes.stretch], *_boxes(rows, band)) for band in bands]
-    stretch, left, top, right, bottom = (np.concatenate(column) for column in zip(*parts, strict=True))
+    stretch, left, top, right, bottom = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
     job, partner = rows.runs.job[stretch], rows.runs.partner[stretch]
     pair = partner >= 0
     middle = np.where(pair, (top + bottom) / 2, bottom)
@@ -167,8 +205,12 @@ def beside(blocks: Blocks) -> Mapping[int, set[int]]:
         return found
     slack, lane = 1e-3 * float(np.ptp([blocks.left.min(), blocks.right.max()])), 1e-6
     for place, job in enumerate(blocks.job.tolist()):
-        here = (blocks.left <= blocks.right[place] + slack) & (blocks.right >= blocks.left[place] - slack)
-        here &= (blocks.top <= blocks.bottom[place] + lane) & (blocks.bottom >= blocks.top[place] - lane)
+        here = (blocks.left <= blocks.right[place] + slack) & (
+            blocks.right >= blocks.left[place] - slack
+        )
+        here &= (blocks.top <= blocks.bottom[place] + lane) & (
+            blocks.bottom >= blocks.top[place] - lane
+        )
         found.setdefault(job, set()).update(blocks.job[here].tolist())
     return {job: others - {job} for job, others in found.items()}
 
@@ -193,10 +235,14 @@ def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collectio
     from matplotlib.collections import PolyCollection
 
     left, top, right, bottom = blocks.left, blocks.top, blocks.right, blocks.bottom
-    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
+    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(
+        -1, 4, 2
+    )
     edge = 0.7 if len(left) <= 400 else 0.2
     fill = [colours[job] for job in blocks.job.tolist()]
-    boxes = PolyCollection(list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2)
+    boxes = PolyCollection(
+        list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2
+    )
     ax.add_collection(boxes)
     return boxes
 
@@ -204,22 +250,41 @@ def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collectio
 def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
     """A mark at each deadline, joined to the end of the job's last stretch; a cross where it is missed."""
     missed = rows.runs.end > rows.deadline + 1e-9 * (1.0 + abs(rows.deadline))
-    shown = np.isfinite(rows.deadline) & (rows.deadline <= ax.get_xlim()[1]) & (rows.deadline >= ax.get_xlim()[0])
+    shown = (
+        np.isfinite(rows.deadline)
+        & (rows.deadline <= ax.get_xlim()[1])
+        & (rows.deadline >= ax.get_xlim()[0])
+    )
     if shown.sum() > MAX_DEADLINES:
         shown &= missed
-    for late, colour, marker, label in ((False, INK, "|", "deadline"), (True, WARNING, "X", "missed deadline")):
+    for late, colour, marker, label in (
+        (False, INK, "|", "deadline"),
+        (True, WARNING, "X", "missed deadline"),
+    ):
         at, height, end = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
         for band in bands:
             _, top, _, bottom = _boxes(rows, band)
-            first = np.unique(band.lanes.stretch, return_index=True)[1]  # one mark, in the first block of a stretch
+            first = np.unique(band.lanes.stretch, return_index=True)[
+                1
+            ]  # one mark, in the first block of a stretch
             stretch = band.runs[band.lanes.stretch[first]]
             mine = shown[stretch] & (missed[stretch] == late)
             at.append(rows.deadline[stretch[mine]])
-            height.append((bottom - np.minimum((bottom - top) / 2, 0.1))[first[mine]])  # below the name
+            height.append(
+                (bottom - np.minimum((bottom - top) / 2, 0.1))[first[mine]]
+            )  # below the name
             end.append(rows.runs.end[stretch[mine]])
         x, y, until = np.concatenate(at), np.concatenate(height), np.concatenate(end)
         if len(x):
-            ax.hlines(y, np.minimum(x, until), x, color=colour, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=3)
+            ax.hlines(
+                y,
+                np.minimum(x, until),
+                x,
+                color=colour,
+                linewidth=0.7,
+                linestyle=(0, (1, 1.5)),
+                zorder=3,
+            )
             ax.plot(x, y, linestyle="none", marker=marker, markersize=8 if marker == "|" else 6, color=colour,
                     markeredgecolor=PAPER if late else INK, zorder=3.5, label=label)  # fmt: skip
 
@@ -231,7 +296,11 @@ def _legend(ax: Axes, rows: GanttRows, colours: Mapping[int, str]) -> None:
     names = rows.instance.jobs_table.names
     marks = ax.get_legend_handles_labels()[0]
     few = len(colours) <= len(JOBS)
-    jobs = [Patch(color=colour, label=short(names[row], 22)) for row, colour in colours.items()] if few else []
+    jobs = (
+        [Patch(color=colour, label=short(names[row], 22)) for row, colour in colours.items()]
+        if few
+        else []
+    )
     if not few:
         marks.append(Patch(color="none", label=f"colours repeat: {count(len(colours), 'job')}"))
     ax.legend(handles=[*jobs, *marks], loc="upper left", bbox_to_anchor=(0, -0.55 / size_of(ax)[1]), ncol=5,

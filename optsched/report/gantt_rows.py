@@ -50,7 +50,9 @@ class GanttRows:
         runs, instance = schedule_of(answer), answer.instance
         if not len(runs):
             raise UsageError("the schedule is empty: there is nothing to draw")
-        scale, unit = time_unit(float(max(runs.end.max(), instance.now) - min(runs.start.min(), instance.now)))
+        scale, unit = time_unit(
+            float(max(runs.end.max(), instance.now) - min(runs.start.min(), instance.now))
+        )
         last = _last_of_job(runs)
         deadline = np.where(last, instance.jobs_table.deadline[runs.job], np.inf)
         missed, due = int((runs.end > deadline + 1e-6).sum()), int(np.isfinite(deadline).sum())

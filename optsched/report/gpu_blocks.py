@@ -58,7 +58,10 @@ def blocks_of(
     begins = np.flatnonzero(new)
     last = np.append(begins[1:], len(gpu)) - 1
     owner, top, bottom = holder[begins], rows.top[gpu[begins]], rows.top[gpu[last]] + rows.of_gpu
-    first, stop = np.searchsorted(owner, holders.of_segment), np.searchsorted(owner, holders.of_segment, side="right")
+    first, stop = (
+        np.searchsorted(owner, holders.of_segment),
+        np.searchsorted(owner, holders.of_segment, side="right"),
+    )
     first_half, second_half, left, right = shared_spells(shown, holders)
     segment = np.concatenate([np.arange(len(shown)), first_half, second_half])
     begin = np.concatenate([shown.start, left, left])
@@ -66,7 +69,11 @@ def blocks_of(
     half = np.repeat([0, 1, 2], [len(shown), len(left), len(left)])
     pieces = (stop - first)[segment]
     entry = np.repeat(np.arange(len(segment)), pieces)
-    piece = first[segment[entry]] + np.arange(len(entry)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    piece = (
+        first[segment[entry]]
+        + np.arange(len(entry))
+        - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    )
     middle, half = (top[piece] + bottom[piece]) / 2, half[entry]
     return Blocks(
         shown.job[segment[entry]],
@@ -78,7 +85,9 @@ def blocks_of(
     ), len(left)
 
 
-def shared_spells(shown: Segments, holders: Holders) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+def shared_spells(
+    shown: Segments, holders: Holders
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """Pairs of segments that share GPUs, and from when to when."""
     first, second = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     order = np.argsort(holders.of_segment, kind="stable")
@@ -89,6 +98,9 @@ def shared_spells(shown: Segments, holders: Holders) -> tuple[IntArray, IntArray
             first.append(order[begin + a])
             second.append(order[begin + b])
     one, other = np.concatenate(first), np.concatenate(second)
-    left, right = np.maximum(shown.start[one], shown.start[other]), np.minimum(shown.end[one], shown.end[other])
+    left, right = (
+        np.maximum(shown.start[one], shown.start[other]),
+        np.minimum(shown.end[one], shown.end[other]),
+    )
     both = right > left
     return one[both], other[both], left[both], right[both]

@@ -13,7 +13,18 @@ from optsched.report.answers import count
 from optsched.report.gantt import WIDTH, Blocks, add_boxes, beside, write_names
 from optsched.report.gpu_blocks import GpuRows, blocks_of
 from optsched.report.gpu_places import Holders, gpus_of, parts_on_nodes
-from optsched.report.palette import INK, JOBS, LABEL, LINE, MAIN, MUTED, PANEL, PAPER, SMALL, job_colours
+from optsched.report.palette import (
+    INK,
+    JOBS,
+    LABEL,
+    LINE,
+    MAIN,
+    MUTED,
+    PANEL,
+    PAPER,
+    SMALL,
+    job_colours,
+)
 from optsched.report.pictures import (
     head,
     legend_below,
@@ -42,7 +53,12 @@ WINDOWS = 400
 LABELLED = 0.14
 """Inches that the name of a node needs."""
 HOUR = 3600.0
-SPANS = (60.0, 600.0, HOUR, *(HOUR * hours for hours in (2, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688, 5376)))
+SPANS = (
+    60.0,
+    600.0,
+    HOUR,
+    *(HOUR * hours for hours in (2, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688, 5376)),
+)
 """Lengths of the part of a long simulation that is drawn, in seconds."""
 
 
@@ -81,10 +97,16 @@ def gpu_gantt_picture(
     sizes = np.array([pool.node_gpus.sum() for pool in instance.cluster.pools], np.int64)
     by_gpu = numbering.gpus <= MOST_GPUS
     origin = first_arrival(simulation)
-    low, high = _window(everything, origin, MOST_STRETCHES if by_gpu else MOST_ON_NODES) if window is None else window
+    low, high = (
+        _window(everything, origin, MOST_STRETCHES if by_gpu else MOST_ON_NODES)
+        if window is None
+        else window
+    )
     shown = _between(everything, origin + low, origin + high)
     if not len(shown):
-        raise UsageError(f"there is nothing to draw: nothing runs from {low:g} to {high:g} s after the first arrival")
+        raise UsageError(
+            f"there is nothing to draw: nothing runs from {low:g} to {high:g} s after the first arrival"
+        )
     require_matplotlib()
     rows = GpuRows.of(numbering, sizes)
     ax = new_axes(WIDTH, 1.5 + float(rows.top[-1]) + rows.of_gpu) if ax is None else ax
@@ -118,7 +140,10 @@ def _window(segments: Segments, origin: float, most: int) -> tuple[float, float]
 def _between(segments: Segments, low: float, high: float) -> Segments:
     """Those that run in a window."""
     inside = (segments.start < high) & (segments.end > low)
-    return replace(segments, **{field.name: getattr(segments, field.name)[inside] for field in fields(segments)})
+    return replace(
+        segments,
+        **{field.name: getattr(segments, field.name)[inside] for field in fields(segments)},
+    )
 
 
 def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> None:
@@ -153,15 +178,21 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     ax.set_axisbelow(True)
 
 
-def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float) -> str:
+def _draw_jobs(
+    ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
+) -> str:
     """A block for each stretch on neighbouring GPUs of a node; returns what is to be said of them."""
     from matplotlib.patches import Patch
 
     instance = simulation.trace.instance
     holders = Holders.of(shown)
     holder, gpu = gpus_of(instance, holders, parts_on_nodes(instance, holders))
-    blocks, pairs = blocks_of(instance.cluster.numbering, shown, holders, holder, gpu, rows, first_arrival(simulation))
-    blocks = Blocks(blocks.job, blocks.owner, blocks.left / unit, blocks.top, blocks.right / unit, blocks.bottom)
+    blocks, pairs = blocks_of(
+        instance.cluster.numbering, shown, holders, holder, gpu, rows, first_arrival(simulation)
+    )
+    blocks = Blocks(
+        blocks.job, blocks.owner, blocks.left / unit, blocks.top, blocks.right / unit, blocks.bottom
+    )
     colours = job_colours(shown.job.tolist(), beside(blocks))
     boxes = add_boxes(ax, blocks, colours)
     boxes.set_rasterized(len(blocks.job) > VECTORS)
@@ -170,7 +201,12 @@ def _draw_jobs(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows,
     few = len(colours) <= len(JOBS)
     told = ["which GPUs of a node is chosen to fit"]
     if few:
-        legend_below(ax, [Patch(color=tint, label=short(names[row], 22)) for row, tint in colours.items()], 0.55, 5)
+        legend_below(
+            ax,
+            [Patch(color=tint, label=short(names[row], 22)) for row, tint in colours.items()],
+            0.55,
+            5,
+        )
     else:
         told.append("colours repeat")
     if pairs:
@@ -184,7 +220,9 @@ def _misfits(drawn: int, wanted: int) -> list[str]:
     return [f"{wanted - drawn:,} of {wanted:,} places on GPUs do not fit"] if drawn < wanted else []
 
 
-def _draw_nodes(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float) -> str:
+def _draw_nodes(
+    ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
+) -> str:
     """The part of the GPUs of each node that is held, window by window; returns what is to be said of it."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -199,7 +237,9 @@ def _draw_nodes(ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows
         numbering.nodes, high - low,
     )  # fmt: skip
     size = np.diff(numbering.start)
-    share = np.divide(held, size[:, np.newaxis], out=np.zeros(held.shape), where=size[:, np.newaxis] > 0)
+    share = np.divide(
+        held, size[:, np.newaxis], out=np.zeros(held.shape), where=size[:, np.newaxis] > 0
+    )
     shades = LinearSegmentedColormap.from_list("held", [PANEL, MAIN])
     gpus = 0
     image = None
@@ -243,7 +283,9 @@ def held_by_window(
     for moment, sign in ((start, 1.0), (end, -1.0)):
         at = np.clip(moment, 0.0, span)
         column = np.minimum((at / width).astype(np.int64), WINDOWS)
-        np.add.at(inside, (node, column), sign * gpus * (column + 1 - at / width))  # of the window that it is in
+        np.add.at(
+            inside, (node, column), sign * gpus * (column + 1 - at / width)
+        )  # of the window that it is in
         np.add.at(level, (node, np.minimum(column + 1, WINDOWS)), sign * gpus)
     mean: FloatArray = inside[:, :WINDOWS] + np.cumsum(level, axis=1)[:, :WINDOWS]
     return mean

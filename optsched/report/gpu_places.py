@@ -51,7 +51,9 @@ class Holders:
         by_end = np.argsort(end, kind="stable")
         rank = np.empty(count, np.int64)
         rank[by_end] = np.arange(count)
-        latest = np.maximum.accumulate(rank + count * np.cumsum(changes)) % max(count, 1)  # end so far on this GPU
+        latest = np.maximum.accumulate(rank + count * np.cumsum(changes)) % max(
+            count, 1
+        )  # end so far on this GPU
         slack = 1e-9 * float(end.max(initial=0.0) - start.min(initial=0.0))
         new = np.ones(count, bool)
         new[1:] = changes[1:] | (start[1:] >= end[by_end[latest[:-1]]] - slack)
@@ -102,30 +104,50 @@ def parts_on_nodes(instance: Instance, holders: Holders) -> Parts:
         mine = rows[numbering.pool[node[rows]] == pool]
         gangs = spread[numbering.pool[node[spread]] == pool]
         times = np.unique(
-            np.concatenate([holders.start[mine], holders.end[mine], holders.start[gangs], holders.end[gangs]])
+            np.concatenate(
+                [holders.start[mine], holders.end[mine], holders.start[gangs], holders.end[gangs]]
+            )
         )
         free = _free(holders, numbering.start, members, node, mine, times)
         for gang in gangs.tolist():
             first, stop = np.searchsorted(times, (holders.start[gang], holders.end[gang]))
             least = free[:, first : max(stop, first + 1)].min(axis=1)
             row, count = _shared_out(
-                least, int(node[gang] - members[0]), int(holders.gpus[gang]), int(holders.nodes[gang])
+                least,
+                int(node[gang] - members[0]),
+                int(holders.gpus[gang]),
+                int(holders.nodes[gang]),
             )
             free[row, first:stop] -= count[:, np.newaxis]
             found.append((np.full(len(row), gang), members[row], count))
-    holder, at, gpus = (np.concatenate(column).astype(np.int64) for column in zip(*found, strict=True))
+    holder, at, gpus = (
+        np.concatenate(column).astype(np.int64) for column in zip(*found, strict=True)
+    )
     order = np.lexsort((at, holder))
     return Parts(holder[order], at[order], gpus[order])
 
 
 def _free(
-    holders: Holders, start: IntArray, members: IntArray, node: IntArray, mine: IntArray, times: FloatArray
+    holders: Holders,
+    start: IntArray,
+    members: IntArray,
+    node: IntArray,
+    mine: IntArray,
+    times: FloatArray,
 ) -> IntArray:
     """GPUs that holders on one node leave free, shape (nodes of the pool, times): from each time to the next."""
     change = np.zeros((len(members), len(times) + 1), np.int32)
     row = node[mine] - members[0]
-    np.add.at(change, (row, np.searchsorted(times, holders.start[mine])), holders.gpus[mine].astype(np.int32))
-    np.add.at(change, (row, np.searchsorted(times, holders.end[mine])), -holders.gpus[mine].astype(np.int32))
+    np.add.at(
+        change,
+        (row, np.searchsorted(times, holders.start[mine])),
+        holders.gpus[mine].astype(np.int32),
+    )
+    np.add.at(
+        change,
+        (row, np.searchsorted(times, holders.end[mine])),
+        -holders.gpus[mine].astype(np.int32),
+    )
     size = (start[members + 1] - start[members]).astype(np.int32)
     return np.asarray(size[:, np.newaxis] - np.cumsum(change, axis=1, dtype=np.int32))
 
@@ -154,7 +176,9 @@ def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArra
     slack = 1e-9 * float(holders.end.max(initial=0.0) - holders.start.min(initial=0.0))
     found: list[IntArray] = []
     owner: list[IntArray] = []
-    for holder, node, wanted in zip(parts.holder.tolist(), parts.node.tolist(), parts.gpus.tolist(), strict=True):
+    for holder, node, wanted in zip(
+        parts.holder.tolist(), parts.node.tolist(), parts.gpus.tolist(), strict=True
+    ):
         first, stop = int(start[node]), int(start[node + 1])
         free = first + np.flatnonzero(until[first:stop] <= holders.start[holder] + slack)
         lowest = int(np.searchsorted(free, holders.first_gpu[holder]))

@@ -82,13 +82,17 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     first, size = np.unique(group, return_index=True)[1], np.bincount(group)
     labels: tuple[str, ...] = ()
     if len(size) <= MAX_LABELLED:
-        labels = tuple(_label(C.instance, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True))
+        labels = tuple(
+            _label(C.instance, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True)
+        )
     mean, some = _means(fraction, runs, group)
     used = np.zeros(len(C.instance.cluster.pools) + 1)  # the last place: no pool (-1)
     np.add.at(used, shares.pool, shares.gpus * shares.fraction)
     capacity = C.instance.cluster.gpus(C.instance.now).astype(np.float64)
     capacity, used[-1] = np.append(capacity, np.nan), np.nan
-    return HeatmapRows(mean, some, labels, size, places, words, used[: len(places)], capacity[: len(places)])
+    return HeatmapRows(
+        mean, some, labels, size, places, words, used[: len(places)], capacity[: len(places)]
+    )
 
 
 def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
@@ -98,7 +102,9 @@ def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[st
     shared = shares.partner >= 0
     np.add.at(fraction, (shares.job, shares.pool), shares.fraction)
     np.add.at(fraction, (shares.partner[shared], shares.pool[shared]), shares.fraction[shared])
-    of_class = np.zeros((len(C) + 1, len(pools) + 1), bool)  # the last class: not in the program (-1)
+    of_class = np.zeros(
+        (len(C) + 1, len(pools) + 1), bool
+    )  # the last class: not in the program (-1)
     of_class[C.class_a, C.pool] = True
     of_class[C.class_b[~C.alone], C.pool[~C.alone]] = True
     runs = of_class[C.of_job]
@@ -110,7 +116,10 @@ def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[st
 
 def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[FloatArray, BoolArray]:
     size = np.bincount(group)
-    total, some = np.zeros((len(size), fraction.shape[1])), np.zeros((len(size), fraction.shape[1]), bool)
+    total, some = (
+        np.zeros((len(size), fraction.shape[1])),
+        np.zeros((len(size), fraction.shape[1]), bool),
+    )
     np.add.at(total, group, fraction)
     np.logical_or.at(some, group, runs)
     return total / size[:, np.newaxis], some
@@ -173,7 +182,9 @@ def allocation_heatmap(solution: Answer, ax: Axes | None = None) -> Axes:
     figure = ax.get_figure()
     assert figure is not None
     bar = figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=25)
-    bar.set_label("fraction of time" if rows.size.max() == 1 else "fraction of time, mean of the row's jobs")
+    bar.set_label(
+        "fraction of time" if rows.size.max() == 1 else "fraction of time, mean of the row's jobs"
+    )
     bar.set_ticks([VISIBLE, 0.2, 0.4, 0.6, 0.8, 1.0], labels=["0", "0.2", "0.4", "0.6", "0.8", "1"])
     bar.outline.set_visible(False)
     return ax
@@ -182,7 +193,9 @@ def allocation_heatmap(solution: Answer, ax: Axes | None = None) -> Axes:
 def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("fractions", COLOURS).with_extremes(bad=IDLE, under=PAPER)
+    colours = LinearSegmentedColormap.from_list("fractions", COLOURS).with_extremes(
+        bad=IDLE, under=PAPER
+    )
     shown = np.ma.masked_array(rows.fraction, ~rows.runs & (rows.fraction == 0))
     height, width = rows.fraction.shape
     top = height if rows.labels else int(rows.size.sum())
@@ -207,7 +220,9 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
 def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer) -> None:
     ticks = [
         place if np.isnan(has) else f"{place}\n{used:.3g} of {has:g}"
-        for place, used, has in zip(rows.places, rows.used.tolist(), rows.capacity.tolist(), strict=True)
+        for place, used, has in zip(
+            rows.places, rows.used.tolist(), rows.capacity.tolist(), strict=True
+        )
     ]
     ax.set_xticks(np.arange(len(rows.places)), ticks)
     ax.set_xlabel("pool (GPUs in use, mean over time)")

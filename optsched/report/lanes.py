@@ -33,7 +33,9 @@ class Lanes:
     count: int
 
 
-def lay_out(start: FloatArray, end: FloatArray, gpus: FloatArray, owner: IntArray, size: int) -> Lanes:
+def lay_out(
+    start: FloatArray, end: FloatArray, gpus: FloatArray, owner: IntArray, size: int
+) -> Lanes:
     """Greedy packing in order of start; as many lanes are used as GPUs are held at a time, no more.
 
     Each stretch takes lanes that are free when it starts: those that its owner had before if it can, else the smallest
@@ -48,7 +50,9 @@ def lay_out(start: FloatArray, end: FloatArray, gpus: FloatArray, owner: IntArra
     size : int
         GPUs of the pool.
     """
-    per_gpu = next((n for n in range(1, FINEST) if np.allclose(gpus * n, np.round(gpus * n))), FINEST)
+    per_gpu = next(
+        (n for n in range(1, FINEST) if np.allclose(gpus * n, np.round(gpus * n))), FINEST
+    )
     height = np.maximum(np.ceil(gpus * per_gpu - 1e-9), 1).astype(np.int64)
     slack = 1e-9 * float(np.ptp(np.concatenate((start, end)))) if len(start) else 0.0
     busy_until = np.full(size * per_gpu, -np.inf)

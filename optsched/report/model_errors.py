@@ -56,12 +56,20 @@ def evaluation_picture(found: Evaluation) -> Axes:
     splits = list(dict.fromkeys(points.split for points in drawn))
     models = list(dict.fromkeys(points.model for points in drawn))
     if not drawn:
-        raise UsageError("there are no errors to draw: no model had a word for a time that was left out")
+        raise UsageError(
+            "there are no errors to draw: no model had a word for a time that was left out"
+        )
     if len(splits) * len(models) > MOST_PANELS:
-        raise UsageError(f"{len(splits)} splits of {len(models)} models are too many panels, {MOST_PANELS} at most")
-    figure = Figure(figsize=(PANEL * len(splits) + 0.8, (PANEL + 0.5) * len(models) + 0.6), layout="constrained")
+        raise UsageError(
+            f"{len(splits)} splits of {len(models)} models are too many panels, {MOST_PANELS} at most"
+        )
+    figure = Figure(
+        figsize=(PANEL * len(splits) + 0.8, (PANEL + 0.5) * len(models) + 0.6), layout="constrained"
+    )
     panels = figure.subplots(len(models), len(splits), squeeze=False)
-    colours = job_colours(np.unique(found.profiles.ways.workload[np.concatenate([p.row for p in drawn])]).tolist())
+    colours = job_colours(
+        np.unique(found.profiles.ways.workload[np.concatenate([p.row for p in drawn])]).tolist()
+    )
     limits = _limits(drawn)
     rows = {(row.model, row.split): row for row in found.rows if row.workload is None}
     for points in drawn:
@@ -82,15 +90,28 @@ def evaluation_picture(found: Evaluation) -> Axes:
 
 def _limits(drawn: list[Points]) -> tuple[float, float]:
     """Of both axes of all panels, from the points and not from their intervals, which may be endless."""
-    every = np.concatenate([values[points.known] for points in drawn for values in (points.seconds, points.predicted)])
+    every = np.concatenate(
+        [values[points.known] for points in drawn for values in (points.seconds, points.predicted)]
+    )
     return float(every.min() / 1.5), float(every.max() * 1.5)
 
 
-def _draw(ax: Axes, points: Points, found: Evaluation, colours: Mapping[int, str], limits: tuple[float, float]) -> None:
+def _draw(
+    ax: Axes,
+    points: Points,
+    found: Evaluation,
+    colours: Mapping[int, str],
+    limits: tuple[float, float],
+) -> None:
     plain_frame(ax, "left", "bottom")
     known = points.known
-    colour = np.array([colours[row] for row in found.profiles.ways.workload[points.row[known]].tolist()])
-    told, width = points.predicted[known], np.exp(ndtri((1 + found.nominal) / 2) * points.log_sd[known])
+    colour = np.array(
+        [colours[row] for row in found.profiles.ways.workload[points.row[known]].tolist()]
+    )
+    told, width = (
+        points.predicted[known],
+        np.exp(ndtri((1 + found.nominal) / 2) * points.log_sd[known]),
+    )
     order = np.argsort(points.seconds[known], kind="stable")
     some = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), INTERVALS)).astype(int))]
     crowded = len(some) < len(known)
@@ -115,7 +136,9 @@ def _tell(ax: Axes, row: ErrorRow, nominal: float) -> None:
     head(ax, short(row.model, 40), short(row.split, 50))
     lines = [f"MAPE {100 * row.mape:.1f} %, median {100 * row.median_ape:.1f} %"]
     lines += [f"{100 * row.coverage:.0f} % in the interval of {100 * nominal:g} %"]
-    lines += [f"{row.tested - row.known:,} of {row.tested:,} unknown"] if row.known < row.tested else []
+    lines += (
+        [f"{row.tested - row.known:,} of {row.tested:,} unknown"] if row.known < row.tested else []
+    )
     ax.text(0.97, 0.03, "\n".join(lines), transform=ax.transAxes, ha="right", va="bottom", fontsize=SMALL, color=INK,
             zorder=5, bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 2})  # fmt: skip
 
@@ -125,11 +148,24 @@ def _legend(figure: object, found: Evaluation, colours: Mapping[int, str]) -> No
 
     names = found.profiles.ways.workloads
     handles = [
-        Line2D([], [], marker="o", linestyle="none", color=colours[row], markersize=4, label=short(names[row], 24))
+        Line2D(
+            [],
+            [],
+            marker="o",
+            linestyle="none",
+            color=colours[row],
+            markersize=4,
+            label=short(names[row], 24),
+        )
         for row in list(colours)[:NAMED]
     ]
     if len(colours) > NAMED:
         handles.append(Line2D([], [], linestyle="none", label=f"and {len(colours) - NAMED} more"))
     figure.legend(  # type: ignore[attr-defined]
-        handles=handles, loc="outside lower left", frameon=False, fontsize=SMALL + 0.5, ncol=6, handletextpad=0.2
+        handles=handles,
+        loc="outside lower left",
+        frameon=False,
+        fontsize=SMALL + 0.5,
+        ncol=6,
+        handletextpad=0.2,
     )

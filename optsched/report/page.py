@@ -59,7 +59,8 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     """A page: title, a line below it, links to the sections, the sections."""
     anchors = _anchors([section.title for section in sections])
     links = "".join(
-        f'<a href="#{anchor}">{escape(section.title)}</a>' for anchor, section in zip(anchors, sections, strict=True)
+        f'<a href="#{anchor}">{escape(section.title)}</a>'
+        for anchor, section in zip(anchors, sections, strict=True)
     )
     body = "\n".join(
         f'<section id="{anchor}">\n<h2>{escape(section.title)}</h2>\n{section.html}\n</section>'

@@ -31,9 +31,12 @@ def facts_html(entries: Iterable[tuple[str, str]]) -> str:
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[bool]) -> str:
     """A table; ``text`` says of each column whether it is text, aligned to the left, or numbers."""
     kinds = [' class="text"' if is_text else "" for is_text in text]
-    head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, columns, strict=True))
+    head = "".join(
+        f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, columns, strict=True)
+    )
     body = "\n".join(
-        f"<tr>{''.join(_cell(cell, is_text) for cell, is_text in zip(row, text, strict=True))}</tr>" for row in rows
+        f"<tr>{''.join(_cell(cell, is_text) for cell, is_text in zip(row, text, strict=True))}</tr>"
+        for row in rows
     )
     return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
 
@@ -46,7 +49,9 @@ def _cell(text: str, is_text: bool) -> str:
 def summary_html(table: SummaryTable) -> str:
     """A table of results with the words on how to read it."""
     kinds = [column.kind == "text" for column in table.columns]
-    return words_html(table.words) + table_html([column.name for column in table.columns], table.texts, kinds)
+    return words_html(table.words) + table_html(
+        [column.name for column in table.columns], table.texts, kinds
+    )
 
 
 def folded(title: str, html: str) -> str:

@@ -27,7 +27,9 @@ TITLE, SUBTITLE, LABEL, SMALL = 12.0, 8.5, 9.0, 7.5
 """Sizes in points."""
 
 
-def job_colours(jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | None = None) -> Mapping[int, str]:
+def job_colours(
+    jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | None = None
+) -> Mapping[int, str]:
     """A colour for each job (row of the job table), the same in every picture as far as that goes.
 
     Job r would like colour r (modulo their number) and takes the next free one if another has it; so up to twelve jobs
@@ -45,7 +47,11 @@ def job_colours(jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | No
     free = set(range(count))
     chosen: dict[int, str] = {}
     for row in rows:
-        place = next(place % count for place in range(row % count, row % count + count) if place % count in free)
+        place = next(
+            place % count
+            for place in range(row % count, row % count + count)
+            if place % count in free
+        )
         free.remove(place)
         chosen[row] = JOBS[place]
     return chosen
@@ -54,6 +60,9 @@ def job_colours(jobs: Iterable[int], beside: Mapping[int, AbstractSet[int]] | No
 def ink_on(colour: str) -> str:
     """Dark or pale ink, whichever is read better on a colour (by its relative luminance)."""
     channels = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in channels
+    ]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return PALE_INK if luminance < 0.2 else INK

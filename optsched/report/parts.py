@@ -115,7 +115,10 @@ def schedule_of(answer: Answer) -> Runs:
     schedule = answer.schedule
     if schedule is None:
         raise _lacks(answer, "schedule")
-    table, configuration = schedule.classes.configurations, schedule.classes.configuration[schedule.column]
+    table, configuration = (
+        schedule.classes.configurations,
+        schedule.classes.configuration[schedule.column],
+    )
     alone = np.full(len(schedule), NOBODY)
     gpus = table.gpus[configuration] * table.share[configuration]
     return Runs(schedule.job, alone, schedule.pool, gpus, schedule.start, schedule.end)
@@ -142,13 +145,23 @@ def placement_of(answer: Answer) -> tuple[Held, ...]:
     placement = answer.placement
     if placement is None:
         raise _lacks(answer, "placement")
-    job, partner = placement.rows.job[placement.row].tolist(), placement.rows.partner[placement.row].tolist()
-    return tuple(Held((a,) if b < 0 else (a, b), gpus) for a, b, gpus in zip(job, partner, placement.gpus, strict=True))
+    job, partner = (
+        placement.rows.job[placement.row].tolist(),
+        placement.rows.partner[placement.row].tolist(),
+    )
+    return tuple(
+        Held((a,) if b < 0 else (a, b), gpus)
+        for a, b, gpus in zip(job, partner, placement.gpus, strict=True)
+    )
 
 
 def has_part(answer: Answer, name: str) -> bool:
     """Whether there is a schedule, rounds or a placement."""
-    return name in answer.parts if isinstance(answer, SolutionFile) else getattr(answer, name) is not None
+    return (
+        name in answer.parts
+        if isinstance(answer, SolutionFile)
+        else getattr(answer, name) is not None
+    )
 
 
 def _lacks(answer: Answer, name: str) -> UsageError:
@@ -156,13 +169,17 @@ def _lacks(answer: Answer, name: str) -> UsageError:
     return UsageError(f"the solution of {answer.formulation} has {none}: there is nothing to draw")
 
 
-def _joined(length: FloatArray, runs: np.ndarray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+def _joined(
+    length: FloatArray, runs: np.ndarray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Row, start and end of every stretch of slices in which a row runs without a break; and the ends of slices."""
     edge = np.concatenate(([0.0], np.cumsum(length)))
     border = np.zeros((1, runs.shape[1]), bool)
     change = np.diff(np.concatenate((border, runs, border)).astype(np.int8), axis=0)
     row, begin = np.nonzero(change.T == 1)
-    _, after = np.nonzero(change.T == -1)  # in the same order: beginnings and ends of a row alternate
+    _, after = np.nonzero(
+        change.T == -1
+    )  # in the same order: beginnings and ends of a row alternate
     return row, edge[begin], edge[after], edge[1:]
 
 
@@ -207,10 +224,14 @@ class _Rounds(_Row):
 def _schedule_in(file: SolutionFile) -> Runs:
     rows: list[_ScheduleRow] = _read(file, "schedule", list[_ScheduleRow], _ScheduleRow)
     job = [_job(file.instance, row.job, f"schedule[{place}].job") for place, row in enumerate(rows)]
-    pool = [_pool(file.instance, row.pool, f"schedule[{place}].pool") for place, row in enumerate(rows)]
+    pool = [
+        _pool(file.instance, row.pool, f"schedule[{place}].pool") for place, row in enumerate(rows)
+    ]
     start, end = np.array([row.start for row in rows]), np.array([row.end for row in rows])
     for place in np.flatnonzero(end < start)[:1].tolist():
-        raise InvalidInput(f"schedule[{place}].end", show(rows[place].end), f"at least its start, {start[place]:g}")
+        raise InvalidInput(
+            f"schedule[{place}].end", show(rows[place].end), f"at least its start, {start[place]:g}"
+        )
     gpus = np.array([row.gpus * row.share for row in rows], np.float64)
     return Runs(_rows(job), np.full(len(rows), NOBODY), _rows(pool), gpus, start, end)
 
@@ -223,10 +244,14 @@ def _slices_in(file: SolutionFile) -> Slices:
         for position, number in enumerate(piece.run):
             if not 0 <= number < len(allocation):
                 expected = f"the number of one of the {len(allocation)} rows of the allocation"
-                raise InvalidInput(f"rounds.slices[{place}].run[{position}]", show(number), expected)
+                raise InvalidInput(
+                    f"rounds.slices[{place}].run[{position}]", show(number), expected
+                )
         runs[place, piece.run] = True
     rows = _allocation_in(file)
-    row, start, end, cuts = _joined(np.array([piece.duration for piece in rounds.slices], np.float64), runs)
+    row, start, end, cuts = _joined(
+        np.array([piece.duration for piece in rounds.slices], np.float64), runs
+    )
     of_row = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
     return Slices(of_row, cuts, rounds.window, rounds.scale)
 
@@ -242,7 +267,9 @@ def _allocation_in(file: SolutionFile) -> Shares:
         partner.append(NOBODY if second is None else _job(instance, second, f"{path}.jobs[1]"))
         pool.append(_pool(instance, row.pool, f"{path}.pool"))
     gpus, fraction = [row.gpus * row.share for row in rows], [row.fraction for row in rows]
-    return Shares(_rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float))
+    return Shares(
+        _rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float)
+    )
 
 
 def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
@@ -250,7 +277,9 @@ def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
     for place, row in enumerate(_read(file, "placement", list[_PlacementRow], _PlacementRow)):
         path = f"placement[{place}]"
         if (row.job is None) == (row.jobs is None):
-            raise InvalidInput(path, "both job and jobs" if row.job else "neither job nor jobs", "one of them")
+            raise InvalidInput(
+                path, "both job and jobs" if row.job else "neither job nor jobs", "one of them"
+            )
         names = [row.job] if row.jobs is None else row.jobs
         held.append(Held(tuple(_job(file.instance, name, path) for name in names), tuple(row.gpus)))
     return tuple(held)
@@ -271,7 +300,9 @@ def _pool(instance: Instance, name: str | None, path: str) -> int:
     if name is None:
         return NOBODY
     if name not in instance.cluster.pool_index:
-        raise InvalidInput(path, show(name), f"one of the pools {listed(instance.cluster.pool_index)}")
+        raise InvalidInput(
+            path, show(name), f"one of the pools {listed(instance.cluster.pool_index)}"
+        )
     return instance.cluster.pool_index[name]
 
 

@@ -54,7 +54,9 @@ def profile_picture(
     for place, (name, ratios) in enumerate(profile.ratios.items()):
         share = np.arange(len(ratios) + 1) / profile.problems
         steps = np.concatenate([[1.0], ratios, [end]])
-        style = STYLES[(place // len(LINES) + place) % len(STYLES)]  # no line is told by its colour alone
+        style = STYLES[
+            (place // len(LINES) + place) % len(STYLES)
+        ]  # no line is told by its colour alone
         ax.step(steps, [*share, share[-1]], where="post", color=LINES[place % len(LINES)], linestyle=style,
                 linewidth=1.8, label=name, clip_on=False, zorder=3)  # fmt: skip
     ax.set_xscale("log")
@@ -65,10 +67,16 @@ def profile_picture(
     ax.set_ylabel("share of the problems", fontsize=LABEL)
     ax.grid(color=LINE, linewidth=0.5, zorder=0)
     ax.set_axisbelow(True)
-    handles, names = _by_height(ax, list(profile.ratios), [len(ratios) for ratios in profile.ratios.values()])
+    handles, names = _by_height(
+        ax, list(profile.ratios), [len(ratios) for ratios in profile.ratios.values()]
+    )
     ax.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=SMALL + 0.5,
               borderaxespad=0, labelcolor=INK)  # fmt: skip
-    head(ax, title, f"{profile.problems:,} problems; what a method does not solve counts as infinitely far")
+    head(
+        ax,
+        title,
+        f"{profile.problems:,} problems; what a method does not solve counts as infinitely far",
+    )
     return ax
 
 
@@ -79,7 +87,12 @@ def _ticks(ax: Axes, end: float) -> None:
     if end >= 2:
         decades = 10.0 ** np.arange(0, np.ceil(np.log10(end)) + 1)
         factors = [1] if end >= 1e3 else [1, 2, 5] if end >= 10 else [1, 1.5, 2, 3, 5, 7]
-        ticks = [float(decade * factor) for decade in decades for factor in factors if decade * factor <= end]
+        ticks = [
+            float(decade * factor)
+            for decade in decades
+            for factor in factors
+            if decade * factor <= end
+        ]
         names = [f"{tick:g}" for tick in ticks]
     else:
         ticks = [float(tick) for tick in np.linspace(1.0, end, 6)]
@@ -89,7 +102,9 @@ def _ticks(ax: Axes, end: float) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _by_height(ax: Axes, names: Sequence[str], solved: Sequence[int]) -> tuple[list[Artist], list[str]]:
+def _by_height(
+    ax: Axes, names: Sequence[str], solved: Sequence[int]
+) -> tuple[list[Artist], list[str]]:
     """Entries of the legend in the order in which the lines end, the highest first."""
     handles, _ = ax.get_legend_handles_labels()
     order = sorted(range(len(names)), key=lambda place: -solved[place])

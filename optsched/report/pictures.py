@@ -115,7 +115,9 @@ def plain_text(figure: Figure) -> None:
 def head(ax: Axes, title: str, subtitle: str) -> None:
     """Write the title and the smaller line below it, above the axes on the left."""
     ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
-    text = ax.annotate(subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED)
+    text = ax.annotate(
+        subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED
+    )
     text.set_in_layout(False)  # a long line must not squeeze the picture
 
 
@@ -167,7 +169,12 @@ def short(text: str, most: int) -> str:
 
 def time_unit(seconds: float) -> tuple[float, str]:
     """The unit in which so many seconds are read best, and its name: ms, s, min, h, days."""
-    for limit, unit, name in ((0.2, 1e-3, "ms"), (180.0, 1.0, "s"), (10_800.0, 60.0, "min"), (259_200.0, 3600.0, "h")):
+    for limit, unit, name in (
+        (0.2, 1e-3, "ms"),
+        (180.0, 1.0, "s"),
+        (10_800.0, 60.0, "min"),
+        (259_200.0, 3600.0, "h"),
+    ):
         if seconds < limit:
             return unit, name
     return 86_400.0, "days"

@@ -12,7 +12,14 @@ from optsched.errors import UsageError
 from optsched.registry import objective_words
 from optsched.report.answers import Answer, count, headline
 from optsched.report.palette import IDLE, INK, LABEL, LINE, MAIN, MUTED, SMALL
-from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, width_of
+from optsched.report.pictures import (
+    head,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    short,
+    width_of,
+)
 from optsched.solution import Status
 
 if TYPE_CHECKING:
@@ -55,7 +62,9 @@ class PriceBars:
             If there are none: the solution is not optimal, or its program has no duals.
         """
         if answer.status is not Status.OPTIMAL:
-            raise UsageError(f"the solution is {answer.status}: prices are told of optimal solutions only")
+            raise UsageError(
+                f"the solution is {answer.status}: prices are told of optimal solutions only"
+            )
         if not answer.prices:
             raise UsageError(
                 f"the solution of {answer.formulation} has no prices: integer programs and rules have none"
@@ -67,7 +76,11 @@ class PriceBars:
         words, unit = objective_words(answer.formulation)
         change = "fall" if answer.sense == "min" else "rise"
         pools = answer.instance.cluster.pool_index
-        one_more = "one more GPU" if all(name in pools for name in names) else "one more GPU, or unit of a resource"
+        one_more = (
+            "one more GPU"
+            if all(name in pools for name in names)
+            else "one more GPU, or unit of a resource"
+        )
         free = int((price == 0).sum())
         told = f"more of {free} of {count(len(names), 'resource')} would not help" if free else ""
         return cls(
@@ -130,13 +143,20 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     if not worth.all():
         ax.axhspan(
-            int(rows[~worth][0]) - 0.5, int(rows[~worth][-1]) + 0.5, color=IDLE, alpha=0.35, linewidth=0, zorder=0
+            int(rows[~worth][0]) - 0.5,
+            int(rows[~worth][-1]) + 0.5,
+            color=IDLE,
+            alpha=0.35,
+            linewidth=0,
+            zorder=0,
         )
     ax.grid(axis="x", color=LINE, linewidth=0.5, zorder=0)
     ax.set_axisbelow(True)
     if not worth.any():
         ax.set_xticks([0.0])
-    more = f"\nand {count(bars.hidden, 'more resource')}, none of them dearer" if bars.hidden else ""
+    more = (
+        f"\nand {count(bars.hidden, 'more resource')}, none of them dearer" if bars.hidden else ""
+    )
     ax.set_xlabel(bars.axis + more, fontsize=LABEL)
     head(ax, bars.title, bars.subtitle)
 

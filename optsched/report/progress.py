@@ -49,7 +49,11 @@ class ProgressRecorder:
         """Take an event."""
         with self._lock:
             last = self._events[-2:]
-            if len(last) == 2 and all(_equal(event, other) for other in last) and event.elapsed >= last[1].elapsed:
+            if (
+                len(last) == 2
+                and all(_equal(event, other) for other in last)
+                and event.elapsed >= last[1].elapsed
+            ):
                 self._events[-1] = event
             else:
                 self._events.append(event)
@@ -101,7 +105,9 @@ class ProgressLines:
         """From events alone. Where the clock of the events goes back, a new run began."""
         kept = tuple(events)
         if not any(event.incumbent is not None or event.bound is not None for event in kept):
-            raise UsageError("the solver told neither an incumbent nor a bound: there is no progress to draw")
+            raise UsageError(
+                "the solver told neither an incumbent nor a bound: there is no progress to draw"
+            )
         elapsed = np.array([event.elapsed for event in kept])
         again = np.flatnonzero(np.diff(elapsed) < 0) + 1
         shift = np.zeros(len(kept))
@@ -114,12 +120,19 @@ class ProgressLines:
         gap = None if np.isnan(last).any() else gap_of(*last)
         elapsed = elapsed + np.cumsum(shift)
         runs = tuple(elapsed[again - 1].tolist())
-        told = "; ".join(filter(None, [subtitle, count(len(kept), "event"), f"{len(runs) + 1} runs" if runs else ""]))
+        told = "; ".join(
+            filter(
+                None, [subtitle, count(len(kept), "event"), f"{len(runs) + 1} runs" if runs else ""]
+            )
+        )
         return cls(elapsed, incumbent, bound, runs, gap, title, told, axis)
 
     @classmethod
     def of_solution(
-        cls, solution: Solution, events: Iterable[Progress], report: Callable[[float], float] | None = None
+        cls,
+        solution: Solution,
+        events: Iterable[Progress],
+        report: Callable[[float], float] | None = None,
     ) -> ProgressLines:
         """From the events of a solution's run, which its own objective and bound end.
 
@@ -138,8 +151,15 @@ class ProgressLines:
         told.append(Progress(final, solution.objective, solution.bound))
         words, unit = objective_words(solution.formulation)
         if unit == "s":  # long times are read in hours or days
-            known = [abs(value) for event in told for value in (event.incumbent, event.bound) if value is not None]
-            scale, unit = time_unit(max((value for value in known if np.isfinite(value)), default=0.0))
+            known = [
+                abs(value)
+                for event in told
+                for value in (event.incumbent, event.bound)
+                if value is not None
+            ]
+            scale, unit = time_unit(
+                max((value for value in known if np.isfinite(value)), default=0.0)
+            )
             told = [_reported(event, lambda value: value / scale) for event in told]
         return cls.of_events(
             told, f"{solution.instance.name}: progress of {solution.solver.name}", headline(solution),
@@ -148,7 +168,9 @@ class ProgressLines:
 
 
 def _reported(event: Progress, report: Callable[[float], float]) -> Progress:
-    incumbent, bound = (None if value is None else report(value) for value in (event.incumbent, event.bound))
+    incumbent, bound = (
+        None if value is None else report(value) for value in (event.incumbent, event.bound)
+    )
     return replace(event, incumbent=incumbent, bound=bound)
 
 
@@ -209,7 +231,11 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     plain_frame(ax, "left", "bottom")
     ax.grid(color=LINE, linewidth=0.5, zorder=0)
     ax.set_axisbelow(True)
-    words = "no gap is known" if lines.gap is None else f"gap {_percent(lines.gap)} after {time_words(end)}"
+    words = (
+        "no gap is known"
+        if lines.gap is None
+        else f"gap {_percent(lines.gap)} after {time_words(end)}"
+    )
     frame = {"facecolor": PAPER, "edgecolor": LINE, "pad": 3, "linewidth": 0.6}
     ax.annotate(words, (1, 1), (-4, -4), "axes fraction", "offset points", ha="right", va="top", fontsize=LABEL,
                 color=INK, zorder=5, bbox=frame)  # fmt: skip
@@ -234,7 +260,9 @@ def _range(lines: ProgressLines) -> tuple[float, float]:
     """Limits of the axis: the last tenth of what happened counts, first values that are far off run out of it."""
     values = np.concatenate((lines.incumbent, lines.bound))
     values = values[np.isfinite(values)]
-    late = np.concatenate((lines.incumbent[len(lines.elapsed) // 10 :], lines.bound[len(lines.elapsed) // 10 :]))
+    late = np.concatenate(
+        (lines.incumbent[len(lines.elapsed) // 10 :], lines.bound[len(lines.elapsed) // 10 :])
+    )
     late = late[np.isfinite(late)]
     seen = late if len(late) else values
     low, high = float(seen.min()), float(seen.max())

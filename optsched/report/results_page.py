@@ -10,7 +10,14 @@ from optsched.benchmarking.profiles import FLOOR, Profile, gap_profile, time_pro
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary_table import SummaryTable, cell_text
 from optsched.report.page import Section
-from optsched.report.page_parts import facts_html, folded, picture_html, summary_html, table_html, words_html
+from optsched.report.page_parts import (
+    facts_html,
+    folded,
+    picture_html,
+    summary_html,
+    table_html,
+    words_html,
+)
 from optsched.report.performance_profile import profile_picture
 
 if TYPE_CHECKING:
@@ -26,11 +33,16 @@ SHOWN = (
 )  # fmt: skip
 
 
-def result_sections(results: Results, tables: Sequence[SummaryTable], files: Sequence[str]) -> list[Section]:
+def result_sections(
+    results: Results, tables: Sequence[SummaryTable], files: Sequence[str]
+) -> list[Section]:
     """The sections of a sweep, to stand alone or among others."""
     sections = [Section("What was run", facts_html(facts(results, files)))]
     by_name = {table.name: table for table in tables}
-    pictures: dict[str, Callable[[Results], Axes | None]] = {"times": time_picture, "gaps": gap_picture}
+    pictures: dict[str, Callable[[Results], Axes | None]] = {
+        "times": time_picture,
+        "gaps": gap_picture,
+    }
     captions = {
         "times": f"On what share of the problems a method takes at most so many times the least time (Dolan and Moré "
         f"2002). Times below {1000 * FLOOR:g} ms count as equal.",
@@ -48,12 +60,16 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
 
     def told(name: str) -> str:
         found = dict.fromkeys(str(row[name]) for row in results.rows if row.get(name) is not None)
-        return ", ".join(islice(found, 8)) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+        return ", ".join(islice(found, 8)) + (
+            f" and {len(found) - 8} more" if len(found) > 8 else ""
+        )
 
     dates = sorted(str(row["date"]) for row in results.rows if row.get("date"))
     size = f"{len(results.rows):,} of {len(results.problems):,} problems and {len(results.methods):,} methods"
     solvers = dict.fromkeys(
-        f"{row['solver_used']} {row['solver_version']}" for row in results.rows if row.get("solver_version")
+        f"{row['solver_used']} {row['solver_version']}"
+        for row in results.rows
+        if row.get("solver_version")
     )
     entries = [
         ("files", ", ".join(files)),
@@ -68,7 +84,11 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
         ("threads", told("threads")),
         (
             "time limit",
-            ", ".join(cell_text(float(item), "seconds") for item in told("time_limit_s").split(", ") if item),
+            ", ".join(
+                cell_text(float(item), "seconds")
+                for item in told("time_limit_s").split(", ")
+                if item
+            ),
         ),
         ("made", " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else ""),
     ]
@@ -77,7 +97,11 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
 
 def rows_html(results: Results) -> str:
     """Every row, folded away."""
-    columns = [(name, kind) for name, kind in SHOWN if any(row.get(name) is not None for row in results.rows)]
+    columns = [
+        (name, kind)
+        for name, kind in SHOWN
+        if any(row.get(name) is not None for row in results.rows)
+    ]
     columns += [(name, "number") for name in results.metrics if name not in dict(SHOWN)]
     listed = results.rows[:MOST_ROWS]
     rows = [[cell_text(row.get(name), kind) for name, kind in columns] for row in listed]
@@ -90,7 +114,10 @@ def rows_html(results: Results) -> str:
 def time_picture(results: Results) -> Axes | None:
     """The profile of times; None where there are not two methods to compare, or no times."""
     return _picture(
-        results, time_profile(results), "Performance profile of times", "time over the least time of all methods"
+        results,
+        time_profile(results),
+        "Performance profile of times",
+        "time over the least time of all methods",
     )
 
 
@@ -105,6 +132,10 @@ def gap_picture(results: Results) -> Axes | None:
 
 
 def _picture(results: Results, profile: Profile | None, title: str, axis: str) -> Axes | None:
-    if profile is None or len(results.methods) < 2 or not any(len(ratios) for ratios in profile.ratios.values()):
+    if (
+        profile is None
+        or len(results.methods) < 2
+        or not any(len(ratios) for ratios in profile.ratios.values())
+    ):
         return None
     return profile_picture(profile, title, axis)

@@ -58,7 +58,12 @@ class Simulated:
     unfair: float = 1.0
 
     @classmethod
-    def of(cls, simulations: Sequence[Simulation] | Simulated, rho: RHO = "isolated", unfair: float = 1.0) -> Simulated:
+    def of(
+        cls,
+        simulations: Sequence[Simulation] | Simulated,
+        rho: RHO = "isolated",
+        unfair: float = 1.0,
+    ) -> Simulated:
         """Arrange simulations; what is arranged already stays as it is.
 
         Raises
@@ -86,7 +91,12 @@ class Simulated:
             told = [f"{name}={given[name]}" for name in varied if name in given]
             runs.setdefault(", ".join([run.policy, *told]), []).append(number)
         return tuple(
-            Policy(name, tuple(mine), LINES[place % len(LINES)], STYLES[(place // len(LINES) + place) % len(STYLES)])
+            Policy(
+                name,
+                tuple(mine),
+                LINES[place % len(LINES)],
+                STYLES[(place // len(LINES) + place) % len(STYLES)],
+            )
             for place, (name, mine) in enumerate(runs.items())
         )
 

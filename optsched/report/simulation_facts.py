@@ -26,9 +26,14 @@ LISTED = 8
 def facts(shown: Simulated) -> list[tuple[str, str]]:
     """What was simulated, and how."""
     traces = list({run.trace.sha256: run.trace for run in shown.simulations}.values())
-    options = [{name: value for name, value in run.options.items() if name != "seed"} for run in shown.simulations]
+    options = [
+        {name: value for name, value in run.options.items() if name != "seed"}
+        for run in shown.simulations
+    ]
     shared = [
-        f"{name}={value}" for name, value in options[0].items() if all(given.get(name) == value for given in options)
+        f"{name}={value}"
+        for name, value in options[0].items()
+        if all(given.get(name) == value for given in options)
     ]
     entries = [
         ("policies", named([policy.name for policy in shown.policies], len(shown.policies))),
@@ -50,7 +55,9 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
 def named(names: Iterable[str], most: int = LISTED) -> str:
     """The first names, and how many more there are."""
     found = list(names)
-    return ", ".join(islice(found, most)) + (f" and {len(found) - most} more" if len(found) > most else "")
+    return ", ".join(islice(found, most)) + (
+        f" and {len(found) - most} more" if len(found) > most else ""
+    )
 
 
 def _jobs_words(run: Simulation) -> str:
@@ -72,8 +79,12 @@ def _arrival_words(trace: Trace) -> str:
 
 def _events_words(trace: Trace) -> str:
     told = [
-        count(len(trace.regimes), "change of rates", "changes of rates") if len(trace.regimes) else "",
-        count(len(trace.node_events), "change of nodes", "changes of nodes") if len(trace.node_events) else "",
+        count(len(trace.regimes), "change of rates", "changes of rates")
+        if len(trace.regimes)
+        else "",
+        count(len(trace.node_events), "change of nodes", "changes of nodes")
+        if len(trace.node_events)
+        else "",
     ]
     return ", ".join(filter(None, told))
 
@@ -82,9 +93,17 @@ def notices(shown: Simulated) -> list[tuple[str, str]]:
     """Who said what; equal words of several seeds once."""
     told = []
     for policy in shown.policies:
-        found = Counter(notice for run in policy.runs for notice in dict.fromkeys(shown.simulations[run].notices))
+        found = Counter(
+            notice
+            for run in policy.runs
+            for notice in dict.fromkeys(shown.simulations[run].notices)
+        )
         for notice, runs in found.items():
             told.append(
-                (policy.name, notice + (f" ({runs} of {len(policy.runs)} runs)" if len(policy.runs) > 1 else ""))
+                (
+                    policy.name,
+                    notice
+                    + (f" ({runs} of {len(policy.runs)} runs)" if len(policy.runs) > 1 else ""),
+                )
             )
     return told

@@ -15,7 +15,12 @@ from optsched.report.palette import MUTED, SMALL
 from optsched.report.pictures import plain_frame, require_matplotlib, save_picture
 from optsched.report.simulated import Simulated, seed_of
 from optsched.report.simulation_facts import facts, named, notices
-from optsched.report.simulation_shares import DEFINITIONS, INSIDE, completion_times_picture, fairness_picture
+from optsched.report.simulation_shares import (
+    DEFINITIONS,
+    INSIDE,
+    completion_times_picture,
+    fairness_picture,
+)
 from optsched.report.simulation_tables import (
     COST,
     FAIRNESS,
@@ -108,13 +113,19 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
             plain_frame(ax)
             ax.set_xticks([])
             ax.set_yticks([])
-            ax.text(0.5, 0.5, str(nothing), ha="center", va="center", fontsize=SMALL + 1, color=MUTED)
+            ax.text(
+                0.5, 0.5, str(nothing), ha="center", va="center", fontsize=SMALL + 1, color=MUTED
+            )
         legend = ax.get_legend()
         if legend is not None:
             legend.remove()
     if not drawn:
-        raise UsageError("there is nothing to draw: no measured job was completed, and no time passes")
-    handles, names = next(found for ax in panels.ravel() if (found := ax.get_legend_handles_labels())[0])
+        raise UsageError(
+            "there is nothing to draw: no measured job was completed, and no time passes"
+        )
+    handles, names = next(
+        found for ax in panels.ravel() if (found := ax.get_legend_handles_labels())[0]
+    )
     figure.legend(handles, names, loc="outside lower left", ncols=4 if len(names) <= INSIDE else 3, frameon=False,
                   fontsize=SMALL + 1, handlelength=2.8)  # fmt: skip
     first: Axes = panels[0, 0]
@@ -141,11 +152,15 @@ def simulation_sections(
         sections.append(Section("Who held which GPUs", _gantts(shown)))
     if any(metrics[figure.metric] is not None for metrics in shown.metrics for figure in COST):
         words = (
-            "Of the measured jobs, at the prices of the pools; energy of all GPUs until the end, idle ones included."
+            "Of the measured jobs, at the prices of the pools; "
+            "energy of all GPUs until the end, idle ones included."
         )
         sections.append(Section("Cost and energy", _table(shown, "cost", COST, words)))
     sections.append(
-        Section("Planning", _table(shown, "planning", PLANNING, "Wall time on the machine that simulated."))
+        Section(
+            "Planning",
+            _table(shown, "planning", PLANNING, "Wall time on the machine that simulated."),
+        )
     )
     if len(shown.policies) > 1:
         tables = (comparison_table(shown), jobs_table(shown))
@@ -153,7 +168,10 @@ def simulation_sections(
     if any(run.notices for run in shown.simulations):
         sections.append(Section("Notices", facts_html(notices(shown))))
     runs = runs_table(shown)
-    return [*sections, Section(runs.title, folded(count(len(runs.rows), "row"), summary_html(runs)))]
+    return [
+        *sections,
+        Section(runs.title, folded(count(len(runs.rows), "row"), summary_html(runs))),
+    ]
 
 
 def _table(shown: Simulated, name: str, figures: Sequence[Figure], words: str = "") -> str:
@@ -206,4 +224,6 @@ def _gantts(shown: Simulated) -> str:
         made = _drawn(lambda run=run: gpu_gantt_picture(run), f"{policy.name}{seed}")  # type: ignore[misc]
         parts.append(folded(policy.name, made) if place else made)
     more = len(shown.policies) - MOST_GANTTS
-    return "".join(parts) + words_html(f"{count(more, 'more policy', 'more policies')} not drawn." if more > 0 else "")
+    return "".join(parts) + words_html(
+        f"{count(more, 'more policy', 'more policies')} not drawn." if more > 0 else ""
+    )

@@ -11,7 +11,15 @@ from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.report.answers import count
 from optsched.report.palette import INK, LABEL, LINE, SMALL
-from optsched.report.pictures import head, new_axes, plain_frame, require_matplotlib, short, time_ticks, time_unit
+from optsched.report.pictures import (
+    head,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    short,
+    time_ticks,
+    time_unit,
+)
 from optsched.report.simulated import Policy, Simulated
 
 if TYPE_CHECKING:
@@ -38,7 +46,9 @@ DEFINITIONS = {
 """What a completion time is compared with, by definition of rho."""
 
 
-def completion_times_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None) -> Axes:
+def completion_times_picture(
+    simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None
+) -> Axes:
     """Draw on what share of the measured jobs the completion time (JCT) is up to a value, one line for each policy.
 
     The jobs of all seeds of a policy are one line; the band around it goes from the lowest to the highest of its seeds.
@@ -80,7 +90,9 @@ def fairness_picture(
     As `completion_times_picture`; ``rho`` says which definition counts (`finish_time_ratios`), unless `Simulated` does.
     """
     shown = Simulated.of(simulations, rho)
-    values = [ratio[run.measured] for ratio, run in zip(shown.ratios, shown.simulations, strict=True)]
+    values = [
+        ratio[run.measured] for ratio, run in zip(shown.ratios, shown.simulations, strict=True)
+    ]
     known = _known(values, "no measured job has a finish-time ratio")
     ax = _draw(shown, values, ax)
     if _wide(known):
@@ -90,7 +102,9 @@ def fairness_picture(
         ax.axvline(1.0, color=INK, linewidth=0.9, zorder=2)
         ax.annotate("rho = 1", (1, 1), (4, -2), ("data", "axes fraction"), "offset points", fontsize=SMALL, va="top",
                     color=INK, zorder=6)  # fmt: skip
-    ax.set_xlabel(f"finish-time ratio rho: completion time {DEFINITIONS[shown.rho]}", fontsize=LABEL)
+    ax.set_xlabel(
+        f"finish-time ratio rho: completion time {DEFINITIONS[shown.rho]}", fontsize=LABEL
+    )
     head(ax, "Finish-time fairness", _told(shown, values))
     return ax
 
@@ -137,11 +151,18 @@ def _draw(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None) -> Ax
     end = high * 1.15 if wide else high + 0.03 * max(high - start, 1e-9)
     for policy in shown.policies:
         jobs = sum(len(values[run]) for run in policy.runs)
-        found = np.sort(np.concatenate([values[run][~np.isnan(values[run])] for run in policy.runs]))
+        found = np.sort(
+            np.concatenate([values[run][~np.isnan(values[run])] for run in policy.runs])
+        )
         share = np.arange(1, len(found) + 1) / max(jobs, 1)
         rows = np.linspace(0, len(found) - 1, min(POINTS, len(found))).round().astype(np.int64)
         top = float(share[-1]) if len(share) else 0.0
-        line_of(ax, policy, np.concatenate([[start], found[rows], [end]]), np.concatenate([[0.0], share[rows], [top]]))
+        line_of(
+            ax,
+            policy,
+            np.concatenate([[start], found[rows], [end]]),
+            np.concatenate([[0.0], share[rows], [top]]),
+        )
         if len(policy.runs) > 1 and names <= BANDS:
             _band(ax, policy, values, start, end, wide)
     if wide:
@@ -155,7 +176,9 @@ def _draw(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None) -> Ax
     return ax
 
 
-def _band(ax: Axes, policy: Policy, values: Sequence[FloatArray], start: float, end: float, wide: bool) -> None:
+def _band(
+    ax: Axes, policy: Policy, values: Sequence[FloatArray], start: float, end: float, wide: bool
+) -> None:
     """From the lowest to the highest share of the seeds."""
     grid = np.geomspace(start, end, POINTS) if wide else np.linspace(start, end, POINTS)
     shares = np.array([
@@ -184,7 +207,12 @@ def _factors(ax: Axes) -> None:
     low, high = ax.get_xlim()
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     factors = (1, 2, 5) if high / low < 1e4 else (1,)
-    ticks = [float(decade * factor) for decade in decades for factor in factors if low <= decade * factor <= high]
+    ticks = [
+        float(decade * factor)
+        for decade in decades
+        for factor in factors
+        if low <= decade * factor <= high
+    ]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
     ax.xaxis.set_minor_locator(NullLocator())

@@ -56,7 +56,9 @@ COMPARED = (*TIMES, *FAIRNESS, USE[0], USE[5], USE[7], *COST)
 """What policies are compared by."""
 
 
-def metrics_table(shown: Simulated, name: str, title: str, figures: Sequence[Figure], words: str = "") -> SummaryTable:
+def metrics_table(
+    shown: Simulated, name: str, title: str, figures: Sequence[Figure], words: str = ""
+) -> SummaryTable:
     """A row for each policy: means over its seeds, with half of the 95 % interval where they differ.
 
     Where a run of a policy has no value, the policy has none: no mean is taken over what happens to be known.
@@ -68,7 +70,9 @@ def metrics_table(shown: Simulated, name: str, title: str, figures: Sequence[Fig
     for figure in figures:
         scale, unit = _scale(figure, _known(shown, figure))
         columns.append(Column(f"{figure.heading}{unit}", "told"))
-        cells.append([_mean_text(_values(shown, figure, policy), scale) for policy in shown.policies])
+        cells.append(
+            [_mean_text(_values(shown, figure, policy), scale) for policy in shown.policies]
+        )
     rows = tuple(
         (policy.name, *([len(policy.runs)] if several else []), *(column[row] for column in cells))
         for row, policy in enumerate(shown.policies)
@@ -89,7 +93,8 @@ def comparison_table(shown: Simulated) -> SummaryTable:
             lines.append(_compared(shown, figure, first, other, scale, unit))
     adjusted = holm([p for _, p in lines])
     rows = tuple(
-        (*cells, cell_text(p, "p"), cell_text(value, "p")) for (cells, p), value in zip(lines, adjusted, strict=True)
+        (*cells, cell_text(p, "p"), cell_text(value, "p"))
+        for (cells, p), value in zip(lines, adjusted, strict=True)
     )
     names = (
         "figure",
@@ -104,7 +109,9 @@ def comparison_table(shown: Simulated) -> SummaryTable:
         "p",
         "p Holm",
     )
-    columns = tuple(Column(name, "text" if place < 2 else "told") for place, name in enumerate(names))
+    columns = tuple(
+        Column(name, "text" if place < 2 else "told") for place, name in enumerate(names)
+    )
     words = (
         f"Each policy less the first ({first.name}), on the same trace with the same seed: means over the pairs in "
         "which both have the figure, mean difference, its 95 % interval (Student's t), the difference relative to the "
@@ -138,7 +145,14 @@ def _compared(
     mean = float(base.mean())
     relative = NOTHING if mean == 0 else f"{100 * result.estimate / abs(mean):+.3g} %"
     low, high = (_text(limit) if varies else NOTHING for limit in (result.low, result.high))
-    cells += [amount(mean), amount(float(values.mean())), _text(result.estimate), low, high, relative]
+    cells += [
+        amount(mean),
+        amount(float(values.mean())),
+        _text(result.estimate),
+        low,
+        high,
+        relative,
+    ]
     return cells, result.p if varies else None
 
 
@@ -152,7 +166,10 @@ def jobs_table(shown: Simulated) -> SummaryTable:
             a, b = shown.simulations[mine], shown.simulations[its]
             counted = a.measured & b.measured
             ends = (a.completed & counted, b.completed & counted)
-            before, after = before + int((ends[0] & ~ends[1]).sum()), after + int((ends[1] & ~ends[0]).sum())
+            before, after = (
+                before + int((ends[0] & ~ends[1]).sum()),
+                after + int((ends[1] & ~ends[0]).sum()),
+            )
             both = ends[0] & ends[1] & (a.completion_times > 0) & (b.completion_times > 0)
             ratios.append(b.completion_times[both] / a.completion_times[both])
         rows.append((other.name, *_of_ratios(np.concatenate(ratios)), before, after))
@@ -184,11 +201,23 @@ def runs_table(shown: Simulated) -> SummaryTable:
     names = list(shown.metrics[0])
     owner = {run: policy.name for policy in shown.policies for run in policy.runs}
     rows = tuple(
-        (owner[number], run.trace.name, seed_of(run), *(shown.metrics[number][name] for name in names))
+        (
+            owner[number],
+            run.trace.name,
+            seed_of(run),
+            *(shown.metrics[number][name] for name in names),
+        )
         for number, run in enumerate(shown.simulations)
     )
-    columns = (Column("policy", "text"), Column("trace", "text"), Column("seed", "count"), *map(Column, names))
-    return SummaryTable("runs", "Every simulation", columns, rows, "Times in s, cost in USD, energy in kWh.")
+    columns = (
+        Column("policy", "text"),
+        Column("trace", "text"),
+        Column("seed", "count"),
+        *map(Column, names),
+    )
+    return SummaryTable(
+        "runs", "Every simulation", columns, rows, "Times in s, cost in USD, energy in kWh."
+    )
 
 
 def _values(shown: Simulated, figure: Figure, policy: Policy) -> list[float | None]:

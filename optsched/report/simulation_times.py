@@ -25,14 +25,29 @@ EXACT = 300
 WINDOWS = 240
 """Windows along the time, at most."""
 HOUR = 3600.0
-WIDTHS = (1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR)
+WIDTHS = (
+    1.0,
+    10.0,
+    60.0,
+    300.0,
+    900.0,
+    1800.0,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    24 * HOUR,
+)
 """Widths of windows in seconds; longer simulations have multiples of the last."""
 
 Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
 """Of rounds: an amount per second, and what it is a part of."""
 
 
-def utilisation_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None) -> Axes:
+def utilisation_picture(
+    simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None
+) -> Axes:
     """Draw which part of the GPUs of the nodes that are up jobs hold, over the time, one line for each policy.
 
     Up to 300 rounds of one seed are drawn as they are; else means over windows of equal width. Of several seeds the
@@ -90,7 +105,9 @@ def _draw(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, st
     plain_frame(ax, "left", "bottom")
     unit, name = time_unit(span)
     exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
-    width = _width(span, max(float(np.median(run.rounds.end - run.rounds.start)) for run in running))
+    width = _width(
+        span, max(float(np.median(run.rounds.end - run.rounds.start)) for run in running)
+    )
     edges = np.arange(int(np.ceil(span / width * (1 - 1e-12))) + 1, dtype=np.float64) * width
     for policy in shown.policies:
         if exact:
@@ -124,12 +141,19 @@ def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:
     return np.append(times, rounds.end[-1] - origin), np.append(values, values[-1])
 
 
-def _windows(ax: Axes, shown: Simulated, policy: Policy, amounts: Amounts, edges: FloatArray, unit: float) -> None:
+def _windows(
+    ax: Axes, shown: Simulated, policy: Policy, amounts: Amounts, edges: FloatArray, unit: float
+) -> None:
     """Means over windows, and the band of the seeds."""
     means = np.array([window_means(shown.simulations[run], amounts, edges) for run in policy.runs])
     there = ~np.isnan(means)
     runs = there.sum(axis=0)
-    mean = np.divide(np.where(there, means, 0.0).sum(axis=0), runs, out=np.full(len(runs), np.nan), where=runs > 0)
+    mean = np.divide(
+        np.where(there, means, 0.0).sum(axis=0),
+        runs,
+        out=np.full(len(runs), np.nan),
+        where=runs > 0,
+    )
     line_of(ax, policy, edges / unit, np.append(mean, mean[-1]))
     if len(policy.runs) > 1 and len(shown.policies) <= BANDS:
         low = np.where(there, means, np.inf).min(axis=0)
@@ -158,7 +182,10 @@ def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatA
         area = np.stack([np.append(0.0, grown[:-1]), grown], axis=1).ravel()
         parts.append(np.diff(np.interp(edges, times, area)))
     means: FloatArray = np.divide(
-        parts[0], parts[1], out=np.full(len(edges) - 1, np.nan), where=parts[1] > 1e-9 * np.ptp(edges)
+        parts[0],
+        parts[1],
+        out=np.full(len(edges) - 1, np.nan),
+        where=parts[1] > 1e-9 * np.ptp(edges),
     )
     return means
 
@@ -172,6 +199,8 @@ def _width(span: float, least: float) -> float:
 def _width_words(width: float) -> str:
     """``15 min``, ``2 h``: of windows that are whole in one of the units."""
     unit, name = next(
-        (unit, name) for unit, name in ((86_400.0, "days"), (HOUR, "h"), (60.0, "min"), (1.0, "s")) if width >= unit
+        (unit, name)
+        for unit, name in ((86_400.0, "days"), (HOUR, "h"), (60.0, "min"), (1.0, "s"))
+        if width >= unit
     )
     return f"{width / unit:g} {name}" if width != 86_400.0 else "1 day"

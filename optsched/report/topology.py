@@ -27,7 +27,14 @@ from optsched.report.palette import (
     ink_on,
     job_colours,
 )  # fmt: skip
-from optsched.report.pictures import head, legend_below, new_axes, require_matplotlib, short, width_of
+from optsched.report.pictures import (
+    head,
+    legend_below,
+    new_axes,
+    require_matplotlib,
+    short,
+    width_of,
+)
 from optsched.report.topology_cells import TopologyCells
 from optsched.report.topology_layout import (
     BAR,
@@ -90,13 +97,19 @@ def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
 
 
 def _draw(cells: TopologyCells, layout: Layout, ax: Axes | None) -> Axes:
-    more = "" if layout.linked or not cells.fabric.levels else "; links above the leaf switches are not drawn"
+    more = (
+        ""
+        if layout.linked or not cells.fabric.levels
+        else "; links above the leaf switches are not drawn"
+    )
     subtitle, width = cells.subtitle + more, layout.width + 0.12
     colours = job_colours(cells.jobs)
     handles = _handles(cells, colours, NUMBERED if layout.sizes.named else len(JOBS))
     columns = max(int(width / 1.75), 1)
     if ax is None:
-        ax = _own_axes(layout, max(width_of(subtitle, SUBTITLE), 4.0), math.ceil(len(handles) / columns))
+        ax = _own_axes(
+            layout, max(width_of(subtitle, SUBTITLE), 4.0), math.ceil(len(handles) / columns)
+        )
     ax.set_xlim(-0.06, layout.width + 0.06)
     ax.set_ylim(layout.height + 0.06, -0.06)
     ax.set_aspect("equal", anchor="NW")
@@ -146,7 +159,10 @@ def _draw_panel(ax: Axes, cells: TopologyCells, layout: Layout, panel: Panel) ->
     pool = cells.instance.cluster.pools[group.pool]
     room = max(int((panel.width - 2 * MARGIN) / 0.078), 3)
     lines = [(short(pool.name, room), LABEL + 0.5, INK, "bold")]
-    lines += [(text, SMALL, MUTED, "normal") for text in (header_of(cells.fabric, group), bandwidths_of(group))]
+    lines += [
+        (text, SMALL, MUTED, "normal")
+        for text in (header_of(cells.fabric, group), bandwidths_of(group))
+    ]
     if not named:
         full = f"{pool.name}: {header_of(cells.fabric, group)}"
         lines = [(full if len(full) <= room else short(pool.name, room), LABEL, INK, "bold")]
@@ -203,7 +219,9 @@ def _draw_links(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
         widths.append(link_width(link.bandwidth))
         if link.bandwidth is not None and not isinstance(link.ends[0], int):
             labels.add(line[len(line) // 2 - 1], line[len(line) // 2], f"{link.bandwidth:g} GB/s")
-    ax.add_collection(LineCollection(lines, linewidths=widths, colors=SWITCH, zorder=1, capstyle="round"))
+    ax.add_collection(
+        LineCollection(lines, linewidths=widths, colors=SWITCH, zorder=1, capstyle="round")
+    )
     for x, y, text in labels.placed:
         ax.text(x, y, text, fontsize=SMALL, color=MUTED, ha="center", va="center", zorder=1.5,
                 bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.2})  # fmt: skip
@@ -297,7 +315,9 @@ def _draw_gpus(ax: Axes, cells: TopologyCells, layout: Layout, colours: Mapping[
                     va="center_baseline", zorder=4)  # fmt: skip
 
 
-def _corners(left: FloatArray, top: FloatArray, width: FloatArray, height: FloatArray) -> FloatArray:
+def _corners(
+    left: FloatArray, top: FloatArray, width: FloatArray, height: FloatArray
+) -> FloatArray:
     """Corners of rectangles, shape (n, 4, 2)."""
     right, bottom = left + width, top + height
     return np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
@@ -317,5 +337,9 @@ def _handles(cells: TopologyCells, colours: Mapping[int, str], most: int) -> lis
     if len(np.unique(cells.gpu)) < cells.fabric.total:
         handles.append(Patch(facecolor=PAPER, edgecolor=LINE, label="free GPU"))
     for state in np.unique(cells.fabric.state[cells.fabric.state > 0]).tolist():
-        handles.append(Patch(facecolor=IDLE, edgecolor=MUTED, hatch=HATCHES[state], label=f"node {STATES[state]}"))
+        handles.append(
+            Patch(
+                facecolor=IDLE, edgecolor=MUTED, hatch=HATCHES[state], label=f"node {STATES[state]}"
+            )
+        )
     return handles

@@ -64,7 +64,9 @@ class TopologyCells:
         return found
 
 
-def _cells(instance: Instance, held: Iterable[Held]) -> tuple[Fabric, IntArray, IntArray, IntArray, IntArray]:
+def _cells(
+    instance: Instance, held: Iterable[Held]
+) -> tuple[Fabric, IntArray, IntArray, IntArray, IntArray]:
     fabric = fabric_of(instance)
     host = {name: row for row, name in enumerate(fabric.names)}
     found: list[tuple[int, int]] = []
@@ -86,6 +88,10 @@ def _cells(instance: Instance, held: Iterable[Held]) -> tuple[Fabric, IntArray, 
 def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
     held, jobs = len(np.unique(gpu)), len(np.unique(job))
     states = np.bincount(fabric.state, minlength=len(STATES))
-    off = [f"{count(int(states[row]), 'node')} {STATES[row]}" for row in range(1, len(STATES)) if states[row]]
+    off = [
+        f"{count(int(states[row]), 'node')} {STATES[row]}"
+        for row in range(1, len(STATES))
+        if states[row]
+    ]
     holders = f"held by {count(jobs, 'job')}" if jobs else "in use"
     return ", ".join([f"{held:,} of {count(fabric.total, 'GPU')} {holders}", *off])

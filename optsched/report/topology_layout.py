@@ -198,12 +198,18 @@ def _panel(fabric: Fabric, group: Group, sizes: Sizes, depth: int) -> tuple[floa
     across = math.ceil(len(group.hosts) / depth)
     rows = math.ceil(len(group.hosts) / across)
     (width, height), (gap_x, gap_y) = sizes.host(group, fabric), sizes.gap
-    words = max(len(header_of(fabric, group)), len(bandwidths_of(group))) * 0.066 + 2 * MARGIN if sizes.named else 0.5
+    words = (
+        max(len(header_of(fabric, group)), len(bandwidths_of(group))) * 0.066 + 2 * MARGIN
+        if sizes.named
+        else 0.5
+    )
     wide = across * width + (across - 1) * gap_x + 2 * MARGIN
     return max(wide, words), rows * (height + gap_y) + sizes.header + MARGIN - gap_y / 2, across
 
 
-def _extent(fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int) -> tuple[float, float]:
+def _extent(
+    fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int
+) -> tuple[float, float]:
     """Width and height of an arrangement, without the switches above."""
     per_shelf = math.ceil(len(blocks) / shelves)
     width = height = 0.0
@@ -212,11 +218,15 @@ def _extent(fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: in
         panels = [[_panel(fabric, group, sizes, depth)[:2] for group in block] for block in shelf]
         width = max(width, sum(wide + MARGIN for block in panels for wide, _ in block))
         bars = max(len(block[0].leaves) for block in shelf)
-        height += max(high for block in panels for _, high in block) + bars * (BAR + BAR_GAP) + 2 * MARGIN
+        height += (
+            max(high for block in panels for _, high in block) + bars * (BAR + BAR_GAP) + 2 * MARGIN
+        )
     return width, height
 
 
-def _place(fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int) -> Layout:
+def _place(
+    fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int
+) -> Layout:
     """The arrangement with so many shelves, and so many rows of hosts in a panel at most."""
     linked = len(blocks) <= MOST_LINKED
     per_shelf = math.ceil(len(blocks) / shelves)
@@ -236,13 +246,17 @@ def _place(fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int
                 panels.append(panel)
                 left += panel.width + MARGIN
             for row, name in enumerate(reversed(block[0].leaves), 1):
-                leaves.append(Bar(name, begin, under - row * (BAR + BAR_GAP), left - begin - MARGIN))
+                leaves.append(
+                    Bar(name, begin, under - row * (BAR + BAR_GAP), left - begin - MARGIN)
+                )
             left += MARGIN / 2
         right = max(right, left - 1.5 * MARGIN)
         top = max(panel.top + panel.height for panel in panels) + 2 * MARGIN
     switches = _place_switches(fabric, leaves, right) if linked else {}
     width = max([right, *(bar.left + bar.width for bar in switches.values())])
-    return Layout(sizes, host, gpu, tuple(panels), tuple(leaves), switches, width, top - 2 * MARGIN, linked)
+    return Layout(
+        sizes, host, gpu, tuple(panels), tuple(leaves), switches, width, top - 2 * MARGIN, linked
+    )
 
 
 def _place_hosts(
@@ -261,7 +275,9 @@ def _place_hosts(
         first, count = int(fabric.first[number]), int(fabric.gpus[number])
         cell = np.arange(count)
         gpu[first : first + count, 0] = at_x + sizes.pad + (cell % columns) * sizes.cell
-        gpu[first : first + count, 1] = at_y + sizes.pad + sizes.name + (cell // columns) * sizes.cell
+        gpu[first : first + count, 1] = (
+            at_y + sizes.pad + sizes.name + (cell // columns) * sizes.cell
+        )
     numbers = group.hosts.tolist()
     rows = tuple(tuple(numbers[begin : begin + across]) for begin in range(0, len(numbers), across))
     return Panel(group, left, top, width, height, rows)
@@ -276,14 +292,21 @@ def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str
         wanted = {}
         for name in (name for name, step in fabric.levels.items() if step == level):
             ends = [link.ends for link in fabric.links if name in link.ends]
-            below = [middle[str(end)] for pair in ends for end in pair if str(end) in middle and end != name]
+            below = [
+                middle[str(end)]
+                for pair in ends
+                for end in pair
+                if str(end) in middle and end != name
+            ]
             wanted[name] = float(np.mean(below)) if below else right / 2
         order = sorted(wanted, key=lambda name: (wanted[name], name))
         widths = np.array([max(0.09 * len(name) + 0.2, 0.7) for name in order])
         at = np.array([wanted[name] for name in order])
         centre = float(at.mean()) if len(at) else 0.0
         for place in range(1, len(at)):
-            at[place] = max(at[place], at[place - 1] + (widths[place - 1] + widths[place]) / 2 + 0.25)
+            at[place] = max(
+                at[place], at[place - 1] + (widths[place - 1] + widths[place]) / 2 + 0.25
+            )
         at += centre - float(at.mean()) if len(at) else 0.0
         at += max(0.0, float(widths[0] / 2 - at[0])) if len(at) else 0.0
         for name, x, width in zip(order, at.tolist(), widths.tolist(), strict=True):

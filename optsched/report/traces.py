@@ -32,7 +32,18 @@ STEPS = 1000
 """Points of a cumulative line, at most."""
 GANGS = 12
 """Bars of gang sizes; further ones share the last."""
-WIDTHS = (300.0, 900.0, 1800.0, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 168 * HOUR)
+WIDTHS = (
+    300.0,
+    900.0,
+    1800.0,
+    HOUR,
+    2 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    24 * HOUR,
+    48 * HOUR,
+    168 * HOUR,
+)
 """Widths of bars in seconds; longer traces have multiples of the last."""
 
 
@@ -109,14 +120,19 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     seconds, hours = demand.seconds[runs][order], demand.least[runs][order]
     told = "no job can run"
     if len(seconds):
-        for weights, colour, words in ((np.ones(len(seconds)), MAIN, "of jobs"), (hours, SECOND, "of GPU-hours")):
+        for weights, colour, words in (
+            (np.ones(len(seconds)), MAIN, "of jobs"),
+            (hours, SECOND, "of GPU-hours"),
+        ):
             share = np.cumsum(weights) / max(float(weights.sum()), 1e-300)
             rows = np.unique(np.searchsorted(share, np.linspace(0, share[-1], STEPS)))
             ax.step(np.append(seconds[:1], seconds[rows]), np.append(0.0, share[rows]), where="post", color=colour,
                     linewidth=1.4, label=words)  # fmt: skip
         ax.set_xscale("log")
         told = "; ".join(
-            f"{name} {time_words(value)}" for name, value in summary.durations.items() if value is not None
+            f"{name} {time_words(value)}"
+            for name, value in summary.durations.items()
+            if value is not None
         )
         ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="upper left")
     time_ticks(ax)
@@ -140,13 +156,25 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
         shown = [(gangs[row].name, gangs[row].jobs, gangs[row].gpu_hours) for row in kept]
         named = set(kept)
         rest = [gangs[row] for row in range(len(gangs)) if row not in named]
-        shown.append(("other", sum(part.jobs for part in rest), sum(part.gpu_hours for part in rest)))
+        shown.append(
+            ("other", sum(part.jobs for part in rest), sum(part.gpu_hours for part in rest))
+        )
     else:
         shown = [(part.name, part.jobs, part.gpu_hours) for part in gangs]
     place = np.arange(len(shown))
-    for column, shift, colour, words in ((1, -0.2, MAIN, "of jobs"), (2, 0.2, SECOND, "of GPU-hours")):
+    for column, shift, colour, words in (
+        (1, -0.2, MAIN, "of jobs"),
+        (2, 0.2, SECOND, "of GPU-hours"),
+    ):
         values = np.array([row[column] for row in shown], np.float64)
-        ax.bar(place + shift, values / max(values.sum(), 1e-300), 0.38, color=colour, label=words, zorder=2)
+        ax.bar(
+            place + shift,
+            values / max(values.sum(), 1e-300),
+            0.38,
+            color=colour,
+            label=words,
+            zorder=2,
+        )
     ax.set_xticks(place, [short(str(row[0]), 9) for row in shown])
     ax.set_xlabel("GPUs of a job", fontsize=LABEL)
     ax.set_ylabel("share", fontsize=LABEL)

@@ -140,7 +140,11 @@ class Memory:
 
     def at(self, instance: Instance) -> Answer | None:
         """The answer, of the instance as it is now."""
-        return None if self.answer is None else replace(self.answer, classes=self.answer.classes.at(instance))
+        return (
+            None
+            if self.answer is None
+            else replace(self.answer, classes=self.answer.classes.at(instance))
+        )
 
     def compiled(self, instance: Instance, compiled: Callable[[], Candidates]) -> Candidates:
         """The candidates of the instance as it is now, compiled if there are none that hold."""
@@ -169,8 +173,14 @@ def formulation_of(
     constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, given)]
     options = {**load_formulation(policy.formulation).in_rounds, **policy.options}
     chosen = make_formulation(policy.formulation, options, constraints)
-    if held and chosen.takes_rows and not any(own.kind == UNINTERRUPTED for own in chosen.constraints):
-        return make_formulation(policy.formulation, options, [*constraints, {"kind": UNINTERRUPTED}])
+    if (
+        held
+        and chosen.takes_rows
+        and not any(own.kind == UNINTERRUPTED for own in chosen.constraints)
+    ):
+        return make_formulation(
+            policy.formulation, options, [*constraints, {"kind": UNINTERRUPTED}]
+        )
     return chosen
 
 
@@ -206,13 +216,21 @@ def allocate(
     policy, instance, started = state.policy, view.instance, time.perf_counter()
     held = bool((view.must & ~view.outside).any())
     formulation = formulation_of(policy, instance, view.constraints, held)
-    candidates = memory.compiled(instance, lambda: compile_for(formulation, instance, model(instance)))
-    candidates = candidates.without_jobs(view.outside | view.awaits, "it is not in the program of this round")
+    candidates = memory.compiled(
+        instance, lambda: compile_for(formulation, instance, model(instance))
+    )
+    candidates = candidates.without_jobs(
+        view.outside | view.awaits, "it is not in the program of this round"
+    )
     if any(own.kind == UNINTERRUPTED for own in formulation.constraints):
         candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)
     compiled = time.perf_counter() - started
-    limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
-    engine = Engine(load, policy.solver, limits, known_points=False)  # the last allocation is the better one
+    limits = Limits(
+        policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed
+    )
+    engine = Engine(
+        load, policy.solver, limits, known_points=False
+    )  # the last allocation is the better one
     engine.bases.warm, engine.bases.keep = state.warm, True
     if recorded is None:
         solution, why, refused = _solved(formulation, candidates, engine)
@@ -231,8 +249,12 @@ def allocate(
             classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
             engine.bases.ended, engine.bases.words, timings, told, isolated=isolated, refused=refused,
         )  # fmt: skip
-    if allocation is not None:  # as it is recorded, so that planning again from the record gives the same plan
-        recorded = Recorded(key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction)
+    if (
+        allocation is not None
+    ):  # as it is recorded, so that planning again from the record gives the same plan
+        recorded = Recorded(
+            key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction
+        )
     if recorded is not None and recorded.key is not None and recorded.fraction is not None:
         rows = repaired(recorded.key, recorded.fraction, classes)
         return Answer(
@@ -278,7 +300,9 @@ def _solved(
     refused: Refused = ()
     while True:
         try:
-            return *_checked(formulation, formulation.solve(_without(candidates, refused), engine)), refused
+            return *_checked(
+                formulation, formulation.solve(_without(candidates, refused), engine)
+            ), refused
         except Interrupted:
             raise
         except OptschedError as error:
@@ -323,4 +347,6 @@ def repaired(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
 
 def keys_of(classes: Classes, rows: JobRows) -> IntArray:
     """Rows of an allocation as a `Ledger` knows them."""
-    return np.column_stack([rows.job, rows.partner, classes.labels_of(rows.column)]).astype(np.int64, copy=False)
+    return np.column_stack([rows.job, rows.partner, classes.labels_of(rows.column)]).astype(
+        np.int64, copy=False
+    )

@@ -23,7 +23,9 @@ BLOCKS = ("columns", "rows")
 def basis_text(warm: WarmStart, names: Sequence[str]) -> str:
     """A basis, of which jobs are known by these names, as text."""
     blocks: dict[str, Mapping[str, AnyArray]] = {"columns": warm.columns, "rows": warm.rows}
-    header: dict[str, Any] = {"jobs": list(names)} | {kind: list(found) for kind, found in blocks.items()}
+    header: dict[str, Any] = {"jobs": list(names)} | {
+        kind: list(found) for kind, found in blocks.items()
+    }
     if warm.prices:
         header["prices"] = dict(warm.prices)
     arrays: dict[str, AnyArray] = {
@@ -48,7 +50,10 @@ def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
         arrays = unzip_arrays(file, {"of_job", "column", *blocks_told})
         known, of_job = header["jobs"], _whole(arrays["of_job"], 1)
         blocks = {
-            kind: {name: _whole(arrays[f"{kind}.{number}"], 1) for number, name in enumerate(header[kind])}
+            kind: {
+                name: _whole(arrays[f"{kind}.{number}"], 1)
+                for number, name in enumerate(header[kind])
+            }
             for kind in BLOCKS
         }
         mine = np.full(len(row), -1, np.int64)
@@ -56,9 +61,13 @@ def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
             if name in row:
                 mine[row[name]] = found
         prices = {str(name): _price(value) for name, value in header.get("prices", {}).items()}
-        return WarmStart(mine, _whole(arrays["column"], 2), blocks["columns"], blocks["rows"], prices)
+        return WarmStart(
+            mine, _whole(arrays["column"], 2), blocks["columns"], blocks["rows"], prices
+        )
     except (ValueError, LookupError, TypeError, AttributeError, binascii.Error):
-        raise InvalidInput("basis", show(text), "null, or the text that a state was written with") from None
+        raise InvalidInput(
+            "basis", show(text), "null, or the text that a state was written with"
+        ) from None
 
 
 def _whole(array: AnyArray, dimensions: int) -> AnyArray:

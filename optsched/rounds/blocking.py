@@ -25,8 +25,15 @@ def left_beside(view: View, jobs: BoolArray, resources: Resources) -> FloatArray
     if not jobs.any():
         return np.asarray(resources.capacity, np.float64)
     instance = view.instance
-    cluster, numbering, stands = instance.cluster, instance.cluster.numbering, view.standing(np.flatnonzero(jobs))
-    node, usable = stands.node, np.concatenate([pool.usable(instance.now) for pool in cluster.pools])
+    cluster, numbering, stands = (
+        instance.cluster,
+        instance.cluster.numbering,
+        view.standing(np.flatnonzero(jobs)),
+    )
+    node, usable = (
+        stands.node,
+        np.concatenate([pool.usable(instance.now) for pool in cluster.pools]),
+    )
     used: dict[str, float] = {}
 
     def add(names: list[str], amount: FloatArray, most: FloatArray) -> None:
@@ -39,9 +46,13 @@ def left_beside(view: View, jobs: BoolArray, resources: Resources) -> FloatArray
         there = np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
         most = np.where(np.isnan(there), np.inf, there)
         add([f"{pool.name}.{name}" for pool in cluster.pools], stands.need[:, place], most)
-    for place, (group, member) in enumerate(zip(renewable_groups(instance), members(instance), strict=True)):
+    for place, (group, member) in enumerate(
+        zip(renewable_groups(instance), members(instance), strict=True)
+    ):
         used[group.name] = float(stands.group_need[stands.owner, place][member[node]].sum())
-    return np.asarray(resources.capacity - [used.get(name, 0.0) for name in resources.names], np.float64)
+    return np.asarray(
+        resources.capacity - [used.get(name, 0.0) for name in resources.names], np.float64
+    )
 
 
 def blocked(view: View, candidates: Candidates) -> BoolArray:
@@ -55,7 +66,9 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     if not jobs.any():
         return mask
     resources = candidates.resources
-    gone = resources.renewable & (left_beside(view, jobs, resources) <= NOTHING * resources.capacity)
+    gone = resources.renewable & (
+        left_beside(view, jobs, resources) <= NOTHING * resources.capacity
+    )
     if not gone.any():
         return mask
     usage = candidates.usage[np.flatnonzero(gone)].toarray()

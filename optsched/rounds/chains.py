@@ -53,17 +53,24 @@ class Packing:
         None at first.
     """
 
-    def __init__(self, job: IntArray, partner: IntArray, uses: Uses, worth: FloatArray, free: FloatArray) -> None:
+    def __init__(
+        self, job: IntArray, partner: IntArray, uses: Uses, worth: FloatArray, free: FloatArray
+    ) -> None:
         resource, share, start = uses.resource.tolist(), uses.share.tolist(), uses.start.tolist()
         self._worth: list[float] = worth.tolist()
         self._jobs = [
-            (one,) if other < 0 else (one, other) for one, other in zip(job.tolist(), partner.tolist(), strict=True)
+            (one,) if other < 0 else (one, other)
+            for one, other in zip(job.tolist(), partner.tolist(), strict=True)
         ]
-        self._uses = [tuple(zip(resource[a:b], share[a:b], strict=True)) for a, b in pairwise(start)]
+        self._uses = [
+            tuple(zip(resource[a:b], share[a:b], strict=True)) for a, b in pairwise(start)
+        ]
         self._free: list[float] = free.tolist()
         self.inside = [False] * len(self._jobs)
         self._row_of: dict[int, int] = {}  # the row inside that has a job
-        self._holders: list[list[int]] = [[] for _ in self._free]  # rows inside that hold some of a resource, ascending
+        self._holders: list[list[int]] = [
+            [] for _ in self._free
+        ]  # rows inside that hold some of a resource, ascending
         self._of_job: dict[int, list[int]] = {}  # all rows of a job, those worth most first
         self._of_resource: list[list[int]] = [[] for _ in self._free]
         for row in range(len(self._jobs) - 1, -1, -1):
@@ -132,7 +139,9 @@ class Packing:
 
     def _in_the_way(self, row: int, kept: set[int]) -> list[int] | None:
         """Rows that have to go for one, or None: those of its jobs, and those worth least that hold what it needs."""
-        going = list(dict.fromkeys(self._row_of[job] for job in self._jobs[row] if job in self._row_of))
+        going = list(
+            dict.fromkeys(self._row_of[job] for job in self._jobs[row] if job in self._row_of)
+        )
         if not kept.isdisjoint(going):
             return None
         for number, share in self._uses[row]:

@@ -15,7 +15,9 @@ from optsched.rounds.plan import Held
 from optsched.rounds.view import View
 
 
-def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, Setup]) -> tuple[str, ...]:
+def broken_rules(
+    view: View, running: Mapping[int, Held], setups: Mapping[int, Setup]
+) -> tuple[str, ...]:
     """What is wrong with what a plan lets run: every rule that it breaks, in words.
 
     - GPUs exist, in the pool that is named, on nodes that take work; a job that cannot be preempted keeps those of
@@ -27,12 +29,18 @@ def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, S
       preempted runs until it is said to be complete.
     """
     instance = view.instance
-    cluster, names, numbering = instance.cluster, instance.jobs_table.names, instance.cluster.numbering
+    cluster, names, numbering = (
+        instance.cluster,
+        instance.jobs_table.names,
+        instance.cluster.numbering,
+    )
     places = RunningJobs.of(running)
     job, pool, count = places.job, places.pool, places.length
     gpu, owner = places.numbers(numbering), places.owner
     node = numbering.node_of(np.maximum(gpu, 0))
-    usable = np.concatenate([*(part.usable(instance.now) for part in cluster.pools), np.zeros(0, bool)])
+    usable = np.concatenate(
+        [*(part.usable(instance.now) for part in cluster.pools), np.zeros(0, bool)]
+    )
 
     def told(mask: BoolArray, why: str) -> Iterator[str]:
         wrong = np.flatnonzero(mask).tolist()
@@ -50,7 +58,9 @@ def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, S
         found += ["a job gets a GPU twice"] if twice.any() else []
         found += _given_twice(view, job[owner], gpu, setups)
     for place in np.flatnonzero(~_allowed(view, job, count)).tolist():
-        found.append(f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have")
+        found.append(
+            f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have"
+        )
     table = instance.jobs_table
     done = (table.steps_left[job] <= 0) & ~view.must[job]
     late = view.awaits[job] | (table.arrival[job] > instance.now) | done
@@ -59,11 +69,15 @@ def broken_rules(view: View, running: Mapping[int, Held], setups: Mapping[int, S
         if one not in running or set(running[one][1]) != set(table.running[one][1]):
             found.append(f"job {names[one]} cannot be preempted, and is stopped or moved")
         elif not view.configured.goes_on(one, setups.get(one, PLAIN)):
-            found.append(f"job {names[one]} cannot be preempted, and goes on in another configuration")
+            found.append(
+                f"job {names[one]} cannot be preempted, and goes on in another configuration"
+            )
     return tuple(found)
 
 
-def _given_twice(view: View, job: IntArray, gpu: IntArray, setups: Mapping[int, Setup]) -> Iterator[str]:
+def _given_twice(
+    view: View, job: IntArray, gpu: IntArray, setups: Mapping[int, Setup]
+) -> Iterator[str]:
     order = np.argsort(gpu, kind="stable")
     again = np.flatnonzero(np.diff(gpu[order]) == 0)
     twice = np.unique(gpu[order[again]])
@@ -76,13 +90,23 @@ def _given_twice(view: View, job: IntArray, gpu: IntArray, setups: Mapping[int, 
 
 def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     """Whether each job may have so many GPUs."""
-    table, options, workloads = view.instance.jobs_table, view.instance.options, view.instance.workloads
+    table, options, workloads = (
+        view.instance.jobs_table,
+        view.instance.options,
+        view.instance.workloads,
+    )
     allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
     served = np.array([KEY in workload.parameters for workload in workloads] + [False])
-    allowed |= served[table.workload[job]] & (table.rates[job] < 0)  # workers and servers: the job says nothing
+    allowed |= served[table.workload[job]] & (
+        table.rates[job] < 0
+    )  # workers and servers: the job says nothing
     for place in np.flatnonzero((table.options[job] >= 0) | (table.levels[job] >= 0)).tolist():
         own, levels = int(table.options[job[place]]), int(table.levels[job[place]])
-        counts = table.level_lists[levels] if own < 0 else options.gpus[options.indptr[own] : options.indptr[own + 1]]
+        counts = (
+            table.level_lists[levels]
+            if own < 0
+            else options.gpus[options.indptr[own] : options.indptr[own + 1]]
+        )
         allowed[place] = int(gpus[place]) in [int(count) for count in counts]
     return np.asarray(allowed)
 
@@ -97,7 +121,9 @@ def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:
     shares = []
     for job in jobs:
         own = int(table.options[job])
-        part = options.share[options.indptr[own] : options.indptr[own + 1]] if own >= 0 else np.ones(1)
+        part = (
+            options.share[options.indptr[own] : options.indptr[own + 1]] if own >= 0 else np.ones(1)
+        )
         shares.append(setups[job].share if job in setups else float(part.min(initial=1.0)))
     if sum(shares) <= 1.0 + 1e-9:
         return True

@@ -40,7 +40,11 @@ class Setup:
 
     def told(self) -> dict[str, float | int]:
         """By name, what is not as for a job that has its GPUs for itself and nothing to choose."""
-        served = {"workers": self.workers, "servers": self.servers} if self.workers or self.servers else {}
+        served = (
+            {"workers": self.workers, "servers": self.servers}
+            if self.workers or self.servers
+            else {}
+        )
         part = {} if self.share == 1.0 else {"share": self.share}
         return part | ({} if self.option is None else {"option": self.option}) | served
 

@@ -23,10 +23,19 @@ def plan_digest(plan: Plan) -> str:
     }
     found = hashlib.blake2b(json.dumps(told).encode(), digest_size=16)
     ledger = plan.ledger
-    parts: list[AnyArray] = [plan.verdict, plan.speed, *(getattr(ledger, field.name) for field in fields(Ledger))]
+    parts: list[AnyArray] = [
+        plan.verdict,
+        plan.speed,
+        *(getattr(ledger, field.name) for field in fields(Ledger)),
+    ]
     if plan.warm is not None:
         found.update(json.dumps(dict(plan.warm.prices)).encode() if plan.warm.prices else b"")
-        parts += [plan.warm.of_job, plan.warm.column, *plan.warm.columns.values(), *plan.warm.rows.values()]
+        parts += [
+            plan.warm.of_job,
+            plan.warm.column,
+            *plan.warm.columns.values(),
+            *plan.warm.rows.values(),
+        ]
     for part in parts:
         found.update(np.ascontiguousarray(part).tobytes())
     return found.hexdigest()

@@ -12,7 +12,15 @@ from pydantic import Field, model_validator
 from optsched.arrays import BoolArray, IntArray
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
-from optsched.instance.documents import LARGEST, Document, Name, NodeState, NonNegative, Positive, Tuple
+from optsched.instance.documents import (
+    LARGEST,
+    Document,
+    Name,
+    NodeState,
+    NonNegative,
+    Positive,
+    Tuple,
+)
 from optsched.instance.reading import listed, named, show, validate
 from optsched.instance.resize import resized
 from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
@@ -114,9 +122,15 @@ class Observe(Event):
                 most = f"at most its {table.steps[row[name]]:g} steps"
                 raise InvalidInput(f"jobs.{name}.steps", show(told.steps), most)
             done[row[name]] = told.steps
-        rates = {row[name]: told.throughput for name, told in self.jobs.items() if told.throughput is not None}
+        rates = {
+            row[name]: told.throughput
+            for name, told in self.jobs.items()
+            if told.throughput is not None
+        }
         found, notices = observations(state, rates)
-        return Outcome(replace(state, instance=with_columns(instance, steps_done=done)), notices, found)
+        return Outcome(
+            replace(state, instance=with_columns(instance, steps_done=done)), notices, found
+        )
 
 
 class Nodes(Event):
@@ -128,7 +142,9 @@ class Nodes(Event):
     def apply(self, state: RoundState) -> Outcome:
         """See the class."""
         state, hit = without_lost(replace(state, instance=with_nodes(state.instance, self.states)))
-        return Outcome(state, tuple(f"job {name} stopped: a node that it held is down" for name in hit))
+        return Outcome(
+            state, tuple(f"job {name} stopped: a node that it held is down" for name in hit)
+        )
 
 
 class Reserve(Event):
@@ -182,7 +198,10 @@ class Resize(Event):
         names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
         state = replace(state, instance=replace(instance, jobs_table=state.instance.jobs_table))
         state, notices = _without_nodes(stopped(state, lost))
-        return Outcome(state, (*(f"job {name} stopped: a GPU that it held is gone" for name in names), *notices))
+        return Outcome(
+            state,
+            (*(f"job {name} stopped: a GPU that it held is gone" for name in names), *notices),
+        )
 
 
 class Update(Event):
@@ -196,7 +215,13 @@ class Update(Event):
     preemptible: bool | None = None
     restart_cost: NonNegative | None = None
 
-    fields: ClassVar[tuple[str, ...]] = ("weight", "deadline", "steps", "preemptible", "restart_cost")
+    fields: ClassVar[tuple[str, ...]] = (
+        "weight",
+        "deadline",
+        "steps",
+        "preemptible",
+        "restart_cost",
+    )
 
     def apply(self, state: RoundState) -> Outcome:
         """See the class."""
@@ -252,7 +277,9 @@ def _row(instance: Instance, name: str, path: str) -> int:
 
 def _mask(instance: Instance, names: tuple[str, ...]) -> BoolArray:
     mask = np.zeros(len(instance.jobs_table), bool)
-    rows: IntArray = np.array([_row(instance, name, f"jobs[{at}]") for at, name in enumerate(names)], np.int64)
+    rows: IntArray = np.array(
+        [_row(instance, name, f"jobs[{at}]") for at, name in enumerate(names)], np.int64
+    )
     if len(np.unique(rows)) < len(rows):
         raise UsageError("jobs: a job stands twice, expected each once")
     mask[rows] = True

@@ -65,7 +65,9 @@ def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatA
     job_x, job_owed = np.zeros(jobs), np.zeros(jobs)
     np.add.at(job_x, ends, np.concatenate([x, x[shared]]))
     np.add.at(job_owed, ends, np.concatenate([owed, owed[shared]]))
-    worth = _weight(owed + ahead, x) - 0.5 + _weight(job_owed[rows.job] + ahead, job_x[rows.job]) - 0.5
+    worth = (
+        _weight(owed + ahead, x) - 0.5 + _weight(job_owed[rows.job] + ahead, job_x[rows.job]) - 0.5
+    )
     pairs, other = np.flatnonzero(shared), rows.partner[shared]
     worth[pairs] += _weight(job_owed[other] + ahead[pairs], job_x[other]) - 0.5
     counts = deficit + x - 1.0 >= -lead - ROUNDING
@@ -76,7 +78,9 @@ def _weight(owed: FloatArray, x: FloatArray) -> FloatArray:
     return np.minimum(owed, MUCH) + np.maximum(owed - MUCH, 0.0) / np.clip(x, SMALL, 1.0)
 
 
-def exchanged(instant: Instant, worth: FloatArray, order: IntArray, free: FloatArray, busy: BoolArray) -> IntArray:
+def exchanged(
+    instant: Instant, worth: FloatArray, order: IntArray, free: FloatArray, busy: BoolArray
+) -> IntArray:
     """Rows that run side by side, and are worth no less than when each is taken in order if it fits.
 
     Parameters
@@ -99,7 +103,9 @@ def exchanged(instant: Instant, worth: FloatArray, order: IntArray, free: FloatA
     blocked = np.append(busy, False)
     rows = order[~(blocked[instant.job[order]] | blocked[instant.partner[order]])]
     rows = rows[np.argsort(worth[rows], kind="stable")]
-    packing = Packing(instant.job[rows], instant.partner[rows], instant.uses.take(rows), worth[rows], free)
+    packing = Packing(
+        instant.job[rows], instant.partner[rows], instant.uses.take(rows), worth[rows], free
+    )
     place = np.full(len(instant), -1, np.int64)
     place[rows] = np.arange(len(rows))
     for row in place[first_fit(instant, order, free, busy)].tolist():

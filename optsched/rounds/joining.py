@@ -72,20 +72,31 @@ class InPlace:
         """Share of each renewable resource that is free beside these."""
         renewable, capacity = self.classes.resources.renewable, self.classes.capacity
         used = capacity - left_beside(self.view, self.rowless, self.classes.resources)
-        return FULL - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)[renewable]
+        return (
+            FULL - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)[renewable]
+        )
 
     @cached_property
     def joins(self) -> BoolArray:
         """Pairs of which one job cannot be preempted and holds such GPUs: the other can join it there."""
         view, rows, C = self.view, self.rows, self.classes
         mask = np.zeros(len(rows), bool)
-        some = np.flatnonzero((rows.partner >= 0) & (rows.fraction > 0) & (self._ours ^ self._theirs) & ~self.continues)
+        some = np.flatnonzero(
+            (rows.partner >= 0)
+            & (rows.fraction > 0)
+            & (self._ours ^ self._theirs)
+            & ~self.continues
+        )
         if not len(some):
             return mask
         job, partner, column = rows.job[some], rows.partner[some], rows.column[some]
         host = np.where(self._ours[some], job, partner)
         running, span = view.running, np.maximum(C.configurations.nodes[C.configuration[column]], 1)
-        can = ~(view.outside | view.together)[host] & ~view.awaits[job + partner - host] & (C.gpus[column] > 0)
+        can = (
+            ~(view.outside | view.together)[host]
+            & ~view.awaits[job + partner - host]
+            & (C.gpus[column] > 0)
+        )
         can &= (running.pool[host] == C.pool[column]) & (running.gpus[host] == C.gpus[column])
         can &= running.nodes[host] <= span
         can &= view.instance.jobs_table.options[host] < 0  # it holds its GPUs whole
@@ -95,7 +106,9 @@ class InPlace:
     @cached_property
     def shared(self) -> BoolArray:
         """Pairs of a job that must not be stopped and one that can be, or that does not run yet."""
-        return (self.continues | self.joins) & (self.rows.partner >= 0) & (self._ours ^ self._theirs)
+        return (
+            (self.continues | self.joins) & (self.rows.partner >= 0) & (self._ours ^ self._theirs)
+        )
 
     @cached_property
     def anchor(self) -> IntArray:
@@ -107,7 +120,10 @@ class InPlace:
         """Jobs that can be preempted and can in no row go on as they run now, and pairs of them that have to part."""
         view, rows, jobs = self.view, self.rows, len(self.view.must)
         able, together = np.zeros(jobs + 1, bool), np.zeros(jobs + 1, bool)
-        for mask, some in ((able, self.continues), (together, self.continues & (rows.partner >= 0))):
+        for mask, some in (
+            (able, self.continues),
+            (together, self.continues & (rows.partner >= 0)),
+        ):
             mask[rows.job[some]] = mask[rows.partner[some]] = True
         free = ~(view.must | view.running.leaves | view.running.lost | view.crowded)
         gone = view.running.runs & free & ~able[:-1]
@@ -152,7 +168,9 @@ class InPlace:
         some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
         gpus = [view.instance.jobs_table.running[job][1] for job in host.tolist()]
-        beside = Keeping(self.classes, view.standing(np.flatnonzero(self.rowless)), self.constraints)
+        beside = Keeping(
+            self.classes, view.standing(np.flatnonzero(self.rowless)), self.constraints
+        )
         firm, uses = self.firm[some], uses_of(self.classes)
         if len(beside.keep(rows, some, gpus, firm)) < len(some):
             return False
@@ -174,7 +192,9 @@ class InPlace:
         pairs = np.flatnonzero(self.shared & self.continues)
         pair_of = dict(zip(anchor[pairs].tolist(), pairs.tolist(), strict=True))
         now = {job: pair_of.get(job, row) for job, row in by_itself.items()}
-        now |= {job: row for job, row in pair_of.items() if job not in by_itself}  # it cannot go on alone
+        now |= {
+            job: row for job, row in pair_of.items() if job not in by_itself
+        }  # it cannot go on alone
         taken = {int(other[row]) for job, row in now.items() if job not in by_itself}
         decided = set(now) - set(by_itself)
         for row in order[(self.shared | alone)[order]].tolist():
@@ -185,7 +205,9 @@ class InPlace:
             leaves = now[job] != row and job in pair_of and int(other[pair_of[job]]) not in taken
             cost = int(leaves)
             if guest >= 0 and now[job] != row and runs[guest]:
-                cost += 1 + int(self.sharing[guest] >= 0 and self.sharing[guest] != job and not hosts[guest])
+                cost += 1 + int(
+                    self.sharing[guest] >= 0 and self.sharing[guest] != job and not hosts[guest]
+                )
             changed = {**now, job: row}
             beside = np.array(sorted(changed.values()), np.int64)
             if cost > most or (self.joins[row] and not fits(np.concatenate([others, beside]))):

@@ -10,7 +10,9 @@ from optsched.performance import Configurations, JobBatch, Observations
 from optsched.rounds.state import RoundState
 
 
-def observations(state: RoundState, rates: Mapping[int, float]) -> tuple[Observations | None, tuple[str, ...]]:
+def observations(
+    state: RoundState, rates: Mapping[int, float]
+) -> tuple[Observations | None, tuple[str, ...]]:
     """What measured rates (steps/s, by the row of the job) say, and what is to be told.
 
     A rate says something of the configuration in which its job runs now. Nothing is learnt of jobs that do not run, or
@@ -24,7 +26,9 @@ def observations(state: RoundState, rates: Mapping[int, float]) -> tuple[Observa
         if job not in now and job not in shares:
             notices.append(f"job {table.names[job]} does not run: its throughput teaches nothing")
         elif job in shares or ledger.partner[now[job]] >= 0:
-            notices.append(f"job {table.names[job]} shares its GPUs: its throughput teaches nothing")
+            notices.append(
+                f"job {table.names[job]} shares its GPUs: its throughput teaches nothing"
+            )
         else:
             rows.append(now[job])
     if not rows:
@@ -32,7 +36,9 @@ def observations(state: RoundState, rates: Mapping[int, float]) -> tuple[Observa
     key = ledger.key[rows]
     jobs = key[:, 0]
     own = table.rates[jobs] >= 0
-    of_workload = np.array([*(workload.rates for workload in state.instance.workloads), -1], np.int64)
+    of_workload = np.array(
+        [*(workload.rates for workload in state.instance.workloads), -1], np.int64
+    )
     batch = JobBatch(
         table.workload[jobs], np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]), own,
         table.gpus_min[jobs],
@@ -42,4 +48,6 @@ def observations(state: RoundState, rates: Mapping[int, float]) -> tuple[Observa
         attributes=np.zeros(len(rows), np.int64), attribute_sets=({},),
     )  # fmt: skip
     rate = np.array([rates[one] for one in jobs.tolist()])
-    return Observations(batch, configurations, np.arange(len(rows), dtype=np.int64), rate), tuple(notices)
+    return Observations(batch, configurations, np.arange(len(rows), dtype=np.int64), rate), tuple(
+        notices
+    )

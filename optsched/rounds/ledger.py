@@ -45,7 +45,9 @@ class Ledger:
     def empty(cls, jobs: int) -> Ledger:
         """Nobody is owed anything."""
         zero = np.zeros(0)
-        return cls(np.zeros((0, 2 + LABELS), np.int64), zero, zero, zero, np.zeros(0, bool), np.zeros(jobs))
+        return cls(
+            np.zeros((0, 2 + LABELS), np.int64), zero, zero, zero, np.zeros(0, bool), np.zeros(jobs)
+        )
 
     def __len__(self) -> int:
         return len(self.key)
@@ -112,7 +114,9 @@ class Ledger:
         kept = ~gone
         key = self.key[kept]
         key[:, 0], key[:, 1] = job[kept], partner[kept]
-        return Ledger(key, self.fraction[kept], self.owed[kept], self.received[kept], self.runs[kept], carried)
+        return Ledger(
+            key, self.fraction[kept], self.owed[kept], self.received[kept], self.runs[kept], carried
+        )
 
     def under(self, key: IntArray, fraction: FloatArray) -> Ledger:
         """The ledger of another allocation, of which nothing runs yet.
@@ -124,7 +128,9 @@ class Ledger:
         """
         found = matched(self.key.T, key.T)
         owed = np.where(found >= 0, self.owed[found], 0.0) if len(self) else np.zeros(len(key))
-        received = np.where(found >= 0, self.received[found], 0.0) if len(self) else np.zeros(len(key))
+        received = (
+            np.where(found >= 0, self.received[found], 0.0) if len(self) else np.zeros(len(key))
+        )
         gone = np.ones(len(self), bool)
         gone[found[found >= 0]] = False
         carried = _carried(self, gone)
@@ -135,13 +141,27 @@ class Ledger:
         part = np.divide(carried, total, out=np.zeros(len(carried)), where=total > 0)
         other = np.where(shared, part[partner], part[job])
         owed = owed + fraction * (part[job] + other) / 2.0
-        return Ledger(key, fraction, owed, received, np.zeros(len(key), bool), np.where(total > 0, 0.0, carried))
+        return Ledger(
+            key,
+            fraction,
+            owed,
+            received,
+            np.zeros(len(key), bool),
+            np.where(total > 0, 0.0, carried),
+        )
 
     def running(self, rows: BoolArray) -> Ledger:
         """The same with these rows running; rows without a claim that do not run are left out."""
         kept = rows | (self.fraction > 0)
         carried = _carried(self, ~kept)
-        return Ledger(self.key[kept], self.fraction[kept], self.owed[kept], self.received[kept], rows[kept], carried)
+        return Ledger(
+            self.key[kept],
+            self.fraction[kept],
+            self.owed[kept],
+            self.received[kept],
+            rows[kept],
+            carried,
+        )
 
     def runs_whole(self, jobs: BoolArray) -> BoolArray:
         """Mask of the rows that run and whose jobs are all of this mask, shape (E,)."""

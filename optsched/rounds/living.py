@@ -65,7 +65,9 @@ class Living:
     ) -> tuple[RoundState, Plan]:
         """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
         state = advanced(self.state, max(now, self.state.now))
-        return state, solve_round(state, load=load, model=self.model, recorded=recorded, memory=memory)
+        return state, solve_round(
+            state, load=load, model=self.model, recorded=recorded, memory=memory
+        )
 
     def follow(self, state: RoundState, plan: Plan) -> None:
         """Let a plan be carried out."""

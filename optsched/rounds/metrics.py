@@ -121,17 +121,25 @@ class Metrics:
             lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
         lines += [f"{name}_sum {self.seconds!r}", f"{name}_count {total}"]
         if self.last:
-            lines += _told("round", "gauge", "Number of the last round.", [("", self.last["round"])])
+            lines += _told(
+                "round", "gauge", "Number of the last round.", [("", self.last["round"])]
+            )
             if self.last["gap"] is not None:
-                lines += _told("gap", "gauge", "Relative gap of the last allocation.", [("", self.last["gap"])])
-            jobs = [(f'{{verdict="{verdict}"}}', count) for verdict, count in self.last["jobs"].items()]
+                lines += _told(
+                    "gap", "gauge", "Relative gap of the last allocation.", [("", self.last["gap"])]
+                )
+            jobs = [
+                (f'{{verdict="{verdict}"}}', count) for verdict, count in self.last["jobs"].items()
+            ]
             lines += _told("jobs", "gauge", "Jobs by what the last plan does with them.", jobs)
             shares = [
                 (f'{{pool="{_escaped(pool)}"}}', share)
                 for pool, share in self.last["utilisation"].items()
                 if share is not None
             ]
-            lines += _told("utilisation", "gauge", "Share of the GPUs of a pool that are held.", shares)
+            lines += _told(
+                "utilisation", "gauge", "Share of the GPUs of a pool that are held.", shares
+            )
         return "\n".join(lines) + "\n"
 
 

@@ -49,7 +49,9 @@ def seconds_saved(
     return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
 
 
-def saved_by_rows(view: View, service: Service, classes: Classes, rows: JobRows, continues: BoolArray) -> FloatArray:
+def saved_by_rows(
+    view: View, service: Service, classes: Classes, rows: JobRows, continues: BoolArray
+) -> FloatArray:
     """Seconds by which the job of each row ends sooner in it than where it runs now.
 
     0 for rows in which a job goes on as it is, for jobs that do not run or cannot go on, and for those that must not

@@ -19,7 +19,9 @@ StateSource = RoundState | Instance | Mapping[str, Any] | str | Path
 """A state, or the instance of a first round: as it is, as a document, or what `optsched.load` takes."""
 
 
-def state_of(source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None = None) -> RoundState:
+def state_of(
+    source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None = None
+) -> RoundState:
     """The state of a round.
 
     Parameters
@@ -42,7 +44,9 @@ def state_of(source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None
     if isinstance(source, Instance):
         return RoundState.first(source, policy)
     if not isinstance(source, RoundState):
-        raise InvalidArgument("", f"a {type(source).__name__}", "a RoundState, an Instance or a file of one")
+        raise InvalidArgument(
+            "", f"a {type(source).__name__}", "a RoundState, an Instance or a file of one"
+        )
     return source if policy is None else replace(source, policy=policy)
 
 
@@ -54,6 +58,8 @@ def _read(source: str | Path) -> RoundState | Instance:
 
 def _of_document(document: Any) -> RoundState | Instance:
     """An instance, unless the document says that it is the state of a round."""
-    if isinstance(document, Mapping) and str(document.get("format", "")).startswith("optsched-round"):
+    if isinstance(document, Mapping) and str(document.get("format", "")).startswith(
+        "optsched-round"
+    ):
         return read_state_document(document)
     return Instance.from_document(document)

@@ -48,7 +48,9 @@ class Order:
         count = len(jobs.instance.jobs_table)
         renewed, why = np.zeros(count, bool), None
         try:
-            mask = _column(ranking, "the answer of renews", ranking.renews(jobs), len(jobs)).astype(bool)
+            mask = _column(ranking, "the answer of renews", ranking.renews(jobs), len(jobs)).astype(
+                bool
+            )
             keys = _keys(ranking, jobs.renewed(mask))
             renewed[jobs.job[mask]] = True
         except Interrupted:
@@ -69,7 +71,9 @@ def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:
     """The sort keys of a ranking; raises `OptschedError` where they rank nothing."""
     keys = ranking.keys(jobs)
     if not isinstance(keys, tuple):
-        raise OptschedError(f"ranking {ranking.name}: keys gives {type(keys).__name__}, expected a tuple of arrays")
+        raise OptschedError(
+            f"ranking {ranking.name}: keys gives {type(keys).__name__}, expected a tuple of arrays"
+        )
     return tuple(_column(ranking, f"key {index}", key, len(jobs)) for index, key in enumerate(keys))
 
 
@@ -80,8 +84,12 @@ def _column(ranking: Ranking, what: str, given: object, count: int) -> np.ndarra
     if values.shape != (count,):
         raise OptschedError(f"ranking {ranking.name}: {what} has shape {values.shape}, {expected}")
     if values.dtype.kind not in "biuf":
-        raise OptschedError(f"ranking {ranking.name}: {what} has the type {values.dtype}, expected numbers")
+        raise OptschedError(
+            f"ranking {ranking.name}: {what} has the type {values.dtype}, expected numbers"
+        )
     wrong = int(np.isnan(values).sum())
     if wrong:
-        raise OptschedError(f"ranking {ranking.name}: {what} is NaN for {wrong} of {count} jobs, expected numbers")
+        raise OptschedError(
+            f"ranking {ranking.name}: {what} is NaN for {wrong} of {count} jobs, expected numbers"
+        )
     return values

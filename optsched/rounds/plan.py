@@ -184,7 +184,9 @@ class Plan:
             reason = self._turn(job) if self.order is None else self._rank(self.order, job)
         elif not reason and verdict is Verdict.MOVE:
             reason = self._other_place(job)
-        return Decision(name, verdict, *self._place(self.running, job), reason, self.setups.get(job, PLAIN))
+        return Decision(
+            name, verdict, *self._place(self.running, job), reason, self.setups.get(job, PLAIN)
+        )
 
     def _place(self, running: Mapping[int, Held], job: int) -> tuple[str | None, tuple[str, ...]]:
         """Pool and GPUs of a job, if it has any."""
@@ -265,7 +267,9 @@ class Plan:
 
     def of(self, *verdicts: Verdict) -> tuple[Decision, ...]:
         """Decisions of some kinds, in the order of the jobs."""
-        return tuple(self.decision(job) for job in np.flatnonzero(np.isin(self.verdict, verdicts)).tolist())
+        return tuple(
+            self.decision(job) for job in np.flatnonzero(np.isin(self.verdict, verdicts)).tolist()
+        )
 
     @cached_property
     def start(self) -> tuple[Decision, ...]:
@@ -301,8 +305,13 @@ class Plan:
         names = self.instance.jobs_table.names
         if previous is None:
             there = self.instance.jobs_table.running
-            going, coming = (np.flatnonzero(np.isin(self.verdict, two)).tolist() for two in (STOPS, STARTS))
-            stops = [Action("stop", names[job], *self._place(there, job), self.decision(job).reason) for job in going]
+            going, coming = (
+                np.flatnonzero(np.isin(self.verdict, two)).tolist() for two in (STOPS, STARTS)
+            )
+            stops = [
+                Action("stop", names[job], *self._place(there, job), self.decision(job).reason)
+                for job in going
+            ]
             return (*stops, *(self._started(job) for job in coming))
         before, after = previous.named(), self.named()
         row = {name: job for job, name in enumerate(names.written())}
@@ -311,17 +320,25 @@ class Plan:
             if after.get(name) != (pool, gpus, setup):
                 reason = self.decision(row[name]).reason if name in row else "it is no longer there"
                 stops.append(Action("stop", name, pool, gpus, reason))
-        return (*stops, *(self._started(row[name]) for name in after if before.get(name) != after[name]))
+        return (
+            *stops,
+            *(self._started(row[name]) for name in after if before.get(name) != after[name]),
+        )
 
     def _started(self, job: int) -> Action:
         name = self.instance.jobs_table.names[job]
-        return Action("start", name, *self._place(self.running, job), "", self.setups.get(job, PLAIN))
+        return Action(
+            "start", name, *self._place(self.running, job), "", self.setups.get(job, PLAIN)
+        )
 
     def named(self) -> dict[str, tuple[str | None, tuple[str, ...], Setup]]:
         """Pool, GPUs and configuration of the jobs that run, by name, in the order of the jobs."""
         names = self.instance.jobs_table.names
         jobs = np.flatnonzero(np.isin(self.verdict, RUNS)).tolist()
-        return {names[job]: (*self._place(self.running, job), self.setups.get(job, PLAIN)) for job in jobs}
+        return {
+            names[job]: (*self._place(self.running, job), self.setups.get(job, PLAIN))
+            for job in jobs
+        }
 
     def to_document(self) -> dict[str, object]:
         """The plan in the format ``optsched-plan/1``."""

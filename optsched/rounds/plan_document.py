@@ -129,7 +129,9 @@ class PlanDocument(Document):
 
 def plan_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of ``optsched-plan/1``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | PlanDocument.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema"
+    } | PlanDocument.model_json_schema()
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -158,8 +160,12 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "certificate": None
         if solution is None
         else {"ok": solution.certificate.ok, "proof": solution.certificate.proof},
-        "allocation": [] if solution is None or solution.allocation is None else solution.allocation.to_records(),
-        "prices": {} if solution is None else {name: float(price) for name, price in solution.prices.items()},
+        "allocation": []
+        if solution is None or solution.allocation is None
+        else solution.allocation.to_records(),
+        "prices": {}
+        if solution is None
+        else {name: float(price) for name, price in solution.prices.items()},
         "fallback": plan.fallback,
         "notices": list(plan.notices),
         "metrics": metrics(plan),
@@ -176,7 +182,9 @@ def metrics(plan: Plan) -> dict[str, Any]:
     held = np.zeros(numbering.gpus, bool)
     gpu = RunningJobs.of(plan.running).numbers(numbering)
     held[gpu[gpu != NONE]] = True
-    used = np.bincount(np.repeat(numbering.pool, np.diff(numbering.start))[held], minlength=len(gpus))
+    used = np.bincount(
+        np.repeat(numbering.pool, np.diff(numbering.start))[held], minlength=len(gpus)
+    )
     count = np.bincount(plan.verdict, minlength=len(Verdict))
     return {
         "jobs": {verdict.name.lower(): int(count[verdict]) for verdict in Verdict},
@@ -216,7 +224,12 @@ def _seated(plan: Plan, items: tuple[Decision, ...]) -> list[dict[str, Any]]:
 
 
 def _step(step: Action) -> dict[str, Any]:
-    return {"kind": step.kind, "job": step.job, "pool": step.pool, "gpus": list(step.gpus)} | step.setup.told()
+    return {
+        "kind": step.kind,
+        "job": step.job,
+        "pool": step.pool,
+        "gpus": list(step.gpus),
+    } | step.setup.told()
 
 
 def finite(value: float | None) -> float | None:

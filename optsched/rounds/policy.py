@@ -92,7 +92,9 @@ class RoundPolicy(Document):
         if self.ranking is not None and "formulation" in self.model_fields_set:
             raise ValueError("a formulation or a ranking, not both")
         if self.ranking is not None and self.made_ranking().strict and self.fill:
-            raise ValueError("a strict ranking or fill, not both: strict jobs keep those behind them waiting")
+            raise ValueError(
+                "a strict ranking or fill, not both: strict jobs keep those behind them waiting"
+            )
         return self
 
     def made_ranking(self) -> Ranking:
@@ -102,7 +104,11 @@ class RoundPolicy(Document):
 
 
 def _present(ranking: str) -> str:
-    return FORMER_NAMES[ranking] if ranking in FORMER_NAMES and ranking not in names("ranking") else ranking
+    return (
+        FORMER_NAMES[ranking]
+        if ranking in FORMER_NAMES and ranking not in names("ranking")
+        else ranking
+    )
 
 
 def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
@@ -110,7 +116,9 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
     if isinstance(policy, RoundPolicy):
         return policy
     if not isinstance(policy, Mapping):
-        raise InvalidInput("policy", show(policy), 'an object such as {"formulation": "max-min-fairness"}')
+        raise InvalidInput(
+            "policy", show(policy), 'an object such as {"formulation": "max-min-fairness"}'
+        )
     return validate(RoundPolicy, dict(policy), "policy")
 
 
@@ -121,7 +129,10 @@ def policy_document(policy: RoundPolicy) -> dict[str, Any]:
     """
     document = policy.model_dump(mode="json", exclude_unset=True)
     if policy.ranking is not None and _takes_moves(policy.ranking):
-        document["options"] = {**document.get("options", {}), MOVES: policy.made_ranking().options.moves}
+        document["options"] = {
+            **document.get("options", {}),
+            MOVES: policy.made_ranking().options.moves,
+        }
     return document
 
 
@@ -131,7 +142,11 @@ def as_stored(document: Any) -> Any:
     Where it lacks ``moves``, it was kept before rankings had that option, and plans were those of ``published``.
     What is no policy is given back as it is, for whoever reads it to refuse.
     """
-    if not isinstance(document, Mapping) or "formulation" in document or not isinstance(document.get("ranking"), str):
+    if (
+        not isinstance(document, Mapping)
+        or "formulation" in document
+        or not isinstance(document.get("ranking"), str)
+    ):
         return document
     ranking, options = _present(document["ranking"]), document.get("options", {})
     if not isinstance(options, Mapping) or MOVES in options:

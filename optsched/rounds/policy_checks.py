@@ -8,7 +8,13 @@ import numpy as np
 
 from optsched.assembly import compile_for, constraints_in_force, make_formulation
 from optsched.candidates import Absence, Candidates, Classes
-from optsched.errors import InvalidInput, OptschedError, SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import (
+    InvalidInput,
+    OptschedError,
+    SolverCrashed,
+    SolverUnavailable,
+    UsageError,
+)
 from optsched.formulation import Formulation, Infeasible
 from optsched.instance import Instance
 from optsched.program import AllocationProgram
@@ -36,7 +42,9 @@ def check_names(policy: RoundPolicy) -> None:
             load_solver(policy.solver)
 
 
-def check_policy(policy: RoundPolicy, instance: Instance, load: Callable[[str], type[Solver]] = load_solver) -> None:
+def check_policy(
+    policy: RoundPolicy, instance: Instance, load: Callable[[str], type[Solver]] = load_solver
+) -> None:
     """Refuse a policy that no round of an instance can be planned with, in the words of `optsched.solve`.
 
     What only some of the jobs are to blame for, or only what runs now, is no reason: others come, and plans say it.
@@ -92,7 +100,10 @@ def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
             return
         try:
             program = formulation.program(C)
-        except (OptschedError, Infeasible):  # a matter of the jobs: of another round there may be a program
+        except (
+            OptschedError,
+            Infeasible,
+        ):  # a matter of the jobs: of another round there may be a program
             return
         asked = engine.load(engine.solver)
         if isinstance(program, AllocationProgram) and Capability.ALLOCATION in asked.capabilities:
@@ -107,7 +118,9 @@ def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
         elif not len(C):  # the jobs tell what kind of plan it is
             return
         elif isinstance(program, AllocationProgram | LinearPlan):
-            linear = program.to_linear() if isinstance(program, AllocationProgram) else program.program
+            linear = (
+                program.to_linear() if isinstance(program, AllocationProgram) else program.program
+            )
             solver = engine.choose(rows=0, integer=linear.arrays.is_integer, conic=False)
             if not linear.arrays.integer.all():
                 solver.require(Capability.CONTINUOUS, CONTINUOUS)

@@ -24,7 +24,10 @@ from optsched.rounds.view import View, starved
 
 
 def rank(
-    state: RoundState, view: View, model: Callable[[Instance], PerformanceModel], known: Answer | None = None
+    state: RoundState,
+    view: View,
+    model: Callable[[Instance], PerformanceModel],
+    known: Answer | None = None,
 ) -> Answer:
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
@@ -61,7 +64,9 @@ def rank(
     place = np.empty(len(rows), np.int64)
     place[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
-    return replace(given, fallback=order.fallback, timings=timings, place=place, order=order, moves=moves)
+    return replace(
+        given, fallback=order.fallback, timings=timings, place=place, order=order, moves=moves
+    )
 
 
 def _row_order(
@@ -69,11 +74,15 @@ def _row_order(
 ) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
     """The rows, the first first, seconds that moves of running jobs save by job and column, and `Order.at_rest`."""
     C, rows, running = given.classes, given.rows, view.running
-    stays = (running.pool[rows.job] == C.pool[rows.column]) & (running.gpus[rows.job] == C.gpus[rows.column])
+    stays = (running.pool[rows.job] == C.pool[rows.column]) & (
+        running.gpus[rows.job] == C.gpus[rows.column]
+    )
     stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
     rate, gpus, sizes = -rows.rate, -C.gpus[rows.column], ranking.sizes
     if ranking.moves == "published":
-        keys = {"least": (rate, ~stays), "most": (rate, ~stays, gpus), "fastest": (~stays, rate)}[sizes]
+        keys = {"least": (rate, ~stays), "most": (rate, ~stays, gpus), "fastest": (~stays, rate)}[
+            sizes
+        ]
         return np.lexsort((rows.column, *keys, place[rows.job])), {}, sizes == "least"
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
     gone = running.leaves | running.lost | view.crowded
@@ -89,7 +98,9 @@ def _row_order(
         longest = np.where(starved(state, view), state.service.waited(state.now), 0.0)
         order = np.lexsort((rows.column, rate, place[rows.job], -longest[rows.job]))
         order = order[(~goes_on[rows.job] | moves)[order]]
-        moves, at_rest = moves_to_idle(view, C, rows, order, moves, [own.document() for own in given.constraints])
+        moves, at_rest = moves_to_idle(
+            view, C, rows, order, moves, [own.document() for own in given.constraints]
+        )
     group = np.where(moves, 0, np.where(continues, 1, 2))
     keys = (rate, group, gpus) if sizes == "most" else (rate, group)
     some = np.flatnonzero(moves)
@@ -106,7 +117,9 @@ def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes:
     compiled = time.perf_counter() - started
     labels = [own.labels(instance) for own in constraints]
     reads = frozenset[str]().union(*(own.reads for own in constraints))
-    candidates = candidates.without_jobs(view.outside | view.awaits, "it is not in the ranking of this round")
+    candidates = candidates.without_jobs(
+        view.outside | view.awaits, "it is not in the ranking of this round"
+    )
     candidates = candidates.per_job() if any(own.per_job for own in constraints) else candidates
     C = candidates.classes(reads, [label for label in labels if label is not None])
     barred, kept, notices = _barred(C, constraints)
@@ -115,7 +128,9 @@ def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes:
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
     least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
     rows = taken(rows, np.flatnonzero(options | least | (sizes != "least")))
-    return Answer(C, rows, kept, True, started_from="ranked", timings={"compile": compiled}, notices=notices)
+    return Answer(
+        C, rows, kept, True, started_from="ranked", timings={"compile": compiled}, notices=notices
+    )
 
 
 def _barred(

@@ -89,12 +89,20 @@ def state_parts(
         "metrics": counted.document(),
     }
     arrays: dict[str, AnyArray] = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
-    arrays |= {f"ledger.{field.name}": getattr(state.ledger, field.name) for field in fields(Ledger)}
-    arrays |= {f"service.{field.name}": getattr(state.service, field.name) for field in fields(Service)}
+    arrays |= {
+        f"ledger.{field.name}": getattr(state.ledger, field.name) for field in fields(Ledger)
+    }
+    arrays |= {
+        f"service.{field.name}": getattr(state.service, field.name) for field in fields(Service)
+    }
     warm = state.warm
     if warm is not None:
         arrays |= {"warm.of_job": warm.of_job, "warm.column": warm.column}
-        document["warm"] = {"columns": list(warm.columns), "rows": list(warm.rows), "prices": dict(warm.prices)}
+        document["warm"] = {
+            "columns": list(warm.columns),
+            "rows": list(warm.rows),
+            "prices": dict(warm.prices),
+        }
         for kind, blocks in (("columns", warm.columns), ("rows", warm.rows)):
             arrays |= {f"warm.{kind}.{number}": part for number, part in enumerate(blocks.values())}
     return document, arrays
@@ -113,7 +121,10 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
     warm = None
     if "warm" in document:
         blocks = {
-            kind: {name: arrays[f"warm.{kind}.{number}"] for number, name in enumerate(document["warm"][kind])}
+            kind: {
+                name: arrays[f"warm.{kind}.{number}"]
+                for number, name in enumerate(document["warm"][kind])
+            }
             for kind in ("columns", "rows")
         }
         warm = WarmStart(
@@ -125,7 +136,9 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
         policy=RoundPolicy.model_validate(as_stored(document["policy"])),
         number=int(document["round"]),
         ledger=Ledger(**{field.name: arrays[f"ledger.{field.name}"] for field in fields(Ledger)}),
-        service=Service(**{field.name: arrays[f"service.{field.name}"] for field in fields(Service)}),
+        service=Service(
+            **{field.name: arrays[f"service.{field.name}"] for field in fields(Service)}
+        ),
         warm=warm,
         reservations=tuple(
             Reservation(tuple(item["nodes"]), item["start"], item["end"], item["name"])

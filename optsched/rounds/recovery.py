@@ -74,27 +74,37 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
 
 def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metrics]:
     if snapshot is None:
-        raise JournalError(f"journal {journal} has no snapshot to begin from: the scheduler never started")
+        raise JournalError(
+            f"journal {journal} has no snapshot to begin from: the scheduler never started"
+        )
     try:
-        return Living(read_state(snapshot.document, snapshot.arrays)), read_metrics(snapshot.document)
+        return Living(read_state(snapshot.document, snapshot.arrays)), read_metrics(
+            snapshot.document
+        )
     except (KeyError, InvalidInput, UsageError) as error:
         told = f"the snapshot before record {snapshot.n} cannot be used: {error}"
         raise JournalError(f"journal {journal}: {told}") from None
 
 
-def _replayed(journal: str | Path, living: Living, metrics: Metrics, entries: Iterable[Entry]) -> Iterable[Replayed]:
+def _replayed(
+    journal: str | Path, living: Living, metrics: Metrics, entries: Iterable[Entry]
+) -> Iterable[Replayed]:
     """Let the records happen again; gives every round that they plan."""
     for n, record in entries:
         try:
             if record.get("event") != "plan":
-                event = read_event({key: value for key, value in record.items() if key not in ("n", "crc")})
+                event = read_event(
+                    {key: value for key, value in record.items() if key not in ("n", "crc")}
+                )
                 outcome = living.after(event)
                 living.accept(outcome)
                 metrics.take(event, outcome)
                 continue
             state, plan = living.planned(float(record["now"]), recorded=recorded_of(record))
         except (KeyError, InvalidInput, UsageError) as error:
-            raise JournalError(f"journal {journal}: record {n} cannot happen again: {error}") from None
+            raise JournalError(
+                f"journal {journal}: record {n} cannot happen again: {error}"
+            ) from None
         found = plan_digest(plan)
         if found != record["digest"]:
             raise ReplayDiffers(

@@ -98,7 +98,11 @@ class Room:
                 return change
             order = order[~np.isin(order, gone)]
         gone = clearing.needed(behind)
-        return None if gone is None else self._without(row, [loose[holder] for holder in gone.tolist()], most)
+        return (
+            None
+            if gone is None
+            else self._without(row, [loose[holder] for holder in gone.tolist()], most)
+        )
 
     def _without(self, row: int, gone: list[int], most: float) -> Change | None:
         """Where a row and those that go for it get GPUs, the first in the order first."""
@@ -113,7 +117,9 @@ class Room:
                     self.classes, self.rows, some, standing, self.constraints, barred=self.barred(some)
                 )  # fmt: skip
                 gpus |= zip(found.row.tolist(), found.gpus, strict=True)
-                standing = standing.and_also(Standing.of_rows(self.classes, self.rows, found.row, found.gpus))
+                standing = standing.and_also(
+                    Standing.of_rows(self.classes, self.rows, found.row, found.gpus)
+                )
             if row not in gpus:
                 return None
         return Change(gpus, tuple(other for other in gone if other not in gpus))
@@ -133,4 +139,6 @@ class Room:
         return self.firm.and_also(self._of(rows)) if rows else self.firm
 
     def _of(self, rows: Sequence[int]) -> Standing:
-        return Standing.of_rows(self.classes, self.rows, np.array(rows, np.int64), [self.held[row] for row in rows])
+        return Standing.of_rows(
+            self.classes, self.rows, np.array(rows, np.int64), [self.held[row] for row in rows]
+        )

@@ -118,10 +118,14 @@ class Scheduler:
         metrics: Metrics,
     ) -> None:
         if not isinstance(snapshot_every, int) or snapshot_every < 1:
-            raise InvalidArgument("snapshot_every", show(snapshot_every), "a whole number of at least 1")
+            raise InvalidArgument(
+                "snapshot_every", show(snapshot_every), "a whole number of at least 1"
+            )
         self._living, self._clock, self._every = living, clock, snapshot_every
         memory = living.state.policy.memory_limit
-        self._process = SolverProcess(load_solver, memory=memory or half_of_memory()) if isolate else None
+        self._process = (
+            SolverProcess(load_solver, memory=memory or half_of_memory()) if isolate else None
+        )
         if self._process is not None:
             self._process.load("highs")
             self._process.start()  # while the first jobs come in
@@ -179,12 +183,16 @@ class Scheduler:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def submit(self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None) -> None:
+    def submit(
+        self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None
+    ) -> None:
         """Take in a job, or several, as they stand in an instance document; without ``arrival`` they arrive now."""
         told: Any = [jobs] if isinstance(jobs, Mapping) else jobs
         if not isinstance(told, Sequence) or isinstance(told, str | bytes):
             raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
-        self._take(Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in told])
+        self._take(
+            Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in told]
+        )
 
     def cancel(self, *jobs: str, now: float | None = None) -> None:
         """Drop jobs."""
@@ -199,15 +207,27 @@ class Scheduler:
         self._take(Stopped, now, jobs=jobs)
 
     def observe(
-        self, job: str, *, steps: float | None = None, throughput: float | None = None, now: float | None = None
+        self,
+        job: str,
+        *,
+        steps: float | None = None,
+        throughput: float | None = None,
+        now: float | None = None,
     ) -> None:
         """What was measured of a job: steps done so far, its throughput (steps/s) as it runs now, or both."""
-        self.observe_many({_name(job, "job", "the id of a job"): {"steps": steps, "throughput": throughput}}, now=now)
+        self.observe_many(
+            {_name(job, "job", "the id of a job"): {"steps": steps, "throughput": throughput}},
+            now=now,
+        )
 
-    def observe_many(self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None) -> None:
+    def observe_many(
+        self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None
+    ) -> None:
         """What was measured of several jobs at one time."""
         known = {
-            job: {key: value for key, value in told.items() if value is not None} if isinstance(told, Mapping) else told
+            job: {key: value for key, value in told.items() if value is not None}
+            if isinstance(told, Mapping)
+            else told
             for job, told in _object(jobs, "jobs", "what was measured, by job").items()
         }
         self._take(Observe, now, jobs=known)
@@ -225,10 +245,14 @@ class Scheduler:
         self._nodes(nodes, "up", now)
 
     def _nodes(self, nodes: tuple[str, ...], state: str, now: float | None) -> None:
-        names = [_name(node, f"nodes[{place}]", "the name of a node") for place, node in enumerate(nodes)]
+        names = [
+            _name(node, f"nodes[{place}]", "the name of a node") for place, node in enumerate(nodes)
+        ]
         self._take(Nodes, now, states=dict.fromkeys(names, state))
 
-    def reserve(self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None) -> None:
+    def reserve(
+        self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None
+    ) -> None:
         """Nodes take no work from ``start`` to ``end`` (seconds), as for maintenance."""
         self._take(Reserve, now, name=name, nodes=nodes, start=start, end=end)
 
@@ -280,10 +304,17 @@ class Scheduler:
         if now is None and self._clock is None:
             return self._living.state.now
         given = self._clock() if now is None and self._clock is not None else now
-        if not isinstance(given, int | float) or isinstance(given, bool) or not abs(given) <= LARGEST:
+        if (
+            not isinstance(given, int | float)
+            or isinstance(given, bool)
+            or not abs(given) <= LARGEST
+        ):
             raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
         if given < self._living.state.now:
-            log.warning("the clock went back by %g s: the last call's time is used", self._living.state.now - given)
+            log.warning(
+                "the clock went back by %g s: the last call's time is used",
+                self._living.state.now - given,
+            )
         return max(float(given), self._living.state.now)
 
     # --- plans ------------------------------------------------------------------------------------------------------
@@ -336,7 +367,9 @@ class Scheduler:
         if self._journal is None:
             return
         try:
-            self._journal.snapshot(*state_parts(self._living.state, self._living.performance(), self.metrics))
+            self._journal.snapshot(
+                *state_parts(self._living.state, self._living.performance(), self.metrics)
+            )
             self._snapshot_of = self._living.state.number
         except JournalError as error:
             if required:
@@ -355,7 +388,12 @@ class Scheduler:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
 

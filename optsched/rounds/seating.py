@@ -66,10 +66,14 @@ class Seating:
     attempts: int = ATTEMPTS
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
-    _on: Held = field(default_factory=dict)  # GPUs of the rows of the claims that are being run through
+    _on: Held = field(
+        default_factory=dict
+    )  # GPUs of the rows of the claims that are being run through
     _stays: set[int] = field(default_factory=set)  # those of them whose jobs go on where they are
 
-    def run_through(self, claims: Claims, most_displaced: int | None = None, strict: bool = False) -> Claims:
+    def run_through(
+        self, claims: Claims, most_displaced: int | None = None, strict: bool = False
+    ) -> Claims:
         """Give GPUs to the rows of claims that fit; what is refused makes way for the next in the order.
 
         With ``strict`` the first job that has no room keeps all jobs behind it waiting.
@@ -80,10 +84,16 @@ class Seating:
             What is left of them: no row of it that fits the resources could be placed.
         """
         self._on, self._stays = {}, set()
-        left = self._run_strictly(claims, most_displaced) if strict else self._run(claims, most_displaced)
+        left = (
+            self._run_strictly(claims, most_displaced)
+            if strict
+            else self._run(claims, most_displaced)
+        )
         rows, stays = _numbers(self._on), np.zeros(len(claims.rows), bool)
         stays[_numbers(self._stays)] = True
-        self.seats = self.seats.and_also(Seats(taken(claims.rows, rows), tuple(self._on.values()), stays[rows]))
+        self.seats = self.seats.and_also(
+            Seats(taken(claims.rows, rows), tuple(self._on.values()), stays[rows])
+        )
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
             self.refused.setdefault(job, BARRED)
         return left
@@ -114,7 +124,9 @@ class Seating:
         """What is left of claims beside what has GPUs now."""
         return replace(first, order=order).beside(np.flatnonzero(tried), _numbers(self._on))
 
-    def _may_displace(self, most: int | None, first: Claims, claims: Claims, chosen: IntArray) -> None:
+    def _may_displace(
+        self, most: int | None, first: Claims, claims: Claims, chosen: IntArray
+    ) -> None:
         """Reckon how many running jobs may still be stopped or moved beside those that the chosen rows displace."""
         if most is not None:
             gone = self._displaced(first, claims) + int(displaced(claims, chosen).sum())
@@ -123,7 +135,10 @@ class Seating:
     def _displaced(self, first: Claims, left: Claims) -> int:
         """Jobs that could go on, and have been moved, or have no row left in which they could."""
         rows, jobs = first.rows, len(first.busy)
-        able, stays = first.order[first.continues[first.order]], np.array(sorted(self._stays), np.int64)
+        able, stays = (
+            first.order[first.continues[first.order]],
+            np.array(sorted(self._stays), np.int64),
+        )
         open = left.order[left.continues[left.order]]
         could, stay, may = np.zeros((3, jobs + 1), bool)
         for mask, some in ((could, able), (stay, stays), (may, open)):
@@ -144,8 +159,14 @@ class Seating:
             fewest[key] = min(fewest.get(key, MANY), int(C.gpus[column[row]]))
         hopeless = np.zeros(len(column), bool)
         for (pool, nodes, workload), gpus in fewest.items():
-            same = (C.pool[column] == pool) & (C.configurations.nodes[way] == nodes) & (need == workload)
-            hopeless |= same & (C.gpus[column] >= gpus) & ~claims.continues & (claims.rows.partner < 0)
+            same = (
+                (C.pool[column] == pool)
+                & (C.configurations.nodes[way] == nodes)
+                & (need == workload)
+            )
+            hopeless |= (
+                same & (C.gpus[column] >= gpus) & ~claims.continues & (claims.rows.partner < 0)
+            )
         return replace(claims, order=claims.order[~hopeless[claims.order]])
 
     def _run_strictly(self, claims: Claims, most_displaced: int | None) -> Claims:
@@ -167,7 +188,9 @@ class Seating:
             told.setdefault(job, self.refused[job])
             at = int(np.flatnonzero(claims.order == refused[0])[0])
             left = np.delete(claims.order, at)
-            claims = replace(claims, order=left if (claims.rows.job[left] == job).any() else left[:at])
+            claims = replace(
+                claims, order=left if (claims.rows.job[left] == job).any() else left[:at]
+            )
 
     def _seat(self, claims: Claims, ranked: IntArray) -> None:
         """Seat rows, the most important first: all that can be, though others may have to go for them."""
@@ -234,9 +257,15 @@ class Seating:
             if seated[job]:
                 break
             for row in waits[rows.job[waits] == job].tolist():
-                if seated[rows.partner[row]] or not first.classes.gpus[rows.column[row]] or claims.over_limits[row]:
+                if (
+                    seated[rows.partner[row]]
+                    or not first.classes.gpus[rows.column[row]]
+                    or claims.over_limits[row]
+                ):
                     continue
-                alone = -1 if self.instance.jobs_table.preemptible[job] else job  # reservations bar nodes to it
+                alone = (
+                    -1 if self.instance.jobs_table.preemptible[job] else job
+                )  # reservations bar nodes to it
                 key = (int(rows.column[row]), alone, *self._apart(rows, row))
                 if key in hopeless:
                     continue
@@ -262,7 +291,9 @@ class Seating:
         if self.may_move and self.most_moved != 0 and len(scattered):
             self.may_move = False
             beside = Standing.of_rows(self.classes, rows, result.row, result.gpus)
-            placed, moved = self._moved(claims, going, scattered, held, on, standing.and_also(beside))
+            placed, moved = self._moved(
+                claims, going, scattered, held, on, standing.and_also(beside)
+            )
             found |= placed | moved
             refused = {row: reason for row, reason in refused.items() if row not in placed}
             self.most_moved = None if self.most_moved is None else self.most_moved - len(moved)
@@ -273,7 +304,13 @@ class Seating:
         return found
 
     def _moved(
-        self, claims: Claims, going: IntArray, scattered: IntArray, held: Held, on: Standing, standing: Standing
+        self,
+        claims: Claims,
+        going: IntArray,
+        scattered: IntArray,
+        held: Held,
+        on: Standing,
+        standing: Standing,
     ) -> tuple[Held, Held]:
         """GPUs of rows that find room once others move, and of those that move for them.
 
@@ -288,8 +325,14 @@ class Seating:
         may[on.owner[1:][(on.owner[1:] == on.owner[:-1]) & (on.node[1:] != on.node[:-1])]] = False
         free, node = np.flatnonzero(may), np.zeros(len(going), np.int64)
         node[on.owner] = on.node
-        movable = Movable(C.pool[rows.column[going[free]]], node[free], [held[row] for row in going[free].tolist()])
-        result = None if anti else moving(C, rows, scattered, standing, movable, _most(self.most_moved))
+        movable = Movable(
+            C.pool[rows.column[going[free]]],
+            node[free],
+            [held[row] for row in going[free].tolist()],
+        )
+        result = (
+            None if anti else moving(C, rows, scattered, standing, movable, _most(self.most_moved))
+        )
         if result is None:
             return {}, {}
         owner = going[free].tolist()
@@ -299,7 +342,9 @@ class Seating:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
         places, rows, C = self.instance.jobs_table.places, claims.rows, claims.classes
         host = claims.hosts
-        going = ranked[(claims.continues[ranked] | (host[ranked] >= 0)) & (C.gpus[rows.column[ranked]] > 0)]
+        going = ranked[
+            (claims.continues[ranked] | (host[ranked] >= 0)) & (C.gpus[rows.column[ranked]] > 0)
+        ]
         if not len(going):
             return {}
         stays = claims.stands_with(going)
@@ -310,10 +355,14 @@ class Seating:
             or not self.seats.stays.all()
             or len(self._on) > len(self._stays)
         ):
-            return Keeping(C, self._seated(rows), self.constraints).keep(rows, going, gpus, claims.held[going])
+            return Keeping(C, self._seated(rows), self.constraints).keep(
+                rows, going, gpus, claims.held[going]
+            )
         return self._held_together(claims, going, stays, gpus)
 
-    def _held_together(self, claims: Claims, going: IntArray, stays: IntArray, gpus: Sequence[tuple[str, ...]]) -> Held:
+    def _held_together(
+        self, claims: Claims, going: IntArray, stays: IntArray, gpus: Sequence[tuple[str, ...]]
+    ) -> Held:
         """The same where nothing is in the way that did not run beside them: only what shares GPUs anew is."""
         C, load, held = claims.classes, dict[str, float](), {}
         share = C.configurations.share[C.configuration[claims.rows.column[going]]]
@@ -339,21 +388,27 @@ class Seating:
         table, numbering = self.instance.jobs_table, self.instance.cluster.numbering
         part = np.zeros(len(table))
         np.add.at(part, jobs, share)
-        load = np.bincount(table.places.numbers(numbering), part[table.places.job[table.places.owner]])
+        load = np.bincount(
+            table.places.numbers(numbering), part[table.places.job[table.places.owner]]
+        )
         return bool((load <= FULL).all())
 
     def _earlier(self) -> Standing:
         """What has places and is in none of the claims that are being run through."""
         if not len(self.seats):
             return self.fixed
-        return self.fixed.and_also(Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats)))
+        return self.fixed.and_also(
+            Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats))
+        )
 
     def _seated(self, rows: JobRows) -> Standing:
         """All that has places."""
         held = {row: gpus for row, gpus in self._on.items() if gpus}
         if not held:
             return self._earlier()
-        mine = Standing.of_rows(self.classes, rows, np.array(list(held), np.int64), list(held.values()))
+        mine = Standing.of_rows(
+            self.classes, rows, np.array(list(held), np.int64), list(held.values())
+        )
         return self._earlier().and_also(mine)
 
     def _apart(self, rows: JobRows, row: int) -> tuple[int, ...]:
@@ -367,13 +422,20 @@ class Seating:
         """Nodes on which each row must not start, as it could not be stopped before they are reserved."""
         table, now = self.instance.jobs_table, self.instance.now
         later = [item for item in self.reservations if item.end > now]
-        firm = ~table.preemptible[rows.job[wanted]] | gathered(~table.preemptible, rows.partner[wanted], False)
+        firm = ~table.preemptible[rows.job[wanted]] | gathered(
+            ~table.preemptible, rows.partner[wanted], False
+        )
         if not later or not firm.any():
             return None
         with np.errstate(divide="ignore"):
-            lasts = table.steps_left[rows.job[wanted]] / rows.rate[wanted] + table.restart_cost[rows.job[wanted]]
+            lasts = (
+                table.steps_left[rows.job[wanted]] / rows.rate[wanted]
+                + table.restart_cost[rows.job[wanted]]
+            )
         return [
-            {name for item in later if item.start < now + seconds for name in item.nodes} if stays else ()
+            {name for item in later if item.start < now + seconds for name in item.nodes}
+            if stays
+            else ()
             for seconds, stays in zip(lasts.tolist(), firm.tolist(), strict=True)
         ]
 

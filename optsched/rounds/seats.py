@@ -32,7 +32,9 @@ class Seats:
     def none(cls) -> Seats:
         """Nobody runs."""
         nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
-        return cls(JobRows(nobody, nobody, nobody, nothing, nothing, nothing), (), np.zeros(0, bool))
+        return cls(
+            JobRows(nobody, nobody, nobody, nothing, nothing, nothing), (), np.zeros(0, bool)
+        )
 
     def __len__(self) -> int:
         return len(self.gpus)

@@ -90,14 +90,22 @@ class Claims:
     def instant(self) -> Instant:
         """The rules of one instant."""
         instant = instant_of(self.rows, self.uses)
-        return instant if self.limits is None else replace(instant, uses=instant.uses.with_more(self.limits))
+        return (
+            instant
+            if self.limits is None
+            else replace(instant, uses=instant.uses.with_more(self.limits))
+        )
 
     @cached_property
     def over_limits(self) -> BoolArray:
         """Rows that ask for more of the further limits than is left; shape (A,)."""
         mask = np.zeros(len(self.rows), bool)
         if self.limits is not None:
-            mask[self.limits.row[self.limits.share > self.free[self.uses.resources + self.limits.resource]]] = True
+            mask[
+                self.limits.row[
+                    self.limits.share > self.free[self.uses.resources + self.limits.resource]
+                ]
+            ] = True
         return mask
 
     @property
@@ -129,13 +137,17 @@ class Claims:
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
     """Rows in the order of their group, of their rank in it, and of the time when they are due."""
     first = [key for key in (due, rank, group) if (key != key[:1]).any()]
-    order = (np.argsort(first[0]) if len(first) == 1 else np.lexsort((*first, np.zeros(len(rows))))).astype(np.int64)
+    order = (
+        np.argsort(first[0]) if len(first) == 1 else np.lexsort((*first, np.zeros(len(rows))))
+    ).astype(np.int64)
     tied = np.ones(max(len(rows) - 1, 0), bool)
     for key in first:
         tied &= key[order[1:]] == key[order[:-1]]
     if not tied.any():
         return order
-    some = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))  # places of rows that are due together
+    some = np.flatnonzero(
+        np.append(tied, False) | np.insert(tied, 0, False)
+    )  # places of rows that are due together
     tie = np.cumsum(np.insert(~tied, 0, True))[some]
     mine = order[some]
     further = (mine, mine * SCRAMBLE % 1.0, -rows.rate[mine], -rows.fraction[mine], tie)
@@ -168,8 +180,12 @@ def lasting(claims: Claims, firm: BoolArray, side: Sequence[SideRows]) -> Claims
     matrix, upper = upper_sides(side, claims.classes)
     rows, held = claims.rows, claims.order[claims.held[claims.order]]
     used = np.asarray(matrix[:, rows.column[_first_of_jobs(rows, held)]].sum(axis=1)).ravel()
-    starts = sp.csr_matrix(matrix[:, rows.column] @ sp.diags_array((firm & ~claims.held).astype(np.float64)))
-    return replace(claims, limits=Uses.of(starts), free=np.concatenate([claims.free, upper * FULL - used]))
+    starts = sp.csr_matrix(
+        matrix[:, rows.column] @ sp.diags_array((firm & ~claims.held).astype(np.float64))
+    )
+    return replace(
+        claims, limits=Uses.of(starts), free=np.concatenate([claims.free, upper * FULL - used])
+    )
 
 
 def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matrix, FloatArray]:
@@ -220,22 +236,34 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     mine = np.zeros(len(claims.rows), bool)
     mine[chosen] = True
     ahead, mask = mine & claims.urgent, np.append(going, False)
-    firm = np.zeros(len(mask), bool)  # who has to run, though it may take others away from where they are
-    firm[claims.rows.job[chosen[claims.held[chosen]]]] = firm[claims.rows.partner[chosen[claims.held[chosen]]]] = True
+    firm = np.zeros(
+        len(mask), bool
+    )  # who has to run, though it may take others away from where they are
+    firm[claims.rows.job[chosen[claims.held[chosen]]]] = firm[
+        claims.rows.partner[chosen[claims.held[chosen]]]
+    ] = True
     firm[-1] = False
     stay = np.zeros(len(claims.rows), bool)
     left = int(going.sum())
     possible = claims.continues & ~mine & ~(firm[claims.rows.job] | firm[claims.rows.partner])
     rest = claims.order[possible[claims.order]]
-    together = rest[claims.rows.partner[rest] >= 0].tolist()  # who shares GPUs can stay only as a pair
-    pair = {job: row for row in together for job in (int(claims.rows.job[row]), int(claims.rows.partner[row]))}
+    together = rest[
+        claims.rows.partner[rest] >= 0
+    ].tolist()  # who shares GPUs can stay only as a pair
+    pair = {
+        job: row
+        for row in together
+        for job in (int(claims.rows.job[row]), int(claims.rows.partner[row]))
+    }
     mate = np.append(claims.sharing, -1)  # of two that part the other cannot stay where it is
     mate[list(pair)] = -1
     alone = claims.rows.job[chosen[(claims.continues & (claims.rows.partner < 0))[chosen]]]
     mask[mate[alone[~going[alone]]]] = False
     for row in rest.tolist():
         row = pair.get(int(claims.rows.job[row]), row)
-        jobs = [job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]]
+        jobs = [
+            job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]
+        ]
         if left > most_displaced and jobs:
             stay[row] = True
             mask[jobs] = False
@@ -245,7 +273,12 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     others = np.zeros(len(going) + 1, bool)
     others[claims.rows.job[stay]] = others[claims.rows.partner[stay]] = True
     others[-1] = False
-    stay |= mine & claims.continues & ~(others[claims.rows.job] | others[claims.rows.partner]) & ~going[claims.rows.job]
+    stay |= (
+        mine
+        & claims.continues
+        & ~(others[claims.rows.job] | others[claims.rows.partner])
+        & ~going[claims.rows.job]
+    )
     front = claims.first(stay).first(ahead).first(claims.held)
     return first_fit(front.instant, front.order, front.free, front.busy)
 
@@ -315,7 +348,9 @@ def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
 def joined(first: JobRows, second: JobRows) -> JobRows:
     """Rows, one set behind the other."""
     names = ("job", "partner", "column", "fraction", "rate", "partner_rate")
-    return JobRows(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names})
+    return JobRows(
+        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names}
+    )
 
 
 def taken(rows: JobRows, some: IntArray) -> JobRows:
@@ -354,7 +389,9 @@ def leftovers(
     if not C.resources.renewable.all():
         consumes = np.asarray(C.usage[np.flatnonzero(~C.resources.renewable)].sum(axis=0)).ravel()
         allowed = consumes[others.column] == 0
-    order = np.lexsort((np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues))
+    order = np.lexsort(
+        (np.arange(len(others)) * SCRAMBLE % 1.0, -others.rate, had[others.job], ~continues)
+    )
     return Claims(
         C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
         claims.sharing, free, claims.uses, limits,

@@ -62,7 +62,12 @@ class Service:
     def revised(self, rows: IntArray, added: Service) -> Service:
         """Those at these rows, in that order, then the added ones."""
         names = [field.name for field in fields(self)]
-        return Service(**{name: np.concatenate([getattr(self, name)[rows], getattr(added, name)]) for name in names})
+        return Service(
+            **{
+                name: np.concatenate([getattr(self, name)[rows], getattr(added, name)])
+                for name in names
+            }
+        )
 
     def after(self, seconds: float, gpus: FloatArray) -> Service:
         """After some seconds in which each job held so many GPUs."""
@@ -83,7 +88,12 @@ class Service:
         return np.divide(steps, self.isolated, out=np.zeros(len(steps)), where=counts)
 
     def planned(
-        self, started: BoolArray, running: BoolArray, speed: FloatArray, cost: FloatArray, now: float
+        self,
+        started: BoolArray,
+        running: BoolArray,
+        speed: FloatArray,
+        cost: FloatArray,
+        now: float,
     ) -> Service:
         """After a plan.
 
@@ -100,7 +110,9 @@ class Service:
         again = started & (self.starts > 0)
         return replace(
             self,
-            waiting_since=np.where(running, np.inf, np.where(np.isinf(self.waiting_since), now, self.waiting_since)),
+            waiting_since=np.where(
+                running, np.inf, np.where(np.isinf(self.waiting_since), now, self.waiting_since)
+            ),
             first_run=np.where(started, np.minimum(self.first_run, now), self.first_run),
             starts=self.starts + started,
             speed=np.where(running, speed, 0.0),
@@ -119,9 +131,13 @@ class Service:
         """After the jobs of a mask stopped running."""
         ran = jobs & np.isinf(self.waiting_since)
         return replace(
-            self, waiting_since=np.where(ran, now, self.waiting_since), speed=np.where(jobs, 0.0, self.speed)
+            self,
+            waiting_since=np.where(ran, now, self.waiting_since),
+            speed=np.where(jobs, 0.0, self.speed),
         )
 
     def waited(self, now: float) -> FloatArray:
         """Seconds that each job has waited; 0 for those that run."""
-        return np.where(np.isinf(self.waiting_since), 0.0, np.maximum(now - self.waiting_since, 0.0))
+        return np.where(
+            np.isinf(self.waiting_since), 0.0, np.maximum(now - self.waiting_since, 0.0)
+        )

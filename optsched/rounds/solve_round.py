@@ -135,7 +135,11 @@ def _planned(
     answer = memory.at(view.instance)
     if state.policy.ranking is not None or answer is None:
         ranked = state.policy.ranking is not None
-        answer = rank(state, view, model, answer) if ranked else allocate(state, view, load, model, memory, recorded)
+        answer = (
+            rank(state, view, model, answer)
+            if ranked
+            else allocate(state, view, load, model, memory, recorded)
+        )
         memory.answer = replace(answer, timings={}) if answer.fallback is None else None
     allocated = time.perf_counter()
     round = _Round(state, view, answer)
@@ -173,10 +177,17 @@ class _Round:
     def _claims(self, ledger: Ledger) -> tuple[Claims, int | None]:
         """Rows that may run, and how many running jobs may be stopped or moved that could go on."""
         state, view, answer = self.state, self.view, self.answer
-        C, policy, table, length = answer.classes, state.policy, view.instance.jobs_table, view.instance.round
+        C, policy, table, length = (
+            answer.classes,
+            state.policy,
+            view.instance.jobs_table,
+            view.instance.round,
+        )
         continues = self._continues(answer.rows)
         mixed = view.must[answer.rows.job] ^ gathered(view.must, answer.rows.partner, False)
-        mixed &= continues & (answer.rows.partner >= 0)  # who cannot be preempted runs on without the other too
+        mixed &= continues & (
+            answer.rows.partner >= 0
+        )  # who cannot be preempted runs on without the other too
         goes_on = _members(answer.rows, continues & ~mixed, len(table))
         goes_on |= _members(answer.rows, mixed, len(table)) & ~view.must
         waited, waits_long = state.service.waited(state.now), starved(state, view)
@@ -190,44 +201,76 @@ class _Round:
         continues = np.concatenate([continues, self._continues(more)])
         sharing, worth = self._sharing(), None
         parts = (rows.partner < 0) & (sharing[rows.job] >= 0)  # of two that part only one can go on
-        guests = ~view.must & gathered(view.must, sharing, False)  # the one that cannot be preempted
+        guests = ~view.must & gathered(
+            view.must, sharing, False
+        )  # the one that cannot be preempted
         continues &= (rows.partner >= 0) | ~(together | guests)[rows.job]
         deficit = np.concatenate([ledger.deficit, np.zeros(len(more))]) / length
-        cost = np.maximum(table.restart_cost[rows.job], gathered(table.restart_cost, rows.partner, 0)) / length
+        cost = (
+            np.maximum(table.restart_cost[rows.job], gathered(table.restart_cost, rows.partner, 0))
+            / length
+        )
         ahead = np.where(continues, policy.hysteresis + cost, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(rows.fraction > 0, (0.5 - deficit - ahead) / rows.fraction, np.inf)
         waits = waits_long[rows.job] | gathered(waits_long, rows.partner, 0)
         longest = np.maximum(waited[rows.job], gathered(waited, rows.partner, 0))
-        place = None if answer.place is None else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
-        in_place = InPlace(view, C, rows, continues, sharing, [own.document() for own in answer.constraints])
+        place = (
+            None
+            if answer.place is None
+            else np.concatenate([answer.place, np.full(len(more), len(answer.rows))])
+        )
+        in_place = InPlace(
+            view, C, rows, continues, sharing, [own.document() for own in answer.constraints]
+        )
         held, group = in_place.firm, np.where(waits, STARVED, DUE)
         gone, part = in_place.unable
         most = None if policy.max_moves is None else max(policy.max_moves - gone, 0)
         if in_place.shared.any():
-            extra = np.where((rows.partner < 0) & (rows.fraction > 0), ahead, 0.0)  # who joins one alone stops nobody
+            extra = np.where(
+                (rows.partner < 0) & (rows.fraction > 0), ahead, 0.0
+            )  # who joins one alone stops nobody
             when = due + extra / np.where(rows.fraction > 0, rows.fraction, 1.0)
             order = order_due(rows, when, group, np.where(waits, -longest, 0.0))
             order = order if place is None else np.lexsort((place, group)).astype(np.int64)
             held = in_place.held(order, np.inf if most is None else most - part)
         host = np.where(held & ~continues, in_place.anchor, -1)
         group = np.where(held, HELD, group)
-        first = np.where(group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD))
+        first = np.where(
+            group == STARVED, -longest, np.where(rows.partner >= 0, -1.0, 0.0) * (group == HELD)
+        )
         order = order_due(rows, due, group, first)
         if place is not None:
             order = np.lexsort((place, first, group)).astype(np.int64)
         busy, urgent, uses = view.awaits | in_place.rowless, group == STARVED, uses_of(C)
         free = room_at_least(in_place.free, rows, uses, order[held[order]])
         if answer.place is None and ((rows.partner >= 0) & (rows.fraction > 0)).any():
-            worth = worth_of(rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost)
-        claims = Claims(C, rows, order, continues, held, urgent, busy, sharing, free, uses, worth=worth, host=host)
+            worth = worth_of(
+                rows, deficit, np.where(parts, 0.0, ahead), 1.0 + policy.hysteresis + cost
+            )
+        claims = Claims(
+            C,
+            rows,
+            order,
+            continues,
+            held,
+            urgent,
+            busy,
+            sharing,
+            free,
+            uses,
+            worth=worth,
+            host=host,
+        )
         firm = ~table.preemptible[rows.job] | gathered(~table.preemptible, rows.partner, False)
         return lasting(claims, firm, self._side()) if (firm & ~held).any() else claims, most
 
     def _side(self) -> list[SideRows]:
         """Rows of the side constraints."""
         classes = self.answer.classes
-        return [rows for own in self.answer.constraints if (rows := rows_of(own, classes)) is not None]
+        return [
+            rows for own in self.answer.constraints if (rows := rows_of(own, classes)) is not None
+        ]
 
     def _sharing(self) -> IntArray:
         """The job with which each stands in a pair now, -1 for none."""
@@ -244,7 +287,9 @@ class _Round:
         fits[uses.row[uses.share > left.free[uses.resource]]] = False
         hopeful = np.zeros(len(C), bool)
         hopeful[C.class_a[fits]] = True
-        others = rows_alone(C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job]))
+        others = rows_alone(
+            C, np.flatnonzero((C.of_job >= 0) & ~left.busy & np.append(hopeful, False)[C.of_job])
+        )
         others = taken(others, np.flatnonzero(fits[others.column]))
         side = self._side() if len(others) else []
         return leftovers(left, others, self._continues(others), self.state.service.executed, side)
@@ -273,7 +318,9 @@ class _Round:
         running = view.running
         for jobs in (rows.job, rows.partner):
             same = (running.pool[jobs] == C.pool[column]) & (running.gpus[jobs] == C.gpus[column])
-            same &= (running.nodes[jobs] <= span) & ~(running.leaves | running.lost | view.crowded)[jobs]
+            same &= (running.nodes[jobs] <= span) & ~(running.leaves | running.lost | view.crowded)[
+                jobs
+            ]
             same &= self._alike(jobs, column)
             found &= same | (jobs < 0)
         found &= C.gpus[column] > 0
@@ -312,7 +359,12 @@ class _Round:
         alike &= self._alike(rows.partner, rows.column) | (rows.partner < 0)
         stays = _members(rows, seats.stays, len(ran)) | view.must
         was = before.among(len(ran))[rows.job]
-        same = (rows.partner < 0) & (answer.classes.gpus[rows.column] > 0) & stays[rows.job] & (was >= 0)
+        same = (
+            (rows.partner < 0)
+            & (answer.classes.gpus[rows.column] > 0)
+            & stays[rows.job]
+            & (was >= 0)
+        )
         same[same] = before.dated[was[same]] & (before.pool[was[same]] == pool[same])
         others = np.flatnonzero(~same)
         for place, job, partner in zip(
@@ -321,7 +373,9 @@ class _Round:
             for one in (job,) if partner < 0 else (job, partner):
                 if seats.gpus[place]:
                     gpus, since = seats.gpus[place], None
-                    if one in before and not stays[one]:  # on the same GPUs, beside others than before
+                    if (
+                        one in before and not stays[one]
+                    ):  # on the same GPUs, beside others than before
                         stays[one] = alike[place] and set(before[one][1]) == set(gpus)
                     if one in before and stays[one]:
                         _, gpus, since = before[one]
@@ -335,7 +389,9 @@ class _Round:
             [on & stays & ran, on & ran, on, ran], [Verdict.KEEP, Verdict.MOVE, Verdict.START, Verdict.PREEMPT],
             Verdict.HOLD,
         ).astype(np.int64)  # fmt: skip
-        followed = ledger.followed(keys_of(answer.classes, rows), state.ledger.key[state.ledger.runs_whole(outside)])
+        followed = ledger.followed(
+            keys_of(answer.classes, rows), state.ledger.key[state.ledger.runs_whole(outside)]
+        )
         return Plan(
             number=state.number,
             instance=state.instance,
@@ -363,26 +419,42 @@ class _Round:
         speed[rows.partner[shared]] = rows.partner_rate[shared]
         return speed
 
-    def _reasons(self, verdict: IntArray, refused: dict[int, str], followed: Ledger, seated: JobRows) -> dict[int, str]:
+    def _reasons(
+        self, verdict: IntArray, refused: dict[int, str], followed: Ledger, seated: JobRows
+    ) -> dict[int, str]:
         """Reasons by job for waiting, preemption and moves, except that jobs before it in the order have the GPUs."""
         view, answer, table = self.view, self.answer, self.view.instance.jobs_table
-        told = {job: words for job, words in refused.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
+        told = {
+            job: words
+            for job, words in refused.items()
+            if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)
+        }
         told |= changes(view.configured, followed, np.flatnonzero(verdict == Verdict.MOVE))
-        for job, column in zip(seated.job.tolist(), seated.column.tolist(), strict=True) if answer.moves else ():
+        for job, column in (
+            zip(seated.job.tolist(), seated.column.tolist(), strict=True) if answer.moves else ()
+        ):
             if (job, column) in answer.moves:
                 pool = view.instance.cluster.pools[int(answer.classes.pool[column])].name
                 seconds = answer.moves[job, column]
-                told[job] = f"it ends {seconds:,.0f} s sooner on faster GPUs of {pool}, the restart counted"
+                told[job] = (
+                    f"it ends {seconds:,.0f} s sooner on faster GPUs of {pool}, the restart counted"
+                )
         for job, words in answer.classes.candidates.unplaced():
             told[job] = words
         solution = self.answer.solution
         if solution is not None and solution.declined:
             row = {name: job for job, name in enumerate(table.names.written())}
             declined = {row[name]: f"not admitted: {words}" for name, words in solution.declined}
-            told |= {job: words for job, words in declined.items() if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)}
+            told |= {
+                job: words
+                for job, words in declined.items()
+                if verdict[job] in (Verdict.HOLD, Verdict.PREEMPT)
+            }
         for job in np.flatnonzero(view.awaits).tolist():
             names = [table.names[other] for other in table.after[job][:3]]
-            told[job] = f"waits for {', '.join(names)}" + (" and more" if len(table.after[job]) > 3 else "")
+            told[job] = f"waits for {', '.join(names)}" + (
+                " and more" if len(table.after[job]) > 3 else ""
+            )
         for job in np.flatnonzero(view.running.lost | view.running.leaves | view.crowded).tolist():
             if verdict[job] in (Verdict.PREEMPT, Verdict.MOVE):
                 told[job] = view.why_it_left(job)
@@ -392,7 +464,11 @@ class _Round:
 
 
 def _recorded(known: Recorded | None) -> tuple[IntArray, FloatArray] | None:
-    return None if known is None or known.key is None or known.fraction is None else (known.key, known.fraction)
+    return (
+        None
+        if known is None or known.key is None or known.fraction is None
+        else (known.key, known.fraction)
+    )
 
 
 def _members(rows: JobRows, mask: BoolArray, jobs: int) -> BoolArray:

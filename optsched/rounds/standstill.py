@@ -30,7 +30,9 @@ def standstill(state: RoundState, view: View, why: str) -> Plan:
     ran = running.runs | bare[:-1]
     fit = ~(running.leaves | running.lost | view.crowded) & (table.steps_left > 0)
     on = ran & (fit | view.must)
-    told: dict[int, str] = {job: f"no round could be planned: {why}" for job in np.flatnonzero(~on).tolist()}
+    told: dict[int, str] = {
+        job: f"no round could be planned: {why}" for job in np.flatnonzero(~on).tolist()
+    }
     for job in np.flatnonzero(ran & ~on).tolist():
         told[job] = view.why_it_left(job) or "it has no steps left"
     stay: dict[int, Held] = {job: held for job, held in sorted(before.items()) if on[job]}

@@ -60,7 +60,10 @@ class RoundState:
 
     @classmethod
     def first(
-        cls, instance: Instance, policy: RoundPolicy | None = None, reservations: Sequence[Reservation] = ()
+        cls,
+        instance: Instance,
+        policy: RoundPolicy | None = None,
+        reservations: Sequence[Reservation] = (),
     ) -> RoundState:
         """The state before the first round: nobody is owed anything, and what runs has just begun to."""
         table = instance.jobs_table
@@ -107,16 +110,27 @@ class RoundState:
         rows = self.ledger
         cost = self.instance.jobs_table.restart_cost
         beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)
-        return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(cost[rows.job], beside)
+        return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(
+            cost[rows.job], beside
+        )
 
 
-def cluster_in_round(cluster: Cluster, reservations: Sequence[Reservation], now: float, until: float) -> Cluster:
+def cluster_in_round(
+    cluster: Cluster, reservations: Sequence[Reservation], now: float, until: float
+) -> Cluster:
     """The cluster with the nodes that are reserved for some of this time marked as such."""
-    names = {name for item in reservations if item.start < until and item.end > now for name in item.nodes}
+    names = {
+        name
+        for item in reservations
+        if item.start < until and item.end > now
+        for name in item.nodes
+    }
     if not names:
         return cluster
     numbering = cluster.numbering
-    nodes = np.array(sorted(numbering.by_name[name] for name in names if name in numbering.by_name), np.int64)
+    nodes = np.array(
+        sorted(numbering.by_name[name] for name in names if name in numbering.by_name), np.int64
+    )
     pools = []
     for number, pool in enumerate(cluster.pools):
         rows = numbering.row[nodes[numbering.pool[nodes] == number]]

@@ -16,7 +16,16 @@ from pydantic import Field, model_validator
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, json_schema
-from optsched.instance.documents import Count, Document, Finite, Name, NonNegative, Pair, Share, Tuple
+from optsched.instance.documents import (
+    Count,
+    Document,
+    Finite,
+    Name,
+    NonNegative,
+    Pair,
+    Share,
+    Tuple,
+)
 from optsched.instance.reading import show, validate
 from optsched.rounds.basis_text import basis_text, read_basis
 from optsched.rounds.ledger import Ledger
@@ -134,11 +143,19 @@ def _nulls(column: FloatArray | IntArray) -> list[float | None]:
 
 
 def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
-    names, pools, ledger = state.instance.jobs_table.names, state.instance.cluster.pools, state.ledger
+    names, pools, ledger = (
+        state.instance.jobs_table.names,
+        state.instance.cluster.pools,
+        state.ledger,
+    )
     share = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
     rows = []
-    for place, (job, partner, pool, gpus, nodes, option, workers, servers, _) in enumerate(ledger.key.tolist()):
-        row: dict[str, Any] = {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
+    for place, (job, partner, pool, gpus, nodes, option, workers, servers, _) in enumerate(
+        ledger.key.tolist()
+    ):
+        row: dict[str, Any] = (
+            {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
+        )
         row |= {"pool": None if pool < 0 else pools[pool].name, "gpus": gpus, "nodes": nodes}
         row |= {"option": option} if option >= 0 else {}
         row |= {"workers": workers, "servers": servers} if workers or servers else {}
@@ -187,14 +204,20 @@ def _read_reservations(told: RoundDocument, instance: Instance) -> tuple[Reserva
     for place, item in enumerate(told.reservations):
         path = f"reservations[{place}]"
         if not item.end > item.start:
-            raise InvalidInput(f"{path}.end", show(item.end), f"a time after the start ({item.start:g})")
+            raise InvalidInput(
+                f"{path}.end", show(item.end), f"a time after the start ({item.start:g})"
+            )
         for at, node in enumerate(item.nodes):
             if instance.cluster.find_node(node)[0] < 0:
                 raise InvalidInput(f"{path}.nodes[{at}]", show(node), "the name of a node")
-    return tuple(Reservation(item.nodes, item.start, item.end, item.name) for item in told.reservations)
+    return tuple(
+        Reservation(item.nodes, item.start, item.end, item.name) for item in told.reservations
+    )
 
 
-def _read_service(told: RoundDocument, instance: Instance, row: Mapping[str, int]) -> tuple[FloatArray, Service]:
+def _read_service(
+    told: RoundDocument, instance: Instance, row: Mapping[str, int]
+) -> tuple[FloatArray, Service]:
     """What each job is owed beside its rows, and what it has had; jobs that are not there any more are left out."""
     table = instance.jobs_table
     runs = np.zeros(len(table), bool)
@@ -210,7 +233,9 @@ def _read_service(told: RoundDocument, instance: Instance, row: Mapping[str, int
     return columns.pop("owed"), Service(**columns)
 
 
-def _read_ledger(told: RoundDocument, instance: Instance, row: Mapping[str, int], carried: FloatArray) -> Ledger:
+def _read_ledger(
+    told: RoundDocument, instance: Instance, row: Mapping[str, int], carried: FloatArray
+) -> Ledger:
     """The ledger; of rows whose jobs are not all there any more only what is owed to those that are is left."""
     pools = {pool.name: place for place, pool in enumerate(instance.cluster.pools)}
     places = {**row, **{name: len(row) + at for at, name in enumerate(_gone(told, row))}}
@@ -218,9 +243,14 @@ def _read_ledger(told: RoundDocument, instance: Instance, row: Mapping[str, int]
     share = np.array([item.share for item in told.ledger], np.float64).view(np.int64)
     for place, item in enumerate(told.ledger):
         if item.pool is not None and item.pool not in pools:
-            raise InvalidInput(f"ledger[{place}].pool", show(item.pool), f"one of {', '.join(pools)}")
+            raise InvalidInput(
+                f"ledger[{place}].pool", show(item.pool), f"one of {', '.join(pools)}"
+            )
         first, second = (item.job, None) if item.jobs is None else item.jobs
-        pool, option = -1 if item.pool is None else pools[item.pool], -1 if item.option is None else item.option
+        pool, option = (
+            -1 if item.pool is None else pools[item.pool],
+            -1 if item.option is None else item.option,
+        )
         key[place] = (
             places[first or ""], -1 if second is None else places[second], pool, item.gpus, item.nodes, option,
             item.workers, item.servers, share[place],
@@ -233,7 +263,9 @@ def _read_ledger(told: RoundDocument, instance: Instance, row: Mapping[str, int]
         np.array([item.runs for item in told.ledger], bool),
         np.concatenate([carried, np.zeros(len(places) - len(row))]),
     )
-    return whole if len(places) == len(row) else whole.revised(np.arange(len(row), dtype=np.int64), 0)
+    return (
+        whole if len(places) == len(row) else whole.revised(np.arange(len(row), dtype=np.int64), 0)
+    )
 
 
 def _gone(told: RoundDocument, row: Mapping[str, int]) -> list[str]:

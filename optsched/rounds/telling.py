@@ -32,11 +32,17 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
-        told: dict[str, Any] = {"time": record.created, "level": record.levelname, "message": record.getMessage()}
+        told: dict[str, Any] = {
+            "time": record.created,
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
         if record.exc_info is not None and record.exc_info[1] is not None:
             told["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
         about = getattr(record, "record", None) or {}
-        return json.dumps(told | {key: value for key, value in about.items() if key not in LARGE}, default=str)
+        return json.dumps(
+            told | {key: value for key, value in about.items() if key not in LARGE}, default=str
+        )
 
 
 def words(record: Mapping[str, Any]) -> str:
@@ -72,7 +78,11 @@ def _resize(record: Mapping[str, Any]) -> str:
 
 
 def _update(record: Mapping[str, Any]) -> str:
-    changed = [f"{name} {value}" for name, value in record.items() if name not in ("event", "now", "job", "n", "crc")]
+    changed = [
+        f"{name} {value}"
+        for name, value in record.items()
+        if name not in ("event", "now", "job", "n", "crc")
+    ]
     return f"update {record['job']}: {', '.join(changed)}"
 
 
@@ -81,7 +91,13 @@ WORDS: dict[Any, Callable[[Mapping[str, Any]], str]] = {
     "release": lambda record: f"release {record['name']}",
 }  # fmt: skip
 
-VERDICTS = (("start", "start"), ("keep", "run on"), ("move", "move"), ("preempt", "stop"), ("hold", "wait"))
+VERDICTS = (
+    ("start", "start"),
+    ("keep", "run on"),
+    ("move", "move"),
+    ("preempt", "stop"),
+    ("hold", "wait"),
+)
 
 
 def plan_words(record: Mapping[str, Any]) -> str:

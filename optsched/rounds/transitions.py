@@ -25,7 +25,9 @@ def advanced(state: RoundState, now: float) -> RoundState:
         left = table.steps_left
         least = np.minimum(left, service.speed * state.instance.round)
         steps = np.maximum(left - service.progress(state.now, seconds), least)
-        table = replace(table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done))
+        table = replace(
+            table, steps_done=np.where(service.speed > 0, table.steps - steps, table.steps_done)
+        )
     held = np.zeros(len(table))
     held[table.places.job] = table.places.length
     return _counted(
@@ -46,7 +48,9 @@ def _counted(state: RoundState) -> RoundState:
         return state
     return replace(
         state,
-        instance=replace(state.instance, jobs_table=replace(table, isolated_time=table.isolated_time + more)),
+        instance=replace(
+            state.instance, jobs_table=replace(table, isolated_time=table.isolated_time + more)
+        ),
         service=replace(service, counted=table.steps_done),
     )
 

@@ -21,7 +21,9 @@ def rows_of(constraint: SideConstraint, classes: Classes) -> SideRows | None:
         return None
 
 
-def any_rows(classes: Classes, known: JobRows, jobs: BoolArray, constraints: Iterable[SideConstraint]) -> JobRows:
+def any_rows(
+    classes: Classes, known: JobRows, jobs: BoolArray, constraints: Iterable[SideConstraint]
+) -> JobRows:
     """Every way in which jobs of a mask may run alone, beside those that they have rows for.
 
     Where a job has a claim there may be no room for it, for as long as what runs there cannot be stopped. Columns that
@@ -37,4 +39,9 @@ def any_rows(classes: Classes, known: JobRows, jobs: BoolArray, constraints: Ite
     rows = rows_alone(classes, np.flatnonzero(jobs))
     mine = np.flatnonzero((known.partner < 0) & jobs[known.job])
     there = known.job[mine] * classes.columns + known.column[mine]
-    return taken(rows, np.flatnonzero(~barred[rows.column] & ~np.isin(rows.job * classes.columns + rows.column, there)))
+    return taken(
+        rows,
+        np.flatnonzero(
+            ~barred[rows.column] & ~np.isin(rows.job * classes.columns + rows.column, there)
+        ),
+    )

@@ -62,7 +62,9 @@ class View:
         owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
         numbering = self.instance.cluster.numbering
         gpu = numbering.numbers(chain.from_iterable(gpus))
-        load = np.bincount(gpu, held_of(self.instance, jobs, self.configured.option)[0][owner], numbering.gpus)
+        load = np.bincount(
+            gpu, held_of(self.instance, jobs, self.configured.option)[0][owner], numbering.gpus
+        )
         mask = np.zeros(len(self.must), bool)
         mask[jobs[owner[load[gpu] > 1.0 + SLACK]]] = True
         return mask
@@ -86,7 +88,9 @@ class View:
         running = Running.of(replace(given, cluster=cluster))
         configured = Configured.of(state.ledger, running.pool, running.gpus)
         must = running.stays(table.preemptible)
-        leaves = np.flatnonzero(must & running.leaves)  # in no row, and yet they hold what belongs to no nodes
+        leaves = np.flatnonzero(
+            must & running.leaves
+        )  # in no row, and yet they hold what belongs to no nodes
         cluster = without_held(given, cluster, leaves, configured.option)
         awaits = np.zeros(len(table), bool)
         awaits[[job for job, before in table.after.items() if before]] = True
@@ -118,4 +122,6 @@ def starved(state: RoundState, view: View) -> BoolArray:
     if state.policy.patience is None:
         return np.zeros(len(view.must), bool)
     waited = state.service.waited(state.now)
-    return (waited >= state.policy.patience * view.instance.round) & ~(view.outside | view.awaits | view.must)
+    return (waited >= state.policy.patience * view.instance.round) & ~(
+        view.outside | view.awaits | view.must
+    )

@@ -75,7 +75,9 @@ class Watcher:
             return self._take()
         except JournalDamaged:
             raise
-        except JournalError:  # what comes next was deleted, or what came last taken back: begin again
+        except (
+            JournalError
+        ):  # what comes next was deleted, or what came last taken back: begin again
             self.close()
             self._begin()
             return True
@@ -101,7 +103,12 @@ class Watcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -122,7 +129,11 @@ def last_round(journal: str | Path) -> int:
     JournalError
     """
     for file in reversed(snapshots(journal)):
-        found = [record["round"] for _, record in records(journal, file.n) if record.get("event") == "plan"]
+        found = [
+            record["round"]
+            for _, record in records(journal, file.n)
+            if record.get("event") == "plan"
+        ]
         if found:
             return int(found[-1])
     raise UsageError(f"journal {journal}: no round was planned yet")

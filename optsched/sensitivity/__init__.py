@@ -3,7 +3,12 @@
 from optsched.sensitivity.epsilon_constraint import pareto
 from optsched.sensitivity.front import Axis, Front, FrontPoint
 from optsched.sensitivity.other_capacities import Change, WhatIf, whatif
-from optsched.sensitivity.ranging import CapacityCurve, CapacityRange, capacity_curve, capacity_ranging
+from optsched.sensitivity.ranging import (
+    CapacityCurve,
+    CapacityRange,
+    capacity_curve,
+    capacity_ranging,
+)
 
 __all__ = [
     "Axis",

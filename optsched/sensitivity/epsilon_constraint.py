@@ -28,7 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, make_limits
+from optsched.api import (
+    InstanceSource,
+    Performance,
+    compile,
+    constraints_in_force,
+    load,
+    make_formulation,
+    make_limits,
+)
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.errors import Interrupted, InvalidArgument, UsageError, checks_keywords
@@ -117,18 +125,26 @@ def pareto(
         raise UsageError(f"a front is between two objectives, found {objectives!r} alone")
     pairs = [(item, {}) if isinstance(item, str) else item for item in objectives]
     if len(pairs) != 2 or pairs[0] == pairs[1]:
-        raise UsageError(f"a front is between two objectives that differ, found {len(pairs)} of them")
+        raise UsageError(
+            f"a front is between two objectives that differ, found {len(pairs)} of them"
+        )
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    limits = make_limits(
+        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    )
     for name, options in pairs:
-        make_formulation(name, options, constraints)  # names and options are checked before anything is read
+        make_formulation(
+            name, options, constraints
+        )  # names and options are checked before anything is read
     given = load(instance, performance)
     everything = constraints_in_force(given, constraints)
     f, g = (make_formulation(name, options, everything) for name, options in pairs)
     for formulation in (f, g):
         if given.kind not in formulation.accepts:
-            raise UsageError(f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}")
+            raise UsageError(
+                f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}"
+            )
     candidates = compile(given, model)
     engine = Engine(load_solver, solver, limits, prove)
     axes = (Axis.of(f), Axis.of(g))
@@ -141,19 +157,27 @@ def pareto(
     return _Search(f, g, first, second, engine, on_point).front(axes, points)
 
 
-def _programs(f: Formulation, g: Formulation, candidates: Candidates) -> tuple[AllocationProgram, AllocationProgram]:
+def _programs(
+    f: Formulation, g: Formulation, candidates: Candidates
+) -> tuple[AllocationProgram, AllocationProgram]:
     """Both programs over the same classes, each with rows that keep the other's level, which are free at first."""
     integral = f.integral or g.integral
     if integral and not all(constraint.of_placement for constraint in f.constraints):
         candidates = candidates.per_job()  # see Formulation.classes
     C = _common_classes(f, g, candidates)
-    programs = [replace(single_program(formulation, C), integral=integral) for formulation in (f, g)]
+    programs = [
+        replace(single_program(formulation, C), integral=integral) for formulation in (f, g)
+    ]
     first, second = programs
     for formulation, program in ((f, first), (g, second)):
         if program.utility.method is Method.TANGENTS:
-            raise UsageError(f"{formulation.name} takes a sequence of programs: it is no objective of a front")
+            raise UsageError(
+                f"{formulation.name} takes a sequence of programs: it is no objective of a front"
+            )
     if second.concave:
-        raise UsageError(f"{g.name} is not linear: it can be the first of the two objectives, not the second")
+        raise UsageError(
+            f"{g.name} is not linear: it can be the first of the two objectives, not the second"
+        )
     if first.concave and integral:
         raise UsageError(f"{f.name} is not linear: it cannot be traded against whole jobs")
     return _with_rows(first, second, SECOND), _with_rows(second, first, FIRST)
@@ -172,7 +196,9 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
     return C
 
 
-def _with_rows(program: AllocationProgram, other: AllocationProgram, name: str) -> AllocationProgram:
+def _with_rows(
+    program: AllocationProgram, other: AllocationProgram, name: str
+) -> AllocationProgram:
     if other.concave:  # its optima share their levels
         other = replace(other, utility=Minimum())
     return replace(program, side=(*program.side, other.utility.at_least(other, -np.inf, name)))
@@ -199,7 +225,8 @@ class _Search:
         """All points; see the module."""
         best_f, best_g = self.first.run(self.first.program), self.second.run(self.second.program)
         ends = tuple(
-            held.solution(held.program, outcome) for held, outcome in ((self.first, best_f), (self.second, best_g))
+            held.solution(held.program, outcome)
+            for held, outcome in ((self.first, best_f), (self.second, best_g))
         )
         instance = self.first.classes.instance
         if best_f.x is None or best_g.x is None or not all(end.certificate.ok for end in ends):
@@ -229,7 +256,9 @@ class _Search:
                     break
         kept, missing = efficient(found), count - len(found)
         removed = len(found) - len(kept)
-        return Front(instance, axes, ends, tuple(kept), removed, missing, self._runs, self._rebuilt, notes)
+        return Front(
+            instance, axes, ends, tuple(kept), removed, missing, self._runs, self._rebuilt, notes
+        )
 
     def _unread(self, instance: Instance) -> tuple[str, ...]:
         """A note on fields of the instance that neither objective nor a side constraint reads."""
@@ -294,20 +323,31 @@ class _Search:
             first = self.first.program
             rows = first.utility.at_least(first, float(_less(outcome.value)), FIRST)
             again = self.second.run(self.second.with_side(rows))
-            if again.x is not None and self.second.program.value(again.x) > self.second.program.value(outcome.x):
-                values = replace(outcome.values, x=program.complete(again.x), objective=None, bound=outcome.bound)
-                outcome = self.engine.certified_allocation(program, self.first.right_sides(program), values, None)
+            if again.x is not None and self.second.program.value(
+                again.x
+            ) > self.second.program.value(outcome.x):
+                values = replace(
+                    outcome.values, x=program.complete(again.x), objective=None, bound=outcome.bound
+                )
+                outcome = self.engine.certified_allocation(
+                    program, self.first.right_sides(program), values, None
+                )
         outcome = self._without_noise(program, outcome)
         assert outcome.x is not None
         values_here = self._values(outcome.x)
-        objectives = (program.units.objective(values_here[0]), self.second.program.units.objective(values_here[1]))
+        objectives = (
+            program.units.objective(values_here[0]),
+            self.second.program.units.objective(values_here[1]),
+        )
         made = self.first.solution(program, outcome)
         wanted = {
             "kind": "at-least", "formulation": self.g.name, "options": self.g.options.model_dump(),
             "value": self.second.program.units.objective(float(_less(eps))),
         }  # fmt: skip
         solution = replace(made, constraints=(*made.constraints, wanted))
-        return FrontPoint(objectives, values_here, solution, None if end else self._exchange(outcome, values_here))
+        return FrontPoint(
+            objectives, values_here, solution, None if end else self._exchange(outcome, values_here)
+        )
 
     def _without_noise(self, program: AllocationProgram, outcome: Outcome) -> Outcome:
         """An outcome whose value and bound are both nothing is optimal, however far apart they are relatively."""
@@ -317,8 +357,12 @@ class _Search:
         if max(abs(bound), abs(outcome.value)) > NOTHING * abs(self.best[0]):
             return outcome
         arrays = self.first.right_sides(program)
-        checked = certify_point(arrays, program.complete(x), outcome.value, outcome.certificate.proof)
-        return replace(outcome, certificate=checked, status=Status.OPTIMAL if checked.ok else outcome.status)
+        checked = certify_point(
+            arrays, program.complete(x), outcome.value, outcome.certificate.proof
+        )
+        return replace(
+            outcome, certificate=checked, status=Status.OPTIMAL if checked.ok else outcome.status
+        )
 
     def _values(self, x: FloatArray) -> tuple[float, float]:
         """f and g at a point; what is nothing beside the best, as the slack of a kept level allows it, is 0."""
@@ -330,7 +374,11 @@ class _Search:
 
     def _exchange(self, outcome: Outcome, values: tuple[float, float]) -> float | None:
         """-dF/dg in units of the objectives: the duals of the rows g >= eps, times what they rise by with eps."""
-        if outcome.status is not Status.OPTIMAL or outcome.duals is None or SECOND not in outcome.duals:
+        if (
+            outcome.status is not Status.OPTIMAL
+            or outcome.duals is None
+            or SECOND not in outcome.duals
+        ):
             return None
         smallest = self.second.program.utility.smallest_level
         rise = self.second.classes.count if smallest else np.ones(1)
@@ -350,4 +398,8 @@ def _inverse(report: Callable[[float], float], wanted: float, low: float, high: 
 
     if low == high:
         return low
-    return float(brentq(lambda value: report(value) - wanted, low, high, xtol=1e-15 * max(abs(low), abs(high))))
+    return float(
+        brentq(
+            lambda value: report(value) - wanted, low, high, xtol=1e-15 * max(abs(low), abs(high))
+        )
+    )

@@ -44,7 +44,9 @@ class Axis:
     def of(cls, formulation: Formulation) -> Axis:
         """The objective of a formulation."""
         words, unit = objective_words(formulation.name)
-        return cls(formulation.name, formulation.options.model_dump(), formulation.sense, words, unit)
+        return cls(
+            formulation.name, formulation.options.model_dump(), formulation.sense, words, unit
+        )
 
     @property
     def title(self) -> str:
@@ -80,7 +82,16 @@ class FrontPoint:
         """The point as plain data; what does not exist is null."""
         solution = self.solution
         document = solution.to_document()
-        kept = ("status", "bound", "gap", "termination", "reproducible", "certificate", "allocation", "metrics")
+        kept = (
+            "status",
+            "bound",
+            "gap",
+            "termination",
+            "reproducible",
+            "certificate",
+            "allocation",
+            "metrics",
+        )
         return {
             "objectives": [value if np.isfinite(value) else None for value in self.objectives],
             "exchange": self.exchange,
@@ -126,12 +137,18 @@ class Front:
     def ideal(self) -> tuple[float, float] | None:
         """The optimum of each objective alone, which no point has at once unless they agree."""
         best = [end.objective for end in self.ends]
-        return (best[0], best[1]) if self.points and best[0] is not None and best[1] is not None else None
+        return (
+            (best[0], best[1])
+            if self.points and best[0] is not None and best[1] is not None
+            else None
+        )
 
     @property
     def nadir(self) -> tuple[float, float] | None:
         """The worst of both objectives on the front."""
-        return (self.points[-1].objectives[0], self.points[0].objectives[1]) if self.points else None
+        return (
+            (self.points[-1].objectives[0], self.points[0].objectives[1]) if self.points else None
+        )
 
     def to_document(self) -> dict[str, Any]:
         """The front in the format ``optsched-pareto/1``; what does not exist is null."""

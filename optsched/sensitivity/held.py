@@ -80,7 +80,9 @@ class HeldProgram:
     def with_side(self, *sides: SideRows) -> AllocationProgram:
         """The program with other bounds of the side rows of these names."""
         by_name = {side.name: side for side in sides}
-        return replace(self.program, side=tuple(by_name.get(side.name, side) for side in self.program.side))
+        return replace(
+            self.program, side=tuple(by_name.get(side.name, side) for side in self.program.side)
+        )
 
     def run(self, program: AllocationProgram) -> Outcome:
         """Solve the program with the right sides of another one that differs in nothing else, and certify.
@@ -92,7 +94,9 @@ class HeldProgram:
     def _run(self, program: AllocationProgram) -> Outcome:
         self.runs += 1
         if program.concave:
-            self.anew.append("solved from scratch, as a utility that is not linear cannot be changed in place")
+            self.anew.append(
+                "solved from scratch, as a utility that is not linear cannot be changed in place"
+            )
             return self.engine.solve_allocation(program)
         arrays = self.right_sides(program)
         self.session.set_rows(arrays.row_lower, arrays.row_upper)
@@ -103,12 +107,16 @@ class HeldProgram:
         outcome = self.engine.certified_allocation(program, arrays, values, values.y)
         if outcome.certificate.ok:
             return outcome
-        self.anew.append(f"solved anew, as a certificate did not hold: {'; '.join(outcome.certificate.problems)}")
+        self.anew.append(
+            f"solved anew, as a certificate did not hold: {'; '.join(outcome.certificate.problems)}"
+        )
         return self.engine.solve_allocation(program)
 
     def right_sides(self, program: AllocationProgram) -> LinearArrays:
         """The arrays with the capacities and side bounds of a program."""
-        if program.extend is not None:  # implied bounds of a researcher's own columns may come from the right sides
+        if (
+            program.extend is not None
+        ):  # implied bounds of a researcher's own columns may come from the right sides
             return program.to_linear().arrays
         lower, upper = self.arrays.row_lower.copy(), self.arrays.row_upper.copy()
         upper[self.arrays.row_block("capacity").slice] = program.classes.capacity
@@ -134,12 +142,18 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
     """
     name = formulation.name
     if type(formulation).solve is not Formulation.solve:
-        raise UsageError(f"{name} is a rule or is solved in several stages: it is no single program that could be held")
+        raise UsageError(
+            f"{name} is a rule or is solved in several stages: it is no single program that could be held"
+        )
     program = formulation.program(C)
     if not isinstance(program, AllocationProgram):
-        raise UsageError(f"{name} decides what runs when: its program is not one of fractions of time")
+        raise UsageError(
+            f"{name} decides what runs when: its program is not one of fractions of time"
+        )
     if program.utility.method is not Method.DIRECT or program.utility.homogenised:
-        raise UsageError(f"{name} is solved in several stages: it is no single program that could be held")
+        raise UsageError(
+            f"{name} is solved in several stages: it is no single program that could be held"
+        )
     return program
 
 

@@ -25,7 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import InstanceSource, Performance, constraints_in_force, load, make_formulation, make_limits, solve
+from optsched.api import (
+    InstanceSource,
+    Performance,
+    constraints_in_force,
+    load,
+    make_formulation,
+    make_limits,
+    solve,
+)
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, Infeasible
@@ -93,7 +101,9 @@ class WhatIf:
     def difference(self, solution: Solution | None) -> float | None:
         """Objective of a solution less that of the base; None if one of them does not exist."""
         old, new = self.base.objective, None if solution is None else solution.objective
-        return None if old is None or new is None or not np.isfinite([old, new]).all() else new - old
+        return (
+            None if old is None or new is None or not np.isfinite([old, new]).all() else new - old
+        )
 
     def to_document(self) -> dict[str, Any]:
         """All of it in the format ``optsched-whatif/1``; what does not exist is null."""
@@ -181,8 +191,12 @@ def whatif(
     """
     if not add:
         raise UsageError("nothing is added: expected the name of a pool or resource, and an amount")
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
-    make_formulation(formulation, options, constraints, extend)  # a wrong name is refused before anything is read
+    limits = make_limits(
+        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    )
+    make_formulation(
+        formulation, options, constraints, extend
+    )  # a wrong name is refused before anything is read
     given = load(instance, performance)
     wanted = [{name: amount} for name, amount in add.items()] if each else [dict(add)]
     larger = [resized(given, change) for change in wanted]
@@ -206,7 +220,9 @@ def whatif(
     return WhatIf(base, tuple(changes), not_held, runs, rebuilt)
 
 
-def _held(formulation: Formulation, base: Solution, engine: Engine) -> tuple[HeldProgram | None, str]:
+def _held(
+    formulation: Formulation, base: Solution, engine: Engine
+) -> tuple[HeldProgram | None, str]:
     """The program of the base, to be held; or why there is none."""
     C = formulation.classes(base.candidates) if base.allocation is None else base.allocation.classes
     if len(C) == 0:
@@ -218,7 +234,11 @@ def _held(formulation: Formulation, base: Solution, engine: Engine) -> tuple[Hel
 
 
 def _change(
-    formulation: Formulation, base: Solution, add: Mapping[str, float], then: Solution, held: HeldProgram | None
+    formulation: Formulation,
+    base: Solution,
+    add: Mapping[str, float],
+    then: Solution,
+    held: HeldProgram | None,
 ) -> Change:
     if held is None:
         return Change(add, then, None, None, None)
@@ -233,7 +253,12 @@ def _by_prices(
     formulation: Formulation, base: Solution, held: HeldProgram, amounts: FloatArray
 ) -> tuple[float | None, float | None]:
     """(sum of price x amount as a change of the objective, best objective by concavity)."""
-    if base.status is not Status.OPTIMAL or not base.prices or base.duals is None or base.allocation is None:
+    if (
+        base.status is not Status.OPTIMAL
+        or not base.prices
+        or base.duals is None
+        or base.allocation is None
+    ):
         return None, None
     price = np.array([base.prices[name] for name in held.classes.resources.names])
     value = held.program.value(base.allocation.x) + float(base.duals["capacity"] @ amounts)
@@ -253,7 +278,11 @@ def _told(solution: Solution) -> dict[str, Any]:
             "problems": list(solution.certificate.problems),
         },
         "capacity": dict(
-            zip(solution.candidates.resources.names, solution.candidates.resources.capacity.tolist(), strict=True)
+            zip(
+                solution.candidates.resources.names,
+                solution.candidates.resources.capacity.tolist(),
+                strict=True,
+            )
         ),
         "prices": dict(solution.prices) if solution.status is Status.OPTIMAL else {},
         "conflicts": [conflict.words for conflict in solution.conflicts],

@@ -160,10 +160,14 @@ def capacity_ranging(
         The solution is not optimal, has no prices, is not of one linear program, or was made with ``extend``; or there
         is no such resource.
     """
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    limits = make_limits(
+        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    )
     held = held_of(solution, solver, limits)
     names = held.classes.resources.names
-    wanted = [names.index(_known(name, names)) for name in (names if resources is None else resources)]
+    wanted = [
+        names.index(_known(name, names)) for name in (names if resources is None else resources)
+    ]
     return {names[row]: _range(solution, held, row) for row in sorted(set(wanted))}
 
 
@@ -203,14 +207,18 @@ def capacity_curve(
     UsageError
         As of `capacity_ranging`; or ``low`` is not below ``high``, or nothing is feasible between them.
     """
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    limits = make_limits(
+        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    )
     held = held_of(solution, solver, limits)
     names = held.classes.resources.names
     row = names.index(_known(resource, names))
     value = ValueFunction(held, row)
     end = max(value.saturation, float(held.classes.capacity[row])) if high is None else float(high)
     if not 0 <= low < end or not np.isfinite(end):
-        raise InvalidArgument(resource, f"the capacities from {low:g} to {end:g}", "0 or more, and rising")
+        raise InvalidArgument(
+            resource, f"the capacities from {low:g} to {end:g}", "0 or more, and rising"
+        )
     points, finished = value.breakpoints(float(low), end, MOST_RUNS)
     if not points:
         raise UsageError(f"{resource}: nothing is feasible with a capacity of {end:g} or less")
@@ -222,18 +230,26 @@ def capacity_curve(
 def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = None) -> HeldProgram:
     """The linear program of an optimal solution, to be held; raises `UsageError` as `capacity_ranging` says."""
     if any(item.get("kind") == "extend" for item in solution.constraints):
-        raise UsageError("the solution was made with extend: its rows are not known here, so it has no ranges")
+        raise UsageError(
+            "the solution was made with extend: its rows are not known here, so it has no ranges"
+        )
     if solution.status is not Status.OPTIMAL:
-        raise UsageError(f"the solution is {solution.status}: prices and their ranges are of optimal solutions only")
+        raise UsageError(
+            f"the solution is {solution.status}: prices and their ranges are of optimal solutions only"
+        )
     formulation = make_formulation(solution.formulation, solution.options, solution.constraints)
     assert solution.allocation is not None or solution.schedule is not None
     if solution.allocation is None or len(solution.allocation.classes) == 0:
         raise UsageError("no job is in the program: there are no prices")
     program = single_program(formulation, solution.allocation.classes)
     if program.concave:
-        raise UsageError(f"{solution.formulation} is not linear: its prices change with every capacity")
+        raise UsageError(
+            f"{solution.formulation} is not linear: its prices change with every capacity"
+        )
     if program.integral or not solution.prices:
-        raise UsageError(f"the solution of {solution.formulation} has no prices: integer programs and rules have none")
+        raise UsageError(
+            f"the solution of {solution.formulation} has no prices: integer programs and rules have none"
+        )
     if solver != "auto":
         load_solver(solver).require(Capability.DUALS, "ranging")
     return HeldProgram(formulation, program, Engine(load_solver, solver, limits or Limits()))
@@ -241,14 +257,18 @@ def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = No
 
 def _known(name: str, names: Sequence[str]) -> str:
     if name not in names:
-        raise UsageError(f"no resource of the program is called {name!r}, expected one of {', '.join(names)}")
+        raise UsageError(
+            f"no resource of the program is called {name!r}, expected one of {', '.join(names)}"
+        )
     return name
 
 
 def _range(solution: Solution, held: HeldProgram, row: int) -> CapacityRange:
     assert solution.allocation is not None and solution.duals is not None
     capacity = float(held.classes.capacity[row])
-    here = Tangent(capacity, held.program.value(solution.allocation.x), float(solution.duals["capacity"][row]))
+    here = Tangent(
+        capacity, held.program.value(solution.allocation.x), float(solution.duals["capacity"][row])
+    )
     value = ValueFunction(held, row)
     up, above, up_finished = value.end_of_line(here, max(value.saturation, capacity))
     if above is None and up_finished and not value.is_flat(here):

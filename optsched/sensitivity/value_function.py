@@ -63,7 +63,10 @@ class ValueFunction:
         number of jobs in column c.
         """
         C = self._held.classes
-        use = np.asarray(C.usage[[self._row]].todense()).ravel() / np.asarray(C.member.sum(axis=0)).ravel()
+        use = (
+            np.asarray(C.usage[[self._row]].todense()).ravel()
+            / np.asarray(C.member.sum(axis=0)).ravel()
+        )
         members = C.member.tocoo()
         greediest = np.zeros(len(C))
         np.maximum.at(greediest, members.row, use[members.col])
@@ -117,22 +120,39 @@ class ValueFunction:
         try:
             step = FIRST_STEP * (here.capacity or abs(bound))
             while True:
-                place = max(bound, here.capacity - step) if bound < here.capacity else min(bound, here.capacity + step)
+                place = (
+                    max(bound, here.capacity - step)
+                    if bound < here.capacity
+                    else min(bound, here.capacity + step)
+                )
                 trial = self.lowest(place) if bound < here.capacity else self.at(place)
-                if place == bound or trial is None or trial.capacity != place or not self._on(here, trial):
+                if (
+                    place == bound
+                    or trial is None
+                    or trial.capacity != place
+                    or not self._on(here, trial)
+                ):
                     break
                 step *= 4.0
             while trial is not None and not self._on(here, trial):
                 beyond, end = trial, here.meets(trial)
-                between = min(here.capacity, trial.capacity) < end < max(here.capacity, trial.capacity)
+                between = (
+                    min(here.capacity, trial.capacity) < end < max(here.capacity, trial.capacity)
+                )
                 if not between or _same(end, trial.capacity) or _same(end, here.capacity):
-                    return (here.capacity if _same(end, here.capacity) or not between else end), beyond, True
+                    return (
+                        (here.capacity if _same(end, here.capacity) or not between else end),
+                        beyond,
+                        True,
+                    )
                 trial = self.at(end)
         except Stopped:
             return here.capacity, None, False
         return (bound if trial is None else trial.capacity), beyond, True
 
-    def breakpoints(self, low: float, high: float, most: int) -> tuple[list[tuple[float, float]], bool]:
+    def breakpoints(
+        self, low: float, high: float, most: int
+    ) -> tuple[list[tuple[float, float]], bool]:
         """(capacity, value) of both ends and of all breakpoints between them, rising; and whether these are all.
 
         Empty if nothing is feasible. At most so many runs.

@@ -57,7 +57,10 @@ class Shares:
     def and_more(self, more: Shares) -> Shares:
         """Its rows and those of another allocation."""
         return Shares(
-            *(np.concatenate([getattr(self, field.name), getattr(more, field.name)]) for field in fields(self))
+            *(
+                np.concatenate([getattr(self, field.name), getattr(more, field.name)])
+                for field in fields(self)
+            )
         )
 
 
@@ -75,9 +78,13 @@ class Allocator:
         Whether identical jobs are solved as one.
     """
 
-    def __init__(self, instance: Instance, policy: RoundPolicy, why: str, *, classes: bool = True) -> None:
+    def __init__(
+        self, instance: Instance, policy: RoundPolicy, why: str, *, classes: bool = True
+    ) -> None:
         if policy.ranking is not None:
-            raise UsageError(f"{why} takes a formulation; {policy.ranking} is a ranking: use mode rounds")
+            raise UsageError(
+                f"{why} takes a formulation; {policy.ranking} is a ranking: use mode rounds"
+            )
         self.instance, self.policy, self.classes = instance, policy, classes
         self._load = load_solver
 
@@ -107,20 +114,36 @@ class Allocator:
         )
         candidates = compile_for(formulation, part, model_of(part))
         candidates = candidates if self.classes else candidates.per_job()
-        limits = Limits(policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed)
+        limits = Limits(
+            policy.time_limit,
+            policy.work_limit,
+            policy.gap,
+            threads=policy.threads,
+            seed=policy.seed,
+        )
         solution = formulation.solve(candidates, Engine(self._load, policy.solver, limits))
         if solution.allocation is None or not solution.certificate.ok:
-            told = "; ".join([*(conflict.words for conflict in solution.conflicts), *solution.certificate.problems])
+            told = "; ".join(
+                [
+                    *(conflict.words for conflict in solution.conflicts),
+                    *solution.certificate.problems,
+                ]
+            )
             raise NoAllocation(
-                f"{policy.formulation} at {now:g} s is {solution.status}" + (f": {told}" if told else "")
+                f"{policy.formulation} at {now:g} s is {solution.status}"
+                + (f": {told}" if told else "")
             )
         C, rows = solution.allocation.classes, solution.allocation.rows
         return _by_trace(rows, jobs, C)
 
-    def _part(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Instance:
+    def _part(
+        self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float
+    ) -> Instance:
         part = with_jobs(self.instance, jobs)
         table = world.truth.regimes.in_stage(part.jobs_table, jobs, world.stage[jobs])
-        table = replace(table, steps_done=world.done[jobs], isolated_time=isolated_time[jobs], running={})
+        table = replace(
+            table, steps_done=world.done[jobs], isolated_time=isolated_time[jobs], running={}
+        )
         return replace(part, jobs_table=table, now=now)
 
 

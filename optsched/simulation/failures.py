@@ -46,7 +46,9 @@ class NodeChanges:
         self._random = np.random.default_rng([seed, 1])
         self._queue = [
             (float(at), place, node, state, False)
-            for place, (at, node, state) in enumerate(zip(events.at, events.node, events.state, strict=True))
+            for place, (at, node, state) in enumerate(
+                zip(events.at, events.node, events.state, strict=True)
+            )
         ]
         later = [
             (float(at), pool.node_name(row))
@@ -55,7 +57,8 @@ class NodeChanges:
             if at > start
         ]
         self._queue += [
-            (at, len(self._queue) + place, node, AVAILABLE, False) for place, (at, node) in enumerate(later)
+            (at, len(self._queue) + place, node, AVAILABLE, False)
+            for place, (at, node) in enumerate(later)
         ]
         self._number = len(self._queue)
         self._told = {
@@ -65,8 +68,12 @@ class NodeChanges:
         }
         self._failed: set[str] = set()
         if self._mean is not None:
-            names = [pool.node_name(row) for pool in cluster.pools for row in range(len(pool.node_gpus))]
-            for name, wait in zip(names, self._random.exponential(self._mean, len(names)).tolist(), strict=True):
+            names = [
+                pool.node_name(row) for pool in cluster.pools for row in range(len(pool.node_gpus))
+            ]
+            for name, wait in zip(
+                names, self._random.exponential(self._mean, len(names)).tolist(), strict=True
+            ):
                 self._push(start + wait, name, "down")
         heapq.heapify(self._queue)
 

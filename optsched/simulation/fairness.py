@@ -33,7 +33,9 @@ def finish_time_ratios(simulation: Simulation, definition: RHO = "isolated") -> 
         alone = truth.seconds(isolated_rates(rates, table.gpus_min, sizes, present[owner]))
     else:
         others = mean_present(simulation) if definition == "contention" else float(truth.jobs)
-        alone = truth.seconds(rates.max(axis=1, initial=0.0)) * np.maximum(others / max(sizes.sum(), 1.0), 1.0)
+        alone = truth.seconds(rates.max(axis=1, initial=0.0)) * np.maximum(
+            others / max(sizes.sum(), 1.0), 1.0
+        )
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = simulation.completion_times / alone
     return np.where(np.isfinite(ratio), ratio, np.nan)
@@ -65,9 +67,13 @@ def mean_present(simulation: Simulation) -> FloatArray:
     times = np.unique(np.concatenate([arrival, end]))
     if not len(times):
         return np.zeros(0)
-    there = np.searchsorted(np.sort(arrival), times, side="right") - np.searchsorted(np.sort(end), times, side="right")
+    there = np.searchsorted(np.sort(arrival), times, side="right") - np.searchsorted(
+        np.sort(end), times, side="right"
+    )
     area = np.concatenate([[0.0], np.cumsum(there[:-1] * np.diff(times))])
     first, stop = np.searchsorted(times, arrival), np.searchsorted(times, end)
     stay = end - arrival
-    mean: FloatArray = np.divide(area[stop] - area[first], stay, out=np.ones(len(stay)), where=stay > 0)
+    mean: FloatArray = np.divide(
+        area[stop] - area[first], stay, out=np.ones(len(stay)), where=stay > 0
+    )
     return mean

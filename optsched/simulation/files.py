@@ -68,7 +68,9 @@ def read_simulation(path: str | Path) -> Simulation:
     with named(path):
         try:
             arrays = unzip_arrays(io.BytesIO(data), ENTRIES)
-            header = validate(SimulationHeader, parse_json(text_in(arrays["header"]), "header"), "header")
+            header = validate(
+                SimulationHeader, parse_json(text_in(arrays["header"]), "header"), "header"
+            )
             instance = from_npz(arrays["instance"].tobytes())
             events = NodeEvents(arrays["node_events.at"], header.nodes, header.states)
             trace = Trace(instance, _part(Regimes, "regimes", arrays), events)
@@ -77,11 +79,15 @@ def read_simulation(path: str | Path) -> Simulation:
             segments = _part(Segments, "segments", arrays)
             measured = arrays["measured"]
         except (ValueError, KeyError) as error:
-            raise InvalidInput("", f"no simulation ({error})", f"an npz file of {ARCHIVE}") from None
+            raise InvalidInput(
+                "", f"no simulation ({error})", f"an npz file of {ARCHIVE}"
+            ) from None
         count = len(instance.jobs_table)
         if len(measured) != count or len(jobs.finish) != count:
             raise InvalidInput("jobs", f"{len(jobs.finish)} jobs", f"the {count} of the instance")
-        return Simulation(trace, header.policy, header.options, measured, jobs, rounds, segments, header.notices)
+        return Simulation(
+            trace, header.policy, header.options, measured, jobs, rounds, segments, header.notices
+        )
 
 
 def _columns(name: str, part: Regimes | JobLog | RoundLog | Segments) -> dict[str, AnyArray]:

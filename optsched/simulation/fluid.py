@@ -37,7 +37,9 @@ class Fluid:
     truth : Truth
     """
 
-    def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
+    def __init__(
+        self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
+    ) -> None:
         instance = trace.instance
         self.options, self.truth, self.instance = options, truth, instance
         self.world = World(truth, options.noise, options.seed)
@@ -47,9 +49,16 @@ class Fluid:
         self.notices: list[str] = []
         origin = begin_of(trace, self.arrival)
         if not instance.jobs_table.preemptible.all():
-            self.notices.append("fluid mode stops and starts nothing: jobs that cannot be preempted share too")
+            self.notices.append(
+                "fluid mode stops and starts nothing: jobs that cannot be preempted share too"
+            )
         self.changes = NodeChanges(
-            instance.cluster, trace.node_events, origin, options.failures, options.repair, options.seed
+            instance.cluster,
+            trace.node_events,
+            origin,
+            options.failures,
+            options.repair,
+            options.seed,
         )
         self._history = IsolatedHistory(truth.alone[: truth.jobs], instance.jobs_table.gpus_min)
         self._gone = np.zeros(len(self.arrival), bool)
@@ -62,7 +71,9 @@ class Fluid:
         while not self._gone.all() and now < end:
             number += 1
             if number > self.options.most_rounds:
-                raise UsageError(f"the simulation took more than {self.options.most_rounds} events; see most_rounds")
+                raise UsageError(
+                    f"the simulation took more than {self.options.most_rounds} events; see most_rounds"
+                )
             self._now = now
             for _, node, state in self.changes.until(now):
                 self.allocator.instance = with_nodes(self.allocator.instance, {node: state})
@@ -83,9 +94,15 @@ class Fluid:
             seconds = time.perf_counter() - started
             speed = self._speed(shares)
             until = min(event, now + self._next_end(jobs, speed))
-            stuck = not (speed[jobs] > 0).any() and not np.isfinite(coming) and not self.changes.lies_ahead
+            stuck = (
+                not (speed[jobs] > 0).any()
+                and not np.isfinite(coming)
+                and not self.changes.lies_ahead
+            )
             if stuck and not np.isfinite(end):
-                self.notices.append(f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s")
+                self.notices.append(
+                    f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s"
+                )
                 return
             until = max(until, float(np.nextafter(now, np.inf)))
             busy = self._advance(jobs, shares, speed, now, until)
@@ -105,7 +122,11 @@ class Fluid:
     def _ready(self, jobs: IntArray) -> IntArray:
         """The jobs whose predecessors are complete."""
         after = self.instance.jobs_table.after
-        waits = [job for job in jobs.tolist() if any(not self._gone[other] for other in after.get(job, ()))]
+        waits = [
+            job
+            for job in jobs.tolist()
+            if any(not self._gone[other] for other in after.get(job, ()))
+        ]
         return np.setdiff1d(jobs, waits) if waits else jobs
 
     def _gpus(self) -> IntArray:
@@ -119,7 +140,9 @@ class Fluid:
         for job, rate in ((shares.job, shares.rate), (shares.partner, shares.partner_rate)):
             there = np.flatnonzero(job >= 0)
             row = self.truth.row(job[there], self.world.stage[job[there]])
-            known = self.truth.rates(row, nobody[there], shares.pool[there], shares.gpus[there], shares.nodes[there])
+            known = self.truth.rates(
+                row, nobody[there], shares.pool[there], shares.gpus[there], shares.nodes[there]
+            )
             alone = (shares.partner[there] < 0) & ~np.isnan(known)
             true = np.where(alone, known, rate[there]) * self.world.factor[job[there]]
             np.add.at(speed, job[there], true * shares.fraction[there])
@@ -133,13 +156,17 @@ class Fluid:
             left = np.where(speed[jobs] > 0, (goal - world.done[jobs]) / speed[jobs], np.inf)
         return float(np.maximum(left, 0.0).min(initial=np.inf))
 
-    def _advance(self, jobs: IntArray, shares: Shares, speed: FloatArray, now: float, until: float) -> FloatArray:
+    def _advance(
+        self, jobs: IntArray, shares: Shares, speed: FloatArray, now: float, until: float
+    ) -> FloatArray:
         """Let time pass; GPU seconds by pool."""
         world = self.world
         world.done[jobs] += speed[jobs] * (until - now)
         goal = self.truth.next_change(jobs, world.stage[jobs])
         changed = jobs[world.done[jobs] >= goal * (1 - 1e-12)]
-        world.done[changed] = np.maximum(world.done[changed], self.truth.next_change(changed, world.stage[changed]))
+        world.done[changed] = np.maximum(
+            world.done[changed], self.truth.next_change(changed, world.stage[changed])
+        )
         world.stage[changed] += 1
         ended = jobs[world.finished[jobs]]
         world.done[ended] = world.steps[ended]
@@ -159,7 +186,14 @@ class Fluid:
         )  # fmt: skip
 
     def _note(
-        self, start: float, end: float, running: int, waiting: int, busy: FloatArray, seconds: float, solved: bool
+        self,
+        start: float,
+        end: float,
+        running: int,
+        waiting: int,
+        busy: FloatArray,
+        seconds: float,
+        solved: bool,
     ) -> None:
         self.recorder.round(
             start, end, running=running, waiting=waiting, busy=busy, gpus=self._gpus().astype(float), seconds=seconds,

@@ -67,12 +67,16 @@ class GavelRounds:
     truth : Truth
     """
 
-    def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
+    def __init__(
+        self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
+    ) -> None:
         instance = trace.instance
         if len(trace.node_events):
             raise UsageError("mode gavel has no nodes that fail: use mode rounds")
         if instance.jobs_table.after or (instance.jobs_table.options >= 0).any():
-            raise UsageError("mode gavel has neither predecessors nor explicit options: use mode rounds")
+            raise UsageError(
+                "mode gavel has neither predecessors nor explicit options: use mode rounds"
+            )
         if not instance.jobs_table.preemptible.all():
             raise UsageError("mode gavel has no jobs that cannot be preempted: use mode rounds")
         if len(trace.regimes) and instance.colocation:
@@ -85,14 +89,20 @@ class GavelRounds:
         self.arrival = effective_arrivals(trace)
         self.recorder = Recorder(instance, options.segments)
         self.notices: list[str] = []
-        self._sizes = np.array([pool.capacity(instance.now) for pool in instance.cluster.pools], np.int64)
+        self._sizes = np.array(
+            [pool.capacity(instance.now) for pool in instance.cluster.pools], np.int64
+        )
         numbering = instance.cluster.numbering
         self._gpus = [
-            np.flatnonzero(numbering.pool[numbering.node_of(np.arange(numbering.gpus))] == pool).tolist()
+            np.flatnonzero(
+                numbering.pool[numbering.node_of(np.arange(numbering.gpus))] == pool
+            ).tolist()
             for pool in range(len(self._sizes))
         ]
         self._length = instance.round
-        self._widest = np.array([int(pool.node_gpus.max(initial=1)) for pool in instance.cluster.pools], np.int64)
+        self._widest = np.array(
+            [int(pool.node_gpus.max(initial=1)) for pool in instance.cluster.pools], np.int64
+        )
         self._ran = np.zeros(len(self.arrival), bool)
         self._gang = instance.jobs_table.gpus_min
         self._order = random.Random(options.seed + SHUFFLER)
@@ -112,7 +122,9 @@ class GavelRounds:
         number = 0
         now = origin = self._origin
         end = np.inf if self.options.until is None else origin + self.options.until
-        before: float | None = None  # the end of the last round, from which its successor counts its time
+        before: float | None = (
+            None  # the end of the last round, from which its successor counts its time
+        )
         idle = 0
         while not self._gone.all() and now < end:
             stop = number + int(np.searchsorted(self.arrival[queue[number:]], now, side="right"))
@@ -127,7 +139,9 @@ class GavelRounds:
                     idle += 1
                     self._last_reset = None
                     if idle > 1:
-                        self.notices.append(f"{int((~self._gone).sum())} jobs cannot run: given up at {now:g} s")
+                        self.notices.append(
+                            f"{int((~self._gone).sum())} jobs cannot run: given up at {now:g} s"
+                        )
                         return
                     continue
                 ahead = float(self.arrival[queue[number]])
@@ -148,14 +162,20 @@ class GavelRounds:
         """Jobs come; with the packing that the instance knows, each pairs with all that are there."""
         for job in jobs.tolist():
             there = self._rows.job[self._rows.partner < 0]
-            mates = there[self._gang[there] == self._gang[job]] if self.instance.colocation else there[:0]
+            mates = (
+                there[self._gang[there] == self._gang[job]]
+                if self.instance.colocation
+                else there[:0]
+            )
             first = np.concatenate([[job], np.minimum(mates, job)]).astype(np.int64)
             second = np.concatenate([[-1], np.maximum(mates, job)]).astype(np.int64)
             rate, beside = self._rates(first, second)
             pools = len(self._sizes)
             begun = np.where(second[:, np.newaxis] < 0, self._length / 2.0, np.zeros((1, pools)))
             zero = np.zeros((len(first), pools))
-            more = GavelRows(first, second, rate, beside, begun, zero, zero, np.zeros(len(first), bool))
+            more = GavelRows(
+                first, second, rate, beside, begun, zero, zero, np.zeros(len(first), bool)
+            )
             alive = (second < 0) | more.possible.any(axis=1)
             self._rows = self._rows.with_more(more.take(np.flatnonzero(alive)))
             self._stale = True
@@ -169,14 +189,18 @@ class GavelRounds:
         rate = np.column_stack([self._rate_on(pool, first, second) for pool in pools])
         beside = np.column_stack([self._rate_on(pool, second, first) for pool in pools])
         single = np.flatnonzero(second < 0)
-        rate[single] = self.truth.alone[first[single]] * self.world.factor[first[single], np.newaxis]
+        rate[single] = (
+            self.truth.alone[first[single]] * self.world.factor[first[single], np.newaxis]
+        )
         return rate, beside
 
     def _rate_on(self, pool: int, mine: IntArray, other: IntArray) -> FloatArray:
         """steps/s of jobs beside others on a pool, spread as little as the pool allows; 0 where unknown."""
         job, gang = np.maximum(mine, 0), self._gang[np.maximum(mine, 0)]
         where = np.full(len(job), pool)
-        rate = self.truth.rates(job, np.where(mine >= 0, other, -1), where, gang, -(-gang // self._widest[pool]))
+        rate = self.truth.rates(
+            job, np.where(mine >= 0, other, -1), where, gang, -(-gang // self._widest[pool])
+        )
         return np.nan_to_num(np.where(mine >= 0, rate, 0.0)) * self.world.factor[job]
 
     # --- the allocation -----------------------------------------------------------------------------------------------
@@ -250,13 +274,17 @@ class GavelRounds:
                         used.update(seats[row])
         placed = [(row, pool) for row, pool in chosen if row in seats]
         before, self._seats = self._seats, {name[row]: (pool, seats[row]) for row, pool in placed}
-        stays = np.array([before.get(name[row]) == (pool, seats[row]) for row, pool in placed], bool)
+        stays = np.array(
+            [before.get(name[row]) == (pool, seats[row]) for row, pool in placed], bool
+        )
         return _Placed(
             np.array([row for row, _ in placed], np.int64), np.array([pool for _, pool in placed], np.int64),
             [seats[row] for row, _ in placed], stays,
         )  # fmt: skip
 
-    def _run(self, placed: _Placed, now: float, before: float | None, length: float) -> tuple[float, FloatArray]:
+    def _run(
+        self, placed: _Placed, now: float, before: float | None, length: float
+    ) -> tuple[float, FloatArray]:
         """Let run what is placed; the end of the round, and GPU seconds by pool."""
         rows, world = self._rows, self.world
         row, pool = placed.row, placed.pool
@@ -270,7 +298,9 @@ class GavelRounds:
         )
         made = world.done - made
         until = float((now + takes).max())
-        spent = now + takes - (now if before is None else before) - cost  # a gap before the round counts, as there
+        spent = (
+            now + takes - (now if before is None else before) - cost
+        )  # a gap before the round counts, as there
         np.add.at(rows.time, (row, pool), spent)
         self._pool_time += np.bincount(pool, spent, minlength=len(self._pool_time))
         busy = self._stint(placed, now, now + takes, cost)
@@ -306,13 +336,20 @@ class GavelRounds:
         job, partner = rows.job[row], rows.partner[row]
         takes = np.zeros(len(row))
         steps = []
-        for one, rate in ((job, rows.rate[row, pool]), (np.maximum(partner, 0), rows.beside[row, pool])):
+        for one, rate in (
+            (job, rows.rate[row, pool]),
+            (np.maximum(partner, 0), rows.beside[row, pool]),
+        ):
             runs = np.ones(len(row), bool) if one is job else partner >= 0
             left = world.steps[one] - world.done[one]
             made = np.where(runs, np.minimum(np.floor(rate * length), np.ceil(left)), 0.0)
-            takes = np.maximum(takes, np.divide(made, rate, out=np.zeros(len(row)), where=runs & (rate > 0)))
+            takes = np.maximum(
+                takes, np.divide(made, rate, out=np.zeros(len(row)), where=runs & (rate > 0))
+            )
             steps.append(made)
-        late = (cost > 0) & (takes > length - LAST_SECONDS)  # in their last round jobs are spared, as there
+        late = (cost > 0) & (
+            takes > length - LAST_SECONDS
+        )  # in their last round jobs are spared, as there
         part = np.divide(takes - cost, takes, out=np.ones(len(row)), where=late)
         cost[~late] = 0.0
         world.done[job] += np.where(late, np.floor(steps[0] * part), steps[0])
@@ -359,7 +396,9 @@ class GavelRounds:
             )
         )  # fmt: skip
 
-    def _note(self, start: float, end: float, running: int, busy: FloatArray, seconds: float, solved: bool) -> None:
+    def _note(
+        self, start: float, end: float, running: int, busy: FloatArray, seconds: float, solved: bool
+    ) -> None:
         there = int(((self.arrival <= start) & ~self._gone).sum())
         self.recorder.round(
             start, end, running=running, waiting=max(there - running, 0), busy=busy, gpus=self._sizes.astype(float),

@@ -46,7 +46,9 @@ class AlloxAllocator(Allocator):
         """See `Allocator.shares`."""
         pools, table = self.instance.cluster.pools, self.instance.jobs_table
         kept = self._kept.take(np.flatnonzero(np.isin(self._kept.job, jobs)))
-        free = np.array([pool.capacity(now) for pool in pools]) - np.bincount(kept.pool, minlength=len(pools))
+        free = np.array([pool.capacity(now) for pool in pools]) - np.bincount(
+            kept.pool, minlength=len(pools)
+        )
         by_name = np.array(sorted(range(len(pools)), key=lambda pool: pools[pool].name), np.int64)
         gpu = np.repeat(by_name, np.maximum(free[by_name], 0))
         waiting = np.setdiff1d(jobs, kept.job)
@@ -54,7 +56,9 @@ class AlloxAllocator(Allocator):
         waiting = waiting[: max(int(self._alpha * len(waiting)), len(gpu))]
         if len(gpu) and len(waiting):
             left = (world.steps - world.done)[waiting]
-            job, pool = self._first(left, self._rate[waiting[:, np.newaxis], gpu], now - table.arrival[waiting])
+            job, pool = self._first(
+                left, self._rate[waiting[:, np.newaxis], gpu], now - table.arrival[waiting]
+            )
             job, pool = waiting[job], gpu[pool]
             one = np.ones(len(job))
             new = Shares(
@@ -72,7 +76,9 @@ class AlloxAllocator(Allocator):
         self._kept = kept
         return kept
 
-    def _first(self, left: FloatArray, rate: FloatArray, age: FloatArray) -> tuple[IntArray, IntArray]:
+    def _first(
+        self, left: FloatArray, rate: FloatArray, age: FloatArray
+    ) -> tuple[IntArray, IntArray]:
         """Who is first in the queue of which GPU."""
         m, w = rate.shape
         if m * m * w > MOST_CELLS:
@@ -81,7 +87,10 @@ class AlloxAllocator(Allocator):
                 "rounds"
             )
         seconds = left[:, np.newaxis] / rate
-        cost = np.concatenate([place * seconds for place in range(1, m + 1)], axis=1) + age[:, np.newaxis]
+        cost = (
+            np.concatenate([place * seconds for place in range(1, m + 1)], axis=1)
+            + age[:, np.newaxis]
+        )
         from scipy.optimize import linear_sum_assignment  # takes a quarter of a second to load
 
         job, column = linear_sum_assignment(cost)

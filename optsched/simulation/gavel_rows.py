@@ -51,7 +51,9 @@ class GavelRows:
     def with_more(self, more: GavelRows) -> GavelRows:
         """These rows and those of jobs that came."""
         names = ("job", "partner", "rate", "beside", "time", "deficit", "share", "known")
-        both = GavelRows(*(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names))
+        both = GavelRows(
+            *(np.concatenate([getattr(self, name), getattr(more, name)]) for name in names)
+        )
         later = np.maximum(both.job, both.partner)
         order = np.lexsort((np.where(both.partner >= 0, both.job, -1), later))
         return both.take(order)
@@ -69,7 +71,11 @@ class GavelRows:
     def reset(self, elapsed: float, least: float) -> GavelRows:
         """What is owed after ``elapsed`` seconds counts; the time that each row has had begins anew at ``least``."""
         owed = np.where(self.known[:, np.newaxis], self.share * elapsed, 0.0)
-        return replace(self, deficit=self.deficit + (owed - (self.time - least)), time=np.full_like(self.time, least))
+        return replace(
+            self,
+            deficit=self.deficit + (owed - (self.time - least)),
+            time=np.full_like(self.time, least),
+        )
 
     def allocated(self, shares: Shares) -> GavelRows:
         """With a new allocation."""

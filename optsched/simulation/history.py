@@ -28,7 +28,9 @@ class IsolatedHistory:
         """Steps done up to now."""
         counts = self._isolated > 0
         steps = np.where(counts, np.maximum(done - self._counted, 0.0), 0.0)
-        self.seconds = self.seconds + np.divide(steps, self._isolated, out=np.zeros(len(steps)), where=counts)
+        self.seconds = self.seconds + np.divide(
+            steps, self._isolated, out=np.zeros(len(steps)), where=counts
+        )
         self._counted = done.copy()
 
     def share(self, jobs: IntArray, gpus: IntArray) -> None:

@@ -13,7 +13,9 @@ SECONDS_PER_HOUR = 3600.0
 JOULES_PER_KWH = 3.6e6
 
 
-def metrics(simulation: Simulation, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:
+def metrics(
+    simulation: Simulation, *, rho: RHO = "isolated", unfair: float = 1.0
+) -> dict[str, float | None]:
     """What is told of a simulation.
 
     Parameters
@@ -74,10 +76,14 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
     busy = rounds.busy.sum(axis=0)
     seconds, free = float(length.sum()), float(there.sum() - busy.sum())
-    arrival = np.maximum(simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf))
+    arrival = np.maximum(
+        simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf)
+    )
     finish = np.where(np.isnan(simulation.jobs.finish), last, simulation.jobs.finish)
     there_time = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
-    power: list[tuple[float | None, float | None]] = [(pool.watts_per_gpu, pool.watts_idle) for pool in pools]
+    power: list[tuple[float | None, float | None]] = [
+        (pool.watts_per_gpu, pool.watts_idle) for pool in pools
+    ]
     joules = [
         on * used + idle * max(all_of - used, 0.0)
         for (on, idle), used, all_of in zip(power, busy.tolist(), there.tolist(), strict=True)
@@ -86,10 +92,14 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     planned = rounds.seconds[rounds.solved] * 1e3
     return {
         "utilisation": float(busy.sum() / there.sum()) if there.sum() > 0 else None,
-        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / there.sum()) if there.sum() > 0 else None,
+        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / there.sum())
+        if there.sum() > 0
+        else None,
         "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
         "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
-        "mean_queue": max(there_time - float(simulation.jobs.held.sum()), 0.0) / seconds if seconds > 0 else None,
+        "mean_queue": max(there_time - float(simulation.jobs.held.sum()), 0.0) / seconds
+        if seconds > 0
+        else None,
         "mean_contention": there_time / seconds if seconds > 0 else None,
         "rounds": len(rounds),
         "solves": int(rounds.solved.sum()),
@@ -106,7 +116,11 @@ def _last(simulation: Simulation) -> float:
         return 0.0
     used = rounds.end[rounds.busy.sum(axis=1) > 0]
     running = np.isnan(finish).any() and bool(rounds.running[-1] > 0)
-    ended = float(np.nanmax(finish)) if simulation.completed.any() else float(used.max(initial=rounds.start[0]))
+    ended = (
+        float(np.nanmax(finish))
+        if simulation.completed.any()
+        else float(used.max(initial=rounds.start[0]))
+    )
     return float(rounds.end[-1]) if running else ended
 
 
@@ -119,7 +133,9 @@ def _makespan(simulation: Simulation) -> float | None:
 
 
 def _cost(simulation: Simulation, counted: BoolArray) -> float | None:
-    priced = all(pool.cost_per_gpu_hour is not None for pool in simulation.trace.instance.cluster.pools)
+    priced = all(
+        pool.cost_per_gpu_hour is not None for pool in simulation.trace.instance.cluster.pools
+    )
     return float(simulation.jobs.cost[counted].sum()) if priced else None
 
 

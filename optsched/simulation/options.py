@@ -98,7 +98,13 @@ def simulation_options(given: Mapping[str, Any]) -> SimulationOptions:
     for name, modes in MODES_OF.items():
         if options.mode not in modes and given.get(name) is not None:
             of = " and ".join(modes)
-            raise InvalidInput(f"options.{name}", show(given[name]), f"nothing in mode {options.mode}: it is of {of}")
+            raise InvalidInput(
+                f"options.{name}",
+                show(given[name]),
+                f"nothing in mode {options.mode}: it is of {of}",
+            )
     if options.failures is None and given.get("repair") is not None:
-        raise InvalidInput("options.repair", show(given["repair"]), "failures beside it: how often there is one")
+        raise InvalidInput(
+            "options.repair", show(given["repair"]), "failures beside it: how often there is one"
+        )
     return options

@@ -57,7 +57,9 @@ class Recorder:
         self.held, self.gpu_seconds, self.cost = np.zeros(count), np.zeros(count), np.zeros(count)
         self.restoring: FloatArray = np.zeros(count)
         self.starts = np.zeros(count, np.int64)
-        self._rounds: list[tuple[float, float, int, int, FloatArray, FloatArray, float, float, bool, bool]] = []
+        self._rounds: list[
+            tuple[float, float, int, int, FloatArray, FloatArray, float, float, bool, bool]
+        ] = []
         self._stints: list[Stint] | None = [] if segments else None
 
     def stint(self, stint: Stint) -> FloatArray:
@@ -72,7 +74,9 @@ class Recorder:
             (self.cost, gpu_seconds * self._price[stint.pool] / SECONDS_PER_HOUR),
             (self.restoring, np.minimum(stint.restoring, seconds) * stint.gpus * stint.share),
         ):
-            total += np.bincount(job, more, minlength=count)  # a job may have several parts in fluid mode
+            total += np.bincount(
+                job, more, minlength=count
+            )  # a job may have several parts in fluid mode
         self.starts += np.bincount(job, stint.fresh, minlength=count).astype(np.int64)
         self.first_start[job] = np.fmin(self.first_start[job], stint.start)
         if self._stints is not None and len(job):
@@ -94,7 +98,9 @@ class Recorder:
         fallback: bool = False,
     ) -> None:
         """One round, as `RoundLog` has it."""
-        self._rounds.append((start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback))
+        self._rounds.append(
+            (start, end, running, waiting, busy, gpus, stranded, seconds, solved, fallback)
+        )
 
     def jobs(self, steps_done: FloatArray, lost: FloatArray) -> JobLog:
         """What became of the jobs."""
@@ -134,10 +140,20 @@ class Recorder:
         ends = order[np.flatnonzero(np.append(~same, True))]
         by_start = np.lexsort((job[begins], start[begins]))
         begins, ends = begins[by_start], ends[by_start]
-        return Segments(job[begins], start[begins], end[ends], pool[begins], gpus[begins], nodes[begins], first[begins])
+        return Segments(
+            job[begins],
+            start[begins],
+            end[ends],
+            pool[begins],
+            gpus[begins],
+            nodes[begins],
+            first[begins],
+        )
 
 
-def spread_of(owner: IntArray, gpu: IntArray, node: IntArray, count: int) -> tuple[IntArray, IntArray]:
+def spread_of(
+    owner: IntArray, gpu: IntArray, node: IntArray, count: int
+) -> tuple[IntArray, IntArray]:
     """Nodes that the GPUs of each of ``count`` owners are spread over, and the lowest of its GPUs (-1 for none)."""
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, owner, gpu)

@@ -35,14 +35,18 @@ class Rounds:
     truth : Truth
     """
 
-    def __init__(self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth) -> None:
+    def __init__(
+        self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
+    ) -> None:
         instance = trace.instance
         self.options, self.truth, self.instance = options, truth, instance
         self.world = World(truth, options.noise, options.seed)
         self.arrival = effective_arrivals(trace)
         self.origin = begin_of(trace, self.arrival)
         table = instance.jobs_table
-        running = {row: held for row, held in table.running.items() if self.arrival[row] <= self.origin}
+        running = {
+            row: held for row, held in table.running.items() if self.arrival[row] <= self.origin
+        }
         # A ranking decides by the restart cost whether a move pays, so it must know the real one.
         restart = options.restart_cost if policy.ranking is not None else None
         cost = table.restart_cost if restart is None else np.full(len(table), restart)
@@ -51,7 +55,12 @@ class Rounds:
         )  # fmt: skip
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
         self.changes = NodeChanges(
-            instance.cluster, trace.node_events, self.origin, options.failures, options.repair, options.seed
+            instance.cluster,
+            trace.node_events,
+            self.origin,
+            options.failures,
+            options.repair,
+            options.seed,
         )
         self.recorder = Recorder(instance, options.segments)
         self.notices: list[str] = []
@@ -69,7 +78,9 @@ class Rounds:
         while not self.gone.all() and now < end:
             number += 1
             if number > self.options.most_rounds:
-                raise UsageError(f"the simulation took more than {self.options.most_rounds} rounds; see most_rounds")
+                raise UsageError(
+                    f"the simulation took more than {self.options.most_rounds} rounds; see most_rounds"
+                )
             self._take_changes(now)
             self._take_arrivals(now)
             if not len(self.scheduled.rows):
@@ -82,13 +93,17 @@ class Rounds:
             running, solved, fallback, seconds = self._planned(now)
             until = min(anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, end)
             if not until > now:
-                raise UsageError(f"a round of {length:g} s is less than the clock tells apart at {now:g} s")
+                raise UsageError(
+                    f"a round of {length:g} s is less than the clock tells apart at {now:g} s"
+                )
             busy, until = self._carry_out(running, now, until)
             self._record(running, busy, now, until, seconds, solved, fallback)
             idle = idle + 1 if not len(running.job) else 0
             if idle > IDLE_ROUNDS and not self._lies_ahead():
                 waiting = len(self.scheduled.rows)
-                self.notices.append(f"{waiting} jobs wait, nothing runs and nothing lies ahead: given up at {now:g} s")
+                self.notices.append(
+                    f"{waiting} jobs wait, nothing runs and nothing lies ahead: given up at {now:g} s"
+                )
                 break
             now = until
         if not self.gone.all() and now >= end:
@@ -145,7 +160,9 @@ class Rounds:
         if self.options.replan == "events":
             until = min(until, self._next_event(running, rate, now, until))
         stop, broken = self._stops(running, until)
-        self.saved[job[running.fresh]] = before[running.fresh]  # who is stopped by a plan saves its state
+        self.saved[job[running.fresh]] = before[
+            running.fresh
+        ]  # who is stopped by a plan saves its state
         ends = world.run(job, rate, place, now, stop)
         self._save(job, before, now, ends)
         self._fall_back(job[broken & ~world.finished[job]])
@@ -167,7 +184,9 @@ class Rounds:
         plain = self.world.truth.next_change(job, self.world.stage[job])
         left = np.minimum(left, np.maximum(plain - self.world.done[job], 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            ends = np.maximum(self.world.resumes[job], now) + np.where(rate > 0, left / rate, np.inf)
+            ends = np.maximum(self.world.resumes[job], now) + np.where(
+                rate > 0, left / rate, np.inf
+            )
         coming = self.arrival[~self.arrived].min(initial=np.inf)
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
         return max(event, float(np.nextafter(now, np.inf))) if event < until else until
@@ -221,13 +240,22 @@ class Rounds:
         self.recorder.round(now, until, running=0, waiting=0, busy=np.zeros(len(pools)), gpus=there)
 
     def _record(
-        self, running: Running, busy: FloatArray, now: float, until: float, seconds: float, solved: bool, fallback: bool
+        self,
+        running: Running,
+        busy: FloatArray,
+        now: float,
+        until: float,
+        seconds: float,
+        solved: bool,
+        fallback: bool,
     ) -> None:
         cluster = self.scheduled.state.instance.cluster
         numbering = cluster.numbering
         used = np.bincount(numbering.node_of(np.unique(running.gpu)), minlength=numbering.nodes)
         usable = [np.where(pool.usable(now), pool.node_gpus, 0) for pool in cluster.pools]
-        size = np.maximum(np.concatenate([*usable, np.zeros(0, np.int64)]), used)  # also what drains, while it is held
+        size = np.maximum(
+            np.concatenate([*usable, np.zeros(0, np.int64)]), used
+        )  # also what drains, while it is held
         there = np.bincount(numbering.pool, size, minlength=len(cluster.pools)).astype(np.float64)
         stranded = float((size - used)[used > 0].sum())
         self.recorder.round(

@@ -133,7 +133,9 @@ class Scheduled:
             if place[row] >= 0 and value > 0
         }
         if told:
-            self.living.accept(self.living.after(Observe.model_validate({"jobs": told, "now": self.state.now})))
+            self.living.accept(
+                self.living.after(Observe.model_validate({"jobs": told, "now": self.state.now}))
+            )
             self._memory.forget()
 
     # --- what it says -------------------------------------------------------------------------------------------------
@@ -194,7 +196,10 @@ class Scheduled:
 
 def _lasts(policy: RoundPolicy, instance: Instance) -> bool:
     """Whether an allocation, or the rows of a ranking, stay right as long as no job or node comes, goes or changes."""
-    if constraints_in_force(instance, policy.constraints) or not instance.jobs_table.preemptible.all():
+    if (
+        constraints_in_force(instance, policy.constraints)
+        or not instance.jobs_table.preemptible.all()
+    ):
         return False
     if policy.ranking is not None:
         return True
@@ -211,4 +216,8 @@ def _arriving(source: Instance, rows: IntArray) -> Instance:
         for place, row in enumerate(rows.tolist())
         if row in table.after
     }
-    return replace(added, jobs_table=replace(added.jobs_table, after={}, awaits=awaits)) if awaits else added
+    return (
+        replace(added, jobs_table=replace(added.jobs_table, after={}, awaits=awaits))
+        if awaits
+        else added
+    )

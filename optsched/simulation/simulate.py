@@ -19,7 +19,13 @@ from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.simulation.fluid import Fluid
 from optsched.simulation.gavel import GavelRounds
-from optsched.simulation.options import Mode, PoolOrder, Replan, SimulationOptions, simulation_options
+from optsched.simulation.options import (
+    Mode,
+    PoolOrder,
+    Replan,
+    SimulationOptions,
+    simulation_options,
+)
 from optsched.simulation.result import Simulation
 from optsched.simulation.rounds import Rounds
 from optsched.simulation.truth import Truth
@@ -90,7 +96,9 @@ def simulate(
         "segments": segments, "most_rounds": most_rounds, "seed": seed,
     }  # fmt: skip
     default = SimulationOptions().model_dump()
-    chosen = simulation_options({name: value for name, value in given.items() if value != default[name]})
+    chosen = simulation_options(
+        {name: value for name, value in given.items() if value != default[name]}
+    )
     told = load_trace(trace)
     decided = policy_of(policy)
     if "seed" not in decided.model_fields_set:
@@ -135,7 +143,9 @@ def check_heeded(policy: RoundPolicy, mode: str) -> None:
     ignored = [name for name in OF_ROUNDS if name in policy.model_fields_set]
     if ignored and mode != "rounds":
         found = show(getattr(policy, ignored[0]))
-        raise InvalidInput(f"policy.{ignored[0]}", found, f"nothing in mode {mode}: it is of rounds")
+        raise InvalidInput(
+            f"policy.{ignored[0]}", found, f"nothing in mode {mode}: it is of rounds"
+        )
 
 
 def label(policy: RoundPolicy) -> str:

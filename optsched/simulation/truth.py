@@ -32,11 +32,15 @@ class Truth:
         self.done: FloatArray = instance.jobs_table.steps_done.copy()
         """Steps done before the simulation begins."""
         staged = _with_regimes(instance, trace.regimes)
-        self.candidates: Candidates = compile(staged, model_of(staged), future=True, later_nodes=True)
+        self.candidates: Candidates = compile(
+            staged, model_of(staged), future=True, later_nodes=True
+        )
         bare = self.candidates.columns.kind[self.candidates.columns.pool < 0]
         if len(bare):
             row = int(np.flatnonzero(np.isin(self.candidates.kinds.of_job, bare))[0])
-            name = instance.jobs_table.names[row if row < self.jobs else int(self.regimes.job[row - self.jobs])]
+            name = instance.jobs_table.names[
+                row if row < self.jobs else int(self.regimes.job[row - self.jobs])
+            ]
             raise UsageError(f"job {name} may run without any pool, which is not simulated")
 
     def row(self, job: IntArray, stage: IntArray) -> IntArray:
@@ -56,7 +60,11 @@ class Truth:
         """Steps done at which the next stage of jobs begins; inf behind the last."""
         ahead = stage < self.stages[job]
         place = np.where(ahead, self._first_regime[job] + stage, 0)
-        return np.where(ahead, self.regimes.after[place], np.inf) if len(self.regimes) else np.full(len(job), np.inf)
+        return (
+            np.where(ahead, self.regimes.after[place], np.inf)
+            if len(self.regimes)
+            else np.full(len(job), np.inf)
+        )
 
     # --- rates ------------------------------------------------------------------------------------------------------
 
@@ -65,25 +73,39 @@ class Truth:
         """Columns by (kind, partner, pool, GPUs, nodes) as sorted numbers, with the rates of kind and partner."""
         columns = self.candidates.columns
         generated = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
-        key = self._key(*(getattr(columns, name)[generated] for name in ("kind", "partner", "pool", "gpus", "nodes")))
+        key = self._key(
+            *(
+                getattr(columns, name)[generated]
+                for name in ("kind", "partner", "pool", "gpus", "nodes")
+            )
+        )
         order = np.argsort(key, kind="stable")
         return key[order], columns.rate[generated[order]], columns.partner_rate[generated[order]]
 
-    def _key(self, kind: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
-        kinds, pools = len(self.candidates.kinds) + 1, len(self.candidates.instance.cluster.pools) + 1
-        widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
-        key: IntArray = (((kind * kinds + partner + 1) * pools + pool + 1) * widest + gpus) * widest + np.minimum(
-            nodes, widest - 1
+    def _key(
+        self, kind: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray
+    ) -> IntArray:
+        kinds, pools = (
+            len(self.candidates.kinds) + 1,
+            len(self.candidates.instance.cluster.pools) + 1,
         )
+        widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
+        key: IntArray = (
+            ((kind * kinds + partner + 1) * pools + pool + 1) * widest + gpus
+        ) * widest + np.minimum(nodes, widest - 1)
         return key
 
-    def rates(self, row: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray) -> FloatArray:
+    def rates(
+        self, row: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray
+    ) -> FloatArray:
         """steps/s of rows (`row`) beside a partner (-1: alone) on so many GPUs of a pool; NaN where none is known."""
         of_job = self.candidates.kinds.of_job
         mine, other = of_job[row], np.where(partner >= 0, of_job[partner], -1)
         swapped = (partner >= 0) & (other < mine)
         key, rate, beside = self._keys
-        wanted = self._key(np.where(swapped, other, mine), np.where(swapped, mine, other), pool, gpus, nodes)
+        wanted = self._key(
+            np.where(swapped, other, mine), np.where(swapped, mine, other), pool, gpus, nodes
+        )
         if not len(key):
             return np.full(len(row), np.nan)
         place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
@@ -98,7 +120,9 @@ class Truth:
         gang = self.candidates.instance.jobs_table.gpus_min
         of_kind = np.full(len(kinds), np.iinfo(np.int64).max)
         np.minimum.at(of_kind, kinds.of_job, gang)
-        usual = np.flatnonzero((columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == of_kind[columns.kind]))
+        usual = np.flatnonzero(
+            (columns.partner < 0) & (columns.pool >= 0) & (columns.gpus == of_kind[columns.kind])
+        )
         table = np.zeros((len(kinds), pools))
         np.maximum.at(table, (columns.kind[usual], columns.pool[usual]), columns.rate[usual])
         return table[kinds.of_job]
@@ -129,5 +153,9 @@ def _with_regimes(instance: Instance, regimes: Regimes) -> Instance:
     arrays["options"][len(table) :] = -1
     arrays["steps_done"] = np.zeros(len(rows))
     staged = replace(table, names=JobNames(len(rows)), running={}, after={}, awaits={}, **arrays)
-    colocation = instance.colocation if not len(regimes) else tuple(c for c in instance.colocation if c.jobs is None)
+    colocation = (
+        instance.colocation
+        if not len(regimes)
+        else tuple(c for c in instance.colocation if c.jobs is None)
+    )
     return replace(instance, jobs_table=staged, constraints=(), colocation=colocation)

@@ -41,7 +41,9 @@ class World:
         self.steps: FloatArray = table.steps[:count].copy()
         self.done: FloatArray = np.minimum(truth.done, self.steps)
         regimes = truth.regimes
-        begun = regimes.job[regimes.after <= self.done[regimes.job]] if len(regimes) else regimes.job
+        begun = (
+            regimes.job[regimes.after <= self.done[regimes.job]] if len(regimes) else regimes.job
+        )
         self.stage: IntArray = np.bincount(begun, minlength=count).astype(np.int64)
         self.resumes: FloatArray = np.full(count, -np.inf)
         self.lost: FloatArray = np.zeros(count)
@@ -55,7 +57,13 @@ class World:
         return self.done >= self.steps * (1.0 - WHOLE)
 
     def rates(
-        self, job: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray, told: FloatArray
+        self,
+        job: IntArray,
+        partner: IntArray,
+        pool: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
+        told: FloatArray,
     ) -> FloatArray:
         """steps/s of jobs on what they hold, in their present stage; ``told`` where the truth does not say."""
         row = self.truth.row(job, self.stage[job])
@@ -64,7 +72,12 @@ class World:
         return np.where(np.isnan(rate), told, rate) * self.factor[job]
 
     def run(
-        self, job: IntArray, rate: FloatArray, place: tuple[IntArray, ...], start: float, until: FloatArray
+        self,
+        job: IntArray,
+        rate: FloatArray,
+        place: tuple[IntArray, ...],
+        start: float,
+        until: FloatArray,
     ) -> FloatArray:
         """Let jobs run; returns when each of them ends, or ``until``.
 
@@ -112,4 +125,8 @@ class World:
 
     def _began(self, job: IntArray) -> FloatArray:
         """Steps done at which the present stage of jobs began."""
-        return np.where(self.stage[job] > 0, self.truth.next_change(job, np.maximum(self.stage[job] - 1, 0)), 0.0)
+        return np.where(
+            self.stage[job] > 0,
+            self.truth.next_change(job, np.maximum(self.stage[job] - 1, 0)),
+            0.0,
+        )

@@ -71,11 +71,17 @@ class Allocation:
         options = C.candidates.columns.option[C.kind_column]
         records = []
         for job, partner, column, fraction in zip(
-            rows.job.tolist(), rows.partner.tolist(), rows.column.tolist(), rows.fraction.tolist(), strict=True
+            rows.job.tolist(),
+            rows.partner.tolist(),
+            rows.column.tolist(),
+            rows.fraction.tolist(),
+            strict=True,
         ):
             c = int(configuration[column])
             pool = int(table.pool[c])
-            record: dict[str, Any] = {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
+            record: dict[str, Any] = (
+                {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
+            )
             record |= {
                 "pool": None if pool < 0 else pools[pool].name,
                 "gpus": int(table.gpus[c]),
@@ -84,7 +90,9 @@ class Allocation:
             }
             option = int(options[column])
             if option >= 0:  # number of the option in the job's own list
-                record["option"] = option - int(C.instance.options.indptr[C.instance.jobs_table.options[job]])
+                record["option"] = option - int(
+                    C.instance.options.indptr[C.instance.jobs_table.options[job]]
+                )
             if table.share[c] != 1.0:
                 record["share"] = float(table.share[c])
             if table.attributes[c]:

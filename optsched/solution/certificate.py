@@ -71,11 +71,15 @@ def residuals_of(arrays: LinearForm, x: FloatArray) -> dict[str, float]:
     for part in arrays.column_parts():
         mine = x[part.at]
         if (mine < part.lower).any() or (mine > part.upper).any():
-            beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(1.0, np.abs(mine))
+            beyond = np.maximum(part.lower - mine, mine - part.upper) / np.maximum(
+                1.0, np.abs(mine)
+            )
             columns = max(columns, float(beyond.max()))
         if arrays.is_integer:
             integer = mine[arrays.integer[part.at]]
-            integrality = max(integrality, float(np.abs(integer - np.round(integer)).max(initial=0.0)))
+            integrality = max(
+                integrality, float(np.abs(integer - np.round(integer)).max(initial=0.0))
+            )
     rows = max((float(part.max()) for part in _violations(arrays, x)), default=0.0)
     return {"rows": rows, "columns": columns, "integrality": integrality}
 
@@ -106,7 +110,9 @@ def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
 def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     """Duals whose rows weigh less than 1e-12 of the heaviest are rounding; the bound is made without them."""
     sizes = arrays.sizes
-    heaviest = max((float((np.abs(y[part]) * sizes[part]).max()) for part in blocks(len(y))), default=0.0)
+    heaviest = max(
+        (float((np.abs(y[part]) * sizes[part]).max()) for part in blocks(len(y))), default=0.0
+    )
     heard = np.empty(len(y))
     for part in blocks(len(y)):
         heard[part] = np.where(np.abs(y[part]) * sizes[part] < 1e-12 * heaviest, 0.0, y[part])
@@ -205,7 +211,9 @@ class BoundSum:
         self._total = 0.0
         self._terms: Slices | None = None
         self.y, self.finite = y, bool(np.isfinite(y).all())
-        possible = [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()] if self.finite else []
+        possible = (
+            [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()] if self.finite else []
+        )
         if any(some is not None for some in possible):
             parts = zip(possible, arrays.row_parts(), strict=True)
             self.y = np.concatenate([y[rows.at] if some is None else some for some, rows in parts])
@@ -238,8 +246,12 @@ class BoundSum:
         active = reduced != 0
         endless = active & np.isinf(reach)
         if endless.any():
-            self._terms = self._arrays.column_terms(np.abs(self.y)) if self._terms is None else self._terms
-            active &= ~(endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + self._terms[part.at])))
+            self._terms = (
+                self._arrays.column_terms(np.abs(self.y)) if self._terms is None else self._terms
+            )
+            active &= ~(
+                endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + self._terms[part.at]))
+            )
         self.finite = bool(np.isfinite(reach[active]).all())
         if self.finite:
             self._total += float((reduced[active] * reach[active]).sum())
@@ -280,7 +292,9 @@ class SignErrors:
     def value(self) -> float:
         """The largest."""
         least = LEAST * self._largest
-        return max(self._rows, *(_largest_ratio(error, size, least) for error, size in self._wrong), 0.0)
+        return max(
+            self._rows, *(_largest_ratio(error, size, least) for error, size in self._wrong), 0.0
+        )
 
 
 def _reduced(part: ColumnPart, pulled: FloatArray, sign: float) -> FloatArray:
@@ -306,17 +320,29 @@ def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
 
 def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
     """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
-    return bound != value and value == arrays.offset and dual_bound(arrays, np.zeros(arrays.shape[0])) == value
+    return (
+        bound != value
+        and value == arrays.offset
+        and dual_bound(arrays, np.zeros(arrays.shape[0])) == value
+    )
 
 
 def row_sign_error(arrays: LinearForm, y: FloatArray) -> float:
     """Largest row dual with a sign that its row cannot have, relative to the largest of all."""
     wrong = _wrong_sign(y if arrays.maximise else -y, arrays.row_lower, arrays.row_upper)
-    return float(wrong.max(initial=0.0)) / max(float(np.abs(y).max(initial=0.0)), np.finfo(float).tiny)
+    return float(wrong.max(initial=0.0)) / max(
+        float(np.abs(y).max(initial=0.0)), np.finfo(float).tiny
+    )
 
 
 def _wrong_sign(value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    if is_constant(lower) and is_constant(upper) and len(value) and np.isfinite(lower[0]) and np.isposinf(upper[0]):
+    if (
+        is_constant(lower)
+        and is_constant(upper)
+        and len(value)
+        and np.isfinite(lower[0])
+        and np.isposinf(upper[0])
+    ):
         return np.maximum(value, 0.0)
     wrong = np.where(np.isposinf(upper), value, 0.0)
     np.maximum(wrong, np.where(np.isneginf(lower), -value, 0.0), out=wrong)
@@ -347,7 +373,9 @@ def certify_point(
     residuals["objective"] = max(abs(actual - stated) - noise, 0.0) / size if size > 0 else 0.0
     if residuals["rows"] > tolerance:
         block, position = worst_row(arrays, x)
-        problems.append(f"row {block}[{position}] is violated by {residuals['rows']:.2g} (relative)")
+        problems.append(
+            f"row {block}[{position}] is violated by {residuals['rows']:.2g} (relative)"
+        )
     if residuals["columns"] > tolerance:
         problems.append(f"a column bound is violated by {residuals['columns']:.2g} (relative)")
     if residuals["integrality"] > INTEGRALITY:

@@ -19,7 +19,9 @@ FORMAT = "optsched-solution/1"
 def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, Any]:
     """The solution as plain data; numbers that do not exist are null."""
     duals = solution.duals
-    write_duals = duals is not None and (all_duals or sum(len(block) for block in duals.values()) <= DUAL_ROWS)
+    write_duals = duals is not None and (
+        all_duals or sum(len(block) for block in duals.values()) <= DUAL_ROWS
+    )
     document: dict[str, Any] = {
         "format": FORMAT,
         "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
@@ -45,7 +47,9 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         "allocation": [] if solution.allocation is None else solution.allocation.to_records(),
         "throughput": dict(solution.throughput),
         "prices": dict(solution.prices),
-        "duals": {name: block.tolist() for name, block in duals.items()} if write_duals and duals is not None else None,
+        "duals": {name: block.tolist() for name, block in duals.items()}
+        if write_duals and duals is not None
+        else None,
         "conflicts": [conflict.words for conflict in solution.conflicts],
         "unplaced": [{"job": job, "reason": reason} for job, reason in solution.unplaced],
         "metrics": dict(solution.metrics),
@@ -65,10 +69,18 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
     if solution.columns_made is not None:
         document["columns_made"] = solution.columns_made._asdict()
     if solution.packed is not None:
-        document["packed"] = {name: value for name, value in solution.packed._asdict().items() if value is not None}
+        document["packed"] = {
+            name: value for name, value in solution.packed._asdict().items() if value is not None
+        }
     if solution.stages:
-        rows = sum(sum(map(len, stage.duals.values())) for stage in solution.stages if stage.duals is not None)
-        document["stages"] = [stage.to_record(all_duals or rows <= DUAL_ROWS) for stage in solution.stages]
+        rows = sum(
+            sum(map(len, stage.duals.values()))
+            for stage in solution.stages
+            if stage.duals is not None
+        )
+        document["stages"] = [
+            stage.to_record(all_duals or rows <= DUAL_ROWS) for stage in solution.stages
+        ]
     if solution.schedule is not None:
         document["schedule"] = solution.schedule.to_records()
     if solution.rounds is not None:
@@ -79,7 +91,8 @@ def solution_document(solution: Solution, all_duals: bool = False) -> dict[str, 
         names = solution.instance.jobs_table.names
         if solution.placement.contradicted:
             document["placement_contradicts"] = [
-                {"job": names[job], "reason": reason} for job, reason in solution.placement.contradicted
+                {"job": names[job], "reason": reason}
+                for job, reason in solution.placement.contradicted
             ]
     return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
 

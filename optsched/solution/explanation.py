@@ -21,7 +21,9 @@ class Conflict:
 
 def assumptions_of(conflicts: Sequence[Conflict]) -> tuple[Assumption, ...]:
     """What the requirements of a conflict take for granted, each once."""
-    return tuple(dict.fromkeys(item.assumption for item in conflicts if item.assumption is not None))
+    return tuple(
+        dict.fromkeys(item.assumption for item in conflicts if item.assumption is not None)
+    )
 
 
 def under(assumptions: Sequence[Assumption], statement: str) -> str:
@@ -37,7 +39,11 @@ def conflict_statement(conflicts: Sequence[Conflict], proof: str) -> str:
     """
     statement = "these requirements cannot all hold"
     if proof == "rule":
-        statement = "this cannot be met" if len(conflicts) == 1 else "none of these can be met, each for itself"
+        statement = (
+            "this cannot be met"
+            if len(conflicts) == 1
+            else "none of these can be met, each for itself"
+        )
     return under(assumptions_of(conflicts), statement)
 
 

@@ -27,4 +27,7 @@ def by_class(C: Classes, figures: Mapping[str, Mapping[str, float]]) -> dict[str
     """Figures of jobs, by name, as figures of classes: those of the first job; NaN where there is none."""
     names = C.instance.jobs_table.names
     first = [names[job] for job in C.first.tolist()]
-    return {name: np.array([figure.get(job, np.nan) for job in first], np.float64) for name, figure in figures.items()}
+    return {
+        name: np.array([figure.get(job, np.nan) for job in first], np.float64)
+        for name, figure in figures.items()
+    }

@@ -129,7 +129,12 @@ class Payment:
 
     def to_document(self) -> dict[str, Any]:
         """The payment as plain data."""
-        return {"resource": self.resource, "used": self.used, "price": self.price, "paid": self.paid}
+        return {
+            "resource": self.resource,
+            "used": self.used,
+            "price": self.price,
+            "paid": self.paid,
+        }
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,9 @@ def share_of(allocation: Allocation, job: int) -> Share:
     """The rows of one job, whether it is named first or second in them."""
     rows = allocation.rows
     mine = np.flatnonzero((rows.job == job) | (rows.partner == job))
-    return Share(rows.column[mine], rows.fraction[mine], np.where(rows.partner[mine] >= 0, 2.0, 1.0))
+    return Share(
+        rows.column[mine], rows.fraction[mine], np.where(rows.partner[mine] >= 0, 2.0, 1.0)
+    )
 
 
 def share_of_plan(schedule: Schedule, job: int) -> Share:
@@ -217,7 +224,12 @@ def _lacking(C: Classes, uses: tuple[IntArray, FloatArray], left: FloatArray) ->
 
 
 def _priced(
-    way: Way, C: Classes, costs: ReducedCosts, worth: float, uses: tuple[IntArray, FloatArray], earned: float
+    way: Way,
+    C: Classes,
+    costs: ReducedCosts,
+    worth: float,
+    uses: tuple[IntArray, FloatArray],
+    earned: float,
 ) -> Way:
     """A column with its reduced cost, and the prices and the rate at which that would be 0."""
     reduced = float(costs.total[way.column])
@@ -258,12 +270,18 @@ def payments_of(C: Classes, share: Share, prices: Mapping[str, float]) -> tuple[
     used = np.asarray(sp.csc_matrix(C.usage)[:, share.column] @ (share.fraction / share.sharing))
     names = C.resources.names
     return tuple(
-        Payment(names[row], float(used[row]), prices.get(names[row])) for row in np.flatnonzero(used > 0).tolist()
+        Payment(names[row], float(used[row]), prices.get(names[row]))
+        for row in np.flatnonzero(used > 0).tolist()
     )
 
 
 def binding_rows(
-    program: AllocationProgram, x: FloatArray, job: int, share: Share, costs: ReducedCosts | None, worth: float
+    program: AllocationProgram,
+    x: FloatArray,
+    job: int,
+    share: Share,
+    costs: ReducedCosts | None,
+    worth: float,
 ) -> tuple[Binding, ...]:
     """Rows without slack that any column of the job's class stands in, and the level if the objective hangs on it."""
     C = program.classes
@@ -273,7 +291,9 @@ def binding_rows(
     found = []
     if costs is not None and costs.levels is not None and costs.levels[k] > 0:
         part = 100.0 * float(costs.levels[k] / C.count[k])  # of all jobs together: 100 %
-        found.append(Binding("levels", f"{part:.3g} % of the objective hangs on the level of {name}", None))
+        found.append(
+            Binding("levels", f"{part:.3g} % of the objective hangs on the level of {name}", None)
+        )
     if share.fraction.sum() >= 1 - FEASIBILITY:
         price = None if costs is None else float(costs.time[k]) * worth
         found.append(Binding("time", f"{name} runs all the time", price))
@@ -281,7 +301,9 @@ def binding_rows(
     touched = np.flatnonzero(np.diff(sp.csr_matrix(C.usage[:, columns]).indptr))
     for row in touched[usage[touched] >= C.capacity[touched] * (1 - FEASIBILITY)].tolist():
         price = None if costs is None else float(costs.capacity[row]) * worth
-        found.append(Binding("capacity", f"{C.resources.names[row]} is full ({C.capacity[row]:g})", price))
+        found.append(
+            Binding("capacity", f"{C.resources.names[row]} is full ({C.capacity[row]:g})", price)
+        )
     for side in program.side:
         activity = side.matrix @ x
         near = FEASIBILITY * np.maximum(abs(side.matrix) @ x, np.abs(activity))

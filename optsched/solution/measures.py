@@ -110,7 +110,9 @@ def shortest_duration(candidates: Candidates) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         done = np.where(table.steps > 0, table.steps_left / table.steps, 1.0)
         by_rate = np.where(rate[kinds.of_job] > 0, table.steps_left / rate[kinds.of_job], np.inf)
-        stated = np.where(np.isfinite(duration[kinds.of_job]), duration[kinds.of_job] * done, np.inf)
+        stated = np.where(
+            np.isfinite(duration[kinds.of_job]), duration[kinds.of_job] * done, np.inf
+        )
     return np.asarray(np.minimum(by_rate, stated))
 
 
@@ -173,8 +175,14 @@ def _measures(
     cost_per_hour: float | None,
 ) -> Measures:
     """The figures of all jobs' ends and shares; ``rated`` marks those whose share exists."""
-    table, absence, now = candidates.instance.jobs_table, candidates.absence, candidates.instance.now
-    present = np.isin(absence, (Absence.PRESENT, Absence.NOT_MEANT))  # who is not meant gets nothing, and counts
+    table, absence, now = (
+        candidates.instance.jobs_table,
+        candidates.absence,
+        candidates.instance.now,
+    )
+    present = np.isin(
+        absence, (Absence.PRESENT, Absence.NOT_MEANT)
+    )  # who is not meant gets nothing, and counts
     served = present & np.isfinite(end)
     idle = int(present.sum() - served.sum())
     shares = share[present & rated]

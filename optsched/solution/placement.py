@@ -45,7 +45,9 @@ class Placement:
 
     def to_records(self, names: Sequence[str] | JobNames) -> list[dict[str, Any]]:
         """One record per row that is placed or refused, in the order of the rows, as in the solution format."""
-        entries = {int(row): (list(gpus), "") for row, gpus in zip(self.row, self.gpus, strict=True)}
+        entries = {
+            int(row): (list(gpus), "") for row, gpus in zip(self.row, self.gpus, strict=True)
+        }
         entries |= {row: ([], reason) for row, reason in self.refused}
         records = []
         for row, (gpus, reason) in sorted(entries.items()):

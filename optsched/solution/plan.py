@@ -136,7 +136,9 @@ class TimelinePlan:
         now = self.classes.instance.now
         end = start + self.timeline.duration[mode]
         seconds = np.float64(self.unit)
-        return Schedule.sorted(self.classes, self.job, self.column[mode], now + start * seconds, now + end * seconds)
+        return Schedule.sorted(
+            self.classes, self.job, self.column[mode], now + start * seconds, now + end * seconds
+        )
 
     def complete(self, schedule: Schedule) -> tuple[IntArray, IntArray]:
         """(start, mode) of every activity; raises ValueError in words where the schedule does not say them."""
@@ -145,7 +147,9 @@ class TimelinePlan:
         if not np.array_equal(schedule.job[order], np.sort(self.job)):
             count = np.bincount(schedule.job, minlength=len(names))[self.job]
             odd = int(np.argmax(count != 1))
-            raise ValueError(f"job {names[int(self.job[odd])]} runs {count[odd]} times, expected once")
+            raise ValueError(
+                f"job {names[int(self.job[odd])]} runs {count[odd]} times, expected once"
+            )
         position = np.empty(len(names), np.int64)
         position[schedule.job] = np.arange(len(schedule))
         row = position[self.job]
@@ -158,13 +162,17 @@ class TimelinePlan:
             ],
             np.int64,
         )
-        start = np.round((schedule.start[row] - self.classes.instance.now) / self.unit).astype(np.int64)
+        start = np.round((schedule.start[row] - self.classes.instance.now) / self.unit).astype(
+            np.int64
+        )
         length = np.round((schedule.end[row] - schedule.start[row]) / self.unit).astype(np.int64)
         wrong = np.flatnonzero(length != self.timeline.duration[mode])
         if len(wrong):
             a = int(wrong[0])
             needs = self.timeline.duration[mode[a]] * self.unit
-            raise ValueError(f"job {names[int(self.job[a])]} runs {length[a] * self.unit:g} s, expected {needs:g} s")
+            raise ValueError(
+                f"job {names[int(self.job[a])]} runs {length[a] * self.unit:g} s, expected {needs:g} s"
+            )
         return start, mode
 
     def value(self, schedule: Schedule) -> float:
@@ -182,7 +190,9 @@ class TimelinePlan:
         actual = self.timeline.objective(start, mode) * self.unit
         residuals["objective"] = abs(actual - value) / max(abs(actual), abs(value), 1e-300)
         if residuals["objective"] > 1e-9:
-            problems.append(f"the stated objective {value:.9g} is not that of the schedule, {actual:.9g}")
+            problems.append(
+                f"the stated objective {value:.9g} is not that of the schedule, {actual:.9g}"
+            )
         return Certificate(not problems, proof, residuals, tuple(problems[:10]))
 
     def _words(self, name: str, number: int) -> str:
@@ -199,12 +209,20 @@ class TimelinePlan:
     @property
     def _renewable(self) -> list[str]:
         resources = self.classes.resources
-        return [name for name, renews in zip(resources.names, resources.renewable, strict=True) if renews]
+        return [
+            name
+            for name, renews in zip(resources.names, resources.renewable, strict=True)
+            if renews
+        ]
 
     @property
     def _consumable(self) -> list[str]:
         resources = self.classes.resources
-        return [name for name, renews in zip(resources.names, resources.renewable, strict=True) if not renews]
+        return [
+            name
+            for name, renews in zip(resources.names, resources.renewable, strict=True)
+            if not renews
+        ]
 
 
 Plan = LinearPlan | TimelinePlan

@@ -83,7 +83,9 @@ def reduced_costs(
         The side rows if every rate were twice as high: what differs is in proportion to rates.
     """
     arrays = program.tangent(x).arrays if program.concave else program.to_linear().arrays
-    if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
+    if {block.name: len(block) for block in arrays.rows} != {
+        name: len(block) for name, block in duals.items()
+    }:
         return None
     y = np.concatenate([duals[block.name] for block in arrays.rows])
     if program.concave:
@@ -135,11 +137,14 @@ def _earned_by_side_rows(
         steps = sp.csr_matrix(doubled.matrix - rows.matrix)
         steps.eliminate_zeros()
         entries = np.diff(steps.indptr)
-        shared = sp.csr_matrix(abs(steps).sign() @ member.T)  # columns that each row shares with each class
+        shared = sp.csr_matrix(
+            abs(steps).sign() @ member.T
+        )  # columns that each row shares with each class
         whole = sp.coo_matrix(sp.diags_array(1.0 / np.maximum(entries, 1)) @ shared)
         mine = np.flatnonzero((whole.data > 1 - SAME_RATIO) & (entries[whole.row] > 0))
         owner = sp.csr_matrix(
-            (-side[rows.name][whole.row[mine]], (whole.col[mine], whole.row[mine])), (len(C), steps.shape[0])
+            (-side[rows.name][whole.row[mine]], (whole.col[mine], whole.row[mine])),
+            (len(C), steps.shape[0]),
         )
         total = total + (owner @ steps).multiply(member)
     return sp.csr_matrix(total)

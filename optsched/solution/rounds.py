@@ -62,7 +62,9 @@ class Rounds:
     @cached_property
     def switches(self) -> int:
         """How often a row starts that did not run in the slice before."""
-        before = sp.vstack([sp.csr_matrix((1, self.runs.shape[1]), dtype=self.runs.dtype), self.runs[:-1]])
+        before = sp.vstack(
+            [sp.csr_matrix((1, self.runs.shape[1]), dtype=self.runs.dtype), self.runs[:-1]]
+        )
         return int(self.runs.sum() - self.runs.multiply(before).sum()) if len(self) else 0
 
     def stopped(self, jobs: BoolArray) -> IntArray:
@@ -83,7 +85,8 @@ class Rounds:
             "bound": self.bound,
             "finished": self.finished,
             "slices": [
-                {"duration": seconds, "run": self.running(number).tolist()} for number, seconds in enumerate(duration)
+                {"duration": seconds, "run": self.running(number).tolist()}
+                for number, seconds in enumerate(duration)
             ],
         }
 

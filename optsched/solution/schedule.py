@@ -33,14 +33,21 @@ class Schedule:
     end: FloatArray
 
     @classmethod
-    def sorted(cls, classes: Classes, job: IntArray, column: IntArray, start: FloatArray, end: FloatArray) -> Schedule:
+    def sorted(
+        cls, classes: Classes, job: IntArray, column: IntArray, start: FloatArray, end: FloatArray
+    ) -> Schedule:
         """The stretches in order of (start, job, column)."""
         order = np.lexsort((column, job, start))
         return cls(classes, job[order], column[order], start[order], end[order])
 
     @classmethod
     def of_members(
-        cls, classes: Classes, column: IntArray, member: IntArray, start: FloatArray, end: FloatArray
+        cls,
+        classes: Classes,
+        column: IntArray,
+        member: IntArray,
+        start: FloatArray,
+        end: FloatArray,
     ) -> Schedule:
         """A schedule of jobs from one of nameless members of classes.
 
@@ -58,7 +65,11 @@ class Schedule:
         rank = np.empty(len(slots), np.int64)
         rank[order] = np.arange(len(slots)) - np.searchsorted(slots[order, 0], slots[order, 0])
         job = np.array(
-            [classes.jobs_of(k)[r] for k, r in zip(slots[:, 0].tolist(), rank.tolist(), strict=True)], np.int64
+            [
+                classes.jobs_of(k)[r]
+                for k, r in zip(slots[:, 0].tolist(), rank.tolist(), strict=True)
+            ],
+            np.int64,
         )
         return cls.sorted(classes, job[key], column, start, end)
 
@@ -83,11 +94,19 @@ class Schedule:
     def to_records(self) -> list[dict[str, Any]]:
         """One record per stretch, as in the solution format: job, pool, gpus, start, end, and option or attributes."""
         C = self.classes
-        names, pools, table = C.instance.jobs_table.names, C.instance.cluster.pools, C.configurations
+        names, pools, table = (
+            C.instance.jobs_table.names,
+            C.instance.cluster.pools,
+            C.configurations,
+        )
         options = C.candidates.columns.option[C.kind_column]
         records = []
         for job, column, start, end in zip(
-            self.job.tolist(), self.column.tolist(), self.start.tolist(), self.end.tolist(), strict=True
+            self.job.tolist(),
+            self.column.tolist(),
+            self.start.tolist(),
+            self.end.tolist(),
+            strict=True,
         ):
             c = int(C.configuration[column])
             pool, option = int(table.pool[c]), int(options[column])
@@ -100,7 +119,9 @@ class Schedule:
                 "end": end,
             }
             if option >= 0:
-                record["option"] = option - int(C.instance.options.indptr[C.instance.jobs_table.options[job]])
+                record["option"] = option - int(
+                    C.instance.options.indptr[C.instance.jobs_table.options[job]]
+                )
             if table.share[c] != 1.0:
                 record["share"] = float(table.share[c])
             if table.attributes[c]:

@@ -214,7 +214,9 @@ class Solution:
         """What is shown of the requirements that conflict, what decides more, and the requirements; else empty."""
         if not self.conflicts:
             return ""
-        further = "".join(f" ({item.decided_by})" for item in assumptions_of(self.conflicts) if item.decided_by)
+        further = "".join(
+            f" ({item.decided_by})" for item in assumptions_of(self.conflicts) if item.decided_by
+        )
         shown = conflict_statement(self.conflicts, self.certificate.proof)
         return f"{shown}{further}: {'; '.join(conflict.words for conflict in self.conflicts)}"
 
@@ -230,7 +232,9 @@ class Solution:
             return {}
         classes, total = self.allocation.classes, self.allocation.throughput
         names = self.instance.jobs_table.names
-        return {names[job]: float(total[job]) for job in np.flatnonzero(classes.of_job >= 0).tolist()}
+        return {
+            names[job]: float(total[job]) for job in np.flatnonzero(classes.of_job >= 0).tolist()
+        }
 
     @cached_property
     def unplaced(self) -> tuple[tuple[str, str], ...]:
@@ -266,7 +270,9 @@ def allocation_metrics(allocation: Allocation | None) -> dict[str, Any]:
     metrics: dict[str, Any] = {
         "jobs": int((classes.of_job >= 0).sum()),
         "gpus_in_use": float(usage[resources.pool >= 0].sum()),
-        "utilisation": {name: float(value) for name, value in zip(resources.names, share, strict=True)},
+        "utilisation": {
+            name: float(value) for name, value in zip(resources.names, share, strict=True)
+        },
         "total_throughput": float(allocation.throughput.sum()),
     }
     used = allocation.x > 0

@@ -47,7 +47,9 @@ class Stage:
             "name": self.name,
             "value": self.value,
             "bound": self.bound,
-            "duals": None if duals is None else {name: block.tolist() for name, block in duals.items()},
+            "duals": None
+            if duals is None
+            else {name: block.tolist() for name, block in duals.items()},
             "kept": {name: numbers.tolist() for name, numbers in self.kept.items()},
             "words": list(self.words),
         }

@@ -151,7 +151,9 @@ class Session(ABC):
         )
         self._changed("columns were added")
 
-    def add_rows(self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows") -> None:
+    def add_rows(
+        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
+    ) -> None:
         """Append rows."""
         old = self.arrays
         count = matrix.shape[0]
@@ -167,7 +169,11 @@ class Session(ABC):
     def set_start(self, start: Basis | FloatArray) -> None:
         """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason."""
         rows, columns = self.arrays.shape
-        sizes = (len(start.rows), len(start.columns)) if isinstance(start, Basis) else (rows, len(np.asarray(start)))
+        sizes = (
+            (len(start.rows), len(start.columns))
+            if isinstance(start, Basis)
+            else (rows, len(np.asarray(start)))
+        )
         if sizes != (rows, columns):
             self._rebuild.append(
                 f"{START_DROPPED}: {sizes[1]} columns and {sizes[0]} rows are not {columns} and {rows}"
@@ -177,17 +183,27 @@ class Session(ABC):
 
     def become(self, arrays: LinearArrays) -> None:
         """Change the program into another one with the same columns and rows, by what differs."""
-        if arrays.shape != self.arrays.shape or not np.array_equal(arrays.integer, self.arrays.integer):
-            raise ValueError(f"a program of the shape {self.arrays.shape} cannot become one of {arrays.shape}")
+        if arrays.shape != self.arrays.shape or not np.array_equal(
+            arrays.integer, self.arrays.integer
+        ):
+            raise ValueError(
+                f"a program of the shape {self.arrays.shape} cannot become one of {arrays.shape}"
+            )
         entries = differing_entries(self.arrays.A, arrays.A)
         if len(entries[0]):
             self.set_coefficients(*entries)
         if not np.array_equal(arrays.cost, self.arrays.cost):
             self.set_cost(arrays.cost)
-        if not (np.array_equal(arrays.lower, self.arrays.lower) and np.array_equal(arrays.upper, self.arrays.upper)):
+        if not (
+            np.array_equal(arrays.lower, self.arrays.lower)
+            and np.array_equal(arrays.upper, self.arrays.upper)
+        ):
             self.set_bounds(arrays.lower, arrays.upper)
         old = self.arrays
-        if not (np.array_equal(arrays.row_lower, old.row_lower) and np.array_equal(arrays.row_upper, old.row_upper)):
+        if not (
+            np.array_equal(arrays.row_lower, old.row_lower)
+            and np.array_equal(arrays.row_upper, old.row_upper)
+        ):
             self.set_rows(arrays.row_lower, arrays.row_upper)
         self.arrays = arrays
 
@@ -234,7 +250,9 @@ class Solver(ABC):
         """Solve a conic program (back-ends with `Capability.CONIC`); ``y`` are the multipliers of the rows."""
         raise SolverUnavailable(f"solver {self.name} takes no conic programs")
 
-    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_timeline(
+        self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         """Solve a timeline program (back-ends with `Capability.TIMELINE`).
 
         ``x`` are the starts of all activities, then their modes, in whole numbers; ``start`` is such a point.
@@ -246,7 +264,9 @@ class Solver(ABC):
         """Why this back-end does not take an allocation program as it is; None if it does."""
         return f"solver {cls.name} takes rows and columns"
 
-    def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_allocation(
+        self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         """Solve an allocation program as it is (back-ends with `Capability.ALLOCATION`).
 
         ``x`` and ``y`` are those of the linear program that it would be lowered to.

@@ -20,7 +20,9 @@ def _clarabel() -> Any:
     try:
         import clarabel
     except ImportError as error:
-        raise SolverUnavailable(f"solver clarabel cannot be loaded ({error}); install clarabel") from None
+        raise SolverUnavailable(
+            f"solver clarabel cannot be loaded ({error}); install clarabel"
+        ) from None
     return clarabel
 
 
@@ -40,7 +42,10 @@ class ClarabelSession(Session):
         if values.termination is Termination.IMPRECISE:
             spent = time.perf_counter() - started
             values = solve_conic(program, limits.after(spent))
-            reasons = (*reasons, "solved again with iterative refinement, as Clarabel stopped short without it")
+            reasons = (
+                *reasons,
+                "solved again with iterative refinement, as Clarabel stopped short without it",
+            )
         assert program.linear is not None
         y = None if values.y is None else program.linear.duals(values.y, program.maximise)
         return replace(values, y=y, rebuilt=reasons)
@@ -68,13 +73,20 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
         now = time.perf_counter()
         if limits.on_progress is not None and now - last_event > PROGRESS_EVERY:
             last_event = now
-            primal, dual = sign * info.cost_primal + program.offset, sign * info.cost_dual + program.offset
-            limits.on_progress(Progress(now - started, primal, dual, f"iteration {info.iterations}"))
+            primal, dual = (
+                sign * info.cost_primal + program.offset,
+                sign * info.cost_dual + program.offset,
+            )
+            limits.on_progress(
+                Progress(now - started, primal, dual, f"iteration {info.iterations}")
+            )
         return interrupted.is_set()
 
     with interrupt_flag() as interrupted:
         try:
-            solver = module.DefaultSolver(zero, sign * program.cost, program.A, program.b, cones, settings)
+            solver = module.DefaultSolver(
+                zero, sign * program.cost, program.A, program.b, cones, settings
+            )
             solver.set_termination_callback(watch)
             if limits.on_log is not None:
                 solver.print_to_buffer()
@@ -86,7 +98,11 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
         except BaseException as error:  # a panic of the library is no Exception
             raise SolverCrashed(f"Clarabel raised {type(error).__name__}: {error}") from None
     words = str(solution.status)
-    termination = Termination.INTERRUPTED if interrupted.is_set() else _TERMINATION.get(words, Termination.ERROR)
+    termination = (
+        Termination.INTERRUPTED
+        if interrupted.is_set()
+        else _TERMINATION.get(words, Termination.ERROR)
+    )
     if termination is Termination.ERROR:
         raise SolverCrashed(f"Clarabel stopped with {words!r}")
     claims = words in ("Solved", "AlmostSolved")
@@ -157,7 +173,13 @@ class Clarabel(Solver):
 
     name: ClassVar[str] = "clarabel"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.CONTINUOUS, Capability.CONIC, Capability.DUALS, Capability.PROGRESS, Capability.INTERRUPT}
+        {
+            Capability.CONTINUOUS,
+            Capability.CONIC,
+            Capability.DUALS,
+            Capability.PROGRESS,
+            Capability.INTERRUPT,
+        }
     )
 
     @classmethod

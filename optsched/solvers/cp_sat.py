@@ -60,7 +60,9 @@ class TimelineModel:
         self.starts.append(start)
         if len(modes) == 1:
             self.chosen.append(model.new_constant(1))
-            self.intervals.append(model.new_fixed_size_interval_var(start, shortest, f"run{activity}"))
+            self.intervals.append(
+                model.new_fixed_size_interval_var(start, shortest, f"run{activity}")
+            )
             self.ends.append(start + shortest)
             return
         literals = [model.new_bool_var(f"mode{mode}") for mode in modes]
@@ -69,7 +71,9 @@ class TimelineModel:
         for mode, literal in zip(modes, literals, strict=True):
             duration = int(program.duration[mode])
             self.intervals.append(
-                model.new_optional_fixed_size_interval_var(start, duration, literal, f"run{activity}_{mode}")
+                model.new_optional_fixed_size_interval_var(
+                    start, duration, literal, f"run{activity}_{mode}"
+                )
             )
             end = end + duration * literal
         self.chosen += literals
@@ -84,7 +88,9 @@ class TimelineModel:
             row = usage[resource].tocoo()
             intervals = [self.intervals[mode] for mode in row.col.tolist()]
             demands = np.round(row.data).astype(np.int64).tolist()
-            for number, (_, begin, stop, lost) in enumerate(program.closed[program.closed[:, 0] == resource].tolist()):
+            for number, (_, begin, stop, lost) in enumerate(
+                program.closed[program.closed[:, 0] == resource].tolist()
+            ):
                 if stop > begin and lost > 0:
                     name = f"closed{resource}_{number}"
                     intervals.append(model.new_fixed_size_interval_var(begin, stop - begin, name))
@@ -103,7 +109,9 @@ class TimelineModel:
             entries = usage[row].tocoo()
             literals = [self.chosen[mode] for mode in entries.col.tolist()]
             amounts = np.round(entries.data).astype(np.int64).tolist()
-            self.model.add(sum(a * literal for a, literal in zip(amounts, literals, strict=True)) <= limit)
+            self.model.add(
+                sum(a * literal for a, literal in zip(amounts, literals, strict=True)) <= limit
+            )
 
     def _add_makespan(self) -> Any:
         """The makespan, above every end, and above the load of every resource per unit of capacity."""
@@ -119,7 +127,9 @@ class TimelineModel:
             users = np.unique(program.activity[row.col])
             earliest = int(program.release[users].min())
             work = (np.round(row.data).astype(np.int64) * program.duration[row.col]).tolist()
-            load = sum(w * self.chosen[mode] for w, mode in zip(work, row.col.tolist(), strict=True))
+            load = sum(
+                w * self.chosen[mode] for w, mode in zip(work, row.col.tolist(), strict=True)
+            )
             model.add(load <= capacity * (makespan - earliest))
         return makespan
 
@@ -127,13 +137,21 @@ class TimelineModel:
         cost, terms = self.program.cost, []
         if self.makespan is not None:
             terms.append(cost.makespan * self.makespan)
-        for weights, variables in ((cost.start, self.starts), (cost.end, self.ends), (cost.mode, self.chosen)):
+        for weights, variables in (
+            (cost.start, self.starts),
+            (cost.end, self.ends),
+            (cost.mode, self.chosen),
+        ):
             if weights is not None:
                 terms += [w * v for w, v in zip(weights.tolist(), variables, strict=True) if w]
         if cost.tardiness is not None and cost.due is not None:
-            for activity, (weight, due) in enumerate(zip(cost.tardiness.tolist(), cost.due.tolist(), strict=True)):
+            for activity, (weight, due) in enumerate(
+                zip(cost.tardiness.tolist(), cost.due.tolist(), strict=True)
+            ):
                 if weight:
-                    late = self.model.new_int_var(0, max(self.program.horizon - due, 0), f"late{activity}")
+                    late = self.model.new_int_var(
+                        0, max(self.program.horizon - due, 0), f"late{activity}"
+                    )
                     self.model.add(late >= self.ends[activity] - due)
                     terms.append(weight * late)
         return sum(terms)
@@ -220,13 +238,22 @@ def _run(solver: Any, model: Any, watcher: Any) -> tuple[str, bool]:
     return status[0], interrupt.is_set()
 
 
-def _values(solver: Any, model: TimelineModel, words: str, interrupted: bool, seconds: float) -> Values:
+def _values(
+    solver: Any, model: TimelineModel, words: str, interrupted: bool, seconds: float
+) -> Values:
     if words == "MODEL_INVALID":
-        raise SolverCrashed(f"cp-sat refused the model: {model.model.validate() or solver.solution_info()}")
-    claimed = Values(Termination.INFEASIBLE, seconds=seconds, words=words, nodes=int(solver.num_branches))
+        raise SolverCrashed(
+            f"cp-sat refused the model: {model.model.validate() or solver.solution_info()}"
+        )
+    claimed = Values(
+        Termination.INFEASIBLE, seconds=seconds, words=words, nodes=int(solver.num_branches)
+    )
     if words == "INFEASIBLE":
         return claimed
-    stopped, parameters = Termination.INTERRUPTED if interrupted else Termination.TIME_LIMIT, solver.parameters
+    stopped, parameters = (
+        Termination.INTERRUPTED if interrupted else Termination.TIME_LIMIT,
+        solver.parameters,
+    )
     if not interrupted and solver.num_conflicts >= parameters.max_number_of_conflicts:
         stopped = Termination.WORK_LIMIT
     bound = float(solver.best_objective_bound)
@@ -238,7 +265,11 @@ def _values(solver: Any, model: TimelineModel, words: str, interrupted: bool, se
     loose = words == "OPTIMAL" and objective > bound + 0.5  # within the gap that was asked for
     return replace(
         claimed,
-        termination=Termination.GAP_LIMIT if loose else Termination.OPTIMAL if words == "OPTIMAL" else stopped,
+        termination=Termination.GAP_LIMIT
+        if loose
+        else Termination.OPTIMAL
+        if words == "OPTIMAL"
+        else stopped,
         primal=PointStatus.FEASIBLE,
         x=np.concatenate([start, mode]),
         objective=objective,

@@ -51,12 +51,18 @@ class CvxpySession(Session):
 
 
 CONES = {"ExpCone", "PowCone3D"}
-CLASHES = {"OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"}
+CLASHES = {
+    "OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"
+}
 """Solvers of cvxpy that do not share a process with others in every order of imports (osqp 1.1, highspy 1.13)."""
 OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), "time_limit", "max_iter"),
     "GLOP": ((), "time_limit_sec", ""),
-    "HIGHS": (("primal_feasibility_tolerance", "dual_feasibility_tolerance"), "time_limit", "simplex_iteration_limit"),
+    "HIGHS": (
+        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"),
+        "time_limit",
+        "simplex_iteration_limit",
+    ),
     "PDLP": ((), "time_limit_sec", ""),
     "SCIPY": ((), "time_limit", "maxiter"),
 }
@@ -84,7 +90,11 @@ def engine_solver(engine: str) -> type[CvxpySolver]:
 
 def engines() -> list[str]:
     """cvxpy's names of the solvers that it finds here and that have no name of their own."""
-    own = {solver.engine for solver in CvxpySolver.__subclasses__() if solver.name != f"cvxpy:{solver.engine}"}
+    own = {
+        solver.engine
+        for solver in CvxpySolver.__subclasses__()
+        if solver.name != f"cvxpy:{solver.engine}"
+    }
     return sorted(set(_cvxpy().installed_solvers()) - own)
 
 
@@ -102,7 +112,9 @@ class CvxpySolver(Solver):
         """Version of cvxpy; raises if the solver is not there."""
         cvxpy = _cvxpy()
         if cls.engine not in cvxpy.installed_solvers():
-            raise SolverUnavailable(f"solver {cls.name} is not installed: cvxpy finds no {cls.engine}")
+            raise SolverUnavailable(
+                f"solver {cls.name} is not installed: cvxpy finds no {cls.engine}"
+            )
         if cls.engine in CLASHES:
             raise SolverUnavailable(f"solver {cls.name} is not safe here: {CLASHES[cls.engine]}")
         return f"cvxpy {cvxpy.__version__}"
@@ -112,7 +124,9 @@ class CvxpySolver(Solver):
         """Options in the solver's own names; a limit whose name is not known must be given in the solver's own."""
         if cls.engine not in OPTIONS:
             if limits.time is not None or limits.work is not None:
-                raise UsageError(f"{cls.name}: what its limits are called is not known; give them as solver options")
+                raise UsageError(
+                    f"{cls.name}: what its limits are called is not known; give them as solver options"
+                )
             return {}
         tolerances, seconds, work = OPTIONS[cls.engine]
         options: dict[str, Any] = dict.fromkeys(tolerances, max(limits.tolerance, 1e-10))
@@ -148,19 +162,25 @@ class CvxpySolver(Solver):
         problem = cvxpy.Problem(cvxpy.Minimize((sign * program.cost) @ x), constraints)
 
         def solve() -> None:
-            problem.solve(solver=self.engine, verbose=limits.on_log is not None, **self._given(limits))
+            problem.solve(
+                solver=self.engine, verbose=limits.on_log is not None, **self._given(limits)
+            )
 
         started = time.perf_counter()
         try:
             with warnings.catch_warnings(), caught_output(limits.on_log):
-                warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the status says so
+                warnings.filterwarnings(
+                    "ignore", "Solution may be inaccurate"
+                )  # the status says so
                 if self.engine == "HIGHS":
                     in_new_thread(solve)
                 else:
                     solve()
         except (cvxpy.error.SolverError, TypeError, ValueError, AttributeError) as error:
             if limits.options:
-                raise UsageError(f"{self.name} failed with the options that were given: {error}") from None
+                raise UsageError(
+                    f"{self.name} failed with the options that were given: {error}"
+                ) from None
             raise SolverCrashed(f"{self.name} failed: {error}") from None
         seconds = time.perf_counter() - started
         termination = {
@@ -247,7 +267,11 @@ class Scs(CvxpySolver):
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
         """SCS's names."""
-        options: dict[str, Any] = {"eps_abs": limits.tolerance, "eps_rel": limits.tolerance, "max_iters": 100_000}
+        options: dict[str, Any] = {
+            "eps_abs": limits.tolerance,
+            "eps_rel": limits.tolerance,
+            "max_iters": 100_000,
+        }
         if limits.time is not None:
             options["time_limit_secs"] = limits.time
         if limits.work is not None:
@@ -265,7 +289,11 @@ class Ecos(CvxpySolver):
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
         """ECOS's names."""
-        options: dict[str, Any] = {"abstol": limits.tolerance, "reltol": limits.tolerance, "feastol": limits.tolerance}
+        options: dict[str, Any] = {
+            "abstol": limits.tolerance,
+            "reltol": limits.tolerance,
+            "feastol": limits.tolerance,
+        }
         if limits.work is not None:
             options["max_iters"] = limits.work
         return options

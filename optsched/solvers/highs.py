@@ -21,7 +21,15 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import BASIC, Basis, PointStatus, Termination, Values
-from optsched.solvers.base import PROGRESS_EVERY, START_DROPPED, Capability, Limits, Progress, Session, Solver
+from optsched.solvers.base import (
+    PROGRESS_EVERY,
+    START_DROPPED,
+    Capability,
+    Limits,
+    Progress,
+    Session,
+    Solver,
+)
 from optsched.solvers.highs_options import PRIMAL, options_of
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.new_thread import in_new_thread
@@ -111,25 +119,37 @@ class HighsSession(Session):
     def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
         """Replace the column bounds, in place."""
         super().set_bounds(lower, upper)
-        self._in_place(lambda h, a: h.changeColsBounds(a.shape[1], _indices(a.shape[1]), a.lower, a.upper))
+        self._in_place(
+            lambda h, a: h.changeColsBounds(a.shape[1], _indices(a.shape[1]), a.lower, a.upper)
+        )
 
     def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
         """Replace the row bounds, in place."""
         super().set_rows(lower, upper)
-        self._in_place(lambda h, a: h.changeRowsBounds(a.shape[0], _indices(a.shape[0]), a.row_lower, a.row_upper))
+        self._in_place(
+            lambda h, a: h.changeRowsBounds(
+                a.shape[0], _indices(a.shape[0]), a.row_lower, a.row_upper
+            )
+        )
 
     def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
         """Set single coefficients, in place."""
         super().set_coefficients(rows, columns, values)
 
         def change(highs: Any, _: LinearArrays) -> None:
-            for row, column, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
+            for row, column, value in zip(
+                rows.tolist(), columns.tolist(), values.tolist(), strict=True
+            ):
                 highs.changeCoeff(row, column, value)
 
         self._in_place(change)
 
     def add_columns(
-        self, matrix: sp.csc_matrix, cost: FloatArray, upper: FloatArray, name: str = "added columns"
+        self,
+        matrix: sp.csc_matrix,
+        cost: FloatArray,
+        upper: FloatArray,
+        name: str = "added columns",
     ) -> None:
         """Append columns, in place: the basis of the last run stays one."""
         super().add_columns(matrix, cost, upper, name)
@@ -143,7 +163,9 @@ class HighsSession(Session):
             added = highs.addCols(count, cost, lower, upper, entries, starts, indices, matrix.data)
 
         self._in_place(add)
-        if added == self._module.HighsStatus.kError:  # as of absurd coefficients: loaded anew, which says so
+        if (
+            added == self._module.HighsStatus.kError
+        ):  # as of absurd coefficients: loaded anew, which says so
             self._highs = None
 
     def _in_place(self, change: Any) -> None:
@@ -174,7 +196,10 @@ class HighsSession(Session):
 
         def work() -> bool:
             """Whether HiGHS took the run."""
-            refused = highs.run() == self._module.HighsStatus.kError and highs.getModelStatus() == states.kNotset
+            refused = (
+                highs.run() == self._module.HighsStatus.kError
+                and highs.getModelStatus() == states.kNotset
+            )
             if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
                 self._options = None
                 highs.clearSolver()  # the basis of the last run may have led it astray
@@ -187,7 +212,9 @@ class HighsSession(Session):
             return not refused
 
         # A small program does not wait for a thread. A refusal would stand in the log, if somebody reads it.
-        small = self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer and limits.on_log is None
+        small = (
+            self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer and limits.on_log is None
+        )
         with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
             try:
                 if not (small and work()):
@@ -219,7 +246,9 @@ class HighsSession(Session):
 
     def _apply(self, limits: Limits) -> None:
         highs = self._highs
-        options = options_of(limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm)
+        options = options_of(
+            limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm
+        )
         if options == self._options:
             return
         self._options = None
@@ -278,7 +307,9 @@ class HighsSession(Session):
             self._last_event = now
             words = "" if self._mip else "linear program"
             self._limits.on_progress(
-                Progress(now - self._started, self._mip.get("incumbent"), self._mip.get("bound"), words)
+                Progress(
+                    now - self._started, self._mip.get("incumbent"), self._mip.get("bound"), words
+                )
             )
 
     def _on_mip(self, event: Any) -> None:
@@ -301,7 +332,11 @@ class HighsSession(Session):
             raise SolverCrashed(f"HiGHS stopped with {words!r}")
         termination = self._termination(status)
         primal = _point_status(info.primal_solution_status)
-        x = np.array(solution.col_value) if solution.value_valid and len(solution.col_value) else None
+        x = (
+            np.array(solution.col_value)
+            if solution.value_valid and len(solution.col_value)
+            else None
+        )
         if arrays.shape[1] == 0 and termination is Termination.OPTIMAL:
             x = np.zeros(0)
         y = None
@@ -374,7 +409,9 @@ def _indices(count: int) -> Any:
 
 
 def _point_status(code: int) -> PointStatus:
-    return {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.FEASIBLE}.get(int(code), PointStatus.UNKNOWN)
+    return {0: PointStatus.NONE, 1: PointStatus.INFEASIBLE, 2: PointStatus.FEASIBLE}.get(
+        int(code), PointStatus.UNKNOWN
+    )
 
 
 class Highs(Solver):
@@ -413,4 +450,7 @@ class HighsIpm(Highs):
 
     name: ClassVar[str] = "highs-ipm"
     algorithm: ClassVar[str] = "ipm"
-    capabilities: ClassVar[frozenset[Capability]] = Highs.capabilities - {Capability.INTEGER, Capability.START}
+    capabilities: ClassVar[frozenset[Capability]] = Highs.capabilities - {
+        Capability.INTEGER,
+        Capability.START,
+    }

@@ -60,7 +60,12 @@ class OrToolsSession(Session):
         started = time.perf_counter()
         model = module.ModelBuilderHelper()
         model.fill_model_from_sparse_data(
-            arrays.lower, arrays.upper, arrays.cost, arrays.row_lower, arrays.row_upper, arrays.by_rows
+            arrays.lower,
+            arrays.upper,
+            arrays.cost,
+            arrays.row_lower,
+            arrays.row_upper,
+            arrays.by_rows,
         )
         model.set_maximize(arrays.maximise)
         model.set_objective_offset(arrays.offset)
@@ -80,7 +85,9 @@ class OrToolsSession(Session):
             interrupted = self._solve(solver, model)
         values = self._values(module, solver, reasons, interrupted, time.perf_counter() - started)
         if values.termination is Termination.TIME_LIMIT and limits.work is not None:
-            by_clock = limits.time is not None and values.seconds >= 0.9 * limits.time  # it stops a little early
+            by_clock = (
+                limits.time is not None and values.seconds >= 0.9 * limits.time
+            )  # it stops a little early
             return values if by_clock else replace(values, termination=Termination.WORK_LIMIT)
         loose = (gap_of(values.objective, values.bound) or 0.0) > max(OPTIMALITY, limits.gap or 0.0)
         if values.termination is Termination.OPTIMAL and self._solver.rounds and loose:
@@ -107,13 +114,20 @@ class OrToolsSession(Session):
                     solver.interrupt_solve()
             worker.join()
         if failure:
-            raise SolverCrashed(f"{self._solver.name} raised {type(failure[0]).__name__}: {failure[0]}")
+            raise SolverCrashed(
+                f"{self._solver.name} raised {type(failure[0]).__name__}: {failure[0]}"
+            )
         return interrupt.is_set()
 
-    def _values(self, module: Any, solver: Any, reasons: tuple[str, ...], interrupted: bool, seconds: float) -> Values:
+    def _values(
+        self, module: Any, solver: Any, reasons: tuple[str, ...], interrupted: bool, seconds: float
+    ) -> Values:
         status, arrays = solver.status(), self.arrays
         words = str(solver.status_string() or status)
-        if status in (module.SolveStatus.INVALID_SOLVER_PARAMETERS, module.SolveStatus.INCOMPATIBLE_OPTIONS):
+        if status in (
+            module.SolveStatus.INVALID_SOLVER_PARAMETERS,
+            module.SolveStatus.INCOMPATIBLE_OPTIONS,
+        ):
             raise UsageError(f"{self._solver.name} refused its options: {words}")
         termination = {
             module.SolveStatus.OPTIMAL: Termination.OPTIMAL,
@@ -205,7 +219,10 @@ class Glop(OrToolsSolver):
     name: ClassVar[str] = "glop"
     engine: ClassVar[str] = "glop"
     protocol: ClassVar[str] = "ortools.glop.parameters_pb2:GlopParameters"
-    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {Capability.CONTINUOUS, Capability.DUALS}
+    capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
+        Capability.CONTINUOUS,
+        Capability.DUALS,
+    }
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
@@ -228,12 +245,16 @@ class Pdlp(OrToolsSolver):
     name: ClassVar[str] = "pdlp"
     engine: ClassVar[str] = "pdlp"
     protocol: ClassVar[str] = "ortools.pdlp.solvers_pb2:PrimalDualHybridGradientParams"
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CONTINUOUS, Capability.DUALS})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CONTINUOUS, Capability.DUALS}
+    )
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
         """PrimalDualHybridGradientParams."""
-        criteria = f"eps_optimal_absolute: {limits.tolerance} eps_optimal_relative: {limits.tolerance}"
+        criteria = (
+            f"eps_optimal_absolute: {limits.tolerance} eps_optimal_relative: {limits.tolerance}"
+        )
         text = f"termination_criteria {{ simple_optimality_criteria {{ {criteria} }}"
         if limits.work is not None:
             text += f" iteration_limit: {limits.work}"
@@ -260,7 +281,9 @@ class Scip(OrToolsSolver):
         }
         if limits.work is not None:
             values["limits/nodes"] = limits.work
-        return "\n".join(f"{name} = {value}" for name, value in {**values, **limits.options}.items())
+        return "\n".join(
+            f"{name} = {value}" for name, value in {**values, **limits.options}.items()
+        )
 
 
 class CpSat(OrToolsSolver):
@@ -292,7 +315,9 @@ class CpSat(OrToolsSolver):
             values["max_number_of_conflicts"] = limits.work
         return _text({**values, **limits.options})
 
-    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_timeline(
+        self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         """Solve a timeline program with intervals."""
         from optsched.solvers.cp_sat import solve_timeline
 
@@ -303,5 +328,6 @@ class CpSat(OrToolsSolver):
 def _text(values: Any) -> str:
     """Parameters as a text protocol buffer."""
     return " ".join(
-        f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
+        f"{name}: {str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in values.items()
     )

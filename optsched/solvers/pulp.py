@@ -48,15 +48,22 @@ class PulpSession(Session):
         """Build the model, call the solver, read its point and duals."""
         reasons = self._take_reasons()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of PuLP 4, which this project does not use yet
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of PuLP 4, which this project does not use yet
             return self._run(limits, reasons)
 
     def _run(self, limits: Limits, reasons: tuple[str, ...]) -> Values:
         pulp, arrays = _pulp(), self.arrays
         started = time.perf_counter()
-        model, columns, rows = self._model(pulp, np.inf if limits.time is None else started + limits.time)
+        model, columns, rows = self._model(
+            pulp, np.inf if limits.time is None else started + limits.time
+        )
         if len(columns) < arrays.shape[1]:
-            words, spent = "the time was over before the model was made", time.perf_counter() - started
+            words, spent = (
+                "the time was over before the model was made",
+                time.perf_counter() - started,
+            )
             return Values(Termination.TIME_LIMIT, seconds=spent, words=words, rebuilt=reasons)
         limits = limits.after(time.perf_counter() - started)
         start, self._start = self._start, None
@@ -85,8 +92,14 @@ class PulpSession(Session):
         termination = self._termination(pulp, model)
         if termination is Termination.ERROR:
             raise SolverCrashed(f"{self._solver.name} stopped with {words!r}")
-        values = np.array([np.nan if column.varValue is None else column.varValue for column in columns], np.float64)
-        stopped = termination is Termination.TIME_LIMIT and model.sol_status != pulp.LpSolutionNoSolutionFound
+        values = np.array(
+            [np.nan if column.varValue is None else column.varValue for column in columns],
+            np.float64,
+        )
+        stopped = (
+            termination is Termination.TIME_LIMIT
+            and model.sol_status != pulp.LpSolutionNoSolutionFound
+        )
         found = (stopped or termination is Termination.OPTIMAL) and bool(np.isfinite(values).all())
         y = None
         if found and not arrays.is_integer and Capability.DUALS in self._solver.capabilities:
@@ -101,7 +114,9 @@ class PulpSession(Session):
             x=values if found else None,
             y=y,
             objective=None if objective is None else float(objective),
-            bound=arrays.objective(values) if found and y is None and termination is Termination.OPTIMAL else None,
+            bound=arrays.objective(values)
+            if found and y is None and termination is Termination.OPTIMAL
+            else None,
             seconds=time.perf_counter() - started,
             words=words,
             rebuilt=reasons,
@@ -122,18 +137,29 @@ class PulpSession(Session):
                 pulp.LpInteger if integer else pulp.LpContinuous,
             )
             for number, (low, high, integer) in enumerate(
-                zip(arrays.lower.tolist(), arrays.upper.tolist(), arrays.integer.tolist(), strict=True)
+                zip(
+                    arrays.lower.tolist(),
+                    arrays.upper.tolist(),
+                    arrays.integer.tolist(),
+                    strict=True,
+                )
             )
         ]
-        model += pulp.LpAffineExpression(zip(columns, arrays.cost.tolist(), strict=True), constant=arrays.offset)
+        model += pulp.LpAffineExpression(
+            zip(columns, arrays.cost.tolist(), strict=True), constant=arrays.offset
+        )
         model.addVariables(columns)
         rows: list[tuple[int, Any]] = []
         matrix = arrays.by_rows
-        for row, (low, high) in enumerate(zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)):
+        for row, (low, high) in enumerate(
+            zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)
+        ):
             entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
             terms = [
                 (columns[column], value)
-                for column, value in zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
+                for column, value in zip(
+                    matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True
+                )
             ]
             if row % 1000 == 0 and time.perf_counter() > deadline:
                 return model, [], []
@@ -143,7 +169,9 @@ class PulpSession(Session):
                 if np.isfinite(side)
             ]  # fmt: skip
             for sense, side in sides:
-                constraint = pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, f"r{row}_{sense + 1}", side)
+                constraint = pulp.LpConstraint(
+                    pulp.LpAffineExpression(terms), sense, f"r{row}_{sense + 1}", side
+                )
                 model.addConstraint(constraint)
                 rows.append((row, constraint))
         return model, columns, rows
@@ -176,7 +204,11 @@ def engine_solver(engine: str) -> type[PulpSolver]:
 def engines() -> list[str]:
     """PuLP's names of the solvers that it finds here and that have no name of their own."""
     pulp = _pulp()
-    own = {solver.engine for solver in PulpSolver.__subclasses__() if solver.name != f"pulp:{solver.engine}"}
+    own = {
+        solver.engine
+        for solver in PulpSolver.__subclasses__()
+        if solver.name != f"pulp:{solver.engine}"
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return sorted(set(pulp.listSolvers(onlyAvailable=True)) - own)
@@ -202,17 +234,28 @@ class PulpSolver(Solver):
     @classmethod
     def _version(cls, pulp: Any) -> str:
         try:
-            available = cls.engine in pulp.listSolvers() and pulp.getSolver(cls.engine, msg=False).available()
+            available = (
+                cls.engine in pulp.listSolvers()
+                and pulp.getSolver(cls.engine, msg=False).available()
+            )
         except Exception as error:  # a licence or library of the solver's own that is not there
-            raise SolverUnavailable(f"solver {cls.name} cannot be used through PuLP ({error})") from None
+            raise SolverUnavailable(
+                f"solver {cls.name} cannot be used through PuLP ({error})"
+            ) from None
         if not available:
-            raise SolverUnavailable(f"solver {cls.name} is not installed: PuLP finds no {cls.engine}")
+            raise SolverUnavailable(
+                f"solver {cls.name} is not installed: PuLP finds no {cls.engine}"
+            )
         return f"PuLP {pulp.__version__}"
 
     @classmethod
     def command(cls, pulp: Any, limits: Limits, warm: bool, log: Path) -> Any:
         """PuLP's solver object; ``log`` is a file that it may write its log to."""
-        options: dict[str, Any] = {"msg": limits.on_log is not None, "timeLimit": limits.time, "gapRel": limits.gap}
+        options: dict[str, Any] = {
+            "msg": limits.on_log is not None,
+            "timeLimit": limits.time,
+            "gapRel": limits.gap,
+        }
         return pulp.getSolver(cls.engine, **{**options, **limits.options})
 
     @classmethod

@@ -30,9 +30,14 @@ def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
     kept = os.dup(1)
     with tempfile.NamedTemporaryFile(prefix="optsched-") as file, open(file.name, "rb") as reader:
         os.dup2(file.fileno(), 1)
-        python, sys.stdout = sys.stdout, os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
+        python, sys.stdout = (
+            sys.stdout,
+            os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace"),
+        )
         done = threading.Event()
-        tail = threading.Thread(target=_pass_on, args=(reader, on_log, done), name="solver log", daemon=True)
+        tail = threading.Thread(
+            target=_pass_on, args=(reader, on_log, done), name="solver log", daemon=True
+        )
         tail.start()
         try:
             yield

@@ -35,7 +35,9 @@ class Scaling:
         """Factors for a program; integer columns are never scaled."""
         reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
         extreme = np.isfinite(reach) & (reach > 0) & ((reach < MODERATE[0]) | (reach > MODERATE[1]))
-        columns = np.where(extreme & ~arrays.integer, _power_of_two(np.where(extreme, reach, 1.0)), 1.0)
+        columns = np.where(
+            extreme & ~arrays.integer, _power_of_two(np.where(extreme, reach, 1.0)), 1.0
+        )
         size = arrays.largest_in_rows(columns)
         rows = np.where(size > 0, 1.0 / _power_of_two(np.where(size > 0, size, 1.0)), 1.0)
         cost = float(np.abs(arrays.cost * columns).max(initial=0.0))
@@ -79,7 +81,9 @@ class Scaling:
 
     def progress(self, event: Progress) -> Progress:
         """What a solver tells while it works, in the units of the original."""
-        incumbent, bound = (None if it is None else it / self.objective for it in (event.incumbent, event.bound))
+        incumbent, bound = (
+            None if it is None else it / self.objective for it in (event.incumbent, event.bound)
+        )
         return replace(event, incumbent=incumbent, bound=bound)
 
 
@@ -117,24 +121,39 @@ class ScaledSession(Session):
     def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
         """Set single coefficients of A."""
         super().set_coefficients(rows, columns, values)
-        self.inner.set_coefficients(rows, columns, values * self.scaling.rows[rows] * self.scaling.columns[columns])
+        self.inner.set_coefficients(
+            rows, columns, values * self.scaling.rows[rows] * self.scaling.columns[columns]
+        )
 
     def add_columns(
-        self, matrix: sp.csc_matrix, cost: FloatArray, upper: FloatArray, name: str = "added columns"
+        self,
+        matrix: sp.csc_matrix,
+        cost: FloatArray,
+        upper: FloatArray,
+        name: str = "added columns",
     ) -> None:
         """Append columns, unscaled."""
         super().add_columns(matrix, cost, upper, name)
         self.inner.add_columns(
-            sp.csc_matrix(sp.diags_array(self.scaling.rows) @ matrix), cost * self.scaling.objective, upper, name
+            sp.csc_matrix(sp.diags_array(self.scaling.rows) @ matrix),
+            cost * self.scaling.objective,
+            upper,
+            name,
         )
         columns = np.concatenate([self.scaling.columns, np.ones(matrix.shape[1])])
         self.scaling = replace(self.scaling, columns=columns)
 
-    def add_rows(self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows") -> None:
+    def add_rows(
+        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
+    ) -> None:
         """Append rows, as they are."""
         super().add_rows(matrix, lower, upper, name)
-        self.inner.add_rows(sp.csr_matrix(matrix @ sp.diags_array(self.scaling.columns)), lower, upper, name)
-        self.scaling = replace(self.scaling, rows=np.concatenate([self.scaling.rows, np.ones(matrix.shape[0])]))
+        self.inner.add_rows(
+            sp.csr_matrix(matrix @ sp.diags_array(self.scaling.columns)), lower, upper, name
+        )
+        self.scaling = replace(
+            self.scaling, rows=np.concatenate([self.scaling.rows, np.ones(matrix.shape[0])])
+        )
 
     def set_start(self, start: Basis | FloatArray) -> None:
         """Start the next run from a basis or a point."""

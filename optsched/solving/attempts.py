@@ -60,7 +60,11 @@ class Attempts:
         """Record an outcome; with ``keep`` its bound may be used, but the point of the first outcome stays the best."""
         self.made.append(Attempt(outcome.solver.name, summary(outcome)))
         self.stopped |= outcome.by_clock or outcome.values.termination in BY_CLOCK
-        if outcome.bound_source == "dual" and outcome.duals is not None and self.tighter(outcome, self.proved):
+        if (
+            outcome.bound_source == "dual"
+            and outcome.duals is not None
+            and self.tighter(outcome, self.proved)
+        ):
             self.proved = outcome
         if self.best is None or (not keep and self.better(outcome, self.best)):
             self.best = outcome
@@ -79,9 +83,19 @@ class Attempts:
     def better_duals(self) -> FloatArray | None:
         """Duals that prove a better bound than the best outcome has; None without any, and for what is optimal."""
         best, proved = self.best, self.proved
-        if best is None or best.x is None or best.status is Status.OPTIMAL or proved is None or proved.duals is None:
+        if (
+            best is None
+            or best.x is None
+            or best.status is Status.OPTIMAL
+            or proved is None
+            or proved.duals is None
+        ):
             return None
-        return np.concatenate([np.zeros(0), *proved.duals.values()]) if self.tighter(proved, best) else None
+        return (
+            np.concatenate([np.zeros(0), *proved.duals.values()])
+            if self.tighter(proved, best)
+            else None
+        )
 
     def tighter(self, outcome: Outcome, than: Outcome | None) -> bool:
         """Whether the bound of an outcome is better than that of another."""

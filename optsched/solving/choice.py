@@ -21,7 +21,13 @@ TIME_INDEXED = 50_000
 
 
 def pick(
-    *, rows: int, integer: bool, conic: bool, start: bool, warm: bool = False, keep_basis: bool = False
+    *,
+    rows: int,
+    integer: bool,
+    conic: bool,
+    start: bool,
+    warm: bool = False,
+    keep_basis: bool = False,
 ) -> tuple[str, str]:
     """(solver, reason) for a linear, integer or conic program.
 
@@ -44,7 +50,9 @@ def pick(
     return "highs", f"linear program of {rows} rows"
 
 
-def pick_for_allocation(program: AllocationProgram, *, start: bool, basis: bool) -> tuple[str, str] | None:
+def pick_for_allocation(
+    program: AllocationProgram, *, start: bool, basis: bool
+) -> tuple[str, str] | None:
     """(solver, reason) of a back-end that may take an allocation program as it is; None for rows and columns.
 
     Prices are exact, and faster the more jobs differ; of a small program a vertex is as fast. Where a ``basis`` is

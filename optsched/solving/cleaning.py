@@ -32,7 +32,12 @@ def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArr
         raw = np.minimum(raw, limit)
     x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
     stated = values.objective
-    if program.free_to_lift and stated is not None and np.isfinite(stated) and program.value(x) < stated * CLOSE:
+    if (
+        program.free_to_lift
+        and stated is not None
+        and np.isfinite(stated)
+        and program.value(x) < stated * CLOSE
+    ):
         lifted = program.lifted(x, stated)
         x = lifted if program.value(lifted) > program.value(x) else x
     if values.termination in (*STOPPED, Termination.IMPRECISE):

@@ -24,9 +24,22 @@ from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.closed_form import ClosedForm
 from optsched.solvers.scaling import ScaledSession, Scaling
 from optsched.solving.attempts import SETTLED, Attempts, lacks_duals
-from optsched.solving.choice import others, pick, pick_for_allocation, pick_for_timeline, require_all
+from optsched.solving.choice import (
+    others,
+    pick,
+    pick_for_allocation,
+    pick_for_timeline,
+    require_all,
+)
 from optsched.solving.cleaning import checked_point, cleaned
-from optsched.solving.infeasibility import Analyst, Finding, check_claim, conflicting_rows, described, refuse_refuted
+from optsched.solving.infeasibility import (
+    Analyst,
+    Finding,
+    check_claim,
+    conflicting_rows,
+    described,
+    refuse_refuted,
+)
 from optsched.solving.judging import CLAIMS, judged
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.warm_start import Bases
@@ -98,9 +111,13 @@ class Engine:
         require_all(solver, integer=integer, conic=conic, start=start)
         return self._choose(solver, reason)
 
-    def choose_for_timeline(self, program: TimelineProgram, name: str | None = None) -> type[Solver]:
+    def choose_for_timeline(
+        self, program: TimelineProgram, name: str | None = None
+    ) -> type[Solver]:
         """The solver asked for, or the one that `auto` picks for activities in time; or one by name."""
-        name, reason = (name, self.reason) if name is not None else self._asked or pick_for_timeline(program)
+        name, reason = (
+            (name, self.reason) if name is not None else self._asked or pick_for_timeline(program)
+        )
         solver = self.load(name)
         if Capability.TIMELINE not in solver.capabilities:
             solver.require(Capability.INTEGER, "a timeline program, indexed by time,")
@@ -172,7 +189,10 @@ class Engine:
         for reason in values.rebuilt:
             log.info("session rebuilt: %s", reason)
         log.info(
-            "%s after %d iterations, %.3f s", values.words or values.termination, values.iterations, values.seconds
+            "%s after %d iterations, %.3f s",
+            values.words or values.termination,
+            values.iterations,
+            values.seconds,
         )
         return values
 
@@ -295,13 +315,20 @@ class Engine:
                 return outcome.x is not None and outcome.certificate.ok
         return False
 
-    def ways(self, once: Callable[[str | None], Outcome], *, integer: bool = False) -> Iterator[Callable[[], Outcome]]:
+    def ways(
+        self, once: Callable[[str | None], Outcome], *, integer: bool = False
+    ) -> Iterator[Callable[[], Outcome]]:
         """Runs of a program: `once(None)` by the chosen solver, then `once(name)` by each that `auto` falls back on."""
         yield partial(once, None)
         yield from self._other_ways(once, self.name, integer=integer)
 
     def _other_ways(
-        self, once: Callable[[str | None], Outcome], first: str, *, integer: bool, conic: bool = False
+        self,
+        once: Callable[[str | None], Outcome],
+        first: str,
+        *,
+        integer: bool,
+        conic: bool = False,
     ) -> Iterator[Callable[[], Outcome]]:
         if integer and self._asked is not None:
             return  # no other solver has duals of an integer program
@@ -340,7 +367,9 @@ class Engine:
             A feasible point: where solvers start, unless the engine was given a start, and the answer where a run that
             is stopped or fails leaves nothing better.
         """
-        arrays = program if isinstance(program, LinearArrays) else self.build(lambda: program.arrays)
+        arrays = (
+            program if isinstance(program, LinearArrays) else self.build(lambda: program.arrays)
+        )
 
         def once(solver: str | None) -> Outcome:
             session = self.open(arrays, solver, point if self.start is None else None)
@@ -359,7 +388,9 @@ class Engine:
         known = None if point is None else partial(self._certified_point, point, certify)
         return self.attempt(ways, certify, known, maximise=arrays.maximise)
 
-    def solve_allocation(self, program: AllocationProgram, prices: FloatArray | None = None) -> Outcome:
+    def solve_allocation(
+        self, program: AllocationProgram, prices: FloatArray | None = None
+    ) -> Outcome:
         """Solve an allocation program; negligible fractions are dropped before the certificate is made.
 
         A solver that searches for ``prices`` of the resources starts from these, if they are given.
@@ -390,7 +421,9 @@ class Engine:
             yield from self._easier_ways(program)
         yield from self._other_ways(lowered, first, integer=program.integral, conic=program.conic)
 
-    def _written_down(self, program: AllocationProgram, point: FloatArray, y: FloatArray) -> Outcome:
+    def _written_down(
+        self, program: AllocationProgram, point: FloatArray, y: FloatArray
+    ) -> Outcome:
         """The outcome of an optimum that no solver was needed for, certified like any other."""
         self._choose(ClosedForm, "the best ratio is that of one column, as all rows only limit")
         arrays = self.build(lambda: program.to_linear().arrays)
@@ -400,13 +433,23 @@ class Engine:
     def _as_it_is(self, program: AllocationProgram) -> tuple[str, str] | None:
         """The solver that takes the program without lowering, and why; None where another is asked for or picked."""
         if self._asked is not None:
-            return self._asked if Capability.ALLOCATION in self.load(self.solver).capabilities else None
+            return (
+                self._asked
+                if Capability.ALLOCATION in self.load(self.solver).capabilities
+                else None
+            )
         picked = pick_for_allocation(
-            program, start=self.start is not None, basis=self.bases.keep or self.bases.warm is not None
+            program,
+            start=self.start is not None,
+            basis=self.bases.keep or self.bases.warm is not None,
         )
-        return None if picked is None or self.load(picked[0]).refuses(program) is not None else picked
+        return (
+            None if picked is None or self.load(picked[0]).refuses(program) is not None else picked
+        )
 
-    def _solve_as_it_is(self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None) -> Outcome:
+    def _solve_as_it_is(
+        self, program: AllocationProgram, name: str, reason: str, prices: FloatArray | None
+    ) -> Outcome:
         solver = self._choose(self.load(name), reason)
         require_all(solver, integer=False, conic=False, start=self.start is not None)
         start = self.bases.first_prices(program.classes) if prices is None else prices
@@ -414,7 +457,9 @@ class Engine:
         self.bases.last_prices(program.classes, values)
         return self.certified_as_it_is(program, values, values.y)
 
-    def certified_as_it_is(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+    def certified_as_it_is(
+        self, program: AllocationProgram, values: Values, y: FloatArray | None
+    ) -> Outcome:
         """The outcome of a point of a program of jobs alone without side rows, whose matrix is not written down."""
         if program.conic:
             return self._certified_total(program, values, y, program.without_matrix)
@@ -453,13 +498,20 @@ class Engine:
             limits = replace(limits, time=limits.time * SHARE)
         self.chosen = solver
         values = self.record(solver().solve_allocation(easier, limits))
-        outcome, by_clock = self.certified_as_it_is(easier, values, values.y), values.termination in BY_CLOCK
-        values = replace(values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None)
+        outcome, by_clock = (
+            self.certified_as_it_is(easier, values, values.y),
+            values.termination in BY_CLOCK,
+        )
+        values = replace(
+            values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None
+        )
         duals = outcome.duals
         if outcome.x is None or duals is None:
             return replace(self.nothing_found(values), by_clock=by_clock)
         rows = (program.tangent(outcome.x) if program.conic else program.to_linear()).arrays.rows
-        y = np.concatenate([np.zeros(0), *(duals.get(block.name, np.zeros(len(block))) for block in rows)])
+        y = np.concatenate(
+            [np.zeros(0), *(duals.get(block.name, np.zeros(len(block))) for block in rows)]
+        )
         x = program.kept(outcome.x)
         self._incumbent = x if program.integral else None
         return replace(self.certified_rows(program, replace(values, x=x), y), by_clock=by_clock)
@@ -476,26 +528,42 @@ class Engine:
         y = values.y
         if y is not None and cones.linear is not None:
             rows = len(cones.linear.source)
-            y = program.total.tangent_duals(program, cones.linear.duals(y, cones.maximise), y[rows:])
+            y = program.total.tangent_duals(
+                program, cones.linear.duals(y, cones.maximise), y[rows:]
+            )
         return self.certified_rows(program, values, y)
 
-    def certified_rows(self, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+    def certified_rows(
+        self, program: AllocationProgram, values: Values, y: FloatArray | None
+    ) -> Outcome:
         """The outcome of a point of a program whose rows and columns are written down."""
         if program.conic:
-            return self._certified_total(program, values, y, lambda *at: program.tangent(*at).arrays)
-        return self.certified_allocation(program, self.build(lambda: program.to_linear().arrays), values, y)
+            return self._certified_total(
+                program, values, y, lambda *at: program.tangent(*at).arrays
+            )
+        return self.certified_allocation(
+            program, self.build(lambda: program.to_linear().arrays), values, y
+        )
 
     def _certified_total(
-        self, program: AllocationProgram, values: Values, y: FloatArray | None, tangent: Callable[..., LinearForm]
+        self,
+        program: AllocationProgram,
+        values: Values,
+        y: FloatArray | None,
+        tangent: Callable[..., LinearForm],
     ) -> Outcome:
         """The outcome of a point of a total of concave utilities; ``tangent`` takes x and duals."""
         x = cleaned(program, values, self.name)
         if (y is None or values.termination not in CLAIMS) and not np.isfinite(program.value(x)):
-            return self.nothing_found(values)  # some job has nothing yet: such a point is worth nothing
+            return self.nothing_found(
+                values
+            )  # some job has nothing yet: such a point is worth nothing
         arrays = tangent(x)
         y = None if y is None or y.shape != arrays.shape[:1] else without_noise(y, arrays)
         dual = arrays if y is None else tangent(x, y)
-        return self.certified(arrays, values, x, *program.complete_and_value(x), y, dual, program=program)
+        return self.certified(
+            arrays, values, x, *program.complete_and_value(x), y, dual, program=program
+        )
 
     def known(
         self,
@@ -556,7 +624,9 @@ class Engine:
         """
         started = time.perf_counter()
         assert self.chosen is not None
-        outcome = judged(self.chosen, self.limits, arrays, values, x, point, value, y, dual, program)
+        outcome = judged(
+            self.chosen, self.limits, arrays, values, x, point, value, y, dual, program
+        )
         if values.termination not in CLAIMS and not (outcome.certificate.ok and (zero or x.any())):
             return self.nothing_found(outcome.values, arrays.is_integer)
         self.timings["certify"] = self.timings.get("certify", 0.0) + time.perf_counter() - started
@@ -569,7 +639,11 @@ class Engine:
         assert self.chosen is not None
         if values.termination in CLAIMS:
             values = replace(values, termination=Termination.IMPRECISE)
-        bound = values.bound if integer and values.bound is not None and np.isfinite(values.bound) else None
+        bound = (
+            values.bound
+            if integer and values.bound is not None and np.isfinite(values.bound)
+            else None
+        )
         return Outcome(
             values, None, None, bound, "none" if bound is None else "solver",
             Certificate(True, "none", {}), Status.LIMIT, self.chosen,
@@ -580,7 +654,9 @@ class Engine:
         """Name of the solver in use."""
         return "?" if self.chosen is None else self.chosen.name
 
-    def without_point(self, arrays: LinearArrays, values: Values, program: AllocationProgram | None) -> Outcome:
+    def without_point(
+        self, arrays: LinearArrays, values: Values, program: AllocationProgram | None
+    ) -> Outcome:
         """The outcome of a run that left no point: a proof that none exists, or that it was stopped."""
         assert self.chosen is not None
         if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
@@ -591,15 +667,25 @@ class Engine:
             arrays = program.requirements
         with Analyst(self.limits_left(), self.load) as analyst:
             checked = check_claim(arrays, analyst)
-            found = None if checked.finding is Finding.FEASIBLE else conflicting_rows(arrays, checked, analyst)
+            found = (
+                None
+                if checked.finding is Finding.FEASIBLE
+                else conflicting_rows(arrays, checked, analyst)
+            )
         if found is None:
             refuse_refuted(values.termination, arrays, program, self.name)
             return Outcome(
                 replace(values, termination=Termination.UNBOUNDED), None, None, None, "none",
                 Certificate(True, "claimed", {}), Status.UNBOUNDED, self.chosen,
             )  # fmt: skip
-        if checked.end is not None and values.termination is not Termination.INFEASIBLE and not is_bounded(arrays):
-            return self.nothing_found(replace(values, termination=checked.end))  # it may be unbounded as well
+        if (
+            checked.end is not None
+            and values.termination is not Termination.INFEASIBLE
+            and not is_bounded(arrays)
+        ):
+            return self.nothing_found(
+                replace(values, termination=checked.end)
+            )  # it may be unbounded as well
         certificate = Certificate(True, "claimed", {})
         if checked.needed is not None:
             certificate = Certificate(True, "dual", {"least_violation": checked.needed})

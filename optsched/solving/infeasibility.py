@@ -129,7 +129,13 @@ class Analyst:
         if not presolve:
             options["presolve"] = "off"
         limits = replace(
-            self._limits, time=self._left(), work=None, gap=None, options=options, on_progress=None, on_log=None
+            self._limits,
+            time=self._left(),
+            work=None,
+            gap=None,
+            options=options,
+            on_progress=None,
+            on_log=None,
         )
         try:
             values = session.run(limits)
@@ -196,7 +202,11 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst) -> Checked:
     needed, y = _proved(elastic, values)
     if needed > FEASIBILITY:
         weight = np.abs(y) * arrays.sizes
-        return Checked(Finding.SHOWN, needed, np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64))
+        return Checked(
+            Finding.SHOWN,
+            needed,
+            np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64),
+        )
     met = values.objective is not None and values.objective <= FEASIBILITY
     return Checked(Finding.FEASIBLE) if met else Checked(Finding.OPEN, end=Termination.WORK_LIMIT)
 
@@ -212,7 +222,9 @@ def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:
     return dual_bound(elastic, y) or 0.0, y
 
 
-def refuse_refuted(claim: Termination, arrays: LinearArrays, program: AllocationProgram | None, solver: str) -> None:
+def refuse_refuted(
+    claim: Termination, arrays: LinearArrays, program: AllocationProgram | None, solver: str
+) -> None:
     """Raise where a feasible program was called infeasible, or a bounded one unbounded.
 
     A ratio whose rows can be kept has no point all the same if they can only be kept at a cost of 0.
@@ -241,7 +253,9 @@ def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -
     search = _Deletion(arrays, np.arange(arrays.shape[0], dtype=np.int64), analyst, linear=False)
     explanation = search.run()
     if explanation is not Explanation.IRREDUCIBLE and len(search.sure) == arrays.shape[0]:
-        return ConflictingRows(search.sure[:0], explanation)  # all rows conflict: that was known before
+        return ConflictingRows(
+            search.sure[:0], explanation
+        )  # all rows conflict: that was known before
     return ConflictingRows(search.sure, explanation)
 
 
@@ -256,7 +270,9 @@ class _Deletion:
         Of a linear program: the last of these sets of which duals prove it. The same as ``rows`` otherwise.
     """
 
-    def __init__(self, arrays: LinearArrays, rows: IntArray, analyst: Analyst, linear: bool) -> None:
+    def __init__(
+        self, arrays: LinearArrays, rows: IntArray, analyst: Analyst, linear: bool
+    ) -> None:
         self._program = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
         self._analyst, self._linear = analyst, linear
         self.rows = self.sure = rows
@@ -289,7 +305,9 @@ class _Deletion:
             if self._effort < 0:
                 self._sure()
                 return None
-            values = self._analyst.run(self._analyst.open(alone), None if self._linear else TRIAL_NODES)
+            values = self._analyst.run(
+                self._analyst.open(alone), None if self._linear else TRIAL_NODES
+            )
             if values.termination in NO_POINT:
                 self.rows = rest
             else:
@@ -299,7 +317,11 @@ class _Deletion:
 
     def _sure(self) -> bool:
         """Whether the rows conflict for sure; they are kept as such then."""
-        if not self._linear or len(self.rows) == len(self.sure) or _conflict(self._program, self.rows, self._analyst):
+        if (
+            not self._linear
+            or len(self.rows) == len(self.sure)
+            or _conflict(self._program, self.rows, self._analyst)
+        ):
             self.sure = self.rows
             return True
         return False  # the solver was too sure of a trial
@@ -311,11 +333,15 @@ def _conflict(program: LinearArrays, rows: IntArray, analyst: Analyst) -> bool:
     return _proved(elastic, analyst.run(analyst.open(elastic)))[0] > FEASIBILITY
 
 
-def described(arrays: LinearArrays, program: AllocationProgram | None, rows: IntArray) -> tuple[Conflict, ...]:
+def described(
+    arrays: LinearArrays, program: AllocationProgram | None, rows: IntArray
+) -> tuple[Conflict, ...]:
     """Rows in the user's words."""
     found = [arrays.row_name(int(row)) for row in rows]
     if program is None:
-        return tuple(Conflict(block, position, f"row {block}[{position}]") for block, position in found)
+        return tuple(
+            Conflict(block, position, f"row {block}[{position}]") for block, position in found
+        )
     return tuple(describe_row(program, block, position) for block, position in found)
 
 
@@ -342,8 +368,13 @@ def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
     size = np.where(size > 0, size, 1.0)
     scale = np.concatenate([-size[above], size[below]])
     count = len(scale)
-    slack = sp.csc_matrix((scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count))
-    zero, reach = np.zeros(count), np.full(count, max(1e6, float(count)))  # at x = 0 no side is violated by more than 1
+    slack = sp.csc_matrix(
+        (scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count)
+    )
+    zero, reach = (
+        np.zeros(count),
+        np.full(count, max(1e6, float(count))),
+    )  # at x = 0 no side is violated by more than 1
     return replace(
         arrays,
         A=sp.csc_matrix(sp.hstack([arrays.A, slack])),

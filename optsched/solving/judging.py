@@ -69,16 +69,27 @@ def judged(
     stated = value if values.objective is None else values.objective
     certificate = certify_point(arrays, point, value, "none")
     without_duals = y is None and not arrays.is_integer
-    y = None if y is None or y.shape != arrays.shape[:1] or not np.isfinite(y).all() else without_noise(y, arrays)
+    y = (
+        None
+        if y is None or y.shape != arrays.shape[:1] or not np.isfinite(y).all()
+        else without_noise(y, arrays)
+    )
     dual = arrays if dual is None else dual
     bound, residual = (None, None) if y is None else checked_duals(dual, y)
-    if y is not None and bound is not None and dual is arrays and proved_by_nothing(arrays, value, bound):
+    if (
+        y is not None
+        and bound is not None
+        and dual is arrays
+        and proved_by_nothing(arrays, value, bound)
+    ):
         y, bound = np.zeros_like(y), value
         residual = dual_residual(dual, y)
     source = proof = "dual"
     if bound is None:
         known = arrays.is_integer and values.bound is not None and np.isfinite(values.bound)
-        bound, source, proof = (values.bound, "solver", "claimed") if known else (None, "none", "none")
+        bound, source, proof = (
+            (values.bound, "solver", "claimed") if known else (None, "none", "none")
+        )
     certificate = replace(certificate, proof=proof if certificate.residuals else "none")
     if residual is not None:
         certificate = replace(certificate, residuals={**certificate.residuals, "duals": residual})
@@ -90,17 +101,28 @@ def judged(
     accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
     claims = values.termination in CLAIMS
     loose = 10.0 * limits.tolerance
-    if claims and loose > OPTIMALITY and bound is not None and not alike(value, bound, accepted, noise):
-        values = replace(values, termination=Termination.IMPRECISE)  # as imprecise as was asked for: no lie
+    if (
+        claims
+        and loose > OPTIMALITY
+        and bound is not None
+        and not alike(value, bound, accepted, noise)
+    ):
+        values = replace(
+            values, termination=Termination.IMPRECISE
+        )  # as imprecise as was asked for: no lie
         claims = False
-    if claims and not alike(value, stated, max(OPTIMALITY, loose), 1e4 * noise):  # terms to about 1e-9
+    if claims and not alike(
+        value, stated, max(OPTIMALITY, loose), 1e4 * noise
+    ):  # terms to about 1e-9
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
     if claims and without_duals and not problems:
         values = replace(values, termination=Termination.IMPRECISE)
         claims = False
     excess = 0.0 if bound is None else (value - bound if arrays.maximise else bound - value)
     if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
-        problems.append(f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}")
+        problems.append(
+            f"the bound {bound:.9g} is worse than the objective of the point, {value:.9g}"
+        )
     status = Status.FEASIBLE
     closed = bound is not None and alike(value, bound, accepted, noise)
     if claims:

@@ -14,7 +14,12 @@ from optsched.solvers import Solver
 
 NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
 BY_CLOCK = (Termination.TIME_LIMIT, Termination.INTERRUPTED)
-STOPPED = (Termination.TIME_LIMIT, Termination.WORK_LIMIT, Termination.GAP_LIMIT, Termination.INTERRUPTED)
+STOPPED = (
+    Termination.TIME_LIMIT,
+    Termination.WORK_LIMIT,
+    Termination.GAP_LIMIT,
+    Termination.INTERRUPTED,
+)
 
 
 @dataclass(frozen=True)

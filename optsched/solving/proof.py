@@ -40,7 +40,10 @@ class Verdict:
 
 
 def cross_checked(
-    engine: Engine, outcome: Outcome, attempt: Callable[[Outcome], Verdict], adopt: Callable[[FloatArray], Outcome]
+    engine: Engine,
+    outcome: Outcome,
+    attempt: Callable[[Outcome], Verdict],
+    adopt: Callable[[FloatArray], Outcome],
 ) -> Outcome:
     """An outcome with its claim tried again, if the engine is to prove and there is only a claim.
 
@@ -51,7 +54,11 @@ def cross_checked(
     adopt : callable
         The outcome of a better point.
     """
-    claimed = outcome.status is Status.OPTIMAL and outcome.bound_source == "solver" and outcome.certificate.ok
+    claimed = (
+        outcome.status is Status.OPTIMAL
+        and outcome.bound_source == "solver"
+        and outcome.certificate.ok
+    )
     if not (engine.prove and claimed) or outcome.values.termination is Termination.GAP_LIMIT:
         return outcome
     first, value = outcome.solver.name, outcome.value
@@ -61,13 +68,19 @@ def cross_checked(
             log.info("cross-checked: %s", verdict.words)
             certificate = replace(outcome.certificate, proof="cross-checked")
             return replace(
-                outcome, certificate=certificate, bound=verdict.bound, bound_source="solver", status=Status.OPTIMAL
+                outcome,
+                certificate=certificate,
+                bound=verdict.bound,
+                bound_source="solver",
+                status=Status.OPTIMAL,
             )
         if verdict.x is None:
             log.info("not cross-checked: %s", verdict.words)
             return outcome
         outcome = _unproven(adopt(verdict.x))
-        engine.rebuilt.append(f"{first} claimed that {value:.9g} is optimal; {verdict.words} found {outcome.value:.9g}")
+        engine.rebuilt.append(
+            f"{first} claimed that {value:.9g} is optimal; {verdict.words} found {outcome.value:.9g}"
+        )
         log.info(engine.rebuilt[-1])
     return outcome
 
@@ -77,7 +90,12 @@ def _unproven(outcome: Outcome) -> Outcome:
     certificate = replace(outcome.certificate, proof="none")
     values = replace(outcome.values, termination=Termination.IMPRECISE)
     return replace(
-        outcome, values=values, bound=None, bound_source="none", status=Status.FEASIBLE, certificate=certificate
+        outcome,
+        values=values,
+        bound=None,
+        bound_source="none",
+        status=Status.FEASIBLE,
+        certificate=certificate,
     )
 
 
@@ -108,7 +126,9 @@ def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outco
     return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
 
 
-def better_point(engine: Engine, arrays: LinearArrays, outcome: Outcome, step: float | None = None) -> Verdict:
+def better_point(
+    engine: Engine, arrays: LinearArrays, outcome: Outcome, step: float | None = None
+) -> Verdict:
     """Look for a point that is better by a step, with a solver of another kind.
 
     ``step`` is the smallest difference between two objective values, where the caller knows it.
@@ -134,7 +154,9 @@ def better_point(engine: Engine, arrays: LinearArrays, outcome: Outcome, step: f
         x = values.x[: arrays.shape[1]]
         x = np.where(arrays.integer, np.round(x), x)
         better = arrays.objective(x) - outcome.value
-        if (better if arrays.maximise else -better) > 0 and certify_point(arrays, x, arrays.objective(x), "none").ok:
+        if (better if arrays.maximise else -better) > 0 and certify_point(
+            arrays, x, arrays.objective(x), "none"
+        ).ok:
             return Verdict(name, x=x)
     return Verdict(f"{name} stopped with {values.words or values.termination}")
 
@@ -166,12 +188,18 @@ def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> Verd
     """Look for a schedule that costs at least a unit less, with another search of CP-SAT."""
     solver = engine.load("cp-sat")
     limits: Limits = replace(
-        engine.limits_left(), options=OTHER_SEARCH, gap=None, seed=engine.limits.seed + 1, on_progress=None
+        engine.limits_left(),
+        options=OTHER_SEARCH,
+        gap=None,
+        seed=engine.limits.seed + 1,
+        on_progress=None,
     )
     deadline = program.deadline
     if program.only_makespan:
         deadline = np.minimum(deadline, (cost - 1) // program.cost.makespan)
-    values = engine.record(solver().solve_timeline(replace(program, most=cost - 1, deadline=deadline), limits))
+    values = engine.record(
+        solver().solve_timeline(replace(program, most=cost - 1, deadline=deadline), limits)
+    )
     words = f"another search of cp-sat finds nothing below {cost}"
     if values.termination is Termination.INFEASIBLE:
         return Verdict(words, bound=float(cost))

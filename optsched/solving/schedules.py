@@ -16,7 +16,15 @@ from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
 from optsched.program.time_indexed import count_columns, time_indexed
 from optsched.program.timeline import split_point
-from optsched.solution import Certificate, Conflict, PointStatus, Schedule, Status, Termination, Values
+from optsched.solution import (
+    Certificate,
+    Conflict,
+    PointStatus,
+    Schedule,
+    Status,
+    Termination,
+    Values,
+)
 from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
 from optsched.solution.stage import Stage
@@ -52,7 +60,11 @@ class Planned:
 def solve_plan(engine: Engine, plan: Plan) -> Planned:
     """Solve, read the schedule, certify what the schedule stands for."""
     engine.require_rows("plans of what runs when")
-    return _solve_linear(engine, plan) if isinstance(plan, LinearPlan) else _solve_timeline(engine, plan)
+    return (
+        _solve_linear(engine, plan)
+        if isinstance(plan, LinearPlan)
+        else _solve_timeline(engine, plan)
+    )
 
 
 def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
@@ -66,8 +78,13 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
 
     outcome = engine.solve_linear(plan.program, meant, engine.build(plan.known))
     if outcome.x is None:
-        told = {words.words: words for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)}
-        return Planned(replace(outcome, conflicts=tuple(told.values())), None)  # two rows may say the same
+        told = {
+            words.words: words
+            for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)
+        }
+        return Planned(
+            replace(outcome, conflicts=tuple(told.values())), None
+        )  # two rows may say the same
     arrays = plan.program.arrays
 
     def adopt(x: FloatArray) -> Outcome:
@@ -75,7 +92,9 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
         values = replace(outcome.values, objective=arrays.objective(point), bound=None, y=None)
         return engine.certified(arrays, values, point, point, arrays.objective(point), None)
 
-    outcome = cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt)
+    outcome = cross_checked(
+        engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt
+    )
     return _refined(engine, plan, outcome)
 
 
@@ -94,7 +113,10 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
     if not outcome.certificate.ok or not (plan.improve or plan.later):
         return Planned(outcome, plan.read(outcome.x))
     schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
-    limited = outcome.values.termination in STOPPED and outcome.values.termination is not Termination.GAP_LIMIT
+    limited = (
+        outcome.values.termination in STOPPED
+        and outcome.values.termination is not Termination.GAP_LIMIT
+    )
     stopped = limited or not plan.solves_later
     own = plan.program.arrays
     held: list[Held] = [(-own.cost if own.maximise else own.cost, plan.complete)]
@@ -104,7 +126,9 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
         bound: float | None = None
         if not stopped and later.columns <= LATER_COLUMNS:
             arrays = engine.build(later.program).arrays
-            values = _run_later(engine, later, _with_held(arrays, held, schedule), schedule, outcome.solver.name)
+            values = _run_later(
+                engine, later, _with_held(arrays, held, schedule), schedule, outcome.solver.name
+            )
             schedule = _better(engine, plan, plan.later[: number + 1], schedule, values)
             bound = values.bound
             held.append((arrays.cost, later.complete))
@@ -127,11 +151,15 @@ def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -
     for number, (cost, complete) in enumerate(held):
         reached = float(cost @ complete(schedule))
         padded = np.pad(cost, (0, arrays.shape[1] - len(cost)))
-        arrays = arrays.with_row(padded, -np.inf, reached + KEPT * max(1.0, abs(reached)), f"held {number}")
+        arrays = arrays.with_row(
+            padded, -np.inf, reached + KEPT * max(1.0, abs(reached)), f"held {number}"
+        )
     return arrays
 
 
-def _run_later(engine: Engine, later: Later, arrays: LinearArrays, schedule: Schedule, solver: str) -> Values:
+def _run_later(
+    engine: Engine, later: Later, arrays: LinearArrays, schedule: Schedule, solver: str
+) -> Values:
     """A run of a later objective's program from a schedule."""
     limits = engine.limits_left()
     work = LATER_NODES if limits.work is None else min(limits.work, LATER_NODES)
@@ -146,7 +174,11 @@ def _run_later(engine: Engine, later: Later, arrays: LinearArrays, schedule: Sch
 
 
 def _better(
-    engine: Engine, plan: LinearPlan, objectives: Sequence[Later], schedule: Schedule, values: Values
+    engine: Engine,
+    plan: LinearPlan,
+    objectives: Sequence[Later],
+    schedule: Schedule,
+    values: Values,
 ) -> Schedule:
     """The schedule of a run if it keeps all rows, loses nothing of what came before and is better by the last."""
     if values.x is None or not np.isfinite(values.x).all():
@@ -155,10 +187,15 @@ def _better(
         found = objectives[-1].read(values.x)
         at, new = plan.value(schedule), plan.value(found)
     except ValueError as error:  # numbers too far from whole ones
-        engine.rebuilt.append(f"{objectives[-1].name}: kept as they were, as the point found is no schedule: {error}")
+        engine.rebuilt.append(
+            f"{objectives[-1].name}: kept as they were, as the point found is no schedule: {error}"
+        )
         return schedule
     sign = -1.0 if plan.program.arrays.maximise else 1.0
-    pairs = [(sign * at, sign * new), *((item.value(schedule), item.value(found)) for item in objectives)]
+    pairs = [
+        (sign * at, sign * new),
+        *((item.value(schedule), item.value(found)) for item in objectives),
+    ]
     worse = any(late > early + KEPT * max(1.0, abs(early)) for early, late in pairs)
     better = pairs[-1][1] < pairs[-1][0] and not worse and plan.certify(found, new, "none").ok
     return found if better else schedule
@@ -189,14 +226,20 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
     def ways() -> Iterator[Callable[[], Outcome]]:
         yield partial(once, None)
         other = "highs" if engine.name == "cp-sat" else "cp-sat"
-        if engine.solver == "auto" and (other == "cp-sat" or count_columns(timeline) <= TIME_INDEXED):
+        if engine.solver == "auto" and (
+            other == "cp-sat" or count_columns(timeline) <= TIME_INDEXED
+        ):
             yield partial(once, other)
 
     def known(found: Outcome | None) -> Outcome | None:
         if first is None:
             return None
         values = Values(Termination.IMPRECISE) if found is None else found.values
-        return _certified(engine, plan, replace(values, x=_point(first), objective=None, primal=PointStatus.FEASIBLE))
+        return _certified(
+            engine,
+            plan,
+            replace(values, x=_point(first), objective=None, primal=PointStatus.FEASIBLE),
+        )
 
     outcome = engine.attempt(ways(), known=known, maximise=False)
     if outcome.x is None:
@@ -210,7 +253,9 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
         assert found.x is not None
         cost = plan.timeline.objective(*split_point(plan.timeline, found.x))
         verdict = better_schedule(engine, plan.timeline, cost)
-        return verdict if verdict.bound is None else replace(verdict, bound=verdict.bound * plan.unit)
+        return (
+            verdict if verdict.bound is None else replace(verdict, bound=verdict.bound * plan.unit)
+        )
 
     outcome = cross_checked(engine, outcome, attempt, adopt)
     assert outcome.x is not None
@@ -218,7 +263,10 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
 
 
 def _run_timeline(
-    engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None, name: str | None
+    engine: Engine,
+    timeline: TimelineProgram,
+    first: tuple[IntArray, IntArray] | None,
+    name: str | None,
 ) -> Values:
     """Starts and modes from a solver by name, or the one chosen; indexed by time where it knows no timelines."""
     solver = engine.choose_for_timeline(timeline, name)
@@ -250,11 +298,18 @@ def _best_known(engine: Engine, timeline: TimelineProgram) -> tuple[IntArray, In
     if next(timeline.violations(*given), None) is not None:
         log.warning("the start is left out: it is no feasible schedule")
         return first
-    return given if first is None or timeline.objective(*given) <= timeline.objective(*first) else first
+    return (
+        given
+        if first is None or timeline.objective(*given) <= timeline.objective(*first)
+        else first
+    )
 
 
 def _run_indexed(
-    engine: Engine, timeline: TimelineProgram, first: tuple[IntArray, IntArray] | None, name: str | None
+    engine: Engine,
+    timeline: TimelineProgram,
+    first: tuple[IntArray, IntArray] | None,
+    name: str | None,
 ) -> Values:
     lowered = engine.build(lambda: time_indexed(timeline))
     reason = engine.reason
@@ -284,10 +339,16 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     assert values.x is not None and engine.chosen is not None
     start, mode = _shifted(plan, *split_point(plan.timeline, values.x))
     if any(name == "mode" for name, _, _ in plan.timeline.violations(start, mode)):
-        raise SolverCrashed(f"solver {engine.chosen.name} returned an activity in a mode of another")
+        raise SolverCrashed(
+            f"solver {engine.chosen.name} returned an activity in a mode of another"
+        )
     value = plan.timeline.objective(start, mode) * plan.unit
-    bound = None if values.bound is None or not np.isfinite(values.bound) else values.bound * plan.unit
-    certificate = plan.certify(plan.read(start, mode), value, "none" if bound is None else "claimed")
+    bound = (
+        None if values.bound is None or not np.isfinite(values.bound) else values.bound * plan.unit
+    )
+    certificate = plan.certify(
+        plan.read(start, mode), value, "none" if bound is None else "claimed"
+    )
     problems = list(certificate.problems)
     claims = values.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT)
     accepted = max(OPTIMALITY, engine.limits.gap or 0.0)
@@ -295,9 +356,13 @@ def _certified(engine: Engine, plan: TimelinePlan, values: Values) -> Outcome:
     closed = bound is not None and (alike(value, bound, accepted, half) or value <= bound)
     stated = None if values.objective is None else values.objective * plan.unit
     if claims and stated is not None and value > stated + half:
-        problems.append(f"the solver states the objective {stated:.9g}, its schedule has {value:.9g}")
+        problems.append(
+            f"the solver states the objective {stated:.9g}, its schedule has {value:.9g}"
+        )
     if bound is not None and bound > value + half:
-        problems.append(f"the bound {bound:.9g} is worse than the objective of the schedule, {value:.9g}")
+        problems.append(
+            f"the bound {bound:.9g} is worse than the objective of the schedule, {value:.9g}"
+        )
     if claims and bound is not None and not closed:
         problems.append("the solver claims optimality, but its bound leaves a gap")
     certificate = replace(certificate, ok=not problems, problems=tuple(problems))
@@ -326,7 +391,9 @@ def _without_schedule(engine: Engine, values: Values) -> Outcome:
     if values.termination in (*STOPPED, Termination.IMPRECISE):
         return engine.nothing_found(values, integer=True)
     if values.termination not in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED):
-        raise SolverCrashed(f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule")
+        raise SolverCrashed(
+            f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule"
+        )
     return Outcome(
         replace(values, termination=Termination.INFEASIBLE), None, None, None, "none",
         Certificate(True, "claimed", {}), Status.INFEASIBLE, engine.chosen,

@@ -62,7 +62,9 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
     if outcome.status is not Status.OPTIMAL or outcome.x is None:
         if outcome.status is Status.INFEASIBLE:  # the other rows, in the words of the program
             values = replace(outcome.values, x=None)
-            outcome = engine.without_point(relaxation.strict.feasible_set().arrays, values, relaxation.strict)
+            outcome = engine.without_point(
+                relaxation.strict.feasible_set().arrays, values, relaxation.strict
+            )
         elif outcome.x is not None:
             outcome = engine.nothing_found(outcome.values)
         return Answer(relaxation.strict, outcome)
@@ -71,7 +73,13 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
     for told in words:
         log.info("gives way: %s", told)
     stage = Stage(
-        RELAXING, relaxation.value(short), outcome.bound, outcome.duals, {"short": short}, words, relaxation.assumptions
+        RELAXING,
+        relaxation.value(short),
+        outcome.bound,
+        outcome.duals,
+        {"short": short},
+        words,
+        relaxation.assumptions,
     )
     answer = solve_allocation(engine, relaxation.relaxed(short))
     return replace(answer, stages=(stage, *answer.stages))
@@ -116,7 +124,9 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
         bound = dual_bound(session.arrays, y)
         frozen = filling.freeze(path, number, session.arrays, clock, y, bound)
         if not frozen.any():
-            raise SolverCrashed(f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}")
+            raise SolverCrashed(
+                f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}"
+            )
         log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
         stages.append(
             Stage(FILLING, clock, None if bound is None else low + bound * high, _blocks(session.arrays, y),
@@ -130,7 +140,9 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, reached, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
-    return Answer(final, engine.certified_allocation(final, arrays, values, values.y), tuple(stages))
+    return Answer(
+        final, engine.certified_allocation(final, arrays, values, values.y), tuple(stages)
+    )
 
 
 @dataclass
@@ -140,7 +152,9 @@ class _Reached:
     point: Values | None = None
 
 
-def _farthest(engine: Engine, session: Session, filling: Filling, path: Path, reached: _Reached) -> tuple[int, Values]:
+def _farthest(
+    engine: Engine, session: Session, filling: Filling, path: Path, reached: _Reached
+) -> tuple[int, Values]:
     """The segment in which the rise ends, and its optimum: first by growing steps, then by halving."""
     low, high, number, step = 0, len(path.breaks), 0, 1
     while True:
@@ -150,11 +164,17 @@ def _farthest(engine: Engine, session: Session, filling: Filling, path: Path, re
             return number, values
         start, end = path.segment(number)
         nothing = values.x is None or values.termination in NO_OPTIMUM
-        rise = -np.inf if nothing or values.x is None else float(values.x[filling.program.classes.columns])
+        rise = (
+            -np.inf
+            if nothing or values.x is None
+            else float(values.x[filling.program.classes.columns])
+        )
         if rise >= 0.0:
             reached.point = values
         if nothing and number == low and filling.loose < LOOSEST:
-            filling.loose *= 10.0  # the solver met the levels of the stages before less closely than that
+            filling.loose *= (
+                10.0  # the solver met the levels of the stages before less closely than that
+            )
             continue
         if number > low and rise < -REACHED:
             high = number
@@ -187,7 +207,9 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
     return {block.name: y[block.slice] for block in arrays.rows}
 
 
-def _stopped(engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]) -> Answer:
+def _stopped(
+    engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]
+) -> Answer:
     """What there is when a run ends without an optimum: the last point that keeps all levels, without a bound.
 
     Failing that the point of this run, where it stopped short of its precision.
@@ -197,7 +219,9 @@ def _stopped(engine: Engine, filling: Filling, values: Values, reached: _Reached
         outcome = engine.without_point(program.feasible_set().arrays, values, program)
         return Answer(program, outcome, tuple(stages))
     arrays = engine.build(lambda: final.to_linear().arrays)
-    points = [point.x for point in (reached.point, values) if point is not None and point.x is not None]
+    points = [
+        point.x for point in (reached.point, values) if point is not None and point.x is not None
+    ]
     outcome = engine.nothing_found(values)
     for x in points:
         point = replace(values, x=x, y=None, objective=None, bound=None)
@@ -205,7 +229,9 @@ def _stopped(engine: Engine, filling: Filling, values: Values, reached: _Reached
         if outcome.x is not None:
             break
     found = outcome.x is not None
-    return Answer(final if found else program, outcome, tuple(stages), _without_bound(stages) if found else ())
+    return Answer(
+        final if found else program, outcome, tuple(stages), _without_bound(stages) if found else ()
+    )
 
 
 def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
@@ -213,7 +239,9 @@ def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
     why = "filling was stopped: its objective is a total over the levels of all stages, and has no bound before all end"
     if not stages or stages[0].bound is None:
         return (f"{why}; no stage ended, so that no level is proved either",)
-    return (f"{why}; the duals of the first stage prove that not all jobs can rise beyond {stages[0].bound:.6g}",)
+    return (
+        f"{why}; the duals of the first stage prove that not all jobs can rise beyond {stages[0].bound:.6g}",
+    )
 
 
 def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationProgram:
@@ -245,7 +273,9 @@ def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
         raise ValueError("nobody rises there")
     arrays = filling.segment(path, number)
     duals = stage.duals or {}
-    if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
+    if {block.name: len(block) for block in arrays.rows} != {
+        name: len(block) for name, block in duals.items()
+    }:
         raise ValueError("its duals are not those of the rows of its program")
     y = np.concatenate([duals[block.name] for block in arrays.rows])
     if row_sign_error(arrays, y) > WRONG:

@@ -29,7 +29,9 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     return engine.attempt(ways, certify, lambda found: engine.known(program, found, certify))
 
 
-def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None) -> Outcome:
+def _solve(
+    engine: Engine, program: AllocationProgram, arrays: LinearArrays, solver: str | None
+) -> Outcome:
     """Each optimum of a tangent bounds the value from above, and is where the next tangent is taken."""
     session = engine.open(arrays, solver, classes=program.classes)
     best, value, bound = None, -np.inf, np.inf
@@ -46,14 +48,20 @@ def _solve(engine: Engine, program: AllocationProgram, arrays: LinearArrays, sol
         better = program.value(x) > value
         best = values if best is None or better else replace(values, x=best.x)
         value = max(value, program.value(x))
-        if values.termination is not Termination.OPTIMAL or bound - value <= CLOSE * bound or stalled:
+        if (
+            values.termination is not Termination.OPTIMAL
+            or bound - value <= CLOSE * bound
+            or stalled
+        ):
             break
         arrays = engine.build(partial(_tangent, program, min(bound, program.highest)))
         session.become(arrays)
     return _certified(engine, program, replace(best, objective=value), best.y)
 
 
-def _certified(engine: Engine, program: AllocationProgram, values: Values, y: FloatArray | None) -> Outcome:
+def _certified(
+    engine: Engine, program: AllocationProgram, values: Values, y: FloatArray | None
+) -> Outcome:
     """The outcome of a point, with duals of any tangent."""
     x = cleaned(program, values, engine.name)
     value = program.value(x)

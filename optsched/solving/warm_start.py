@@ -51,7 +51,10 @@ class WarmStart:
     @classmethod
     def at(cls, classes: Classes, prices: FloatArray) -> WarmStart:
         """The prices of the resources of a program over these classes."""
-        nobody, nothing = np.full(len(classes.of_job), -1, np.int64), np.zeros((0, 2 + LABELS), np.int64)
+        nobody, nothing = (
+            np.full(len(classes.of_job), -1, np.int64),
+            np.zeros((0, 2 + LABELS), np.int64),
+        )
         named = zip(classes.resources.names, prices.tolist(), strict=True)
         return cls(nobody, nothing, {}, {}, {name: price for name, price in named if price > 0})
 
@@ -67,7 +70,9 @@ class WarmStart:
 
     def revised(self, rows: IntArray, added: int) -> WarmStart:
         """The same after only the jobs at these rows stayed, in that order, and so many were added behind them."""
-        return replace(self, of_job=np.concatenate([self.of_job[rows], np.full(added, -1, np.int64)]))
+        return replace(
+            self, of_job=np.concatenate([self.of_job[rows], np.full(added, -1, np.int64)])
+        )
 
     def basis(self, classes: Classes, arrays: LinearArrays) -> tuple[Basis, str]:
         """A basis for another program, and in words how much of it is known.
@@ -77,14 +82,20 @@ class WarmStart:
         """
         was = self._classes_before(classes)
         label = np.column_stack(
-            [gathered(was, classes.class_a, -1), gathered(was, classes.class_b, -1), classes.configuration_labels]
+            [
+                gathered(was, classes.class_a, -1),
+                gathered(was, classes.class_b, -1),
+                classes.configuration_labels,
+            ]
         )
         found = matched(self.column.T, label.T)
         columns = np.full(arrays.shape[1], LOWER, np.int64)
         for block in arrays.columns:
             known = self.columns.get(block.name)
             if block.name == X:
-                columns[block.slice] = LOWER if known is None else np.where(found >= 0, known[found], LOWER)
+                columns[block.slice] = (
+                    LOWER if known is None else np.where(found >= 0, known[found], LOWER)
+                )
             elif known is not None and len(known) == len(block):
                 columns[block.slice] = known
         rows = np.full(arrays.shape[0], BASIC, np.int64)
@@ -154,12 +165,19 @@ class Bases:
             self.words = "cold: there are no prices yet"
             return None
         known = [self.warm.prices.get(name, 0.0) for name in classes.resources.names]
-        self.words = f"prices of {sum(price > 0 for price in known)} of {len(known)} resources known"
+        self.words = (
+            f"prices of {sum(price > 0 for price in known)} of {len(known)} resources known"
+        )
         return np.array(known)
 
     def last_prices(self, classes: Classes, values: Values) -> None:
         """Keep the prices in which the first run ended; ``values`` are of the lowered program's rows."""
-        if self.keep and self.ended is None and values.y is not None and values.termination is Termination.OPTIMAL:
+        if (
+            self.keep
+            and self.ended is None
+            and values.y is not None
+            and values.termination is Termination.OPTIMAL
+        ):
             self.ended = WarmStart.at(classes, values.y[len(classes) :][: len(classes.capacity)])
 
     def end(self, session: Session, values: Values) -> None:
@@ -178,7 +196,9 @@ def matched(known: AnyArray, wanted: AnyArray) -> IntArray:
     if found is not None:
         return found
     before = known.shape[1]
-    groups = group_rows([np.concatenate(pair) for pair in zip(known, wanted, strict=True)], before + wanted.shape[1])
+    groups = group_rows(
+        [np.concatenate(pair) for pair in zip(known, wanted, strict=True)], before + wanted.shape[1]
+    )
     first = groups.first[groups.inverse[before:]]
     return np.where(first < before, first, -1)
 

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from optsched.api import InstanceSource, Performance, compile, constraints_in_force, load, make_formulation, solve
+from optsched.api import (
+    InstanceSource,
+    Performance,
+    compile,
+    constraints_in_force,
+    load,
+    make_formulation,
+    solve,
+)
 from optsched.candidates import Candidates
 from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError, checks_keywords
 from optsched.formulation import Formulation
@@ -64,7 +72,16 @@ class ComparisonRow:
             "refused": None if self.error is None else str(self.error),
         }
         if solution is None:
-            keys = ("status", "objective", "bound", "gap", "termination", "reproducible", "certificate", "solver")
+            keys = (
+                "status",
+                "objective",
+                "bound",
+                "gap",
+                "termination",
+                "reproducible",
+                "certificate",
+                "solver",
+            )
             return document | dict.fromkeys((*keys, "conflicts", "unplaced", "measures", "seconds"))
         return document | {
             "status": str(solution.status),
@@ -165,8 +182,14 @@ def compare(
     if isinstance(formulations, str):
         formulations = [formulations]
     if formulations is not None and not isinstance(formulations, Sequence):
-        raise InvalidArgument("formulations", show(formulations), "names, or pairs of a name and options")
-    entries = None if formulations is None else [_entry(item, place) for place, item in enumerate(formulations)]
+        raise InvalidArgument(
+            "formulations", show(formulations), "names, or pairs of a name and options"
+        )
+    entries = (
+        None
+        if formulations is None
+        else [_entry(item, place) for place, item in enumerate(formulations)]
+    )
     chosen = None if entries is None else _checked(entries, constraints)
     instance = load(instance, performance)
     in_force = constraints_in_force(instance, constraints)
@@ -209,12 +232,21 @@ def accepting(kind: str) -> list[str]:
 def _entry(item: Entry, place: int) -> tuple[str, Mapping[str, Any]]:
     if isinstance(item, str):
         return item, {}
-    if isinstance(item, Sequence) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], Mapping):
+    if (
+        isinstance(item, Sequence)
+        and len(item) == 2
+        and isinstance(item[0], str)
+        and isinstance(item[1], Mapping)
+    ):
         return item[0], item[1]
-    raise InvalidArgument(f"formulations[{place}]", show(item), "a name, or a pair of a name and options")
+    raise InvalidArgument(
+        f"formulations[{place}]", show(item), "a name, or a pair of a name and options"
+    )
 
 
-def _checked(entries: Sequence[tuple[str, Mapping[str, Any]]], constraints: Sequence[Any]) -> list[Formulation]:
+def _checked(
+    entries: Sequence[tuple[str, Mapping[str, Any]]], constraints: Sequence[Any]
+) -> list[Formulation]:
     """The formulations, so that a wrong name or option is refused before anything is solved."""
     if not entries:
         raise UsageError("there is nothing to compare: no formulation is named")

@@ -114,14 +114,18 @@ class ProgramSolution:
         """Duals of the rows by name, as derivatives of the optimum; None for an integer program or without any."""
         if self.outcome.duals is None:
             return None
-        y = np.concatenate([np.zeros(0), *(self.outcome.duals[block.name] for block in self.arrays.rows)])
+        y = np.concatenate(
+            [np.zeros(0), *(self.outcome.duals[block.name] for block in self.arrays.rows)]
+        )
         return dict(zip(self.names.rows, y.tolist(), strict=True))
 
     @cached_property
     def conflicts(self) -> tuple[str, ...]:
         """Names of rows that cannot all hold, of an infeasible program."""
         start = {block.name: block.start for block in self.arrays.rows}
-        return tuple(self.names.rows[start[item.block] + item.position] for item in self.outcome.conflicts)
+        return tuple(
+            self.names.rows[start[item.block] + item.position] for item in self.outcome.conflicts
+        )
 
     @property
     def reproducible(self) -> bool:
@@ -156,8 +160,12 @@ class ProgramSolution:
                 "residuals": dict(self.certificate.residuals),
                 "problems": list(self.certificate.problems),
             },
-            "values": None if self.x is None else {name: value for name, value in self.values.items() if value != 0},
-            "duals": None if duals is None else {name: value for name, value in duals.items() if value != 0},
+            "values": None
+            if self.x is None
+            else {name: value for name, value in self.values.items() if value != 0},
+            "duals": None
+            if duals is None
+            else {name: value for name, value in duals.items() if value != 0},
             "conflicts": list(self.conflicts),
             "timings": dict(self.timings),
         }
@@ -214,7 +222,9 @@ def solve_program(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    limits = make_limits(time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log)
+    limits = make_limits(
+        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    )
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()
@@ -254,11 +264,15 @@ def verify_program(
         data = read_stdin() if str(document) == "-" else read_bytes(Path(document))
         with named(document):
             plain = parse_json(data, "solution")
-    found = check_program(NamedProgram(given.name, given.arrays, given.names.columns, given.names.rows), plain)
+    found = check_program(
+        NamedProgram(given.name, given.arrays, given.names.columns, given.names.rows), plain
+    )
     return _found_again(given, plain, found) if resolve and found.ok else found
 
 
-def _found_again(program: ReadProgram, document: Mapping[str, Any], found: Verification) -> Verification:
+def _found_again(
+    program: ReadProgram, document: Mapping[str, Any], found: Verification
+) -> Verification:
     """What was found, and whether another run agrees: an optimum is the same, no objective is beyond a bound."""
     again = solve_program(program)
     status, stated, bound = document["status"], document["objective"], document["bound"]
@@ -289,7 +303,9 @@ def _as_read(program: str | Path | LinearProgram | LinearArrays | ReadProgram) -
 
 
 def point_of(
-    source: PointSource, names: tuple[str, ...], objective: Callable[[FloatArray], float] | None = None
+    source: PointSource,
+    names: tuple[str, ...],
+    objective: Callable[[FloatArray], float] | None = None,
 ) -> FloatArray:
     """A point in the order of the columns from what a user gives as one; raises `InvalidInput` or `UsageError`.
 
@@ -297,12 +313,18 @@ def point_of(
     """
     if isinstance(source, np.ndarray):
         if source.shape != (len(names),):
-            raise InvalidArgument("start", f"the shape {source.shape}", f"({len(names)},), the columns")
+            raise InvalidArgument(
+                "start", f"the shape {source.shape}", f"({len(names)},), the columns"
+            )
         return np.asarray(source, np.float64)
     where = "start"
     if isinstance(source, str | Path):
         if Path(source).suffix.lower() == SUFFIX:
-            return read_sol(source, names) if objective is None else read_start(source, names, objective)
+            return (
+                read_sol(source, names)
+                if objective is None
+                else read_start(source, names, objective)
+            )
         where, source = str(source), _values_of(Path(source))
     place = {name: number for number, name in enumerate(names)}
     x = np.zeros(len(names))
@@ -319,9 +341,15 @@ def _values_of(path: Path) -> Mapping[str, Any]:
     data = read_bytes(path)
     with named(path):
         document = parse_json(data, "start")
-    values = document.get("values") if isinstance(document, dict) and document.get("format") == FORMAT else None
+    values = (
+        document.get("values")
+        if isinstance(document, dict) and document.get("format") == FORMAT
+        else None
+    )
     if not isinstance(values, dict):
         raise InvalidInput(
-            str(path), "no point", f'a document with "format": "{FORMAT}" and values, or a {SUFFIX} file'
+            str(path),
+            "no point",
+            f'a document with "format": "{FORMAT}" and values, or a {SUFFIX} file',
         )
     return values

@@ -120,9 +120,15 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
     """
     row = _row_of(solution, job)
     formulation = make_formulation(
-        solution.formulation, solution.options, [item for item in solution.constraints if item["kind"] != "extend"]
+        solution.formulation,
+        solution.options,
+        [item for item in solution.constraints if item["kind"] != "extend"],
     )
-    C = formulation.classes(solution.candidates) if solution.allocation is None else solution.allocation.classes
+    C = (
+        formulation.classes(solution.candidates)
+        if solution.allocation is None
+        else solution.allocation.classes
+    )
     absent = dict(solution.unplaced).get(job)
     bare = JobExplanation(
         solution=solution,
@@ -151,7 +157,10 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
         return replace(bare, ways=ways, why_nothing=_why_nothing(solution, job, bare.gets, ways))
     costs = None if bare.no_prices else _costs(solution, formulation, program)
     if costs is None and bare.no_prices is None:
-        bare = replace(bare, no_prices="The duals of this solution are not those of one program: there are no prices.")
+        bare = replace(
+            bare,
+            no_prices="The duals of this solution are not those of one program: there are no prices.",
+        )
     x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
     share, worth = share_of(allocation, row), program.worth_of_duals(x)
     left = left_for(allocation, share) if allocation.integral else None
@@ -174,7 +183,9 @@ def _row_of(solution: Solution, job: str) -> int:
         raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
 
 
-def _why_nothing(solution: Solution, job: str, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]) -> str | None:
+def _why_nothing(
+    solution: Solution, job: str, gets: Sequence[Mapping[str, Any]], ways: Sequence[Way]
+) -> str | None:
     """Of infeasible instances, plans and whole jobs; what fractions cost is told by prices."""
     if gets:
         return None
@@ -208,7 +219,9 @@ def _why_no_prices(solution: Solution) -> str | None:
     return None
 
 
-def _program(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) -> AllocationProgram | None:
+def _program(
+    formulation: Formulation, C: Classes, stages: tuple[Stage, ...]
+) -> AllocationProgram | None:
     """The last program of an allocation, None for a plan or where a side constraint cannot be met."""
     try:
         program = formulation.program(C)
@@ -217,7 +230,9 @@ def _program(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) ->
     return settled(program, stages) if isinstance(program, AllocationProgram) else None
 
 
-def _costs(solution: Solution, formulation: Formulation, program: AllocationProgram) -> ReducedCosts | None:
+def _costs(
+    solution: Solution, formulation: Formulation, program: AllocationProgram
+) -> ReducedCosts | None:
     """Reduced costs, if the duals of the solution prove its bound in this program."""
     assert solution.duals is not None and solution.allocation is not None
     C = program.classes
@@ -227,11 +242,15 @@ def _costs(solution: Solution, formulation: Formulation, program: AllocationProg
     if costs is None or solution.bound is None:
         return None
     worth = program.units.slope(program.value(x))
-    agree = alike(program.units.objective(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth)
+    agree = alike(
+        program.units.objective(costs.bound), solution.bound, OPTIMALITY, costs.noise * worth
+    )
     return costs if agree else None
 
 
-def _side_rows_when_faster(formulation: Formulation, C: Classes, stages: tuple[Stage, ...]) -> tuple[SideRows, ...]:
+def _side_rows_when_faster(
+    formulation: Formulation, C: Classes, stages: tuple[Stage, ...]
+) -> tuple[SideRows, ...]:
     """The side rows if every rate were twice as high."""
     faster = replace(C, rate_a=2.0 * C.rate_a, rate_b=2.0 * C.rate_b, throughput=2.0 * C.throughput)
     program = formulation.program(faster)
@@ -248,7 +267,9 @@ def _records(solution: Solution, row: int) -> list[dict[str, Any]]:
     if solution.allocation is None:
         return []
     return [
-        record for record in solution.allocation.to_records() if name in (record.get("job"), *record.get("jobs", ()))
+        record
+        for record in solution.allocation.to_records()
+        if name in (record.get("job"), *record.get("jobs", ()))
     ]
 
 

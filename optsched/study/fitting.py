@@ -48,7 +48,9 @@ def time_model(name: str) -> type[TimeModel]:
     """The class of a model that is fitted to profiles; raises `UsageError` for any other name."""
     owner = load_model(name)
     if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
-        raise UsageError(f"{name} is not fitted to profiles, expected one of {', '.join(time_models())}")
+        raise UsageError(
+            f"{name} is not fitted to profiles, expected one of {', '.join(time_models())}"
+        )
     return owner
 
 
@@ -56,7 +58,9 @@ USUAL = "cross-validated"
 """What is fitted unless something else is asked for."""
 
 
-def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **options: Any) -> dict[str, Any]:
+def fit_model(
+    profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **options: Any
+) -> dict[str, Any]:
     """Fit models to measurements.
 
     Parameters
@@ -86,7 +90,9 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
         raise UsageError("no model is named")
     if options and (len(wanted) > 1 or wanted[0][1]):
         raise UsageError("options beside several models: give each its own, as (name, options)")
-    owners = [(time_model(name), {**own, **options}) for name, own in wanted]  # names first, before anything is fitted
+    owners = [
+        (time_model(name), {**own, **options}) for name, own in wanted
+    ]  # names first, before anything is fitted
     check_some(profiles)
     profiles = profiles.sorted()
     fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
@@ -94,7 +100,11 @@ def fit_model(profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **o
 
 
 def fit_pairs(
-    profiles: PairProfiles, model: Wanted = "auto", *, base: Mapping[str, Any] | None = None, **options: Any
+    profiles: PairProfiles,
+    model: Wanted = "auto",
+    *,
+    base: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Fit a model of pairs to measured ones, and put it on a model of the rates that jobs have alone.
 
@@ -125,12 +135,19 @@ def fit_pairs(
     """
     name, own = (model, {}) if isinstance(model, str) else model
     if name not in PAIR_MODELS:
-        raise UsageError(f"unknown model of pairs {name!r}, expected one of {', '.join(PAIR_MODELS)}")
+        raise UsageError(
+            f"unknown model of pairs {name!r}, expected one of {', '.join(PAIR_MODELS)}"
+        )
     if own and options:
         raise UsageError("options of the model of pairs are given in two ways")
     fitted = pair_class(name).fit(profiles, {**own, **options}).document()
     return check_performance(
-        {"model": INTERFERENCE, OF: {"model": "table"} if base is None else dict(base), "pairs": fitted}, ""
+        {
+            "model": INTERFERENCE,
+            OF: {"model": "table"} if base is None else dict(base),
+            "pairs": fitted,
+        },
+        "",
     )
 
 
@@ -230,12 +247,20 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
         The document is not one of a model.
     """
     document = check_performance(document, "")
-    owner = load_model(document["model"]) if document["model"] in names("performance model") else None
+    owner = (
+        load_model(document["model"]) if document["model"] in names("performance model") else None
+    )
     if isinstance(owner, type) and issubclass(owner, TimeModel):
-        return owner.from_document({key: value for key, value in document.items() if key != "model"}).times(ways)
-    kinds, kind = np.unique(np.stack([ways.workload, ways.samples, ways.passes], axis=1), axis=0, return_inverse=True)
+        return owner.from_document(
+            {key: value for key, value in document.items() if key != "model"}
+        ).times(ways)
+    kinds, kind = np.unique(
+        np.stack([ways.workload, ways.samples, ways.passes], axis=1), axis=0, return_inverse=True
+    )
     kind = kind.ravel()
-    first = np.searchsorted(kinds[:, 0], np.arange(len(ways.workloads) + 1))  # of each workload among the sorted kinds
+    first = np.searchsorted(
+        kinds[:, 0], np.arange(len(ways.workloads) + 1)
+    )  # of each workload among the sorted kinds
     turn = np.arange(len(kinds)) - first[kinds[:, 0].astype(np.int64)]
     seconds, log_sd = np.full(len(ways), np.nan), np.zeros(len(ways))
     source = np.zeros(len(ways), np.uint8)
@@ -254,11 +279,17 @@ def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
     rows = np.arange(len(ways), dtype=np.int64)
     minus = np.full(len(ways), -1, np.int64)
     jobs = JobBatch(row_of[ways.workload], minus, np.zeros(len(ways), bool), ways.gpus)
-    configurations = Configurations(ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
-    told = make_model(_instance(ways, kinds, document), document).predict(jobs, configurations, edges=(rows, rows))
+    configurations = Configurations(
+        ways.gpu, ways.gpus, ways.nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64)
+    )
+    told = make_model(_instance(ways, kinds, document), document).predict(
+        jobs, configurations, edges=(rows, rows)
+    )
     ok = told.feasible == Feasibility.OK
     seconds = np.full(len(ways), np.nan)
-    seconds[ok] = ways.gpus[ok] / told.rate[ok]  # a step of the instance is what one GPU does in a step
+    seconds[ok] = (
+        ways.gpus[ok] / told.rate[ok]
+    )  # a step of the instance is what one GPU does in a step
     return Times(seconds, told.log_sd, told.source)
 
 
@@ -266,10 +297,15 @@ def _instance(ways: Ways, kinds: FloatArray, document: Mapping[str, Any]) -> Ins
     """An instance without jobs in which every way can be told, by the names of its workloads and its GPU types."""
     most_gpus, most_nodes = (int(column.max(initial=1)) for column in (ways.gpus, ways.nodes))
     workloads = {
-        ways.workloads[int(workload)]: {"parameters": {PER_GPU: samples * passes, MOST_PER_GPU: samples}}
+        ways.workloads[int(workload)]: {
+            "parameters": {PER_GPU: samples * passes, MOST_PER_GPU: samples}
+        }
         for workload, samples, passes in kinds.tolist()
     }
-    pools = [{"name": gpu, "gpu": gpu, "nodes": most_nodes, "gpus_per_node": most_gpus} for gpu in ways.gpu_types]
+    pools = [
+        {"name": gpu, "gpu": gpu, "nodes": most_nodes, "gpus_per_node": most_gpus}
+        for gpu in ways.gpu_types
+    ]
     return Instance.from_document(
         {
             "format": INSTANCE_FORMAT,

@@ -86,7 +86,9 @@ def demand_of(trace: Trace) -> Demand:
     k, K = kind[work], steps[work]
     best = e.max(axis=1, initial=0.0)
     seconds = K / fastest[k]
-    with np.errstate(divide="ignore"):  # a job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
+    with np.errstate(
+        divide="ignore"
+    ):  # a job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
         least = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
         mean = np.where(best[k] > 0, K / ((e @ W) / np.maximum((e > 0) @ W, 1.0))[k] / HOUR, 0.0)
     tied = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
@@ -150,7 +152,9 @@ def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
     return fastest, e
 
 
-def _nowhere(C: Candidates, job: IntArray, stuck: IntArray, instance: Instance) -> tuple[Nowhere, ...]:
+def _nowhere(
+    C: Candidates, job: IntArray, stuck: IntArray, instance: Instance
+) -> tuple[Nowhere, ...]:
     """Reasons of the parts that can run nowhere, jobs counted once."""
     jobs, place = np.unique(job[stuck], return_index=True)
     part = stuck[place]
@@ -161,7 +165,11 @@ def _nowhere(C: Candidates, job: IntArray, stuck: IntArray, instance: Instance) 
     told: dict[str, tuple[int, str]] = {}
     for rank, group in enumerate(order.tolist()):
         first = int(groups.first[group])
-        reason = C.why_no_column(int(kind[first])) if rank < TOLD else "can run nowhere for further reasons"
+        reason = (
+            C.why_no_column(int(kind[first]))
+            if rank < TOLD
+            else "can run nowhere for further reasons"
+        )
         count, name = told.get(reason, (0, names[int(jobs[first])]))
         told[reason] = (count + int(groups.count[group]), name)
     found = [Nowhere(count, name, reason) for reason, (count, name) in told.items()]

@@ -11,7 +11,15 @@ from pydantic import Field
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import Document, Finite, Name, NonEmpty, PlainObject, Positive, Tuple
+from optsched.instance.documents import (
+    Document,
+    Finite,
+    Name,
+    NonEmpty,
+    PlainObject,
+    Positive,
+    Tuple,
+)
 from optsched.instance.reading import key, show, validate
 from optsched.traces.trace import NodeEvents, Regimes, Trace
 
@@ -50,7 +58,10 @@ def read_trace_document(document: Mapping[str, Any]) -> Trace:
     InvalidInput
         With the path of the field.
     """
-    if not (isinstance(document, Mapping) and str(document.get("format", "")).startswith("optsched-trace")):
+    if not (
+        isinstance(document, Mapping)
+        and str(document.get("format", "")).startswith("optsched-trace")
+    ):
         return Trace(Instance.from_document(document))
     told = validate(TraceDocument, document)
     try:
@@ -64,7 +75,9 @@ def read_trace_document(document: Mapping[str, Any]) -> Trace:
 
 def _read_regimes(told: TraceDocument, instance: Instance) -> Regimes:
     jobs = instance.jobs_table.names
-    workload = {item.name: number for number, item in enumerate(instance.workloads) if not item.label}
+    workload = {
+        item.name: number for number, item in enumerate(instance.workloads) if not item.label
+    }
     found: list[tuple[int, float, int]] = []
     for name, items in told.regimes.items():
         path = f"regimes.{key(name)}"
@@ -72,10 +85,16 @@ def _read_regimes(told: TraceDocument, instance: Instance) -> Regimes:
             raise InvalidInput(path, show(name), "the id of a job")
         for place, item in enumerate(items):
             if item.workload not in workload:
-                raise InvalidInput(f"{path}[{place}].workload", show(item.workload), "one of the instance's workloads")
+                raise InvalidInput(
+                    f"{path}[{place}].workload",
+                    show(item.workload),
+                    "one of the instance's workloads",
+                )
         for place, (one, next_one) in enumerate(itertools.pairwise(items), start=1):
             if next_one.after <= one.after:
-                raise InvalidInput(f"{path}[{place}].after", show(next_one.after), f"more steps than {one.after:g}")
+                raise InvalidInput(
+                    f"{path}[{place}].after", show(next_one.after), f"more steps than {one.after:g}"
+                )
         found += [(jobs.index(name), item.after, workload[item.workload]) for item in items]
     found.sort()
     return Regimes(
@@ -88,7 +107,9 @@ def _read_regimes(told: TraceDocument, instance: Instance) -> Regimes:
 def _read_node_events(told: TraceDocument, instance: Instance) -> NodeEvents:
     for place, event in enumerate(told.node_events):
         if instance.cluster.find_node(event.node)[0] < 0:
-            raise InvalidInput(f"node_events[{place}].node", show(event.node), "the name of a node of the cluster")
+            raise InvalidInput(
+                f"node_events[{place}].node", show(event.node), "the name of a node of the cluster"
+            )
     events = sorted(told.node_events, key=lambda event: event.at)
     return NodeEvents(
         np.array([event.at for event in events], float),
@@ -107,15 +128,23 @@ def trace_document(trace: Trace) -> dict[str, Any]:
     for job, after, workload in zip(
         regimes.job.tolist(), regimes.after.tolist(), regimes.workload.tolist(), strict=True
     ):
-        told.setdefault(names[job], []).append({"after": after, "workload": instance.workloads[workload].name})
+        told.setdefault(names[job], []).append(
+            {"after": after, "workload": instance.workloads[workload].name}
+        )
     happened = [
         {"at": at, "node": node, "state": state}
         for at, node, state in zip(events.at.tolist(), events.node, events.state, strict=True)
     ]
     document: dict[str, Any] = {"format": FORMAT, "instance": instance.to_document()}
-    return document | ({"regimes": told} if told else {}) | ({"node_events": happened} if happened else {})
+    return (
+        document
+        | ({"regimes": told} if told else {})
+        | ({"node_events": happened} if happened else {})
+    )
 
 
 def trace_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of ``optsched-trace/1``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | TraceDocument.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema"
+    } | TraceDocument.model_json_schema()

@@ -49,7 +49,9 @@ def trace_bytes(trace: Trace, kind: str) -> bytes:
     if not len(trace.regimes) and not len(trace.node_events):
         return instance_bytes(trace.instance, kind)
     if kind == "npz":
-        raise UsageError("npz has no place for the regimes and node events of a trace: write .json or .yaml")
+        raise UsageError(
+            "npz has no place for the regimes and node events of a trace: write .json or .yaml"
+        )
     if kind == "yaml":
         import yaml
 

@@ -184,9 +184,22 @@ def describe(trace: Trace) -> TraceSummary:
         load=_ratio(float(hours.sum()), float(had.sum())),
         load_mean=_ratio(float(np.nansum(demand.mean)), float(had.sum())),
         pools=tuple(
-            PoolDemand(pool.name, int(size), int(runnable), int(only), float(wanted), _ratio(float(wanted), float(own)))
+            PoolDemand(
+                pool.name,
+                int(size),
+                int(runnable),
+                int(only),
+                float(wanted),
+                _ratio(float(wanted), float(own)),
+            )
             for pool, size, runnable, only, wanted, own in zip(
-                instance.cluster.pools, demand.gpus, demand.runnable, demand.only, demand.wanted, had, strict=True
+                instance.cluster.pools,
+                demand.gpus,
+                demand.runnable,
+                demand.only,
+                demand.wanted,
+                had,
+                strict=True,
             )
         ),
         durations=_quantiles(demand.seconds[demand.runs]),
@@ -247,9 +260,14 @@ def _parts(names: Sequence[str], of_job: IntArray, hours: FloatArray) -> tuple[P
     return _sums([every[row] for row in order.tolist()], of_job + 1, hours, order)
 
 
-def _sums(names: Sequence[str], of_job: IntArray, hours: FloatArray, order: AnyArray) -> tuple[Part, ...]:
+def _sums(
+    names: Sequence[str], of_job: IntArray, hours: FloatArray, order: AnyArray
+) -> tuple[Part, ...]:
     size = int(order.max(initial=-1)) + 1
-    jobs, total = np.bincount(of_job, minlength=size), np.bincount(of_job, weights=hours, minlength=size)
+    jobs, total = (
+        np.bincount(of_job, minlength=size),
+        np.bincount(of_job, weights=hours, minlength=size),
+    )
     rows = zip(names, jobs[order].tolist(), total[order].tolist(), strict=True)
     return tuple(Part(name, count, gpu_hours) for name, count, gpu_hours in rows)
 
@@ -261,7 +279,14 @@ def _deadlines(instance: Instance, demand: Demand) -> DeadlineSummary:
     tightness = (table.deadline[rated] - table.arrival[rated]) / demand.seconds[rated]
     hopeless = int(np.count_nonzero(tightness < 1 - 1e-9))
     quantiles = {"min": 0.0, "p10": 0.1, "p50": 0.5, "p90": 0.9}
-    values = np.quantile(tightness, list(quantiles.values())).tolist() if len(tightness) else [None] * len(quantiles)
+    values = (
+        np.quantile(tightness, list(quantiles.values())).tolist()
+        if len(tightness)
+        else [None] * len(quantiles)
+    )
     return DeadlineSummary(
-        int(due.sum()), int((due & table.soft_deadline).sum()), hopeless, dict(zip(quantiles, values, strict=True))
+        int(due.sum()),
+        int((due & table.soft_deadline).sum()),
+        hopeless,
+        dict(zip(quantiles, values, strict=True)),
     )

@@ -28,7 +28,14 @@ from optsched.verify.placement import check_placed
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import SolutionSource, read_solution
 from optsched.verify.rounds import check_document_rounds
-from optsched.verify.rows import AllocationRows, check_shares, check_throughput, check_time, compare_rows, resolve_rows
+from optsched.verify.rows import (
+    AllocationRows,
+    check_shares,
+    check_throughput,
+    check_time,
+    compare_rows,
+    resolve_rows,
+)
 from optsched.verify.subject import Subject, rebuild
 
 TERMINATIONS = {
@@ -154,20 +161,35 @@ def _check_header(subject: Subject, findings: Findings) -> None:
     """What follows from the formulation and from other fields alone."""
     document = subject.document
     if document.schedule is None:
-        findings.same("declined", document.declined, None, "there is no schedule that leaves out jobs")
+        findings.same(
+            "declined", document.declined, None, "there is no schedule that leaves out jobs"
+        )
     findings.same("sense", document.sense, subject.formulation.sense)
     gap = gap_of(document.objective, document.bound)
     findings.close("gap", document.gap, gap, "what objective and bound give", relative=1e-12)
-    by_clock = not document.reproducible and bool(document.solver.attempts)  # one of them may have been stopped
+    by_clock = not document.reproducible and bool(
+        document.solver.attempts
+    )  # one of them may have been stopped
     reproducible = is_reproducible(document.termination, document.explanation, by_clock)
-    findings.same("reproducible", document.reproducible, reproducible, f"the run ended with {document.termination}")
+    findings.same(
+        "reproducible",
+        document.reproducible,
+        reproducible,
+        f"the run ended with {document.termination}",
+    )
     if not document.certificate.ok:
         told = "; ".join(document.certificate.problems) or "no problem is told"
-        findings.add("certificate.ok", f"found false: the solution's own certificate does not hold ({told})")
+        findings.add(
+            "certificate.ok", f"found false: the solution's own certificate does not hold ({told})"
+        )
     elif document.certificate.problems:
-        findings.add("certificate.problems", "found problems, expected none where the certificate is ok")
+        findings.add(
+            "certificate.problems", "found problems, expected none where the certificate is ok"
+        )
     if document.assumptions is not None and not document.conflicts:
-        findings.add("assumptions", "found some, expected none: there are no conflicts that rest on them")
+        findings.add(
+            "assumptions", "found some, expected none: there are no conflicts that rest on them"
+        )
 
 
 def _check_unplaced(subject: Subject, findings: Findings) -> None:
@@ -177,7 +199,10 @@ def _check_unplaced(subject: Subject, findings: Findings) -> None:
     for index, row in enumerate(subject.document.unplaced):
         reason = expected.pop(row.job, None)
         if reason is None:
-            findings.add(f"unplaced[{index}].job", f"found {row.job!r}, expected a job that is not in the program")
+            findings.add(
+                f"unplaced[{index}].job",
+                f"found {row.job!r}, expected a job that is not in the program",
+            )
         else:
             findings.same(f"unplaced[{index}].reason", row.reason, reason)
     for name, reason in expected.items():
@@ -190,9 +215,15 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
     if subject.closed_form or program is None:
         return _check_closed_form(subject, findings)
     if document.schedule is not None and isinstance(program, AllocationProgram):
-        findings.add("schedule", f"found a schedule, expected none: {document.formulation} decides fractions of time")
+        findings.add(
+            "schedule",
+            f"found a schedule, expected none: {document.formulation} decides fractions of time",
+        )
     if document.termination not in TERMINATIONS[document.status]:
-        findings.add("termination", f'found "{document.termination}", which leads to no status "{document.status}"')
+        findings.add(
+            "termination",
+            f'found "{document.termination}", which leads to no status "{document.status}"',
+        )
     if not isinstance(program, AllocationProgram):
         findings.same("figures", document.figures, None, "a plan has none")
         return check_plan(subject, program, findings)
@@ -217,7 +248,11 @@ def _check_figures(subject: Subject, rows: AllocationRows, findings: Findings) -
     A run that was stopped may have none of the latter: its allocation is checked without them.
     """
     within = subject.formulation.figures_within(rows.classes)
-    if within is not None and subject.document.figures is None and subject.document.status == Status.FEASIBLE:
+    if (
+        within is not None
+        and subject.document.figures is None
+        and subject.document.status == Status.FEASIBLE
+    ):
         return
     if within is None:
         why, within = "what the allocation gives", FIGURE
@@ -252,7 +287,9 @@ def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
     expected = made.to_document()
     for name in names:
         absolute = RELATIVE if name in ("certificate", "figures") else 0.0
-        findings.alike(name, found[name], expected.get(name), "what the closed form gives", absolute=absolute)
+        findings.alike(
+            name, found[name], expected.get(name), "what the closed form gives", absolute=absolute
+        )
     if subject.document.assumptions is not None:
         findings.same("assumptions", subject.document.assumptions, expected.get("assumptions"))
     told = f"what solving again for the bound of {closed.formulation} gives"
@@ -276,7 +313,11 @@ def _check_again(subject: Subject, findings: Findings) -> None:
     """Solve again: an optimum is the same, and no objective is beyond a bound."""
     document = subject.document
     rule = subject.formulation.sense == "rule"
-    again = subject.again if rule else subject.formulation.solve(subject.candidates, Engine(load_solver))
+    again = (
+        subject.again
+        if rule
+        else subject.formulation.solve(subject.candidates, Engine(load_solver))
+    )
     told = f"solving again gives {again.objective!r} ({again.status})"
     allowed, noise = max(OPTIMALITY, document.solver.gap or 0.0), _meaningless(subject)
     if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (
@@ -284,9 +325,15 @@ def _check_again(subject: Subject, findings: Findings) -> None:
     ):
         findings.add("status", f'found "{document.status}": {told}')
     elif document.status == Status.OPTIMAL:
-        findings.close("objective", document.objective, again.objective, told, relative=allowed, absolute=noise)
+        findings.close(
+            "objective", document.objective, again.objective, told, relative=allowed, absolute=noise
+        )
     if again.objective is not None and document.bound is not None and document.sense != "rule":
-        excess = again.objective - document.bound if document.sense == "max" else document.bound - again.objective
+        excess = (
+            again.objective - document.bound
+            if document.sense == "max"
+            else document.bound - again.objective
+        )
         if excess > max(OPTIMALITY * max(1.0, abs(again.objective)), noise):
             findings.add("bound", f"found {document.bound!r}, but {told}")
 

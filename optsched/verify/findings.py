@@ -87,7 +87,10 @@ class Findings:
         """Compare exactly."""
         holds = found == expected and isinstance(found, bool) == isinstance(expected, bool)
         if not holds:
-            self.add(path, f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""))
+            self.add(
+                path,
+                f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""),
+            )
         return holds
 
     def close(
@@ -109,10 +112,15 @@ class Findings:
         except OverflowError:  # an integer beyond every float
             holds = False
         if not holds:
-            self.add(path, f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""))
+            self.add(
+                path,
+                f"found {show(found)}, expected {show(expected)}" + (f": {why}" if why else ""),
+            )
         return holds
 
-    def alike(self, path: str, found: Any, expected: Any, why: str = "", *, absolute: float = 0.0) -> None:
+    def alike(
+        self, path: str, found: Any, expected: Any, why: str = "", *, absolute: float = 0.0
+    ) -> None:
         """Compare plain data: keys and texts exactly, numbers up to rounding; each difference at its own path."""
         if isinstance(found, Mapping) and isinstance(expected, Mapping):
             for key in [key for key in expected if key not in found]:

@@ -40,9 +40,17 @@ def pairs_in(document: SolutionDocument, pricing: PairPricing) -> Pairs:
     C = pricing.classes
     names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index
     rows = [
-        (*(int(C.of_job[names.index(job)]) for job in row.jobs), pools[row.pool], row.gpus, row.nodes)
+        (
+            *(int(C.of_job[names.index(job)]) for job in row.jobs),
+            pools[row.pool],
+            row.gpus,
+            row.nodes,
+        )
         for row in document.allocation
-        if row.jobs is not None and row.pool is not None and row.pool in pools and all(job in names for job in row.jobs)
+        if row.jobs is not None
+        and row.pool is not None
+        and row.pool in pools
+        and all(job in names for job in row.jobs)
     ]
     first, second, pool, gpus, nodes = _numbers(rows, 2)
     return pricing.possible(first, second, pricing.table.find(pool, gpus, nodes))

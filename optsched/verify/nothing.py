@@ -14,7 +14,14 @@ from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
 from optsched.solvers import Limits
-from optsched.solving.infeasibility import Analyst, Checked, Finding, check_claim, elastic_relaxation, rows_alone
+from optsched.solving.infeasibility import (
+    Analyst,
+    Checked,
+    Finding,
+    check_claim,
+    elastic_relaxation,
+    rows_alone,
+)
 from optsched.verify.findings import Bound, Findings
 from optsched.verify.subject import Subject
 
@@ -22,7 +29,9 @@ ROWS_READ = 20_000
 """Rows whose words are compared with the conflicts of the file."""
 
 
-def check_nothing(subject: Subject, program: AllocationProgram | LinearPlan, findings: Findings) -> Bound:
+def check_nothing(
+    subject: Subject, program: AllocationProgram | LinearPlan, findings: Findings
+) -> Bound:
     """Check a solution that states no allocation."""
     document = subject.document
     check_empty(subject, findings)
@@ -35,7 +44,9 @@ def check_nothing(subject: Subject, program: AllocationProgram | LinearPlan, fin
     proof = "claimed" if document.status == "unbounded" else "none"
     findings.same("certificate.proof", document.certificate.proof, proof)
     if document.status == "unbounded" and is_bounded(arrays):
-        findings.add("status", 'found "unbounded", but the columns are bounded, and with them the objective')
+        findings.add(
+            "status", 'found "unbounded", but the columns are bounded, and with them the objective'
+        )
     return "consistent"
 
 
@@ -53,7 +64,9 @@ def check_empty(subject: Subject, findings: Findings) -> None:
         findings.same(name, getattr(document, name), None, why)
     for name in ("allocation", "throughput", "prices", "metrics", "figures"):
         if getattr(document, name):
-            findings.add(name, f"found {len(getattr(document, name))} entries, expected none: {why}")
+            findings.add(
+                name, f"found {len(getattr(document, name))} entries, expected none: {why}"
+            )
     if document.status != "limit":
         findings.same("bound", document.bound, None, why)
     source = ("none",) if document.bound is None else ("solver", "relaxation")
@@ -62,7 +75,10 @@ def check_empty(subject: Subject, findings: Findings) -> None:
 
 
 def _check_infeasible(
-    subject: Subject, program: AllocationProgram | LinearPlan, arrays: LinearArrays, findings: Findings
+    subject: Subject,
+    program: AllocationProgram | LinearPlan,
+    arrays: LinearArrays,
+    findings: Findings,
 ) -> Bound:
     """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
     document = subject.document
@@ -71,11 +87,15 @@ def _check_infeasible(
         document.certificate, checked, findings, "an allocation exists that meets every requirement"
     ):
         return "not verifiable"
-    _check_conflicts(document, program, arrays.relaxed() if checked.needed is not None else arrays, findings)
+    _check_conflicts(
+        document, program, arrays.relaxed() if checked.needed is not None else arrays, findings
+    )
     return "verified" if document.certificate.proof == "dual" else "consistent"
 
 
-def check_infeasible(certificate: CertificateDocument, checked: Checked, findings: Findings, refuted: str) -> bool:
+def check_infeasible(
+    certificate: CertificateDocument, checked: Checked, findings: Findings, refuted: str
+) -> bool:
     """The certificate of an infeasible program; whether it is infeasible, or may be where nothing was shown.
 
     The word of a solver, ``claimed``, may stand where there is a proof by duals: it says less. Its least violation is
@@ -86,22 +106,32 @@ def check_infeasible(certificate: CertificateDocument, checked: Checked, finding
         return False
     stated, needed = certificate.residuals, checked.needed
     if certificate.proof != "claimed":
-        findings.same("certificate.proof", certificate.proof, "claimed" if needed is None else "dual")
+        findings.same(
+            "certificate.proof", certificate.proof, "claimed" if needed is None else "dual"
+        )
     if certificate.proof == "dual" and needed is not None:
         findings.alike(
-            "certificate.residuals", stated, {"least_violation": needed}, "what we find", absolute=1e-7 * needed
+            "certificate.residuals",
+            stated,
+            {"least_violation": needed},
+            "what we find",
+            absolute=1e-7 * needed,
         )
         return True
     for name, value in stated.items():
         if name != "least_violation" or value < (needed or 0.0) * (1 - 1e-7):
             findings.add(
-                f"certificate.residuals.{name}", f"found {value!r}, which is not that of an infeasible program"
+                f"certificate.residuals.{name}",
+                f"found {value!r}, which is not that of an infeasible program",
             )
     return True
 
 
 def _check_conflicts(
-    document: SolutionDocument, program: AllocationProgram | LinearPlan, arrays: LinearArrays, findings: Findings
+    document: SolutionDocument,
+    program: AllocationProgram | LinearPlan,
+    arrays: LinearArrays,
+    findings: Findings,
 ) -> None:
     """The conflicts of a file must be rows, and must conflict; files of before leave out what they take for granted."""
     conflicts, assumptions = document.conflicts, document.assumptions
@@ -116,17 +146,34 @@ def _check_conflicts(
             said.setdefault(conflict.words, []).append((row, conflict))
     rows = {words: [row for row, _ in saying] for words, saying in said.items()}
     if assumptions is not None:
-        expected = [item.words for item in assumptions_of([said[words][0][1] for words in conflicts if words in said])]
+        expected = [
+            item.words
+            for item in assumptions_of([said[words][0][1] for words in conflicts if words in said])
+        ]
         findings.same("assumptions", assumptions, expected, "what these rows take for granted")
     for index, words in enumerate(conflicts):
         if words not in rows:
-            findings.add(f"conflicts[{index}]", f"found {show(words)}, which no row of the program says")
-    saying = np.sort(np.concatenate([np.zeros(0, np.int64), *map(np.array, rows.values())])).astype(np.int64)
-    if conflicts and len(rows) == len(wanted) and not arrays.is_integer and can_be_met(arrays, saying):
-        findings.add("conflicts", "these requirements can all be met together: some that conflict are missing")
+            findings.add(
+                f"conflicts[{index}]", f"found {show(words)}, which no row of the program says"
+            )
+    saying = np.sort(np.concatenate([np.zeros(0, np.int64), *map(np.array, rows.values())])).astype(
+        np.int64
+    )
+    if (
+        conflicts
+        and len(rows) == len(wanted)
+        and not arrays.is_integer
+        and can_be_met(arrays, saying)
+    ):
+        findings.add(
+            "conflicts",
+            "these requirements can all be met together: some that conflict are missing",
+        )
 
 
-def _described(program: AllocationProgram | LinearPlan, arrays: LinearArrays) -> Iterator[tuple[int, Conflict]]:
+def _described(
+    program: AllocationProgram | LinearPlan, arrays: LinearArrays
+) -> Iterator[tuple[int, Conflict]]:
     for block in arrays.rows:
         for row in range(block.start, block.stop):
             if isinstance(program, LinearPlan):

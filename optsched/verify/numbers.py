@@ -69,12 +69,16 @@ class Point:
     @cached_property
     def arrays(self) -> LinearArrays:
         """The linear program; of a concave utility its tangent at the point."""
-        return (self.program.tangent(self.x) if self.program.concave else self.program.to_linear()).arrays
+        return (
+            self.program.tangent(self.x) if self.program.concave else self.program.to_linear()
+        ).arrays
 
     @cached_property
     def dual(self) -> LinearArrays:
         """The linear program that the duals bound: of a concave utility the tangent that fits them."""
-        return self.program.tangent(self.x, self.duals).arrays if self.program.concave else self.arrays
+        return (
+            self.program.tangent(self.x, self.duals).arrays if self.program.concave else self.arrays
+        )
 
     @cached_property
     def duals(self) -> FloatArray | None:
@@ -95,8 +99,14 @@ class Point:
     def noise(self) -> float:
         """Objective values below this mean nothing."""
         blocks = self.document.duals if self.duals is not None else None
-        duals = None if blocks is None else {name: np.array(block, np.float64) for name, block in blocks.items()}
-        return noise_at(self.arrays, self.program.complete(self.x)) + self.program.worth_of_noise(duals)
+        duals = (
+            None
+            if blocks is None
+            else {name: np.array(block, np.float64) for name, block in blocks.items()}
+        )
+        return noise_at(self.arrays, self.program.complete(self.x)) + self.program.worth_of_noise(
+            duals
+        )
 
     @cached_property
     def reported_noise(self) -> float:
@@ -112,7 +122,9 @@ class Point:
         return reported if np.isfinite(reported) else None
 
 
-def read_duals(document: SolutionDocument, arrays: LinearArrays, findings: Findings) -> FloatArray | None:
+def read_duals(
+    document: SolutionDocument, arrays: LinearArrays, findings: Findings
+) -> FloatArray | None:
     """Row duals of the file, None if there are none, or with findings if they don't fit the rows."""
     blocks = document.duals
     if blocks is None:
@@ -120,12 +132,17 @@ def read_duals(document: SolutionDocument, arrays: LinearArrays, findings: Findi
     before, rows = len(findings), arrays.rows
     for name in [name for name in blocks if name not in {block.name for block in rows}]:
         told = listed(block.name for block in rows)
-        findings.add(join("duals", [name]), f"expected no such entry: the blocks of rows are {told}")
+        findings.add(
+            join("duals", [name]), f"expected no such entry: the blocks of rows are {told}"
+        )
     for block in rows:
         found = blocks.get(block.name)
         if found is None or len(found) != len(block):
             had = "nothing" if found is None else f"{len(found)} numbers"
-            findings.add(join("duals", [block.name]), f"found {had}, expected {len(block)} numbers, one per row")
+            findings.add(
+                join("duals", [block.name]),
+                f"found {had}, expected {len(block)} numbers, one per row",
+            )
     if len(findings) > before:
         return None
     parts = [np.array(blocks[block.name], np.float64) for block in rows]
@@ -148,7 +165,9 @@ def check_numbers(point: Point) -> Bound:
 
 def check_metrics(document: SolutionDocument, allocation: Allocation, findings: Findings) -> None:
     """The figures of the allocation."""
-    findings.alike("metrics", document.metrics, allocation_metrics(allocation), "what the allocation gives")
+    findings.alike(
+        "metrics", document.metrics, allocation_metrics(allocation), "what the allocation gives"
+    )
 
 
 # --- bound and prices ----------------------------------------------------------------------------------------------
@@ -164,10 +183,16 @@ def check_bound(point: Point) -> Bound:
             findings.add("bound_source", 'found "dual", but the duals in the file give no bound')
         elif point.bound is not None:
             proven = point.reported(point.bound)
-            findings.same("bound_source", document.bound_source, "dual", "the duals in the file give a bound")
+            findings.same(
+                "bound_source", document.bound_source, "dual", "the duals in the file give a bound"
+            )
             why = "what the duals in the file give"
-            if not findings.close("bound", document.bound, proven, why, relative=1e-10, absolute=point.rounding):
-                findings.add("duals", f"they give the bound {proven!r}, the file says {document.bound!r}")
+            if not findings.close(
+                "bound", document.bound, proven, why, relative=1e-10, absolute=point.rounding
+            ):
+                findings.add(
+                    "duals", f"they give the bound {proven!r}, the file says {document.bound!r}"
+                )
             method = "verified"
     check_contradiction(document, findings, point.reported_noise)
     return method if len(findings) == before else "not verifiable"
@@ -181,7 +206,9 @@ def _check_duals_written(point: Point) -> Bound:
     if document.duals is not None or document.bound_source != "dual":
         return "consistent"
     if rows <= DUAL_ROWS:
-        point.findings.add("duals", f"found null, expected the duals of the {rows} rows, which prove the bound")
+        point.findings.add(
+            "duals", f"found null, expected the duals of the {rows} rows, which prove the bound"
+        )
     return "not verifiable"
 
 
@@ -192,7 +219,10 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
     except OptschedError:  # it is not installed here
         return
     if has_duals:
-        findings.add("bound_source", f'found "solver", expected "dual": no job is whole, and {name} gives duals')
+        findings.add(
+            "bound_source",
+            f'found "solver", expected "dual": no job is whole, and {name} gives duals',
+        )
 
 
 def check_contradiction(document: SolutionDocument, findings: Findings, noise: float = 0.0) -> None:
@@ -202,26 +232,37 @@ def check_contradiction(document: SolutionDocument, findings: Findings, noise: f
         return
     excess = objective - bound if document.sense == "max" else bound - objective
     if excess > max(OPTIMALITY * max(abs(objective), abs(bound)), noise):
-        findings.add("bound", f"found {bound!r}, which the objective {objective!r} contradicts ({document.sense})")
+        findings.add(
+            "bound",
+            f"found {bound!r}, which the objective {objective!r} contradicts ({document.sense})",
+        )
 
 
 def check_prices(point: Point) -> None:
     """Prices are the duals of the capacity rows in the units of the objective."""
     findings, document = point.findings, point.document
     names = point.program.classes.resources.names
-    if document.duals is None and document.bound_source == "dual":  # many rows: only the names can be checked
+    if (
+        document.duals is None and document.bound_source == "dual"
+    ):  # many rows: only the names can be checked
         findings.same("prices", sorted(document.prices), sorted(names), "one price per resource")
     elif document.duals is None:
         findings.alike("prices", document.prices, {})
     elif point.duals is not None:
         worth = point.program.worth_of_duals(point.x)
         capacity = point.duals[point.arrays.row_block("capacity").slice]
-        expected = {name: float(price) * worth + 0.0 for name, price in zip(names, capacity.tolist(), strict=True)}
+        expected = {
+            name: float(price) * worth + 0.0
+            for name, price in zip(names, capacity.tolist(), strict=True)
+        }
         findings.alike("prices", document.prices, expected, "the dual of its capacity row")
         for position, name in enumerate(names):
             if not _near(document.prices.get(name), expected[name]):
                 path = f"duals.capacity[{position}]"
-                findings.add(path, f"found {capacity[position]!s}, which disagrees with {join('prices', [name])}")
+                findings.add(
+                    path,
+                    f"found {capacity[position]!s}, which disagrees with {join('prices', [name])}",
+                )
 
 
 def _near(found: float | None, expected: float) -> bool:
@@ -242,13 +283,21 @@ def check_status(point: Point) -> None:
     value, bound, noise = point.reported(point.value), document.bound, point.reported_noise
     told = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
     if point.bound is not None:
-        closed = value is not None and alike(point.value, point.bound, allowed * (1 + 1e-6), point.noise)
+        closed = value is not None and alike(
+            point.value, point.bound, allowed * (1 + 1e-6), point.noise
+        )
     elif document.bound_source == "solver" and not point.arrays.is_integer:
         closed, told = False, CLAIM
     else:
-        closed = value is not None and bound is not None and alike(value, bound, allowed * (1 + 1e-6), noise)
+        closed = (
+            value is not None
+            and bound is not None
+            and alike(value, bound, allowed * (1 + 1e-6), noise)
+        )
     stopped = document.termination in (*STOPPED, Termination.IMPRECISE)
-    if not (closed and stopped and document.status == "feasible"):  # what is claimed may be less than what is proved
+    if not (
+        closed and stopped and document.status == "feasible"
+    ):  # what is claimed may be less than what is proved
         findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
     if not closed and document.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
         findings.add("termination", f'found "{document.termination}", but {told}')
@@ -264,11 +313,18 @@ def check_certificate(point: Point) -> None:
     if point.duals is not None:
         residuals["duals"] = dual_residual(point.dual, point.duals)
         if abs(stated.residuals.get("duals", 0.0) - residuals["duals"]) > RESIDUAL:
-            findings.add("duals", f"their signs are off by {residuals['duals']:.3g}, the certificate says otherwise")
-    findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
+            findings.add(
+                "duals",
+                f"their signs are off by {residuals['duals']:.3g}, the certificate says otherwise",
+            )
+    findings.alike(
+        "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
+    )
     proof = PROOFS.get(document.bound_source)
     if proof is None:
-        findings.add("bound_source", f'found "{document.bound_source}", but the program itself was solved')
+        findings.add(
+            "bound_source", f'found "{document.bound_source}", but the program itself was solved'
+        )
     elif stated.proof not in proof:
         expected = " or ".join(f'"{name}"' for name in proof)
         why = f'the source of the bound is "{document.bound_source}"'

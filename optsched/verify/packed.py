@@ -25,8 +25,14 @@ def check_packed(subject: Subject, findings: Findings) -> None:
     if made is not None and document.packed is None:
         can = "fit" if made.held == made.most else "are shown to fit"
         told = f"of {made.rows} rows that run side by side {made.held} {can} into whole GPUs"
-        findings.add("packed", f"found nothing, which says that all rows fit side by side, but {told}")
+        findings.add(
+            "packed", f"found nothing, which says that all rows fit side by side, but {told}"
+        )
         return
     stated = None if document.packed is None else document.packed.model_dump(exclude_none=True)
-    expected = None if made is None else {name: value for name, value in made._asdict().items() if value is not None}
+    expected = (
+        None
+        if made is None
+        else {name: value for name, value in made._asdict().items() if value is not None}
+    )
     findings.alike("packed", stated, expected, "what packing the shares of GPUs again gives")

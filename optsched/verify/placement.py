@@ -32,11 +32,18 @@ def check_placed(subject: Subject, findings: Findings) -> None:
     if document.placement is None:
         return
     before = len(findings)
-    rows = resolve_rows(subject, Findings())  # what is wrong with the allocation itself is told elsewhere
+    rows = resolve_rows(
+        subject, Findings()
+    )  # what is wrong with the allocation itself is told elsewhere
     if rows is None:
-        findings.add("placement", "the rows of the allocation are wrong, so that it cannot be checked")
+        findings.add(
+            "placement", "the rows of the allocation are wrong, so that it cannot be checked"
+        )
         return
-    wanted = [_row(document, rows, number, entry, findings) for number, entry in enumerate(document.placement)]
+    wanted = [
+        _row(document, rows, number, entry, findings)
+        for number, entry in enumerate(document.placement)
+    ]
     if document.rounds is not None and document.rounds.slices:
         _check_first_slice(subject, document.rounds.slices[0].run, wanted, rows, findings)
     if len(findings) > before:
@@ -55,29 +62,50 @@ def check_placed(subject: Subject, findings: Findings) -> None:
         _check_figures(subject, rows, here, gpus, len(row), findings)
 
 
-def _check_contradicted(subject: Subject, rows: AllocationRows, row: IntArray, findings: Findings) -> None:
+def _check_contradicted(
+    subject: Subject, rows: AllocationRows, row: IntArray, findings: Findings
+) -> None:
     """The file names the jobs that cannot be preempted and that the rows it places do not let run on."""
     rate = np.zeros(len(rows.job))
     made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
     names, document = subject.instance.jobs_table.names, subject.document
-    expected = sorted(names[job] for job in unmoved(subject.classes, made, row, document.constraints).contradicted)
+    expected = sorted(
+        names[job] for job in unmoved(subject.classes, made, row, document.constraints).contradicted
+    )
     found = sorted(item.job for item in document.placement_contradicts or ())
-    findings.alike("placement_contradicts", found, expected, "jobs that run and cannot be preempted")
+    findings.alike(
+        "placement_contradicts", found, expected, "jobs that run and cannot be preempted"
+    )
 
 
 def _check_first_slice(
-    subject: Subject, first: list[int], wanted: list[int | None], rows: AllocationRows, findings: Findings
+    subject: Subject,
+    first: list[int],
+    wanted: list[int | None],
+    rows: AllocationRows,
+    findings: Findings,
 ) -> None:
     """With rounds, what is placed is the first slice, as far as it uses GPUs."""
     C, listed = subject.classes, set(wanted)
     for row in first:
-        on_gpus = 0 <= row < len(rows.job) and C.pool[rows.column[row]] >= 0 and C.gpus[rows.column[row]] > 0
+        on_gpus = (
+            0 <= row < len(rows.job)
+            and C.pool[rows.column[row]] >= 0
+            and C.gpus[rows.column[row]] > 0
+        )
         if on_gpus and row not in listed:
-            findings.add("placement", f"found no entry for row {row} of the allocation, which runs in the first slice")
+            findings.add(
+                "placement",
+                f"found no entry for row {row} of the allocation, which runs in the first slice",
+            )
 
 
 def _row(
-    document: SolutionDocument, rows: AllocationRows, number: int, entry: PlacementRow, findings: Findings
+    document: SolutionDocument,
+    rows: AllocationRows,
+    number: int,
+    entry: PlacementRow,
+    findings: Findings,
 ) -> int | None:
     """The row of the allocation that an entry is about."""
     path = f"placement[{number}]"
@@ -109,7 +137,12 @@ def _check_once(placement: list[PlacementRow], findings: Findings) -> None:
 
 
 def _check_figures(
-    subject: Subject, rows: AllocationRows, row: IntArray, gpus: list[list[str]], wanted: int, findings: Findings
+    subject: Subject,
+    rows: AllocationRows,
+    row: IntArray,
+    gpus: list[list[str]],
+    wanted: int,
+    findings: Findings,
 ) -> None:
     """Figures that follow from the GPUs are recomputed; bounds may not contradict them."""
     figures = subject.document.placement_figures or {}
@@ -119,7 +152,9 @@ def _check_figures(
         findings.add(f"placement_figures.{name}", "expected no such entry")
     if any(name not in figures for name in FIGURES):
         return
-    worth = placement_worth(subject.classes, rows.job[row], rows.partner[row], rows.column[row], gpus)
+    worth = placement_worth(
+        subject.classes, rows.job[row], rows.partner[row], rows.column[row], gpus
+    )
     expected = {
         "rows_wanted": wanted,
         "rows_placed": worth.rows,
@@ -128,16 +163,25 @@ def _check_figures(
         "gpus_moved": worth.moved,
     }
     for name, value in expected.items():
-        findings.close(f"placement_figures.{name}", figures[name], float(value), "what the placement gives")
+        findings.close(
+            f"placement_figures.{name}", figures[name], float(value), "what the placement gives"
+        )
     least, most = figures["rows_placed"], figures["rows_wanted"]
     if not least <= figures["rows_bound"] <= most:
         told = f"from {least:g}, which are placed, to {most:g}, which are wanted"
-        findings.add("placement_figures.rows_bound", f"found {figures['rows_bound']:g}, expected a number {told}")
+        findings.add(
+            "placement_figures.rows_bound",
+            f"found {figures['rows_bound']:g}, expected a number {told}",
+        )
     if not worth.rows <= figures["nodes_bound"] <= worth.nodes:
         told = f"from {worth.rows}, one per row, to {worth.nodes}, which are spanned"
-        findings.add("placement_figures.nodes_bound", f"found {figures['nodes_bound']:g}, expected a number {told}")
+        findings.add(
+            "placement_figures.nodes_bound",
+            f"found {figures['nodes_bound']:g}, expected a number {told}",
+        )
     closed = figures["rows_bound"] == worth.rows and figures["nodes_bound"] == worth.nodes
     if figures["exact"] not in (0.0, 1.0) or (figures["exact"] == 1.0 and not closed):
         findings.add(
-            "placement_figures.exact", f"found {figures['exact']:g}, expected 0, or 1 where the bounds leave no gap"
+            "placement_figures.exact",
+            f"found {figures['exact']:g}, expected 0, or 1 where the bounds leave no gap",
         )

@@ -15,7 +15,14 @@ from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.nothing import check_empty, check_nothing
-from optsched.verify.numbers import CLAIM, PROOFS, RESIDUAL, check_contradiction, check_metrics, read_duals
+from optsched.verify.numbers import (
+    CLAIM,
+    PROOFS,
+    RESIDUAL,
+    check_contradiction,
+    check_metrics,
+    read_duals,
+)
 from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
 from optsched.verify.subject import Subject
 
@@ -25,7 +32,9 @@ def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
     document = subject.document
     if subject.expects_nothing:
         if document.schedule is not None:
-            findings.add("schedule", f"found a schedule, expected none: the status is {document.status}")
+            findings.add(
+                "schedule", f"found a schedule, expected none: the status is {document.status}"
+            )
         if isinstance(plan, LinearPlan):
             return check_nothing(subject, plan, findings)
         check_empty(subject, findings)
@@ -49,12 +58,17 @@ def resolve_schedule(subject: Subject, findings: Findings) -> Schedule | None:
     """Every stretch found among the columns; None with findings where one is not, or ends before it starts."""
     rows = subject.document.schedule
     if rows is None:
-        findings.add("schedule", f"found null, expected a schedule: {subject.formulation.name} decides what runs when")
+        findings.add(
+            "schedule",
+            f"found null, expected a schedule: {subject.formulation.name} decides what runs when",
+        )
         return None
     return schedule_of(subject.classes, rows, findings)
 
 
-def schedule_of(classes: Classes, rows: Sequence[ScheduleRow], findings: Findings) -> Schedule | None:
+def schedule_of(
+    classes: Classes, rows: Sequence[ScheduleRow], findings: Findings
+) -> Schedule | None:
     """A schedule from its rows in a file; None with findings where one of them stands for nothing."""
     resolver, found, before = Resolver(classes), [], len(findings)
     for index, row in enumerate(rows):
@@ -68,7 +82,9 @@ def schedule_of(classes: Classes, rows: Sequence[ScheduleRow], findings: Finding
     if len(findings) > before or not _one_at_a_time(rows, findings):
         return None
     job, column = np.array(found, np.int64).reshape(-1, 2).T
-    start, end = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end"))
+    start, end = (
+        np.array([getattr(row, name) for row in rows], np.float64) for name in ("start", "end")
+    )
     return Schedule.sorted(classes, job, column, start, end)
 
 
@@ -88,9 +104,14 @@ def _check_later(subject: Subject, plan: Plan, schedule: Schedule, findings: Fin
         findings.same(f"{path}.words", stage.words, [later[index].words])
         if stage.name == later[index].name:
             value = later[index].value(schedule)
-            findings.close(f"{path}.value", stage.value, value, "what the schedule gives", absolute=RESIDUAL)
+            findings.close(
+                f"{path}.value", stage.value, value, "what the schedule gives", absolute=RESIDUAL
+            )
             if stage.bound is not None and stage.bound > value + OPTIMALITY * max(1.0, abs(value)):
-                findings.add(f"{path}.bound", f"found {stage.bound!r}, above {value!r}, which the schedule has")
+                findings.add(
+                    f"{path}.bound",
+                    f"found {stage.bound!r}, above {value!r}, which the schedule has",
+                )
     if document.declined is not None or document.stages:
         expected = [{"job": job, "reason": why} for job, why in declined_jobs(plan, schedule)]
         findings.alike("declined", [row.model_dump() for row in document.declined or ()], expected)
@@ -102,7 +123,9 @@ def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
     holds = True
     for index in sorted(range(len(rows)), key=lambda index: (rows[index].start, index)):
         before = last.get(rows[index].job)
-        if before is not None and rows[index].start < rows[before].end * (1 - np.sign(rows[before].end) * RELATIVE):
+        if before is not None and rows[index].start < rows[before].end * (
+            1 - np.sign(rows[before].end) * RELATIVE
+        ):
             holds = False
             told = f"expected {rows[before].end!r} or later: job {rows[index].job} runs until then (schedule[{before}])"
             findings.add(f"schedule[{index}].start", f"found {rows[index].start!r}, {told}")
@@ -135,7 +158,9 @@ def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: F
     findings.close("objective", document.objective, value, "what the schedule gives")
     method, of_duals = _check_bound(subject, plan, findings)
     residuals = {**certificate.residuals, **of_duals}
-    findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
+    findings.alike(
+        "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
+    )
     for problem in certificate.problems:
         findings.add("schedule", problem)
         if stated.ok:
@@ -144,19 +169,30 @@ def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: F
     proves = isinstance(plan, LinearPlan) and plan.proves
     if (document.bound_source == "dual" and not proves) or stated.proof not in proof:
         findings.add(
-            "certificate.proof", f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
+            "certificate.proof",
+            f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives',
         )
     allowed = max(OPTIMALITY, document.solver.gap or 0.0) * (1 + 1e-6)
     bound = document.bound
-    closed = bound is not None and document.objective is not None and alike(document.objective, bound, allowed, 1e-9)
-    told = "there is no gap" if document.gap is None else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
+    closed = (
+        bound is not None
+        and document.objective is not None
+        and alike(document.objective, bound, allowed, 1e-9)
+    )
+    told = (
+        "there is no gap"
+        if document.gap is None
+        else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
+    )
     if proves and document.bound_source == "solver":
         closed, told = False, CLAIM
     findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
     return method
 
 
-def _check_bound(subject: Subject, plan: Plan, findings: Findings) -> tuple[Bound, dict[str, float]]:
+def _check_bound(
+    subject: Subject, plan: Plan, findings: Findings
+) -> tuple[Bound, dict[str, float]]:
     """The bound of a plan without integer columns, recomputed from the duals in the file; residual of their signs."""
     document = subject.document
     if not (isinstance(plan, LinearPlan) and plan.proves):
@@ -167,10 +203,20 @@ def _check_bound(subject: Subject, plan: Plan, findings: Findings) -> tuple[Boun
     duals = read_duals(document, arrays, findings)
     if duals is None:
         if document.duals is None and arrays.shape[0] <= DUAL_ROWS:
-            findings.add("duals", f"found null, expected those of the {arrays.shape[0]} rows, which prove the bound")
+            findings.add(
+                "duals",
+                f"found null, expected those of the {arrays.shape[0]} rows, which prove the bound",
+            )
         stated = document.certificate.residuals  # many rows: not verifiable
         return "not verifiable", {"duals": stated["duals"]} if "duals" in stated else {}
     bound = dual_bound(arrays, duals)
-    findings.same("bound_source", source, "none" if bound is None else "dual", "what the duals in the file give")
-    findings.close("bound", document.bound, bound, "what the duals in the file give", relative=1e-10)
+    findings.same(
+        "bound_source",
+        source,
+        "none" if bound is None else "dual",
+        "what the duals in the file give",
+    )
+    findings.close(
+        "bound", document.bound, bound, "what the duals in the file give", relative=1e-10
+    )
     return "verified", {"duals": dual_residual(arrays, duals)}

@@ -76,7 +76,9 @@ class _Check:
     def run(self) -> Bound:
         """All checks; what the bound is worth."""
         document, findings, before = self.document, self.findings, len(self.findings)
-        findings.alike("program", document.program.model_dump(), self.program.facts(), "what this program has")
+        findings.alike(
+            "program", document.program.model_dump(), self.program.facts(), "what this program has"
+        )
         findings.close(
             "gap",
             document.gap,
@@ -84,7 +86,9 @@ class _Check:
             "what they give",
             relative=1e-12,
         )
-        by_clock = not document.reproducible and bool(document.solver.attempts)  # one of them may have been stopped
+        by_clock = not document.reproducible and bool(
+            document.solver.attempts
+        )  # one of them may have been stopped
         reproducible = is_reproducible(document.termination, document.explanation, by_clock)
         why = f"the run ended with {document.termination}"
         findings.same("reproducible", document.reproducible, reproducible, why)
@@ -93,16 +97,23 @@ class _Check:
             findings.add("termination", told)
         if not document.certificate.ok:
             told = "; ".join(document.certificate.problems) or "no problem is told"
-            findings.add("certificate.ok", f"found false: the solution's own certificate does not hold ({told})")
+            findings.add(
+                "certificate.ok",
+                f"found false: the solution's own certificate does not hold ({told})",
+            )
         found = document.status in (Status.OPTIMAL, Status.FEASIBLE)
         bound = self._check_point() if found else self._check_nothing()
         return bound if len(findings) == before else "not verifiable"
 
-    def _vector(self, field: str, given: Mapping[str, float], names: Sequence[str], what: str) -> FloatArray | None:
+    def _vector(
+        self, field: str, given: Mapping[str, float], names: Sequence[str], what: str
+    ) -> FloatArray | None:
         """Numbers by name in the order of the program; None with findings for a name that it lacks."""
         place = {name: number for number, name in enumerate(names)}
         for name in [name for name in given if name not in place]:
-            self.findings.add(join(field, [name]), f"found {given[name]!r}, but the program has no such {what}")
+            self.findings.add(
+                join(field, [name]), f"found {given[name]!r}, but the program has no such {what}"
+            )
         if not place.keys() >= given.keys():
             return None
         vector = np.zeros(len(names))
@@ -120,23 +131,35 @@ class _Check:
             return "not verifiable"
         value = arrays.objective(x)
         noise, stated = noise_at(arrays, x), document.certificate
-        findings.close("objective", document.objective, value, "what the values give", absolute=noise)
+        findings.close(
+            "objective", document.objective, value, "what the values give", absolute=noise
+        )
         certificate = certify_point(arrays, x, value, stated.proof)
         bound, residuals, method = self._check_bound(noise)
         residuals = {**certificate.residuals, **residuals}
-        findings.alike("certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL)
+        findings.alike(
+            "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
+        )
         for problem in certificate.problems:
             findings.add("values", problem)
         if stated.proof not in PROOFS.get(document.bound_source, ()):
             told = f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
             findings.add("certificate.proof", told)
-        accepted = max(OPTIMALITY, (document.solver.gap or 0.0) if arrays.is_integer else 0.0) * (1 + 1e-6)
+        accepted = max(OPTIMALITY, (document.solver.gap or 0.0) if arrays.is_integer else 0.0) * (
+            1 + 1e-6
+        )
         closed = bound is not None and alike(value, bound, accepted, noise)
-        told = "there is no bound" if bound is None else f"the bound is {bound!r}, {accepted:.3g} is allowed"
+        told = (
+            "there is no bound"
+            if bound is None
+            else f"the bound is {bound!r}, {accepted:.3g} is allowed"
+        )
         findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
         excess = 0.0 if bound is None else value - bound if arrays.maximise else bound - value
         if bound is not None and excess > 0 and not alike(value, bound, OPTIMALITY, noise):
-            findings.add("bound", f"found {document.bound!r}, which the objective {value!r} contradicts")
+            findings.add(
+                "bound", f"found {document.bound!r}, which the objective {value!r} contradicts"
+            )
         return method
 
     def _check_bound(self, noise: float) -> tuple[float | None, dict[str, float], Bound]:
@@ -145,11 +168,17 @@ class _Check:
         source = document.bound_source
         if document.duals is None:
             if source == "dual":
-                findings.add("duals", "found null, expected the duals of the rows, which prove the bound")
+                findings.add(
+                    "duals", "found null, expected the duals of the rows, which prove the bound"
+                )
                 return document.bound, {}, "not verifiable"
             if source == "solver" and not arrays.is_integer:
                 check_solver_without_duals(document.solver.name, findings)
-                return None, {}, "consistent"  # a claim, which proves no optimum of a continuous program
+                return (
+                    None,
+                    {},
+                    "consistent",
+                )  # a claim, which proves no optimum of a continuous program
             return document.bound, {}, "consistent"
         y = self._vector("duals", document.duals, self.program.rows, "row")
         if y is None:
@@ -157,7 +186,9 @@ class _Check:
         bound, residual = dual_bound(arrays, y), {"duals": dual_residual(arrays, y)}
         if bound is None:
             if source == "dual":
-                findings.add("bound_source", 'found "dual", but the duals in the file give no bound')
+                findings.add(
+                    "bound_source", 'found "dual", but the duals in the file give no bound'
+                )
             return document.bound, residual, "consistent"
         findings.same("bound_source", source, "dual", "the duals in the file give a bound")
         why = "what the duals in the file give"
@@ -179,24 +210,41 @@ class _Check:
         findings.alike("conflicts", document.conflicts, [])
         findings.alike("certificate.residuals", document.certificate.residuals, {})
         unbounded = document.status is Status.UNBOUNDED
-        findings.same("certificate.proof", document.certificate.proof, "claimed" if unbounded else "none")
+        findings.same(
+            "certificate.proof", document.certificate.proof, "claimed" if unbounded else "none"
+        )
         if unbounded and is_bounded(arrays):
-            findings.add("status", 'found "unbounded", but the columns are bounded, and with them the objective')
+            findings.add(
+                "status",
+                'found "unbounded", but the columns are bounded, and with them the objective',
+            )
         return "consistent"
 
     def _check_infeasible(self) -> Bound:
         document, findings, arrays = self.document, self.findings, self.program.arrays
         checked = check_claim(arrays, Analyst(Limits()))
-        if not check_infeasible(document.certificate, checked, findings, "there is a point that meets every row"):
+        if not check_infeasible(
+            document.certificate, checked, findings, "there is a point that meets every row"
+        ):
             return "not verifiable"
         linear = checked.needed is not None or not arrays.is_integer
         place = {name: number for number, name in enumerate(self.program.rows)}
         for index, name in enumerate(document.conflicts):
             if name not in place:
-                findings.add(f"conflicts[{index}]", f"found {show(name)}, expected the name of a row")
-        rows = np.array(sorted({place[name] for name in document.conflicts if name in place}), np.int64)
+                findings.add(
+                    f"conflicts[{index}]", f"found {show(name)}, expected the name of a row"
+                )
+        rows = np.array(
+            sorted({place[name] for name in document.conflicts if name in place}), np.int64
+        )
         if not document.conflicts and document.explanation is Explanation.IRREDUCIBLE:
             findings.add("conflicts", "found none, expected the rows that conflict")
-        elif linear and 0 < len(rows) == len(set(document.conflicts)) and can_be_met(arrays.relaxed(), rows):
-            findings.add("conflicts", "these rows can all be met together: some that conflict are missing")
+        elif (
+            linear
+            and 0 < len(rows) == len(set(document.conflicts))
+            and can_be_met(arrays.relaxed(), rows)
+        ):
+            findings.add(
+                "conflicts", "these rows can all be met together: some that conflict are missing"
+            )
         return "verified" if document.certificate.proof == "dual" else "consistent"

@@ -45,24 +45,36 @@ def check_document_rounds(subject: Subject, resolve: bool, findings: Findings) -
         _make_again(subject, rounds, rows, findings)
 
 
-def _as_rounds(document: RoundsDocument, rows: AllocationRows, seconds: float, findings: Findings) -> Rounds | None:
+def _as_rounds(
+    document: RoundsDocument, rows: AllocationRows, seconds: float, findings: Findings
+) -> Rounds | None:
     """The rounds of the file over its own rows, or None with findings."""
     before, count = len(findings), len(rows.job)
     rounds = document.window / seconds
     number = round(rounds)
     if number < 1 or abs(rounds - number) > RELATIVE * number:
-        findings.add("rounds.window", f"found {document.window!r}, expected a whole number of rounds of {seconds!r} s")
+        findings.add(
+            "rounds.window",
+            f"found {document.window!r}, expected a whole number of rounds of {seconds!r} s",
+        )
     for place, part in enumerate(document.slices):
         wrong = [row for row in part.run if not 0 <= row < count]
         if wrong:
-            findings.add(f"rounds.slices[{place}].run", f"found {wrong[0]}, expected rows of the allocation")
+            findings.add(
+                f"rounds.slices[{place}].run", f"found {wrong[0]}, expected rows of the allocation"
+            )
         elif len(set(part.run)) < len(part.run):
             findings.add(f"rounds.slices[{place}].run", "found a row twice")
     if len(findings) > before:
         return None
     column = rows.column
     made = JobRows(
-        rows.job, rows.partner, column, rows.fraction, rows.classes.rate_a[column], rows.classes.rate_b[column]
+        rows.job,
+        rows.partner,
+        column,
+        rows.fraction,
+        rows.classes.rate_a[column],
+        rows.classes.rate_b[column],
     )
     return Rounds(
         rows=made,
@@ -87,6 +99,12 @@ def _make_again(subject: Subject, rounds: Rounds, rows: AllocationRows, findings
         findings.add("rounds.method", str(error))
         return
     if rounds.finished and abs(again.scale - rounds.scale) > AGAIN:
-        findings.add("rounds.scale", f"found {rounds.scale!r}, but making the rounds again gives {again.scale!r}")
+        findings.add(
+            "rounds.scale",
+            f"found {rounds.scale!r}, but making the rounds again gives {again.scale!r}",
+        )
     if again.scale > rounds.bound + AGAIN:
-        findings.add("rounds.bound", f"found {rounds.bound!r}, but making the rounds again gives {again.scale!r}")
+        findings.add(
+            "rounds.bound",
+            f"found {rounds.bound!r}, but making the rounds again gives {again.scale!r}",
+        )

@@ -101,9 +101,13 @@ class Resolver:
         }
         self._option = classes.candidates.columns.option[classes.kind_column]
         keys = (classes.class_a, classes.class_b, classes.configuration, self._option)
-        self._column = {key: row for row, key in enumerate(zip(*(key.tolist() for key in keys), strict=True))}
+        self._column = {
+            key: row for row, key in enumerate(zip(*(key.tolist() for key in keys), strict=True))
+        }
 
-    def resolve(self, row: AllocationRow, path: str, findings: Findings) -> tuple[int, int, int] | None:
+    def resolve(
+        self, row: AllocationRow, path: str, findings: Findings
+    ) -> tuple[int, int, int] | None:
         """(job, partner, column) of a row, or None with a finding."""
         jobs = self._jobs(row, path, findings)
         if jobs is None:
@@ -127,7 +131,9 @@ class Resolver:
             job = self._job(row.job, f"{path}.job", findings)
             return None if job is None else (job, -1)
         assert row.jobs is not None
-        first, second = (self._job(name, f"{path}.jobs[{i}]", findings) for i, name in enumerate(row.jobs))
+        first, second = (
+            self._job(name, f"{path}.jobs[{i}]", findings) for i, name in enumerate(row.jobs)
+        )
         if first is None or second is None:
             return None
         if first == second:
@@ -143,25 +149,34 @@ class Resolver:
             findings.add(path, f"found {show(name)}, expected a job of the instance")
             return None
         if self.classes.of_job[job] < 0:
-            findings.add(path, f"found {show(name)}, expected a job that is in the program; see unplaced")
+            findings.add(
+                path, f"found {show(name)}, expected a job that is in the program; see unplaced"
+            )
             return None
         return job
 
     def _option_row(self, job: int, row: AllocationRow) -> int:
         """Row of the option table, -1 for generated columns, -2 for what cannot be."""
-        options, number = self.classes.instance.options, self.classes.instance.jobs_table.options[job]
+        options, number = (
+            self.classes.instance.options,
+            self.classes.instance.jobs_table.options[job],
+        )
         if row.option is None:
             return -1
         if number < 0 or not 0 <= row.option < options.indptr[number + 1] - options.indptr[number]:
             return -2
         return int(options.indptr[number]) + row.option
 
-    def _explain(self, row: AllocationRow, class_a: int, class_b: int, path: str, findings: Findings) -> None:
+    def _explain(
+        self, row: AllocationRow, class_a: int, class_b: int, path: str, findings: Findings
+    ) -> None:
         """Say which field of the row leads away from every column of its jobs."""
         C = self.classes
         left = np.flatnonzero((C.class_a == class_a) & (C.class_b == class_b))
         if len(left) == 0:
-            findings.add(f"{path}.jobs", f"found {listed(row.jobs or ())}, expected jobs that can share GPUs")
+            findings.add(
+                f"{path}.jobs", f"found {listed(row.jobs or ())}, expected jobs that can share GPUs"
+            )
             return
         for name, found in (
             ("pool", row.pool), ("gpus", row.gpus), ("nodes", row.nodes), ("share", row.share),
@@ -173,7 +188,10 @@ class Resolver:
                 known = list(dict.fromkeys(map(show, there)))
                 told = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
                 expected = told if len(known) == 1 else f"one of {told}"
-                findings.add(f"{path}.{name}", f"found {show(found)}, expected {expected}, as the job can run")
+                findings.add(
+                    f"{path}.{name}",
+                    f"found {show(found)}, expected {expected}, as the job can run",
+                )
                 return
             left = left[np.array(keep)]
         findings.add(path, "expected a way in which the job can run")
@@ -212,11 +230,16 @@ def resolve_rows(subject: Subject, findings: Findings) -> AllocationRows | None:
         if resolved is not None:
             found.append(resolved)
         if not 0 <= row.fraction <= 1 + RELATIVE:
-            findings.add(f"{path}.fraction", f"found {row.fraction!r}, expected a fraction of the time, from 0 to 1")
+            findings.add(
+                f"{path}.fraction",
+                f"found {row.fraction!r}, expected a fraction of the time, from 0 to 1",
+            )
     if len(findings) > before:
         return None
     job, partner, column = np.array(found, np.int64).reshape(-1, 3).T
-    return AllocationRows(subject.classes, job, partner, column, np.array([row.fraction for row in rows], np.float64))
+    return AllocationRows(
+        subject.classes, job, partner, column, np.array([row.fraction for row in rows], np.float64)
+    )
 
 
 def check_time(rows: AllocationRows, findings: Findings) -> bool:
@@ -224,11 +247,17 @@ def check_time(rows: AllocationRows, findings: Findings) -> bool:
     names = rows.classes.instance.jobs_table.names
     over = np.flatnonzero(rows.time > 1 + FEASIBILITY).tolist()
     for job in over:
-        rows.blame(job, f"job {names[job]} runs for {rows.time[job]:.9g} of the time, expected at most 1", findings)
+        rows.blame(
+            job,
+            f"job {names[job]} runs for {rows.time[job]:.9g} of the time, expected at most 1",
+            findings,
+        )
     return not over
 
 
-def check_throughput(rows: AllocationRows, throughput: dict[str, float], findings: Findings) -> None:
+def check_throughput(
+    rows: AllocationRows, throughput: dict[str, float], findings: Findings
+) -> None:
     """The throughput of each job is that of its rows; where it is not, both are named."""
     classes = rows.classes
     names = classes.instance.jobs_table.names
@@ -239,8 +268,14 @@ def check_throughput(rows: AllocationRows, throughput: dict[str, float], finding
         path, total = join("throughput", [name]), float(rows.throughput[job])
         if name not in throughput:
             findings.add(path, f"found nothing, expected {total!r}: the job is in the program")
-        elif not findings.close(path, throughput[name], total, "what its rows give", relative=1e-12):
-            rows.blame(job, f"the rows of job {name} give {total:.12g} steps/s, {path} says otherwise", findings)
+        elif not findings.close(
+            path, throughput[name], total, "what its rows give", relative=1e-12
+        ):
+            rows.blame(
+                job,
+                f"the rows of job {name} give {total:.12g} steps/s, {path} says otherwise",
+                findings,
+            )
 
 
 def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Allocation | None:
@@ -254,17 +289,25 @@ def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Al
         broken = np.flatnonzero((rows.fraction != 0) & (rows.fraction != 1)).tolist()
         for row in broken:
             findings.add(
-                f"allocation[{row}].fraction", f"found {rows.fraction[row]!r}, expected 0 or 1: jobs are whole"
+                f"allocation[{row}].fraction",
+                f"found {rows.fraction[row]!r}, expected 0 or 1: jobs are whole",
             )
         if broken:
             return None
     allocation = Allocation(rows.classes, rows.x, integral)
-    compare_rows(rows, allocation.rows, "jobs that are alike share equally", RELATIVE, 0.0, findings)
+    compare_rows(
+        rows, allocation.rows, "jobs that are alike share equally", RELATIVE, 0.0, findings
+    )
     return allocation
 
 
 def compare_rows(
-    rows: AllocationRows, expected: JobRows, why: str, relative: float, absolute: float, findings: Findings
+    rows: AllocationRows,
+    expected: JobRows,
+    why: str,
+    relative: float,
+    absolute: float,
+    findings: Findings,
 ) -> None:
     """Compare the fractions of the file with those of an allocation, row by row."""
     C = rows.classes
@@ -280,11 +323,15 @@ def compare_rows(
     names = C.instance.jobs_table.names
     for (job, *_), value in wanted.items():
         if value > absolute:
-            findings.add("allocation", f"job {names[job]} lacks a row with the fraction {value:.9g}: {why}")
+            findings.add(
+                "allocation", f"job {names[job]} lacks a row with the fraction {value:.9g}: {why}"
+            )
 
 
 def _keys(C: Classes, rows: AllocationRows | JobRows) -> Iterator[tuple[int, int, int]]:
     """(job, partner, column), two jobs of one class in order."""
-    for job, partner, column in zip(rows.job.tolist(), rows.partner.tolist(), rows.column.tolist(), strict=True):
+    for job, partner, column in zip(
+        rows.job.tolist(), rows.partner.tolist(), rows.column.tolist(), strict=True
+    ):
         inside = C.class_a[column] == C.class_b[column]
         yield (partner, job, column) if inside and partner < job else (job, partner, column)

@@ -19,7 +19,9 @@ ROUNDING = 1e-12
 """Absolute rounding of a bound that may be 0."""
 
 
-def settle(document: SolutionDocument, program: AllocationProgram, findings: Findings) -> AllocationProgram | None:
+def settle(
+    document: SolutionDocument, program: AllocationProgram, findings: Findings
+) -> AllocationProgram | None:
     """The last program, whose allocation the file holds; None with findings where a stage is wrong.
 
     Duals of stages may be left out where there are many rows: the stages are solved again then.
@@ -35,7 +37,9 @@ def settle(document: SolutionDocument, program: AllocationProgram, findings: Fin
         program, first = relaxed, 1
     if program.utility.method is not Method.WATER_FILLING:
         expected = stages[:first] or None
-        findings.same("stages", document.stages, expected, f"{document.formulation} solves one program")
+        findings.same(
+            "stages", document.stages, expected, f"{document.formulation} solves one program"
+        )
         return program
     if len(stages) > first and all(stage.duals is None for stage in stages[first:]):
         return solve_allocation(Engine(load_solver), program).program
@@ -44,7 +48,10 @@ def settle(document: SolutionDocument, program: AllocationProgram, findings: Fin
         if not _check_stage(filling, stage, f"stages[{index}]", findings):
             return None
     if not filling.done and document.status == "optimal":
-        findings.add("stages", f"found {len(stages)}, after which jobs can still rise: the solution is not optimal")
+        findings.add(
+            "stages",
+            f"found {len(stages)}, after which jobs can still rise: the solution is not optimal",
+        )
     return filling.final()
 
 
@@ -54,28 +61,43 @@ def _check_relaxing(
     """Rows that gave way: by as little as the file says, and by as little as they must."""
     path, before = "stages[0]", len(findings)
     if not stages or stages[0].name != RELAXING or sorted(stages[0].kept) != ["short"]:
-        findings.add("stages", "expected a first stage that says which requirements give way, and by how much")
+        findings.add(
+            "stages",
+            "expected a first stage that says which requirements give way, and by how much",
+        )
         return None
     stage, short = stages[0], np.array(stages[0].kept["short"])
     if short.shape != relaxation.weight.shape or not ((short >= 0) & (short <= 1)).all():
-        findings.add(f"{path}.kept.short", f"expected {len(relaxation.weight)} parts between 0 and 1, one per row")
+        findings.add(
+            f"{path}.kept.short",
+            f"expected {len(relaxation.weight)} parts between 0 and 1, one per row",
+        )
         return None
-    findings.close(f"{path}.value", stage.value, relaxation.value(short), "what its parts add up to")
+    findings.close(
+        f"{path}.value", stage.value, relaxation.value(short), "what its parts add up to"
+    )
     findings.same(f"{path}.words", stage.words, list(relaxation.words(short)))
     arrays = relaxation.to_linear().arrays
     if not arrays.is_integer:
         duals = stage.duals or {}
-        if {block.name: len(block) for block in arrays.rows} != {name: len(block) for name, block in duals.items()}:
+        if {block.name: len(block) for block in arrays.rows} != {
+            name: len(block) for name, block in duals.items()
+        }:
             findings.add(f"{path}.duals", "they are not those of the rows of its program")
             return None
         y = np.concatenate([duals[block.name] for block in arrays.rows])
         if row_sign_error(arrays, y) > WRONG:
             findings.add(f"{path}.duals", "some have a sign that their rows cannot have")
         bound = dual_bound(arrays, y)
-        findings.close(f"{path}.bound", stage.bound, bound, "what its duals give", absolute=ROUNDING)
+        findings.close(
+            f"{path}.bound", stage.bound, bound, "what its duals give", absolute=ROUNDING
+        )
     size = OPTIMALITY * max(1.0, float(relaxation.weight.sum()))
     if stage.bound is None or not abs(stage.value - stage.bound) <= size:
-        findings.add(f"{path}.value", f"found {stage.value!r}, but the least that is proved is {stage.bound!r}")
+        findings.add(
+            f"{path}.value",
+            f"found {stage.value!r}, but the least that is proved is {stage.bound!r}",
+        )
     return relaxation.relaxed(short) if len(findings) == before else None
 
 
@@ -83,7 +105,9 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     before = len(findings)
     findings.same(f"{path}.name", stage.name, FILLING)
     findings.same(f"{path}.words", stage.words, [])
-    findings.same(f"{path}.kept", sorted(stage.kept), ["segment", "slack"], "what a stage of filling keeps")
+    findings.same(
+        f"{path}.kept", sorted(stage.kept), ["segment", "slack"], "what a stage of filling keeps"
+    )
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
         findings.add(f"{path}.kept", "expected one number for each of segment and slack")
         return False
@@ -95,9 +119,13 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
         return False
     findings.close(f"{path}.bound", stage.bound, bound, "what its duals give")
     if stage.value < start * (1 - OPTIMALITY):
-        findings.add(f"{path}.value", f"found {stage.value!r}, below {start!r}, which was reached before")
+        findings.add(
+            f"{path}.value", f"found {stage.value!r}, below {start!r}, which was reached before"
+        )
     excess = stage.value - (np.inf if bound is None else bound)
-    if not abs(excess) <= OPTIMALITY * unit:  # no level rises by more than its highest in a unit of the clock
+    if (
+        not abs(excess) <= OPTIMALITY * unit
+    ):  # no level rises by more than its highest in a unit of the clock
         findings.add(f"{path}.value", f"found {stage.value!r}, but its duals prove {bound!r}")
     return len(findings) == before
 
@@ -107,6 +135,8 @@ def _stage(document: StageDocument) -> Stage:
         document.name,
         document.value,
         document.bound,
-        None if document.duals is None else {name: np.array(block) for name, block in document.duals.items()},
+        None
+        if document.duals is None
+        else {name: np.array(block) for name, block in document.duals.items()},
         {name: np.array(numbers) for name, numbers in document.kept.items()},
     )

@@ -33,7 +33,9 @@ StartSource = Solution | Mapping[str, Any] | str | Path | FloatArray
 """A solution, its document or file, a ``.sol`` file, or totals of the class columns."""
 
 
-def start_point(source: StartSource, formulation: Formulation, candidates: Candidates) -> FloatArray:
+def start_point(
+    source: StartSource, formulation: Formulation, candidates: Candidates
+) -> FloatArray:
     """The point of a formulation's class columns that a start stands for.
 
     Rows of a solution are found among the columns by job, pool, GPUs, nodes and option; jobs that have left, pools that
@@ -47,7 +49,9 @@ def start_point(source: StartSource, formulation: Formulation, candidates: Candi
         If the formulation has no program, or an array has the wrong length.
     """
     if formulation.sense == "rule":
-        raise UsageError(f"{formulation.name} is a rule: it solves no program that could start somewhere")
+        raise UsageError(
+            f"{formulation.name} is a rule: it solves no program that could start somewhere"
+        )
     C = formulation.classes(candidates)
     try:
         program = formulation.program(C)
@@ -57,7 +61,9 @@ def start_point(source: StartSource, formulation: Formulation, candidates: Candi
         return _plan_start(source, program)
     if isinstance(source, np.ndarray):
         if source.shape != (C.columns,):
-            raise InvalidArgument("start", f"the shape {source.shape}", f"({C.columns},), the class columns")
+            raise InvalidArgument(
+                "start", f"the shape {source.shape}", f"({C.columns},), the class columns"
+            )
         return np.asarray(source, np.float64)
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         return _from_names(Path(source), program)
@@ -77,7 +83,9 @@ def _from_names(path: Path, program: AllocationProgram) -> FloatArray:
 def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
     """All columns of a linear plan; starts and modes of a timeline. A plan starts from a whole schedule only."""
     if isinstance(source, np.ndarray):
-        raise InvalidArgument("start", "an array", "a solution with a schedule, its file, or a .sol file")
+        raise InvalidArgument(
+            "start", "an array", "a solution with a schedule, its file, or a .sol file"
+        )
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
         lowered = time_indexed(plan.timeline) if isinstance(plan, TimelinePlan) else None
         arrays = linear_program(plan).arrays
@@ -95,7 +103,9 @@ def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
 def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> Schedule:
     rows, findings = _document(source).schedule, Findings()
     if rows is None:
-        raise UsageError("the start has no schedule: it is of a formulation that decides fractions of time")
+        raise UsageError(
+            "the start has no schedule: it is of a formulation that decides fractions of time"
+        )
     schedule = schedule_of(C, rows, findings)
     if schedule is None:
         raise UsageError(f"the start is no schedule of this program: {findings.items[0]}")
@@ -133,7 +143,13 @@ def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
             x[found[2]] += row.fraction
     level = logging.WARNING if len(dropped) else logging.INFO
     none = ": nothing is left of it" if dropped.items and not x.any() else ""
-    log.log(level, "start: %d rows of the allocation, %d of them no longer possible%s", len(rows), len(dropped), none)
+    log.log(
+        level,
+        "start: %d rows of the allocation, %d of them no longer possible%s",
+        len(rows),
+        len(dropped),
+        none,
+    )
     for finding in dropped.items:
         log.debug("start: left out %s", finding)
     return x

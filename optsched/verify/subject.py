@@ -70,7 +70,11 @@ class Subject:
     @property
     def closed_form(self) -> bool:
         """Whether no solver is needed: a rule, no job to place, or a side constraint that nothing can meet."""
-        return self.formulation.sense == "rule" or self.program is None or nothing_to_decide(self.program)
+        return (
+            self.formulation.sense == "rule"
+            or self.program is None
+            or nothing_to_decide(self.program)
+        )
 
     @cached_property
     def again(self) -> Solution:
@@ -85,7 +89,10 @@ class Subject:
 
 
 def rebuild(
-    document: SolutionDocument, instance: Instance, model: PerformanceModel | None, findings: Findings
+    document: SolutionDocument,
+    instance: Instance,
+    model: PerformanceModel | None,
+    findings: Findings,
 ) -> Subject | None:
     """Build everything anew, or None with findings where the file asks for what does not exist."""
     formulation = _formulation(document, instance, findings)
@@ -103,19 +110,33 @@ def rebuild(
         classes = formulation.classes(candidates)
         program = _program(formulation, classes)
         pricing = None
-        if isinstance(program, AllocationProgram) and made is not None and not nothing_to_decide(program):
+        if (
+            isinstance(program, AllocationProgram)
+            and made is not None
+            and not nothing_to_decide(program)
+        ):
             pricing = pricing_of(program)
             findings.same("columns_made.of", made.of, pricing.of_what)
-            findings.same("columns_made.possible", made.possible, pricing.count, f"the {pricing.of_what} there can be")
+            findings.same(
+                "columns_made.possible",
+                made.possible,
+                pricing.count,
+                f"the {pricing.of_what} there can be",
+            )
             fewer, classes = classes, with_columns_in(document, pricing)
             used = classes.columns - fewer.columns
             if not used <= made.made <= pricing.count:
                 most = f"{pricing.count}, which there can be"
                 findings.add(
-                    "columns_made.made", f"found {made.made}, expected from {used}, which are in use, to {most}"
+                    "columns_made.made",
+                    f"found {made.made}, expected from {used}, which are in use, to {most}",
                 )
             program = _program(formulation, classes)
-        if isinstance(program, AllocationProgram) and not nothing_to_decide(program) and formulation.sense != "rule":
+        if (
+            isinstance(program, AllocationProgram)
+            and not nothing_to_decide(program)
+            and formulation.sense != "rule"
+        ):
             program = settle(document, program, findings)
             if program is None:
                 return None
@@ -124,7 +145,8 @@ def rebuild(
             _ = subject.again  # may refuse as well: a rule takes no side constraints
     except UsageError as error:
         findings.add(
-            "constraints" if formulation.sense == "rule" and formulation.constraints else "options", str(error)
+            "constraints" if formulation.sense == "rule" and formulation.constraints else "options",
+            str(error),
         )
         return None
     return subject
@@ -137,7 +159,9 @@ def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | 
         return None
 
 
-def _formulation(document: SolutionDocument, instance: Instance, findings: Findings) -> Formulation | None:
+def _formulation(
+    document: SolutionDocument, instance: Instance, findings: Findings
+) -> Formulation | None:
     try:
         owner = load_formulation(document.formulation)
     except UsageError as error:
@@ -145,11 +169,15 @@ def _formulation(document: SolutionDocument, instance: Instance, findings: Findi
         return None
     findings.same("formulation", document.formulation, owner.name)
     if instance.kind not in owner.accepts:
-        findings.add("formulation", f"{owner.name} takes {', '.join(sorted(owner.accepts))}, not {instance.kind}")
+        findings.add(
+            "formulation",
+            f"{owner.name} takes {', '.join(sorted(owner.accepts))}, not {instance.kind}",
+        )
         return None
     options = _options(owner, document.options, "options", findings)
     constraints = [
-        _constraint(item, f"constraints[{i}]", instance, findings) for i, item in enumerate(document.constraints)
+        _constraint(item, f"constraints[{i}]", instance, findings)
+        for i, item in enumerate(document.constraints)
     ]
     _check_own_constraints(document, instance, findings)
     known = [constraint for constraint in constraints if constraint is not None]
@@ -158,7 +186,12 @@ def _formulation(document: SolutionDocument, instance: Instance, findings: Findi
     return owner(options, known)
 
 
-def _options(owner: type[Formulation | SideConstraint], given: Mapping[str, Any], path: str, findings: Findings) -> Any:
+def _options(
+    owner: type[Formulation | SideConstraint],
+    given: Mapping[str, Any],
+    path: str,
+    findings: Findings,
+) -> Any:
     """Options with their values as they are used; one that the file does not name counts as its default.
 
     Files are older than some options: these are at their defaults.
@@ -175,7 +208,9 @@ def _options(owner: type[Formulation | SideConstraint], given: Mapping[str, Any]
     return options
 
 
-def _constraint(given: Mapping[str, Any], path: str, instance: Instance, findings: Findings) -> SideConstraint | None:
+def _constraint(
+    given: Mapping[str, Any], path: str, instance: Instance, findings: Findings
+) -> SideConstraint | None:
     kind = given.get("kind")
     if not isinstance(kind, str):
         findings.add(f"{path}.kind", f"found {show(kind)}, expected the kind of a side constraint")
@@ -185,7 +220,9 @@ def _constraint(given: Mapping[str, Any], path: str, instance: Instance, finding
     except UsageError as error:
         findings.add(f"{path}.kind", str(error))
         return None
-    options = _options(owner, {key: value for key, value in given.items() if key != "kind"}, path, findings)
+    options = _options(
+        owner, {key: value for key, value in given.items() if key != "kind"}, path, findings
+    )
     if options is None:
         return None
     constraint = owner(options)
@@ -197,7 +234,9 @@ def _constraint(given: Mapping[str, Any], path: str, instance: Instance, finding
     return constraint
 
 
-def _check_own_constraints(document: SolutionDocument, instance: Instance, findings: Findings) -> None:
+def _check_own_constraints(
+    document: SolutionDocument, instance: Instance, findings: Findings
+) -> None:
     """The constraints of the instance come first, and cannot be left out but for others of a kind that is `single`."""
     kinds, index = {given.get("kind") for given in document.constraints}, 0
     for constraint in own_constraints(instance):

@@ -28,7 +28,9 @@ from optsched.arrays import (
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 
-few_floats = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1.5, np.inf, -np.inf, 5e-324, 1e308, 0.1 + 0.2, 0.3])
+few_floats = st.sampled_from(
+    [0.0, -0.0, 1.0, -1.0, 1.5, np.inf, -np.inf, 5e-324, 1e308, 0.1 + 0.2, 0.3]
+)
 COLUMNS: list[tuple[Any, st.SearchStrategy[Any] | None]] = [
     (np.float64, few_floats),
     (np.float64, st.floats(allow_nan=False)),
@@ -66,7 +68,11 @@ def check_groups(columns: list[AnyArray], length: int) -> None:
     groups = group_rows(columns, length)
     first, inverse, count = naive_groups(columns, length)
     assert len(groups) == len(first)
-    for array, expected in ((groups.first, first), (groups.inverse, inverse), (groups.count, count)):
+    for array, expected in (
+        (groups.first, first),
+        (groups.inverse, inverse),
+        (groups.count, count),
+    ):
         assert array.tolist() == expected
         assert array.dtype == np.int64
 
@@ -81,7 +87,11 @@ def test_groups(table: tuple[list[AnyArray], int]) -> None:
 def colliding_hash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     def poor_hash(columns: list[AnyArray]) -> AnyArray:
         same = np.zeros(len(columns[0]), np.uint64)
-        return same if request.param == "all alike" else same + arrays._as_bits(columns[0]) % np.uint64(2)
+        return (
+            same
+            if request.param == "all alike"
+            else same + arrays._as_bits(columns[0]) % np.uint64(2)
+        )
 
     monkeypatch.setattr(arrays, "hash_rows", poor_hash)
 
@@ -105,7 +115,11 @@ def test_the_forced_collision_is_one(colliding_hash: None, monkeypatch: pytest.M
 
 def test_groups_of_many_rows() -> None:
     rng = np.random.default_rng(0)
-    columns: list[AnyArray] = [rng.integers(0, 30, 5000), rng.integers(0, 7, 5000) / 7, rng.random(5000) < 0.5]
+    columns: list[AnyArray] = [
+        rng.integers(0, 30, 5000),
+        rng.integers(0, 7, 5000) / 7,
+        rng.random(5000) < 0.5,
+    ]
     check_groups(columns, 5000)
 
 
@@ -149,7 +163,11 @@ def test_constant_columns_take_the_memory_of_one_row_and_stay_constant() -> None
 
 
 def test_joined_columns() -> None:
-    one, two, nan = constant(1.0, 2, np.float64), constant(2.0, 1, np.float64), constant(np.nan, 2, np.float64)
+    one, two, nan = (
+        constant(1.0, 2, np.float64),
+        constant(2.0, 1, np.float64),
+        constant(np.nan, 2, np.float64),
+    )
     assert is_constant(joined([one, np.zeros(0), one]))
     assert is_constant(joined([nan, nan]))
     assert joined([one, two]).tolist() == [1.0, 1.0, 2.0]
@@ -181,9 +199,15 @@ def test_groups_keep_the_order_of_first_appearance() -> None:
 
 @QUICK
 @given(st.lists(st.integers(0, 3000), min_size=2, max_size=40, unique=True), st.data())
-def test_groups_of_rows_that_one_column_tells_apart(numbers: list[int], data: st.DataObject) -> None:
+def test_groups_of_rows_that_one_column_tells_apart(
+    numbers: list[int], data: st.DataObject
+) -> None:
     rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=60))
-    weight = np.array(data.draw(st.lists(st.sampled_from([1.0, 2.0]), min_size=len(numbers), max_size=len(numbers))))
+    weight = np.array(
+        data.draw(
+            st.lists(st.sampled_from([1.0, 2.0]), min_size=len(numbers), max_size=len(numbers))
+        )
+    )
     columns = [np.array(numbers)[rows], weight[rows], np.array(numbers)[rows] * 10**6]
     check_groups(columns, len(rows))
     columns[1] = columns[1].copy()
@@ -198,7 +222,11 @@ def test_groups_made_one_after_the_other(table: tuple[list[AnyArray], int]) -> N
     groups = group_rows(columns[:1], length)
     first, inverse, count = naive_groups(columns, length)
     some = refined(groups, columns[1:])
-    assert (some.first.tolist(), some.inverse.tolist(), some.count.tolist()) == (first, inverse, count)
+    assert (some.first.tolist(), some.inverse.tolist(), some.count.tolist()) == (
+        first,
+        inverse,
+        count,
+    )
     assert {array.dtype for array in (some.first, some.inverse, some.count)} == {np.dtype(np.int64)}
 
 
@@ -218,7 +246,11 @@ def test_zeros_of_both_signs_are_equal_and_neighbours_are_not() -> None:
 
 def test_groups_of_a_table_without_columns() -> None:
     groups = group_rows([], 3)
-    assert (groups.first.tolist(), groups.inverse.tolist(), groups.count.tolist()) == ([0], [0, 0, 0], [3])
+    assert (groups.first.tolist(), groups.inverse.tolist(), groups.count.tolist()) == (
+        [0],
+        [0, 0, 0],
+        [3],
+    )
     assert len(group_rows([], 0)) == 0
     assert len(group_rows([np.zeros(0)], 0)) == 0
 
@@ -247,7 +279,10 @@ def test_ranges(pairs: list[tuple[int, int]]) -> None:
 
 
 @QUICK
-@given(st.lists(st.integers(-20, 20), max_size=12, unique=True), st.lists(st.integers(-25, 25), max_size=12))
+@given(
+    st.lists(st.integers(-20, 20), max_size=12, unique=True),
+    st.lists(st.integers(-25, 25), max_size=12),
+)
 def test_find_sorted(keys: list[int], wanted: list[int]) -> None:
     keys.sort()
     found = find_sorted(np.array(keys, np.int64), np.array(wanted, np.int64))

@@ -38,7 +38,10 @@ def test_one_entry_in_each_column(rows: int, columns: int) -> None:
     row, entry = random.integers(0, rows, 6), random.random(6)
     sort = random.integers(0, 6, columns)
     where = (row[sort], np.arange(columns))
-    same(one_per_column(row, entry, sort, rows), sp.csr_matrix((entry[sort], where), shape=(rows, columns)))
+    same(
+        one_per_column(row, entry, sort, rows),
+        sp.csr_matrix((entry[sort], where), shape=(rows, columns)),
+    )
 
 
 @pytest.mark.parametrize("columns", [0, 1, 25])

@@ -21,7 +21,11 @@ def square(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     if "log" in spec:
         with Path(spec["log"]).open("a") as log:
             log.write(f"{spec['x']}\n")
-    return {"status": "optimal", "square": spec["x"] ** 2, "random": float(np.random.default_rng(spec["x"]).random())}
+    return {
+        "status": "optimal",
+        "square": spec["x"] ** 2,
+        "random": float(np.random.default_rng(spec["x"]).random()),
+    }
 
 
 def odd(spec: Mapping[str, Any]) -> Mapping[str, Any]:

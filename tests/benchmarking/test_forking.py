@@ -29,14 +29,19 @@ for name in ("_forked", "_spawned"):
 
 def told(script: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN + script, str(HERE)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", BEGIN + script, str(HERE)],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 pytestmark = pytest.mark.process
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are forked on Linux only")
+linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="workers are forked on Linux only"
+)
 
 
 @linux

@@ -40,9 +40,19 @@ def table(sweep: Sweep) -> list[dict[str, Any]]:
 
 
 def test_a_task_is_its_content() -> None:
-    one, other = Task.of({"b": [1, None], "a": "é"}, {"n": 1}), Task.of({"a": "é", "b": [1, None]}, {"n": 2})
-    assert one == other and hash(one) == hash(other) and one.key == other.key and one.spec == {"b": [1, None], "a": "é"}
-    assert one.key == "3d92f6368f93f3cb36a4e7a721098054dfbfd705e31fa50409f2d99e0727a08c"  # stays, from run to run
+    one, other = (
+        Task.of({"b": [1, None], "a": "é"}, {"n": 1}),
+        Task.of({"a": "é", "b": [1, None]}, {"n": 2}),
+    )
+    assert (
+        one == other
+        and hash(one) == hash(other)
+        and one.key == other.key
+        and one.spec == {"b": [1, None], "a": "é"}
+    )
+    assert (
+        one.key == "3d92f6368f93f3cb36a4e7a721098054dfbfd705e31fa50409f2d99e0727a08c"
+    )  # stays, from run to run
     assert Task.of({"a": "é", "b": [1]}).key != one.key
     with pytest.raises(UsageError, match="a task is plain JSON without NaN"):
         Task.of({"a": float("nan")})
@@ -54,7 +64,11 @@ def test_a_task_is_its_content() -> None:
 
 FATES = {
     "raise": ("error", "ValueError: a task of its own kind", 1),
-    "refuse": ("error", str(InvalidInput("jobs[3].steps", "-1", "a number above 0", "instance.json")), 3),
+    "refuse": (
+        "error",
+        str(InvalidInput("jobs[3].steps", "-1", "a number above 0", "instance.json")),
+        3,
+    ),
     "crash": ("error", "the task was ended by SIGSEGV", 7),
     "words": ("error", "the task was ended by SIGABRT: terminate called: the abacus is broken", 7),
     "exit": ("error", "the task ended with exit code 3", 7),
@@ -81,24 +95,33 @@ def test_every_task_has_a_row_whatever_happens(tmp_path: Path) -> None:
     rows = {row["fate"]: row for row in sweep.rows}
     assert list(rows) == [*FATES, "eat", "child"]
     assert {
-        name: (row["status"], row["error"], row.get("exit_code")) for name, row in rows.items() if name in FATES
+        name: (row["status"], row["error"], row.get("exit_code"))
+        for name, row in rows.items()
+        if name in FATES
     } == FATES
     assert rows["eat"]["status"] == "memory"
     assert rows["eat"]["error"].endswith("MB in use, more than 200 MB, and was killed")
     assert 200 < rows["eat"]["peak_memory_mb"] < 700
     assert rows["print"]["peak_memory_mb"] < 100 and 1.2 <= rows["sleep"]["wall_s"] < 4
     assert len(rows["large"]["x"]) == 3_000_000
-    assert sorted(name for name, _ in heard) == sorted(rows) and [done for _, done in heard] == list(range(1, 15))
+    assert sorted(name for name, _ in heard) == sorted(rows) and [
+        done for _, done in heard
+    ] == list(range(1, 15))
     child = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
     until = time.monotonic() + 10.0
     while child.exists() and child.read_text().split()[2] != "Z" and time.monotonic() < until:
         time.sleep(0.05)
-    assert not child.exists() or child.read_text().split()[2] == "Z"  # what a task started goes with it
+    assert (
+        not child.exists() or child.read_text().split()[2] == "Z"
+    )  # what a task started goes with it
 
 
 def test_a_worker_that_cannot_start_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(odd_tasks.square, "__module__", "no_such_module")
-    with pytest.raises(OptschedError, match=r"a worker ended with exit code 1 before its first task: ModuleNotFound"):
+    with pytest.raises(
+        OptschedError,
+        match=r"a worker ended with exit code 1 before its first task: ModuleNotFound",
+    ):
         run_tasks(squares(2), odd_tasks.square)
     with pytest.raises(UsageError, match="is no function at the top of a module"):
         run_tasks(squares(2), lambda spec: spec)
@@ -121,7 +144,9 @@ def test_limits_that_make_no_sense(given: dict[str, Any], words: str) -> None:
 
 def test_a_warning_where_there_are_too_few_cores() -> None:
     sweep = run_tasks([], odd_tasks.square, processes=2, threads=cores())
-    assert sweep.notices[0].startswith(f"2 processes x {cores()} threads are {2 * cores()}, on {cores()} cores")
+    assert sweep.notices[0].startswith(
+        f"2 processes x {cores()} threads are {2 * cores()}, on {cores()} cores"
+    )
     assert run_tasks([], odd_tasks.square, processes=cores()).notices == ()
 
 
@@ -158,7 +183,9 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for content in (b'{"a": 1}\n', b"a,b\n1,2\n", b"something of mine"):
         path.write_bytes(content)
-        with refuses('results.jsonl: line 1: found ..., expected "format": "optsched-results/1"...'):
+        with refuses(
+            'results.jsonl: line 1: found ..., expected "format": "optsched-results/1"...'
+        ):
             run_tasks(squares(1), odd_tasks.square, results_file=path)
         assert path.read_bytes() == content
     path.unlink()
@@ -184,7 +211,10 @@ def test_a_sweep_can_be_added_to_a_file(tmp_path: Path) -> None:
     assert [row["square"] for row in larger.rows] == [0, 1, 4, 9, 16]
     assert Path(log).read_text().split() == list("01234")
     for count in (3, 5):  # both are sweeps of this file now
-        assert len(run_tasks(squares(count, log=log), odd_tasks.square, results_file=path).rows) == count
+        assert (
+            len(run_tasks(squares(count, log=log), odd_tasks.square, results_file=path).rows)
+            == count
+        )
 
 
 def test_retry_does_again_what_failed(tmp_path: Path) -> None:
@@ -193,7 +223,13 @@ def test_retry_does_again_what_failed(tmp_path: Path) -> None:
     run_tasks(tasks, odd_tasks.odd, results_file=path)
     assert run_tasks(tasks, odd_tasks.odd, results_file=path).rows[0]["status"] == "error"
     heard: list[str] = []
-    run_tasks(tasks, odd_tasks.odd, results_file=path, retry=True, on_row=lambda row, _: heard.append(row["status"]))
+    run_tasks(
+        tasks,
+        odd_tasks.odd,
+        results_file=path,
+        retry=True,
+        on_row=lambda row, _: heard.append(row["status"]),
+    )
     assert heard == ["error"]
     assert len(path.read_text().splitlines()) == 4
 
@@ -225,7 +261,9 @@ run_tasks(squares(12, sleep=0.05), odd_tasks.square, processes=2, results_file=s
 
 def runner(path: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    return subprocess.Popen([sys.executable, "-c", RUNNER, str(path)], env=environment, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(path)], env=environment, stderr=subprocess.PIPE
+    )
 
 
 def killed_and_resumed(path: Path, moments: list[float]) -> tuple[int, list[dict[str, Any]]]:
@@ -249,7 +287,9 @@ def killed_and_resumed(path: Path, moments: list[float]) -> tuple[int, list[dict
 def test_killed_and_resumed_it_gives_the_same_table(tmp_path: Path) -> None:
     whole = table(run_tasks(squares(12, sleep=0.05), odd_tasks.square, processes=2))
     chance = random.Random(7)
-    cut, resumed = killed_and_resumed(tmp_path / "results.jsonl", [chance.uniform(0, 0.15) for _ in range(1)])
+    cut, resumed = killed_and_resumed(
+        tmp_path / "results.jsonl", [chance.uniform(0, 0.15) for _ in range(1)]
+    )
     assert cut >= 1 and resumed == whole
 
 
@@ -263,7 +303,9 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     sweep = run_tasks(squares(8, sleep=0.02), odd_tasks.square, results_file=path, on_row=stop)
     assert sweep.interrupted and len(sweep.rows) == 3
     rest = run_tasks(squares(8, sleep=0.02), odd_tasks.square, results_file=path)
-    assert not rest.interrupted and [row["square"] for row in rest.rows] == [x * x for x in range(8)]
+    assert not rest.interrupted and [row["square"] for row in rest.rows] == [
+        x * x for x in range(8)
+    ]
 
 
 def test_a_row_that_names_a_key_twice_is_refused(tmp_path: Path) -> None:

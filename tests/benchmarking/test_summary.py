@@ -19,9 +19,29 @@ from optsched.benchmarking.summary_table import cell_text
 from optsched.errors import UsageError
 
 
-def row(instance: str, solver: str, status: str, seconds: float, objective: float | None = None, **more: Any) -> Any:
-    given = {"instance": instance, "formulation": "f", "solver": solver, "seed": 0, "status": status}
-    return {**given, "total_s": seconds, "objective": objective, "sense": "min", "proof": "dual", **more}
+def row(
+    instance: str,
+    solver: str,
+    status: str,
+    seconds: float,
+    objective: float | None = None,
+    **more: Any,
+) -> Any:
+    given = {
+        "instance": instance,
+        "formulation": "f",
+        "solver": solver,
+        "seed": 0,
+        "status": status,
+    }
+    return {
+        **given,
+        "total_s": seconds,
+        "objective": objective,
+        "sense": "min",
+        "proof": "dual",
+        **more,
+    }
 
 
 ROWS = [
@@ -41,7 +61,16 @@ def tables(rows: list[Any], **more: Any) -> dict[str, list[dict[str, Any]]]:
 
 def test_outcomes_are_counted_apart() -> None:
     told = tables(ROWS)["outcomes"]
-    assert list(told[0]) == ["solver", "optimal", "feasible", "infeasible", "limit", "memory", "error", "not run"]
+    assert list(told[0]) == [
+        "solver",
+        "optimal",
+        "feasible",
+        "infeasible",
+        "limit",
+        "memory",
+        "error",
+        "not run",
+    ]
     assert [tuple(line.values()) for line in told] == [
         ("a", 2, 0, 1, 2, 0, 0, 0), ("b", 3, 0, 1, 1, 0, 0, 0), ("c", 1, 1, 0, 0, 1, 1, 1),
     ]  # fmt: skip
@@ -56,7 +85,9 @@ def test_times_are_those_of_settled_tasks_alone() -> None:
     assert (b["settled"], b["mean"], b["median"]) == (4, 3.5, 2.5)  # 1, 2, 3, 8
     assert (c["settled"], c["mean"], c["95 % from"]) == (1, 4.0, None)
     assert a["geometric"] == pytest.approx((2 * 4 * 3) ** (1 / 3) - 1)
-    assert [line["geometric of 1"] for line in (a, b, c)] == pytest.approx([1.0, 2.0, 4.0])  # p1 alone
+    assert [line["geometric of 1"] for line in (a, b, c)] == pytest.approx(
+        [1.0, 2.0, 4.0]
+    )  # p1 alone
     assert [line["ratio"] for line in (a, b, c)] == pytest.approx([1.0, 2.0, 4.0])
 
 
@@ -83,8 +114,14 @@ def test_the_profile_of_times() -> None:
     assert {name: ratios.tolist() for name, ratios in profile.ratios.items()} == {
         "a": [1.0, 1.0, 3.0], "b": [1.0, 1.0, 1.5, 2.0], "c": [4.0],
     }  # fmt: skip
-    shares = [[profile.share(name, factor) for factor in (1, 1.5, 2, 3.99, 4, 1e9)] for name in "abc"]
-    assert shares == [[0.4, 0.4, 0.4, 0.6, 0.6, 0.6], [0.4, 0.6, 0.8, 0.8, 0.8, 0.8], [0, 0, 0, 0, 0.2, 0.2]]
+    shares = [
+        [profile.share(name, factor) for factor in (1, 1.5, 2, 3.99, 4, 1e9)] for name in "abc"
+    ]
+    assert shares == [
+        [0.4, 0.4, 0.4, 0.6, 0.6, 0.6],
+        [0.4, 0.6, 0.8, 0.8, 0.8, 0.8],
+        [0, 0, 0, 0, 0.2, 0.2],
+    ]
 
 
 def test_the_profile_of_gaps() -> None:
@@ -95,7 +132,10 @@ def test_the_profile_of_gaps() -> None:
 
 
 def test_repetitions_are_one_problem() -> None:
-    rows = [row("p", "a", "optimal", seconds, 1.0, repeat=turn) for turn, seconds in enumerate((1.0, 9.0, 2.0))]
+    rows = [
+        row("p", "a", "optimal", seconds, 1.0, repeat=turn)
+        for turn, seconds in enumerate((1.0, 9.0, 2.0))
+    ]
     rows += [row("p", "b", "optimal", 1.0, 1.0, repeat=0), row("p", "b", "limit", 9.0, repeat=1)]
     told = tables(rows)
     assert [(line["solver"], line["settled"], line["mean"]) for line in told["times"]] == [
@@ -106,11 +146,19 @@ def test_repetitions_are_one_problem() -> None:
 
 
 def test_contradictions_are_told() -> None:
-    wrong = [row("p1", "d", "optimal", 1.0, 12.0, bound=12.0), row("p2", "d", "feasible", 1.0, 21.0, bound=20.0)]
+    wrong = [
+        row("p1", "d", "optimal", 1.0, 12.0, bound=12.0),
+        row("p2", "d", "feasible", 1.0, 21.0, bound=20.0),
+    ]
     (line,) = tables([*ROWS, *wrong])["contradictions"]
     assert (line["instance"], line["objective"], line["bound"]) == ("p1", 10.0, 12.0)
     (line,) = tables([*ROWS, row("p1", "d", "infeasible", 1.0)])["contradictions"]
-    assert (line["instance"], line["found by"], line["bound of"], line["bound"]) == ("p1", "a", "d: infeasible", None)
+    assert (line["instance"], line["found by"], line["bound of"], line["bound"]) == (
+        "p1",
+        "a",
+        "d: infeasible",
+        None,
+    )
     assert "contradictions" not in tables(ROWS)
 
 
@@ -129,8 +177,13 @@ def test_figures_of_simulations() -> None:
 
 
 def test_methods_are_told_by_any_column() -> None:
-    assert next(line["solver seed"] for line in tables(ROWS, by=["solver", "seed"])["outcomes"]) == "a seed 0"
-    with pytest.raises(UsageError, match="no row has a column 'colour': the columns are instance, formulation"):
+    assert (
+        next(line["solver seed"] for line in tables(ROWS, by=["solver", "seed"])["outcomes"])
+        == "a seed 0"
+    )
+    with pytest.raises(
+        UsageError, match="no row has a column 'colour': the columns are instance, formulation"
+    ):
         Results.of(ROWS, ["colour"])
     assert Results.of([item for item in ROWS if item["solver"] == "a"]).by == ("solver",)
 
@@ -148,8 +201,16 @@ def test_intervals() -> None:
     assert resampled == mean_interval(values)
     many = np.random.default_rng(0).random(50).tolist()
     assert mean_interval(many) != mean_interval(many, seed=1)
-    assert resampled.low is not None and resampled.high is not None and 1.0 <= resampled.low < 2.5 < resampled.high <= 4
-    assert (mean_interval([]).n, mean_interval([]).mean, mean_interval([7.0]).low) == (0, None, None)
+    assert (
+        resampled.low is not None
+        and resampled.high is not None
+        and 1.0 <= resampled.low < 2.5 < resampled.high <= 4
+    )
+    assert (mean_interval([]).n, mean_interval([]).mean, mean_interval([7.0]).low) == (
+        0,
+        None,
+        None,
+    )
     with refuses("interval: found 'normal', expected one of bootstrap, t", UsageError):
         mean_interval(values, "normal")
 
@@ -162,7 +223,13 @@ def test_shifted_geometric_means() -> None:
 
 def test_pairs() -> None:
     told = paired([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2.0, 4.0, 6.0, 8.0, 10.0, 12.0], ratio=True)
-    assert (told.n, told.estimate, told.less, told.more, told.equal) == (6, pytest.approx(0.5), 6, 0, 0)
+    assert (told.n, told.estimate, told.less, told.more, told.equal) == (
+        6,
+        pytest.approx(0.5),
+        6,
+        0,
+        0,
+    )
     assert told.p == pytest.approx(2 / 2**6)  # all six signs alike
     same = paired([1.0, 2.0], [1.0, 2.0], ratio=False)
     assert (same.estimate, same.equal, same.p) == (0.0, 2, None)
@@ -174,7 +241,13 @@ def test_p_values_adjusted_by_holm() -> None:
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
 
 
-@given(st.lists(st.lists(st.one_of(st.none(), st.floats(0.01, 100)), min_size=3, max_size=3), min_size=1, max_size=9))
+@given(
+    st.lists(
+        st.lists(st.one_of(st.none(), st.floats(0.01, 100)), min_size=3, max_size=3),
+        min_size=1,
+        max_size=9,
+    )
+)
 def test_a_profile_is_its_definition(times: list[list[float | None]]) -> None:
     problems = list(range(len(times)))
     values = [{p: t for p in problems if (t := times[p][s]) is not None} for s in range(3)]

@@ -18,8 +18,16 @@ from optsched.benchmarking.table import LAST, ORDER, csv_text, read_rows, write_
 from optsched.errors import UsageError
 
 
-def row(instance: str, solver: str, status: str, objective: float | None, **more: Any) -> dict[str, Any]:
-    given = {"instance": instance, "formulation": "f", "solver": solver, "status": status, "objective": objective}
+def row(
+    instance: str, solver: str, status: str, objective: float | None, **more: Any
+) -> dict[str, Any]:
+    given = {
+        "instance": instance,
+        "formulation": "f",
+        "solver": solver,
+        "status": status,
+        "objective": objective,
+    }
     return {**given, "sense": "max", "proof": "claimed", **more}
 
 
@@ -28,10 +36,17 @@ FORMULAS = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "'=x", "''-y"]
 
 def test_no_cell_is_a_formula_and_all_are_read_back(tmp_path: Path) -> None:
     """Spreadsheets run what begins so; numbers stay numbers."""
-    rows = [row(text, "-s", "feasible", -1.5, **{text: "+z"}, plain="-1.5", note="'x") for text in FORMULAS]
+    rows = [
+        row(text, "-s", "feasible", -1.5, **{text: "+z"}, plain="-1.5", note="'x")
+        for text in FORMULAS
+    ]
     path = tmp_path / "rows.csv"
     write_table(rows, path)
-    cells = [cell for line in csv.reader(io.StringIO(path.read_bytes().decode(), newline="")) for cell in line]
+    cells = [
+        cell
+        for line in csv.reader(io.StringIO(path.read_bytes().decode(), newline=""))
+        for cell in line
+    ]
     assert {cell for cell in cells if cell[:1] in tuple("=+-@\t\r")} == {"-1.5"}
     found, _ = read_rows(path)
     wanted = [{name: item.get(name) for name in found[0]} for item in rows]
@@ -61,7 +76,10 @@ def test_gaps_to_the_best() -> None:
             row("b", "s", "infeasible", None), row("c", "s", "feasible", 4.0, sense="min"),
             row("a", "v", "error", 4.9), row("d", "s", "optimal", 7.0, sense="rule"),
             row("a", "s", "feasible", 9.0, options='{"x":1}')]  # fmt: skip
-    told = [(item["best_known"], item["gap_to_best"]) for item in with_best_known(rows, {("c", "f"): 5.0})]
+    told = [
+        (item["best_known"], item["gap_to_best"])
+        for item in with_best_known(rows, {("c", "f"): 5.0})
+    ]
     assert told == [
         (5.0, pytest.approx(0.2)), (5.0, 0.0), (5.0, None), (None, None),
         (5.0, pytest.approx(-0.2)),  # better than the table says
@@ -73,11 +91,23 @@ def test_gaps_to_the_best() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "best.csv: line 1: found the columns nothing, expected the columns instance, formulation, objective"),
+        (
+            "",
+            "best.csv: line 1: found the columns nothing, expected the columns instance, formulation, objective",
+        ),
         ("instance,objective\n", "best.csv: line 1: found the columns instance, objective"),
-        ("instance,formulation,objective\na,b,nan\n", r"line 2, objective: found 'nan', expected a finite number"),
-        ("instance,formulation,objective\n,b,1\n", r"line 2: found no instance, expected the name of an instance"),
-        ("instance,formulation,objective\na,b,1\na,b,2\n", r"line 3: found a b again with another objective"),
+        (
+            "instance,formulation,objective\na,b,nan\n",
+            r"line 2, objective: found 'nan', expected a finite number",
+        ),
+        (
+            "instance,formulation,objective\n,b,1\n",
+            r"line 2: found no instance, expected the name of an instance",
+        ),
+        (
+            "instance,formulation,objective\na,b,1\na,b,2\n",
+            r"line 3: found a b again with another objective",
+        ),
     ],
 )
 def test_tables_of_best_that_are_wrong(text: str, words: str, tmp_path: Path) -> None:
@@ -102,18 +132,34 @@ def test_a_table_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
     write_table(ROWS, path)
     rows, notices = read_rows(path)
     assert rows == ROWS and notices == []
-    assert list(rows[0]) == ["instance", "n", "solver_version", "status", "objective", "error", "x", "key"]
+    assert list(rows[0]) == [
+        "instance",
+        "n",
+        "solver_version",
+        "status",
+        "objective",
+        "error",
+        "x",
+        "key",
+    ]
 
 
 def test_the_columns_are_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "benchmarking.md").read_text()
-    rows = text[text.index("| column | meaning |") : text.index("**Best known objectives**")].splitlines()[2:]
+    rows = text[
+        text.index("| column | meaning |") : text.index("**Best known objectives**")
+    ].splitlines()[2:]
     told = [name for line in rows if line for name in re.findall(r"`(\w+)`", line.split("|")[1])]
-    assert sorted(told) == sorted({*ORDER, *LAST} - {"trace", "policy"})  # which benchmarks have not
+    assert sorted(told) == sorted(
+        {*ORDER, *LAST} - {"trace", "policy"}
+    )  # which benchmarks have not
 
 
 def test_csv_has_nothing_where_there_is_nothing() -> None:
-    assert csv_text([{"a": None, "b": 1.0}, {"b": [1, 2], "c": True}]) == 'a,b,c\n,1.0,\n,"[1, 2]",true\n'
+    assert (
+        csv_text([{"a": None, "b": 1.0}, {"b": [1, 2], "c": True}])
+        == 'a,b,c\n,1.0,\n,"[1, 2]",true\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,14 +197,26 @@ def test_results_that_cannot_be_read(name: str, text: str, words: str, tmp_path:
     ],
 )
 def test_rows_that_no_sweep_writes(change: dict[str, Any], words: str, tmp_path: Path) -> None:
-    row = {"instance": "i", "solver": "highs", "status": "optimal", "objective": 1.0, "sense": "max", "total_s": 0.1}
-    (tmp_path / "r.json").write_text(json.dumps({"format": "optsched-results/1", "rows": [row, row | change]}))
+    row = {
+        "instance": "i",
+        "solver": "highs",
+        "status": "optimal",
+        "objective": 1.0,
+        "sense": "max",
+        "total_s": 0.1,
+    }
+    (tmp_path / "r.json").write_text(
+        json.dumps({"format": "optsched-results/1", "rows": [row, row | change]})
+    )
     with refuses(words):
         read_rows(tmp_path / "r.json")
 
 
 def test_of_json_lines_the_last_row_of_a_task_counts(tmp_path: Path) -> None:
-    rows = [{"key": key, "x": x, "instance": "i", "status": "ok"} for key, x in (("a", 1), ("b", 2), ("a", 3))]
+    rows = [
+        {"key": key, "x": x, "instance": "i", "status": "ok"}
+        for key, x in (("a", 1), ("b", 2), ("a", 3))
+    ]
     lines = ['{"format": "optsched-results/1"}', *map(json.dumps, rows)]
     (tmp_path / "r.jsonl").write_text("\n".join(lines) + '\n{"key": "c", "x"')
     rows, notices = read_rows(tmp_path / "r.jsonl")
@@ -185,12 +243,16 @@ def test_sources(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "seeds"), [(3, [0, 1, 2]), ("4..6", [4, 5, 6]), ([7, 1], [7, 1])])
+@pytest.mark.parametrize(
+    ("given", "seeds"), [(3, [0, 1, 2]), ("4..6", [4, 5, 6]), ([7, 1], [7, 1])]
+)
 def test_seeds(given: Any, seeds: list[int]) -> None:
     assert seeds_of(given, 0, "seeds") == seeds
 
 
-@pytest.mark.parametrize("given", [0, True, "6..4", "many", [1, -1], [1.5], [], None, "0..999999999"])
+@pytest.mark.parametrize(
+    "given", [0, True, "6..4", "many", [1, -1], [1.5], [], None, "0..999999999"]
+)
 def test_seeds_that_make_no_sense(given: Any) -> None:
     with refuses(f"seeds: found {given!r}", UsageError):
         seeds_of(given, 0, "seeds")

@@ -41,7 +41,9 @@ def document(pools: Any, jobs: Any, **more: Any) -> Document:
     ``resources`` goes to the cluster.
     """
     if isinstance(pools, dict):
-        pools = [{"name": name, "nodes": count, "gpus_per_node": 1} for name, count in pools.items()]
+        pools = [
+            {"name": name, "nodes": count, "gpus_per_node": 1} for name, count in pools.items()
+        ]
     jobs = [{"id": f"j{row}"} | job for row, job in enumerate(jobs)]
     cluster = {"pools": pools, "resources": more.pop("resources", [])}
     return {"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs} | more
@@ -63,7 +65,10 @@ def random_document(seed: int) -> Document:
     places = sorted({str(pool.get(key, pool["name"])) for pool in pools for key in ("name", "gpu")})
     resources = _resources(rng, pools)
     workloads = {f"w{row}": _workload(rng, places, resources) for row in range(rng.randint(1, 4))}
-    jobs = [_job(rng, f"j{row}", places, pools, workloads, resources) for row in range(rng.randint(0, 10))]
+    jobs = [
+        _job(rng, f"j{row}", places, pools, workloads, resources)
+        for row in range(rng.randint(0, 10))
+    ]
     for row, job in enumerate(jobs):  # equal jobs make kinds and classes
         if rng.random() < 0.4:
             jobs[row] = rng.choice(jobs) | {"id": job["id"]}
@@ -204,18 +209,28 @@ def _option(rng: random.Random, pools: list[Document], resources: list[Document]
     if rng.random() < 0.4:
         option["duration"] = rng.choice([5.0, 50.0])
     if names and rng.random() < 0.6:
-        option["uses"] = {name: rng.choice([0, 1, 4.5]) for name in rng.sample(names, rng.randint(1, len(names)))}
+        option["uses"] = {
+            name: rng.choice([0, 1, 4.5]) for name in rng.sample(names, rng.randint(1, len(names)))
+        }
     if rng.random() < 0.3:
-        option |= {"value": rng.choice([-1, 7]), "cost": 2, "attributes": {"servers": rng.choice([1, 2])}}
+        option |= {
+            "value": rng.choice([-1, 7]),
+            "cost": 2,
+            "attributes": {"servers": rng.choice([1, 2])},
+        }
     return option
 
 
-def _colocation(rng: random.Random, pools: list[Document], jobs: list[Document], workloads: Document) -> list[Document]:
+def _colocation(
+    rng: random.Random, pools: list[Document], jobs: list[Document], workloads: Document
+) -> list[Document]:
     entries: list[Document] = []
     seen = set()
     for _ in range(rng.randint(0, 8)):
         entry: Document = {"pool": rng.choice(pools)["name"], "gpus": rng.choice([1, 1, 2, 2, 3])}
-        entry["throughput"] = [0.0, 0.0] if rng.random() < 0.2 else [rng.choice(RATES), rng.choice(RATES)]
+        entry["throughput"] = (
+            [0.0, 0.0] if rng.random() < 0.2 else [rng.choice(RATES), rng.choice(RATES)]
+        )
         if rng.random() < 0.4:
             entry["nodes"] = rng.randint(1, entry["gpus"])
         if rng.random() < 0.5:
@@ -274,7 +289,11 @@ def columns_of(candidates: Candidates) -> list[Column]:
                 share=float(table.share[configuration]),
                 option=None if option < 0 else option,
                 rates=tuple(rates),
-                usage=frozenset((candidates.resources.names[row], float(amount)) for row, amount in used if amount),
+                usage=frozenset(
+                    (candidates.resources.names[row], float(amount))
+                    for row, amount in used
+                    if amount
+                ),
                 duration=None if np.isnan(duration) else duration,
                 value=float(columns.value[at]),
                 cost=float(columns.cost[at]),
@@ -326,16 +345,24 @@ class ConstantModel:
         self.asked: list[tuple[JobBatch, Configurations, Any]] = []
 
     def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: tuple[np.ndarray, np.ndarray] | None = None
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        *,
+        edges: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Prediction:
         self.asked.append((jobs, configurations, edges))
         assert edges is not None
         gpus = configurations.gpus[edges[1]]
         feasible = np.select(
-            [gpus == 3, gpus == 5], [Feasibility.OUT_OF_MEMORY, Feasibility.ZERO_RATE], Feasibility.OK
+            [gpus == 3, gpus == 5],
+            [Feasibility.OUT_OF_MEMORY, Feasibility.ZERO_RATE],
+            Feasibility.OK,
         ).astype(np.uint8)
         return Prediction(
-            rate=np.where(feasible == Feasibility.OK, gpus / 8, 99.0),  # the 99 must not be taken for a rate
+            rate=np.where(
+                feasible == Feasibility.OK, gpus / 8, 99.0
+            ),  # the 99 must not be taken for a rate
             log_sd=np.full(len(gpus), 0.5),
             feasible=feasible,
             source=np.full(len(gpus), Source.PRIOR, np.uint8),

@@ -94,7 +94,11 @@ class Pool:
         if gpus > self.capacity:
             return Drop.TOO_MANY_GPUS
         chosen = [node["gpus"] for node in self.nodes if node["gpus"] > 0][:nodes]
-        return None if gpus == 0 or (len(chosen) == nodes and nodes <= gpus <= sum(chosen)) else Drop.TOO_MANY_NODES
+        return (
+            None
+            if gpus == 0 or (len(chosen) == nodes and nodes <= gpus <= sum(chosen))
+            else Drop.TOO_MANY_NODES
+        )
 
     def limit(self, resource: str) -> float | None:
         """CPUs or memory of all usable nodes; None where one of them does not say."""
@@ -111,7 +115,9 @@ class Reference:
         self.fill = fill
         self.pools = {pool["name"]: Pool(pool, self.now) for pool in document["cluster"]["pools"]}
         self.resources = {r["name"]: r for r in document["cluster"].get("resources", ())}
-        self.workloads: dict[str, dict[str, Any]] = {k: dict(v) for k, v in document.get("workloads", {}).items()}
+        self.workloads: dict[str, dict[str, Any]] = {
+            k: dict(v) for k, v in document.get("workloads", {}).items()
+        }
         for name, rates in document.get("throughputs", {}).items():
             self.workloads.setdefault(name, {})["throughput"] = rates
         self.jobs = {job["id"]: job for job in document["jobs"]}
@@ -143,7 +149,12 @@ class Reference:
         if self.fill and "throughput" not in job:
             return counts
         rates = job.get("throughput", self.workload(job).get("throughput", {}))
-        listed = {int(count) for by_count in rates.values() if isinstance(by_count, dict) for count in by_count}
+        listed = {
+            int(count)
+            for by_count in rates.values()
+            if isinstance(by_count, dict)
+            for count in by_count
+        }
         return [count for count in counts if count in listed or count == counts[0]]
 
     def entry(self, job: Document, pool: Pool) -> Any:
@@ -159,7 +170,9 @@ class Reference:
             if isinstance(entry, dict):
                 return entry.get(str(nodes))
             return entry if nodes == fewest else None
-        stands_for = self.counts(job) if "throughput" in job else [1]  # no elastic job has plain numbers
+        stands_for = (
+            self.counts(job) if "throughput" in job else [1]
+        )  # no elastic job has plain numbers
         return entry if [gpus] == stands_for and nodes == fewest else None
 
     def spreads(self, job: Document, pool: Pool, gpus: int) -> list[int]:
@@ -187,7 +200,10 @@ class Reference:
         ):
             return Drop.NO_ROOM
         for name, resource in self.resources.items():
-            counts = resource.get("pool") in (None, pool.name) and resource.get("kind", "renewable") == "renewable"
+            counts = (
+                resource.get("pool") in (None, pool.name)
+                and resource.get("kind", "renewable") == "renewable"
+            )
             if counts and demand.get(name, 0.0) * gpus > resource["capacity"] * (1 + 1e-9):
                 return Drop.OVER_CAPACITY
         return None
@@ -197,7 +213,9 @@ class Reference:
         """Most of so many GPUs for which a node has CPUs and memory."""
         count = min(gpus, node["gpus"])
         for name in ("cpu", "memory"):
-            while node[name] is not None and count * demand.get(name, 0.0) > node[name] * (1 + 1e-9):
+            while node[name] is not None and count * demand.get(name, 0.0) > node[name] * (
+                1 + 1e-9
+            ):
                 count -= 1
         return count
 
@@ -234,7 +252,11 @@ class Reference:
             reason, rate = (answer, None) if isinstance(answer, Drop) else (None, answer)
         elif reason is None and not rate:
             reason = Drop.NO_RATE if rate is None else Drop.ZERO_RATE
-        self._add(Column((job["id"],), pool.name, gpus, nodes, 1.0, None, (rate or 0.0,), frozenset()), [job], reason)
+        self._add(
+            Column((job["id"],), pool.name, gpus, nodes, 1.0, None, (rate or 0.0,), frozenset()),
+            [job],
+            reason,
+        )
 
     def _option(self, job: Document, number: int, option: Document) -> None:
         pool = self.pools.get(option.get("pool") or "")
@@ -255,7 +277,9 @@ class Reference:
         )  # fmt: skip
         self._add(column, [job], reason, option.get("uses", {}))
 
-    def _entries(self, first: Document, second: Document) -> Iterator[tuple[Document, tuple[float, float]]]:
+    def _entries(
+        self, first: Document, second: Document
+    ) -> Iterator[tuple[Document, tuple[float, float]]]:
         """Co-location entries for two jobs and their rates, those that win over others first."""
         entries = self.document.get("colocation", ())
         for by in ("jobs", "workloads"):
@@ -279,7 +303,11 @@ class Reference:
         for entry, rates in self._entries(first, second):
             pool, gpus = self.pools[entry["pool"]], entry.get("gpus", 1)
             nodes = entry.get("nodes") or pool.fewest(gpus) or 0
-            if gpus not in self.counts(first) or gpus not in self.counts(second) or (pool.name, gpus, nodes) in seen:
+            if (
+                gpus not in self.counts(first)
+                or gpus not in self.counts(second)
+                or (pool.name, gpus, nodes) in seen
+            ):
                 continue
             seen.add((pool.name, gpus, nodes))
             reason = pool.unfit(gpus, nodes)
@@ -289,14 +317,24 @@ class Reference:
             if reason is None and not any(rates):
                 reason = Drop.ZERO_RATE
             jobs = (first["id"], second["id"])
-            self._add(Column(jobs, pool.name, gpus, nodes, 1.0, None, rates, frozenset()), [first, second], reason)
+            self._add(
+                Column(jobs, pool.name, gpus, nodes, 1.0, None, rates, frozenset()),
+                [first, second],
+                reason,
+            )
 
     def _add(
-        self, column: Column, jobs: list[Document], reason: Drop | None, uses: Mapping[str, float] | None = None
+        self,
+        column: Column,
+        jobs: list[Document],
+        reason: Drop | None,
+        uses: Mapping[str, float] | None = None,
     ) -> None:
         if reason is not None:
             nodes = 0 if reason is Drop.TOO_MANY_GPUS else column.nodes
-            self.dropped.append(Dropped(column.jobs, column.pool, column.gpus, nodes, column.option, reason))
+            self.dropped.append(
+                Dropped(column.jobs, column.pool, column.gpus, nodes, column.option, reason)
+            )
             return
         usage: dict[str, float] = {}
         if column.pool is not None:
@@ -329,7 +367,10 @@ class Reference:
                 if f"{name}.{resource}" in used and limit is not None:
                     rows[f"{name}.{resource}"] = (limit, True)
         for name, resource in self.resources.items():
-            rows[name] = (float(resource["capacity"]), resource.get("kind", "renewable") == "renewable")
+            rows[name] = (
+                float(resource["capacity"]),
+                resource.get("kind", "renewable") == "renewable",
+            )
         return rows
 
     def refused(self) -> list[str]:

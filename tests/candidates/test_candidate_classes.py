@@ -15,12 +15,18 @@ from optsched.candidates.classes import READABLE
 
 pytestmark = pytest.mark.property
 
-READS = (frozenset[str](), frozenset({"weight"}), frozenset({"weight", "steps_left", "gang", "arrival"}))
+READS = (
+    frozenset[str](),
+    frozenset({"weight"}),
+    frozenset({"weight", "steps_left", "gang", "arrival"}),
+)
 
 
 def classes_of(jobs: list[dict[str, Any]], *reads: str, **more: Any) -> Classes:
     workloads = {"w": {"throughput": {"a": {"1": 1.0, "2": 1.5, "3": 2.0}, "b": {"1": 3.0}}}}
-    made = document({"a": 4, "b": 2}, jobs, **({"workloads": workloads, "tenants": [{"name": "t"}]} | more))
+    made = document(
+        {"a": 4, "b": 2}, jobs, **({"workloads": workloads, "tenants": [{"name": "t"}]} | more)
+    )
     return compiled(made).classes(frozenset(reads))
 
 
@@ -68,7 +74,10 @@ def test_every_readable_array_is_tried() -> None:
 
 
 def test_jobs_of_a_queue_are_classes_of_their_own_only_where_the_queue_is_read() -> None:
-    jobs = [{"throughput": {"a": 1.0}, "tenant": name} for name in ("first", "first", "shared", "shared")]
+    jobs = [
+        {"throughput": {"a": 1.0}, "tenant": name}
+        for name in ("first", "first", "shared", "shared")
+    ]
     tenants = [{"name": "first", "policy": "fifo"}, {"name": "shared"}]
     made = compiled(document({"a": 4}, jobs, tenants=tenants))
     assert made.classes(frozenset({"tenant"})).of_job.tolist() == [0, 0, 1, 1]
@@ -97,7 +106,9 @@ def test_rates_that_differ_by_one_bit_stay_apart() -> None:
     classes = classes_of([{"throughput": {"a": rate}} for rate in (1.1, up, 1.1, up)])
     assert classes.of_job.tolist() == [0, 1, 0, 1]
     assert sorted(classes.throughput.data) == [1.1, up]
-    options = [{"options": [{"pool": "a", "gpus": 1, "throughput": rate}]} for rate in (1.1, up, 1.1)]
+    options = [
+        {"options": [{"pool": "a", "gpus": 1, "throughput": rate}]} for rate in (1.1, up, 1.1)
+    ]
     assert classes_of(options).of_job.tolist() == [0, 1, 0]
 
 
@@ -107,12 +118,17 @@ def test_rates_that_differ_by_one_bit_stay_apart() -> None:
         ({"gpus": 1}, {"gpus": 2}),
         ({"gpus": 2}, {"gpus": {"min": 2, "max": 3}}),
         ({"gpus": {"min": 1, "max": 3}}, {"gpus": {"min": 1, "max": 3, "levels": [1, 3]}}),
-        ({"gpus": {"min": 1, "max": 3, "levels": [1, 2]}}, {"gpus": {"min": 1, "max": 3, "levels": [1, 3]}}),
+        (
+            {"gpus": {"min": 1, "max": 3, "levels": [1, 2]}},
+            {"gpus": {"min": 1, "max": 3, "levels": [1, 3]}},
+        ),
         ({}, {"throughput": {"a": 1.0, "b": 2.5}}),
         ({}, {"options": [{"pool": "a", "gpus": 1, "throughput": 1.0}]}),
     ],
 )
-def test_jobs_with_different_columns_are_different_kinds(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_jobs_with_different_columns_are_different_kinds(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
     assert not same_class(first, second)
 
 
@@ -122,15 +138,23 @@ def test_a_gang_is_the_same_as_a_range_of_one_count() -> None:
 
 def test_the_order_of_levels_does_not_matter() -> None:
     assert same_class(
-        {"gpus": {"min": 1, "max": 3, "levels": [3, 1]}}, {"gpus": {"min": 1, "max": 3, "levels": [1, 3]}}
+        {"gpus": {"min": 1, "max": 3, "levels": [3, 1]}},
+        {"gpus": {"min": 1, "max": 3, "levels": [1, 3]}},
     )
 
 
 def test_steps_split_kinds_only_where_they_make_a_rate() -> None:
     def options(**option: Any) -> dict[str, Any]:
-        return {"options": [{"pool": "b", "gpus": 1, "throughput": 5.0}, {"pool": "a", "gpus": 1} | option]}
+        return {
+            "options": [
+                {"pool": "b", "gpus": 1, "throughput": 5.0},
+                {"pool": "a", "gpus": 1} | option,
+            ]
+        }
 
-    assert same_class({"steps": 10} | options(throughput=2.0), {"steps": 20} | options(throughput=2.0))
+    assert same_class(
+        {"steps": 10} | options(throughput=2.0), {"steps": 20} | options(throughput=2.0)
+    )
     stated = options(throughput=2.0, duration=5.0)
     assert same_class({"steps": 10} | stated, {"steps": 20} | stated)
     implied = classes_of([{"steps": steps} | options(duration=5.0) for steps in (10, 20, 10)])
@@ -164,9 +188,25 @@ def test_jobs_of_different_workloads_stay_apart_even_with_equal_rates() -> None:
 
 def test_declared_arrays_are_read_one_value_per_class() -> None:
     jobs = [
-        {"workload": "w", "weight": 2, "steps": 9, "steps_done": 1, "deadline": 50, "tenant": "t", "arrival": -1},
+        {
+            "workload": "w",
+            "weight": 2,
+            "steps": 9,
+            "steps_done": 1,
+            "deadline": 50,
+            "tenant": "t",
+            "arrival": -1,
+        },
         {"workload": "w", "weight": 3, "deadline": 60, "deadline_kind": "soft"},
-        {"workload": "w", "weight": 2, "steps": 9, "steps_done": 1, "deadline": 50, "tenant": "t", "arrival": -1},
+        {
+            "workload": "w",
+            "weight": 2,
+            "steps": 9,
+            "steps_done": 1,
+            "deadline": 50,
+            "tenant": "t",
+            "arrival": -1,
+        },
     ]
     reads = ("weight", "steps_left", "deadline", "soft_deadline", "tenant", "arrival")
     classes = classes_of(jobs, *reads)
@@ -175,7 +215,9 @@ def test_declared_arrays_are_read_one_value_per_class() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["weight", "steps_left", "deadline", "soft_deadline", "tenant", "arrival"])
+@pytest.mark.parametrize(
+    "name", ["weight", "steps_left", "deadline", "soft_deadline", "tenant", "arrival"]
+)
 def test_reading_what_is_not_declared_raises(name: str) -> None:
     classes = classes_of([{"workload": "w"}], *(other for other in READABLE if other != name))
     with pytest.raises(KeyError, match=f"'{name}' is read but not declared"):
@@ -186,7 +228,8 @@ def test_reading_what_is_not_declared_raises(name: str) -> None:
 
 def test_the_gang_can_always_be_read_and_is_the_smallest_count() -> None:
     jobs = [
-        {"workload": "w", "gpus": gpus} for gpus in (2, {"min": 1, "max": 3}, {"min": 1, "max": 3, "levels": [3, 2]})
+        {"workload": "w", "gpus": gpus}
+        for gpus in (2, {"min": 1, "max": 3}, {"min": 1, "max": 3, "levels": [3, 2]})
     ]
     assert classes_of(jobs).gang.tolist() == [2, 1, 2]
     assert classes_of(jobs, "gang").gang.tolist() == [2, 1, 2]
@@ -207,7 +250,9 @@ def test_classes_are_made_once_for_each_set_of_reads() -> None:
 # --- pairs ---------------------------------------------------------------------------------------------------------
 
 
-def pair_workloads(*names: str, rates: tuple[float, float] = (1.0, 2.0), **more: Any) -> dict[str, Any]:
+def pair_workloads(
+    *names: str, rates: tuple[float, float] = (1.0, 2.0), **more: Any
+) -> dict[str, Any]:
     return {"workloads": list(names), "pool": "a", "gpus": 1, "throughput": list(rates)} | more
 
 
@@ -234,13 +279,22 @@ def test_a_job_that_could_only_be_paired_with_itself_is_unplaced() -> None:
     jobs = [{"workload": "w"}]
     entry = pair_workloads("w", "w")
     made = document(
-        [{"name": "a", "nodes": 1, "gpus_per_node": 1}, {"name": "b", "nodes": 0, "gpus_per_node": 1}], jobs
+        [
+            {"name": "a", "nodes": 1, "gpus_per_node": 1},
+            {"name": "b", "nodes": 0, "gpus_per_node": 1},
+        ],
+        jobs,
     )
     alone = compiled(made | {"workloads": workloads, "colocation": [entry]})
     assert alone.absence.tolist() == [Absence.NO_COLUMN]
     assert len(alone.classes(frozenset())) == 0
     together = compiled(
-        made | {"workloads": workloads, "colocation": [entry], "jobs": [*made["jobs"], {"id": "k", "workload": "w"}]}
+        made
+        | {
+            "workloads": workloads,
+            "colocation": [entry],
+            "jobs": [*made["jobs"], {"id": "k", "workload": "w"}],
+        }
     )
     assert together.absence.tolist() == [Absence.PRESENT] * 2
     assert together.classes(frozenset()).member.toarray().tolist() == [[2.0]]
@@ -250,7 +304,12 @@ def test_rates_of_a_pair_follow_their_classes_whatever_the_order() -> None:
     """Classes of two kinds interleave: in some pairs the first class is of the second kind."""
     workloads = {"w": {"throughput": {"a": 1.0}}, "v": {"throughput": {"a": 1.0}}}
     jobs = [{"workload": name, "weight": weight} for weight in (1, 2) for name in ("w", "v")]
-    classes = classes_of(jobs, "weight", workloads=workloads, colocation=[pair_workloads("w", "v", rates=(10.0, 20.0))])
+    classes = classes_of(
+        jobs,
+        "weight",
+        workloads=workloads,
+        colocation=[pair_workloads("w", "v", rates=(10.0, 20.0))],
+    )
     pair = np.flatnonzero(classes.class_b >= 0)
     assert len(pair) == 4
     for number in pair:
@@ -281,7 +340,9 @@ def test_an_entry_that_states_its_nodes_wins_over_one_that_does_not() -> None:
     loose, exact = pair_workloads("w", "v"), pair_workloads("v", "w", nodes=1, rates=(7.0, 5.0))
     workloads = {name: {"throughput": {"a": 1.0}} for name in "wv"}
     for colocation in ([loose, exact], [exact, loose]):
-        classes = classes_of([{"workload": "w"}, {"workload": "v"}], workloads=workloads, colocation=colocation)
+        classes = classes_of(
+            [{"workload": "w"}, {"workload": "v"}], workloads=workloads, colocation=colocation
+        )
         (pair,) = np.flatnonzero(classes.class_b >= 0)
         assert (classes.rate_a[pair], classes.rate_b[pair]) == (5.0, 7.0)
 
@@ -291,7 +352,9 @@ def test_the_limit_of_a_column_is_the_most_that_time_allows() -> None:
     jobs = [{"workload": name} for name in "wwwwwvvv"]
     entries = [pair_workloads(*names) for names in ("ww", "wv")]
     classes = classes_of(jobs, workloads=workloads, colocation=entries)
-    limits = dict(zip(zip(classes.class_a, classes.class_b, strict=True), classes.limit, strict=True))
+    limits = dict(
+        zip(zip(classes.class_a, classes.class_b, strict=True), classes.limit, strict=True)
+    )
     assert limits == {(0, -1): 5, (1, -1): 3, (0, 0): 2.5, (0, 1): 3}
     for number in range(classes.columns):
         x = np.zeros(classes.columns)
@@ -304,15 +367,22 @@ def test_the_limit_of_a_column_is_the_most_that_time_allows() -> None:
 # --- the same program ----------------------------------------------------------------------------------------------
 
 
-def both(candidates: Candidates, reads: frozenset[str]) -> tuple[Classes, Classes, sp.csr_matrix, sp.csr_matrix]:
+def both(
+    candidates: Candidates, reads: frozenset[str]
+) -> tuple[Classes, Classes, sp.csr_matrix, sp.csr_matrix]:
     """(by class, by job, sums of rows, sums of columns): the matrices that add up members of classes."""
     merged, single = candidates.classes(reads), candidates.per_job().classes(reads)
     rows = sp.csr_matrix(
-        (np.ones(len(single)), (merged.of_job[single.first], np.arange(len(single)))), shape=(len(merged), len(single))
+        (np.ones(len(single)), (merged.of_job[single.first], np.arange(len(single)))),
+        shape=(len(merged), len(single)),
     )
     number = {}
     for column in range(merged.columns):
-        key = (int(merged.kind_column[column]), int(merged.class_a[column]), int(merged.class_b[column]))
+        key = (
+            int(merged.kind_column[column]),
+            int(merged.class_a[column]),
+            int(merged.class_b[column]),
+        )
         assert key not in number
         number[key] = column
     where = []
@@ -324,7 +394,8 @@ def both(candidates: Candidates, reads: frozenset[str]) -> tuple[Classes, Classe
         where.append(number[int(single.kind_column[column]), low, high])
     assert set(where) == set(range(merged.columns))
     columns = sp.csr_matrix(
-        (np.ones(single.columns), (where, np.arange(single.columns))), shape=(merged.columns, single.columns)
+        (np.ones(single.columns), (where, np.arange(single.columns))),
+        shape=(merged.columns, single.columns),
     )
     return merged, single, rows, columns
 
@@ -339,8 +410,12 @@ def test_classes_describe_the_same_polyhedron_as_jobs(seed: int) -> None:
         x = np.random.default_rng(seed).random(single.columns)
         for name in ("throughput", "member"):
             by_job, by_class = getattr(single, name), getattr(merged, name)
-            np.testing.assert_allclose(rows @ (by_job @ x), by_class @ (columns @ x), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(single.usage @ x, merged.usage @ (columns @ x), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(
+                rows @ (by_job @ x), by_class @ (columns @ x), rtol=1e-12, atol=1e-12
+            )
+        np.testing.assert_allclose(
+            single.usage @ x, merged.usage @ (columns @ x), rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -404,12 +479,16 @@ def test_matrices_have_the_shapes_and_entries_that_the_class_says(seed: int) -> 
                 assert classes.rate_b[column] == 0
         assert np.array_equal(classes.member.toarray(), member)
         assert np.array_equal(classes.throughput.toarray(), throughput)
-        assert np.array_equal(classes.usage.toarray(), candidates.usage.toarray()[:, classes.kind_column])
+        assert np.array_equal(
+            classes.usage.toarray(), candidates.usage.toarray()[:, classes.kind_column]
+        )
         assert np.array_equal(classes.configuration, candidates.configuration[classes.kind_column])
         assert np.array_equal(classes.pool, candidates.columns.pool[classes.kind_column])
         assert np.array_equal(classes.gpus, candidates.columns.gpus[classes.kind_column])
         assert np.array_equal(classes.alone, classes.class_b < 0)
-        assert (np.diff(classes.alone.astype(int)) <= 0).all()  # columns without a partner first, class by class
+        assert (
+            np.diff(classes.alone.astype(int)) <= 0
+        ).all()  # columns without a partner first, class by class
         assert (np.diff(classes.class_a[classes.alone]) >= 0).all()
         assert classes.capacity is candidates.resources.capacity
 
@@ -432,8 +511,12 @@ def test_columns_of_kinds_are_sorted_and_name_their_configurations(seed: int) ->
     assert len(set(keys)) == len(keys)
     assert (columns.drop == 0).all()
     for name in ("pool", "gpus", "nodes", "share"):
-        assert np.array_equal(getattr(table, name)[candidates.configuration], getattr(columns, name))
-    rows = list(zip(table.pool, table.gpus, table.nodes, table.share, table.attributes, strict=True))
+        assert np.array_equal(
+            getattr(table, name)[candidates.configuration], getattr(columns, name)
+        )
+    rows = list(
+        zip(table.pool, table.gpus, table.nodes, table.share, table.attributes, strict=True)
+    )
     assert len(set(rows)) == len(table) == len(set(candidates.configuration.tolist()))
     said = candidates.instance.options.attributes
     for column, configuration in enumerate(candidates.configuration):

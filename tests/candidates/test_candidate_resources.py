@@ -16,10 +16,18 @@ RATES = {"1": 1.0, "2": 2.0, "4": 4.0}
 def table(candidates: Candidates) -> dict[str, tuple[float, bool]]:
     """Capacity and renewable by name."""
     rows = candidates.resources
-    assert len(rows) == len(rows.names) == len(rows.capacity) == len(rows.renewable) == len(rows.pool)
+    assert (
+        len(rows) == len(rows.names) == len(rows.capacity) == len(rows.renewable) == len(rows.pool)
+    )
     assert candidates.usage.shape == (len(rows), len(candidates.columns))
     assert candidates.usage.dtype == rows.capacity.dtype == np.float64
-    return dict(zip(rows.names, zip(rows.capacity.tolist(), rows.renewable.tolist(), strict=True), strict=True))
+    return dict(
+        zip(
+            rows.names,
+            zip(rows.capacity.tolist(), rows.renewable.tolist(), strict=True),
+            strict=True,
+        )
+    )
 
 
 def use(candidates: Candidates, name: str) -> list[float]:
@@ -59,7 +67,11 @@ def test_capacity_counts_usable_nodes_only() -> None:
             **demanding(cpu=3, memory=0.5),
         )
     )
-    assert table(candidates) == {"a": (12.0, True), "a.cpu": (128.0, True), "a.memory": (576.0, True)}
+    assert table(candidates) == {
+        "a": (12.0, True),
+        "a.cpu": (128.0, True),
+        "a.memory": (576.0, True),
+    }
     assert candidates.resources.pool.tolist() == [0, -1, -1]
     assert [use(candidates, name) for name in candidates.resources.names] == [[1.0], [3.0], [0.5]]
 
@@ -67,12 +79,17 @@ def test_capacity_counts_usable_nodes_only() -> None:
 def test_a_node_that_does_not_state_its_cpus_makes_them_unlimited() -> None:
     for state, rows in (("up", ["a"]), ("down", ["a", "a.cpu"])):
         nodes = [{"name": "n0", "cpus": 32}, {"name": "n1", "state": state}]
-        candidates = compiled(document([pool(nodes=nodes)], [{"workload": "w"}], **demanding(cpu=3)))
+        candidates = compiled(
+            document([pool(nodes=nodes)], [{"workload": "w"}], **demanding(cpu=3))
+        )
         assert list(table(candidates)) == rows
 
 
 def test_cpus_are_a_row_only_where_some_column_uses_them() -> None:
-    pools = [pool(cpus_per_node=8, memory_per_node=8), pool("b", cpus_per_node=8, memory_per_node=8)]
+    pools = [
+        pool(cpus_per_node=8, memory_per_node=8),
+        pool("b", cpus_per_node=8, memory_per_node=8),
+    ]
     jobs = [{"workload": "w", "throughput": {"b": 1.0}}, {"throughput": {"a": 1.0}}]
     candidates = compiled(document(pools, jobs, **demanding(cpu=3, memory=0)))
     assert list(table(candidates)) == ["a", "b", "b.cpu"]
@@ -88,11 +105,21 @@ def test_demands_are_per_gpu_and_add_up_in_pairs() -> None:
         "w": {"throughput": {"a": RATES}, "demand": {"cpu": 3, "nic": 0.5}},
         "v": {"throughput": {"a": RATES}, "demand": {"cpu": 1, "disk": 2}},
     }
-    resources = [{"name": "nic", "capacity": 4}, {"name": "disk", "capacity": 9}, {"name": "unused", "capacity": 1}]
+    resources = [
+        {"name": "nic", "capacity": 4},
+        {"name": "disk", "capacity": 9},
+        {"name": "unused", "capacity": 1},
+    ]
     jobs = [{"workload": "w", "gpus": 2}, {"workload": "v", "gpus": 2}]
     entry = {"workloads": ["w", "v"], "pool": "a", "gpus": 2, "throughput": [1.0, 1.0]}
     candidates = compiled(
-        document([pool(cpus_per_node=64)], jobs, workloads=workloads, resources=resources, colocation=[entry])
+        document(
+            [pool(cpus_per_node=64)],
+            jobs,
+            workloads=workloads,
+            resources=resources,
+            colocation=[entry],
+        )
     )
     assert candidates.columns.partner.tolist() == [-1, 1, -1]
     assert use(candidates, "a") == [2, 2, 2]
@@ -109,10 +136,21 @@ def test_demand_counts_for_jobs_that_bring_their_own_rates() -> None:
 
 
 def test_an_option_uses_its_totals_and_nothing_of_its_workload() -> None:
-    option = {"pool": "a", "gpus": 2, "share": 0.5, "throughput": 1.0, "uses": {"cpu": 8, "budget": 0.25, "nic": 0}}
+    option = {
+        "pool": "a",
+        "gpus": 2,
+        "share": 0.5,
+        "throughput": 1.0,
+        "uses": {"cpu": 8, "budget": 0.25, "nic": 0},
+    }
     jobs = [{"workload": "w", "options": [option, {"duration": 5.0, "uses": {"budget": 2}}]}]
-    resources = [{"name": "budget", "kind": "consumable", "capacity": 100}, {"name": "nic", "capacity": 1}]
-    candidates = compiled(document([pool(cpus_per_node=64)], jobs, resources=resources, **demanding(cpu=3, nic=7)))
+    resources = [
+        {"name": "budget", "kind": "consumable", "capacity": 100},
+        {"name": "nic", "capacity": 1},
+    ]
+    candidates = compiled(
+        document([pool(cpus_per_node=64)], jobs, resources=resources, **demanding(cpu=3, nic=7))
+    )
     assert table(candidates) == {
         "a": (8.0, True), "a.cpu": (128.0, True), "budget": (100.0, False), "nic": (1.0, True)
     }  # fmt: skip
@@ -124,7 +162,10 @@ def test_an_option_uses_its_totals_and_nothing_of_its_workload() -> None:
 
 
 def test_jobs_that_share_a_list_of_options_use_the_same() -> None:
-    options = [{"uses": {"budget": 2}, "throughput": 1.0}, {"uses": {"budget": 3}, "throughput": 1.0}]
+    options = [
+        {"uses": {"budget": 2}, "throughput": 1.0},
+        {"uses": {"budget": 3}, "throughput": 1.0},
+    ]
     jobs = [{"options": options, "workload": name} for name in ("x", "y", "x")]
     resources = [{"name": "budget", "kind": "consumable", "capacity": 100}]
     candidates = compiled(document({"a": 1}, jobs, resources=resources))
@@ -133,10 +174,14 @@ def test_jobs_that_share_a_list_of_options_use_the_same() -> None:
 
 
 @pytest.mark.parametrize(("where", "expected"), [(None, [2, 2]), ("a", [2, 0]), ("b", [0, 2])])
-def test_a_resource_of_a_pool_is_used_by_jobs_there(where: str | None, expected: list[float]) -> None:
+def test_a_resource_of_a_pool_is_used_by_jobs_there(
+    where: str | None, expected: list[float]
+) -> None:
     resource = {"name": "nic", "capacity": 4} | ({} if where is None else {"pool": where})
     jobs = [{"workload": "w", "gpus": 2}]
-    candidates = compiled(document([pool(), pool("b")], jobs, resources=[resource], **demanding(on="ab", nic=1)))
+    candidates = compiled(
+        document([pool(), pool("b")], jobs, resources=[resource], **demanding(on="ab", nic=1))
+    )
     assert table(candidates)["nic"] == (4.0, True)
     assert use(candidates, "nic") == expected
 
@@ -168,10 +213,16 @@ def test_many_resources_by_many_options() -> None:
     bins = 400
     resources = [{"name": f"bin{row}", "capacity": row + 1} for row in range(bins)]
     jobs = [
-        {"options": [{"uses": {f"bin{row}": job + row / 1000}, "value": row} for row in range(bins)]}
+        {
+            "options": [
+                {"uses": {f"bin{row}": job + row / 1000}, "value": row} for row in range(bins)
+            ]
+        }
         for job in range(1, 11)
     ]
     candidates = compiled(document({"a": 1}, jobs, resources=resources))
     assert candidates.usage.nnz == 10 * bins
     x = np.ones(len(candidates.columns))
-    np.testing.assert_allclose((candidates.usage @ x)[1:], [55 + row / 100 for row in range(bins)], rtol=1e-12)
+    np.testing.assert_allclose(
+        (candidates.usage @ x)[1:], [55 + row / 100 for row in range(bins)], rtol=1e-12
+    )

@@ -100,7 +100,11 @@ def test_nothing_loops_over_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
         for view in (candidates, candidates.per_job()):
             classes = view.classes(frozenset({"weight"}))
             expand(classes, classes.limit / 4)
-            expand(classes, np.where(np.arange(classes.columns) % 3 == 0, classes.count[classes.class_a], 0), True)
+            expand(
+                classes,
+                np.where(np.arange(classes.columns) % 3 == 0, classes.count[classes.class_a], 0),
+                True,
+            )
 
     assert calls(lambda: work(many)) <= 1.05 * calls(lambda: work(few))
     small, large = lines(lambda: work(few)), lines(lambda: work(many))
@@ -111,7 +115,9 @@ def test_nothing_loops_over_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_unplaced_kind_is_told_its_own_reason() -> None:
     jobs = 5_000
     gpus = 1 + np.random.default_rng(0).permutation(jobs)
-    candidates = from_arrays(pools={"a": 1, "b": 2}, throughput=np.stack([gpus, 0 * gpus], axis=1), gpus=gpus)
+    candidates = from_arrays(
+        pools={"a": 1, "b": 2}, throughput=np.stack([gpus, 0 * gpus], axis=1), gpus=gpus
+    )
     assert len(candidates.kinds) == jobs
     told = dict(candidates.unplaced())
     assert len(told) == jobs - 1
@@ -134,14 +140,17 @@ def test_jobs_that_are_all_different() -> None:
 
 def test_an_elastic_job_from_1_to_64_on_4_pools() -> None:
     pools = [
-        {"name": name, "nodes": 16 // per, "gpus_per_node": per} for name, per in zip("abcd", (1, 2, 4, 8), strict=True)
+        {"name": name, "nodes": 16 // per, "gpus_per_node": per}
+        for name, per in zip("abcd", (1, 2, 4, 8), strict=True)
     ]
     rates = {str(k): float(k) ** 0.5 for k in range(1, 65)}
     jobs = [{"gpus": {"min": 1, "max": 64}, "throughput": dict.fromkeys("abcd", rates)}]
     candidates = compiled(document(pools, jobs))
     columns = columns_of(candidates)
     assert {(column.pool, column.gpus, column.nodes) for column in columns} == {
-        (pool, gpus, -(-gpus // per)) for pool, per in zip("abcd", (1, 2, 4, 8), strict=True) for gpus in range(1, 17)
+        (pool, gpus, -(-gpus // per))
+        for pool, per in zip("abcd", (1, 2, 4, 8), strict=True)
+        for gpus in range(1, 17)
     }
     assert len(columns) == 64
     assert len(candidates.dropped) == 0  # counts above every pool are no candidates
@@ -149,7 +158,9 @@ def test_an_elastic_job_from_1_to_64_on_4_pools() -> None:
 
 
 def test_every_spread_of_a_large_elastic_job() -> None:
-    by_nodes = {str(k): {str(n): float(k) / n for n in range(1, min(k, 8) + 1)} for k in range(1, 65)}
+    by_nodes = {
+        str(k): {str(n): float(k) / n for n in range(1, min(k, 8) + 1)} for k in range(1, 65)
+    }
     jobs = [{"gpus": {"min": 1, "max": 64}, "throughput": {"a": by_nodes}}]
     columns = columns_of(compiled(document([{"name": "a", "nodes": 8, "gpus_per_node": 8}], jobs)))
     assert {(column.gpus, column.nodes) for column in columns} == {
@@ -175,16 +186,26 @@ def test_an_absurd_gang() -> None:
     jobs = [
         {"gpus": most, "throughput": {"a": 5.0}},
         {"gpus": {"min": 1, "max": most}, "throughput": {"a": {"1": 1.0, str(most - 1): 9.0}}},
-        {"gpus": {"min": most - 1, "max": most}, "throughput": {"a": {str(most - 1): {str(most - 1): 9.0}}}},
+        {
+            "gpus": {"min": most - 1, "max": most},
+            "throughput": {"a": {str(most - 1): {str(most - 1): 9.0}}},
+        },
         {"gpus": {"min": 1, "max": most, "levels": [most, 2, 1]}, "workload": "w"},
-        {"options": [{"pool": "a", "gpus": most, "throughput": 1.0}, {"pool": "a", "gpus": 1, "throughput": 1.0}]},
+        {
+            "options": [
+                {"pool": "a", "gpus": most, "throughput": 1.0},
+                {"pool": "a", "gpus": 1, "throughput": 1.0},
+            ]
+        },
     ]
     workloads = {"w": {"throughput": {"a": {"2": 2.0}}}}
     candidates = compiled(document({"a": 3}, jobs, workloads=workloads))
     assert {(column.jobs[0], column.gpus, column.rates[0]) for column in columns_of(candidates)} == {
         ("j1", 1, 1.0), ("j3", 2, 2.0), ("j4", 1, 1.0)
     }  # fmt: skip
-    assert {candidates.instance.jobs_table.names[job]: reason for job, reason in candidates.unplaced()} == {
+    assert {
+        candidates.instance.jobs_table.names[job]: reason for job, reason in candidates.unplaced()
+    } == {
         "j0": "can run nowhere: a: needs 2147483648 GPUs, but only 3 are usable",
         "j2": "can run nowhere: a: needs 2147483647 GPUs, but only 3 are usable",
     }
@@ -221,9 +242,14 @@ def test_a_model_is_asked_for_every_count_of_a_range_but_no_more_than_fit() -> N
 
 @pytest.mark.parametrize("levels", [1, 2000])
 def test_many_lists_of_levels(levels: int) -> None:
-    jobs = [{"gpus": {"min": 1, "max": 5000, "levels": [1, 2 + row % levels]}, "workload": "w"} for row in range(2000)]
+    jobs = [
+        {"gpus": {"min": 1, "max": 5000, "levels": [1, 2 + row % levels]}, "workload": "w"}
+        for row in range(2000)
+    ]
     rates = {str(count): float(count) for count in range(1, 1 + levels)}
-    candidates = compiled(document({"a": 4000}, jobs, workloads={"w": {"throughput": {"a": rates}}}))
+    candidates = compiled(
+        document({"a": 4000}, jobs, workloads={"w": {"throughput": {"a": rates}}})
+    )
     assert len(candidates.kinds) == levels
     assert len(candidates.columns) == 2 * levels - 1
     assert candidates.dropped.gpus.tolist() == [1 + levels]

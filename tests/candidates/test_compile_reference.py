@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from compile_cases import ConstantModel, columns_of, compiled, constant_rate, dropped_of, random_document
+from compile_cases import (
+    ConstantModel,
+    columns_of,
+    compiled,
+    constant_rate,
+    dropped_of,
+    random_document,
+)
 from compile_reference import Reference
 
 from optsched.candidates import Absence
@@ -25,11 +32,15 @@ def test_columns_equal_the_reference(seed: int) -> None:
     assert Counter(columns_of(candidates)) == Counter(expected.columns)
     assert set(dropped_of(candidates)) == set(expected.dropped)
     names = candidates.instance.jobs_table.names
-    absent = {names[job]: Absence(reason) for job, reason in enumerate(candidates.absence) if reason}
+    absent = {
+        names[job]: Absence(reason) for job, reason in enumerate(candidates.absence) if reason
+    }
     assert absent == expected.absent
     assert {names[job] for job, _ in candidates.unplaced()} == set(expected.absent)
     resources = candidates.resources
-    found = dict(zip(resources.names, zip(resources.capacity, resources.renewable, strict=True), strict=True))
+    found = dict(
+        zip(resources.names, zip(resources.capacity, resources.renewable, strict=True), strict=True)
+    )
     assert found == expected.capacities()
     assert list(found) == list(expected.capacities())
 
@@ -60,12 +71,16 @@ def test_the_random_documents_have_every_feature() -> None:
     for seed in SEEDS:
         document = random_document(seed)
         found = Reference(document)
-        reasons.update(f"drop {dropped.reason.name} {len(dropped.jobs)}" for dropped in found.dropped)
+        reasons.update(
+            f"drop {dropped.reason.name} {len(dropped.jobs)}" for dropped in found.dropped
+        )
         reasons.update(f"absent {reason.name}" for reason in found.absent.values())
         reasons.update(f"{len(column.jobs)} jobs, {column.nodes} nodes" for column in found.columns)
         reasons.update("no pool" for column in found.columns if column.pool is None)
         reasons.update("share" for column in found.columns if column.share < 1)
-        reasons.update(f"use {name.rpartition('.')[2]}" for column in found.columns for name, _ in column.usage)
+        reasons.update(
+            f"use {name.rpartition('.')[2]}" for column in found.columns for name, _ in column.usage
+        )
         reasons["refused"] += bool(found.refused())
     for feature in (
         "drop ZERO_RATE 1", "drop NO_RATE 1", "drop OUT_OF_MEMORY 1", "drop TOO_MANY_GPUS 1", "drop TOO_MANY_NODES 1",

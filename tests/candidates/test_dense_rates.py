@@ -47,7 +47,9 @@ def made(case: str) -> dict[str, Any]:
 
 
 def from_documents(given: dict[str, Any]) -> optsched.Instance:
-    rows = zip(*(given[name].tolist() for name in ("throughput", "gpus", "weight", "steps")), strict=True)
+    rows = zip(
+        *(given[name].tolist() for name in ("throughput", "gpus", "weight", "steps")), strict=True
+    )
     return optsched.Instance.from_document(
         {
             "format": "optsched-instance/1",
@@ -80,14 +82,31 @@ def told(candidates: Candidates) -> list[Any]:
             "gpus",
         )
     ]
-    of_classes = [C.of_job, C.first, C.count, C.kind_column, C.class_a, C.class_b, C.rate_a, C.limit, C.configuration]
+    of_classes = [
+        C.of_job,
+        C.first,
+        C.count,
+        C.kind_column,
+        C.class_a,
+        C.class_b,
+        C.rate_a,
+        C.limit,
+        C.configuration,
+    ]
     matrices = [candidates.usage, C.usage, C.throughput, C.member, program.levels]
-    of_matrices = [array for matrix in matrices for array in (matrix.data, matrix.indices, matrix.indptr)]
-    return [array.tobytes() for array in (*of_columns, candidates.configuration, *of_classes, *of_matrices)]
+    of_matrices = [
+        array for matrix in matrices for array in (matrix.data, matrix.indices, matrix.indptr)
+    ]
+    return [
+        array.tobytes()
+        for array in (*of_columns, candidates.configuration, *of_classes, *of_matrices)
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_array_of_rates_says_what_documents_say(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_of_rates_says_what_documents_say(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = made(case)
     expected = told(compile(from_documents(given)))
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
@@ -119,7 +138,9 @@ def test_one_number_for_all_jobs_is_checked_as_many_are() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("block", [1, 4, 2**16])
-def test_reference_rates_some_by_some(case: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_rates_some_by_some(
+    case: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arrays, "BLOCK", block)
     C = compile(optsched.Instance.from_arrays(**made(case))).classes(frozenset({"weight", "gang"}))
     column, T = reference_columns(C)
@@ -141,16 +162,32 @@ def test_sifted_columns_are_those_of_one_after_the_other() -> None:
         one = KindColumns.make(*(random.integers(0, 3, size) for _ in range(4)))
         drop = random.integers(0, 2, size).astype(np.uint8)
         parts.append(
-            KindColumns.of(one.kind, random.integers(0, 2, size), one.ways, rate=random.random(size), drop=drop)
+            KindColumns.of(
+                one.kind, random.integers(0, 2, size), one.ways, rate=random.random(size), drop=drop
+            )
         )
     ways = KindColumns.make(np.zeros(2, int), *(np.arange(2) for _ in range(3))).ways
-    alike = [KindColumns.of(part.kind, part.way, ways, rate=part.rate, drop=part.drop) for part in parts]
-    last = KindColumns.of(np.array([7]), np.array([1]), ways, value=np.array([2.5]), rate=np.array([1.0]))
+    alike = [
+        KindColumns.of(part.kind, part.way, ways, rate=part.rate, drop=part.drop) for part in parts
+    ]
+    last = KindColumns.of(
+        np.array([7]), np.array([1]), ways, value=np.array([2.5]), rate=np.array([1.0])
+    )
     for some in (parts, alike, [*alike, last], [*parts, last], [], parts[:1]):
         kept, dropped = sifted(iter(some), 12)
         every = KindColumns.concatenate([KindColumns.none(), *some])
         for found, where in ((kept, every.drop == Drop.KEPT), (dropped, every.drop != Drop.KEPT)):
-            for name in ("kind", "partner", "pool", "gpus", "nodes", "share", "rate", "value", "drop"):
+            for name in (
+                "kind",
+                "partner",
+                "pool",
+                "gpus",
+                "nodes",
+                "share",
+                "rate",
+                "value",
+                "drop",
+            ):
                 assert getattr(found, name).tolist() == getattr(every, name)[where].tolist()
         assert is_constant(kept.option) or len(kept) == 0
 
@@ -170,7 +207,11 @@ def naive_repair(program: AllocationProgram, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("instance", ["@packing", "@quickstart", "distinct", "twice", "zeros"])
 def test_points_are_repaired_and_lifted_as_before(instance: str) -> None:
-    given = optsched.load(instance) if instance[0] == "@" else optsched.Instance.from_arrays(**made(instance))
+    given = (
+        optsched.load(instance)
+        if instance[0] == "@"
+        else optsched.Instance.from_arrays(**made(instance))
+    )
     formulation = make_formulation("max-min-fairness")
     C = formulation.classes(compile(given))
     program = formulation.program(C)

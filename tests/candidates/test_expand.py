@@ -24,12 +24,22 @@ def mixed(counts: tuple[int, ...], per_job: bool = False) -> Classes:
     The jobs of the classes take turns in the file.
     """
     names = [f"w{row}" for row in range(len(counts))]
-    workloads = {name: {"throughput": {"a": 1.0 + row, "b": 2.5 - row / 4}} for row, name in enumerate(names)}
+    workloads = {
+        name: {"throughput": {"a": 1.0 + row, "b": 2.5 - row / 4}} for row, name in enumerate(names)
+    }
     jobs = [
-        {"workload": name} for turn in range(max(counts)) for name, n in zip(names, counts, strict=True) if turn < n
+        {"workload": name}
+        for turn in range(max(counts))
+        for name, n in zip(names, counts, strict=True)
+        if turn < n
     ]
     entries = [
-        {"workloads": [first, second], "pool": pool, "gpus": 1, "throughput": [0.3 + row, 0.7 * column]}
+        {
+            "workloads": [first, second],
+            "pool": pool,
+            "gpus": 1,
+            "throughput": [0.3 + row, 0.7 * column],
+        }
         for row, first in enumerate(names)
         for column, second in enumerate(names[row:], row)
         for pool in "ab"
@@ -68,11 +78,15 @@ def check(classes: Classes, x: np.ndarray) -> JobRows:
     assert (rows.fraction <= 1 + 1e-12).all()
     assert len({*zip(rows.job, rows.partner, rows.column, strict=True)}) == len(rows)
     assert (rows.job != rows.partner).all()
-    np.testing.assert_allclose(np.bincount(rows.column, rows.fraction, classes.columns), x, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        np.bincount(rows.column, rows.fraction, classes.columns), x, rtol=1e-12, atol=1e-15
+    )
     assert np.array_equal(classes.of_job[rows.job], classes.class_a[rows.column])
     shared = rows.partner >= 0
     assert np.array_equal(shared, classes.class_b[rows.column] >= 0)
-    assert np.array_equal(classes.of_job[rows.partner[shared]], classes.class_b[rows.column[shared]])
+    assert np.array_equal(
+        classes.of_job[rows.partner[shared]], classes.class_b[rows.column[shared]]
+    )
     assert np.array_equal(rows.rate, classes.rate_a[rows.column])
     assert np.array_equal(rows.partner_rate, classes.rate_b[rows.column])
     keys = list(zip(rows.job.tolist(), rows.column.tolist(), strict=True))
@@ -84,8 +98,12 @@ def check(classes: Classes, x: np.ndarray) -> JobRows:
     used = classes.member @ x
     for number in range(len(classes)):
         mine = classes.jobs_of(number)
-        np.testing.assert_allclose(rate[mine], total[number] / classes.count[number], rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(time[mine], used[number] / classes.count[number], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(
+            rate[mine], total[number] / classes.count[number], rtol=1e-12, atol=1e-15
+        )
+        np.testing.assert_allclose(
+            time[mine], used[number] / classes.count[number], rtol=1e-12, atol=1e-15
+        )
     assert time[classes.of_job < 0].sum() == 0
 
     length = np.bincount(rows.column, minlength=classes.columns)
@@ -108,10 +126,15 @@ def check(classes: Classes, x: np.ndarray) -> JobRows:
     st.sampled_from([0.2, 0.7, 1.0]),
     st.booleans(),
 )
-def test_fractions_of_any_feasible_point(counts: tuple[int, ...], seed: int, density: float, per_job: bool) -> None:
+def test_fractions_of_any_feasible_point(
+    counts: tuple[int, ...], seed: int, density: float, per_job: bool
+) -> None:
     classes = mixed(counts, per_job)
     rng = np.random.default_rng(seed)
-    check(classes, feasible(classes, rng.random(classes.columns) * (rng.random(classes.columns) < density)))
+    check(
+        classes,
+        feasible(classes, rng.random(classes.columns) * (rng.random(classes.columns) < density)),
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -124,8 +147,12 @@ def only(classes: Classes, a: int, b: int) -> int:
     return int(np.flatnonzero((classes.class_a == a) & (classes.class_b == b))[0])
 
 
-@pytest.mark.parametrize(("count", "edges"), [(2, [(0, 1)]), (3, [(0, 1), (1, 2), (2, 0)]), (5, None)])
-def test_a_pair_inside_a_class_goes_round_a_cycle(count: int, edges: list[tuple[int, int]] | None) -> None:
+@pytest.mark.parametrize(
+    ("count", "edges"), [(2, [(0, 1)]), (3, [(0, 1), (1, 2), (2, 0)]), (5, None)]
+)
+def test_a_pair_inside_a_class_goes_round_a_cycle(
+    count: int, edges: list[tuple[int, int]] | None
+) -> None:
     classes = mixed((count,))
     x = np.zeros(classes.columns)
     x[only(classes, 0, 0)] = count / 2
@@ -150,7 +177,10 @@ def test_pairs_of_two_jobs_are_taken_as_they_are() -> None:
     x = np.zeros(classes.columns)
     x[only(classes, 0, 3)], x[only(classes, 1, 2)] = 0.25, 0.5
     rows = check(classes, x)
-    assert [(*row,) for row in zip(rows.job, rows.partner, rows.fraction, strict=True)] == [(0, 3, 0.25), (1, 2, 0.5)]
+    assert [(*row,) for row in zip(rows.job, rows.partner, rows.fraction, strict=True)] == [
+        (0, 3, 0.25),
+        (1, 2, 0.5),
+    ]
 
 
 def test_nothing_expands_to_nothing() -> None:
@@ -194,8 +224,12 @@ def check_whole(classes: Classes, x: np.ndarray) -> None:
     shared = rows.partner >= 0
     assert np.array_equal(classes.of_job[rows.job], classes.class_a[rows.column])
     assert np.array_equal(shared, classes.class_b[rows.column] >= 0)
-    assert np.array_equal(classes.of_job[rows.partner[shared]], classes.class_b[rows.column[shared]])
-    for number in range(len(classes)):  # in order: the first jobs of a class, one column after the other
+    assert np.array_equal(
+        classes.of_job[rows.partner[shared]], classes.class_b[rows.column[shared]]
+    )
+    for number in range(
+        len(classes)
+    ):  # in order: the first jobs of a class, one column after the other
         of_class = taken[classes.of_job[taken] == number]
         assert set(of_class.tolist()) == set(classes.jobs_of(number)[: len(of_class)].tolist())
     alone = rows.partner < 0
@@ -205,8 +239,14 @@ def check_whole(classes: Classes, x: np.ndarray) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple), st.integers(0, 2**32 - 1), st.booleans())
-def test_an_integral_point_gives_whole_jobs_once_each(counts: tuple[int, ...], seed: int, per_job: bool) -> None:
+@given(
+    st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+)
+def test_an_integral_point_gives_whole_jobs_once_each(
+    counts: tuple[int, ...], seed: int, per_job: bool
+) -> None:
     classes = mixed(counts, per_job)
     check_whole(classes, whole_point(classes, seed))
 
@@ -222,10 +262,16 @@ def test_whole_pairs_inside_a_class() -> None:
     x = np.zeros(classes.columns)
     x[only(classes, 0, -1)], x[only(classes, 0, 0)] = 1, 2
     rows = expand(classes, x, integral=True)
-    assert [(*row,) for row in zip(rows.job, rows.partner, strict=True)] == [(0, -1), (1, 3), (2, 4)]
+    assert [(*row,) for row in zip(rows.job, rows.partner, strict=True)] == [
+        (0, -1),
+        (1, 3),
+        (2, 4),
+    ]
 
 
-@pytest.mark.parametrize("columns", [{(0, -1): 6}, {(0, 0): 3}, {(0, -1): 4, (0, 0): 1}, {(0, 1): 3}])
+@pytest.mark.parametrize(
+    "columns", [{(0, -1): 6}, {(0, 0): 3}, {(0, -1): 4, (0, 0): 1}, {(0, 1): 3}]
+)
 def test_more_jobs_than_a_class_has_are_refused(columns: dict[tuple[int, int], float]) -> None:
     classes = mixed((5, 2))
     x = np.zeros(classes.columns)

@@ -14,7 +14,13 @@ import optsched.candidates.modelled_pairs
 from optsched.arrays import IntArray
 from optsched.assembly import make_model
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, JobBatch, PairPrediction, PerformanceModel
+from optsched.performance import (
+    Configurations,
+    Feasibility,
+    JobBatch,
+    PairPrediction,
+    PerformanceModel,
+)
 from optsched.performance.composed import CachedModel, Chain, OnlineModel, colocating
 
 pytestmark = pytest.mark.property
@@ -42,13 +48,20 @@ class Slowed:
         return set()
 
     def pair_fractions(
-        self, jobs: JobBatch, configurations: Configurations, first: IntArray, second: IntArray, configuration: IntArray
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        first: IntArray,
+        second: IntArray,
+        configuration: IntArray,
     ) -> PairPrediction:
         a, b, pool = jobs.workload[first], jobs.workload[second], configurations.pool[configuration]
         known = (a != 3) & (b != 3)
         left, right = (np.where(known, self.part[x, y, pool], 0.0) for x, y in ((a, b), (b, a)))
         feasible = np.where(known, Feasibility.OK, Feasibility.NO_RATE).astype(np.uint8)
-        return PairPrediction(left, right, np.full(len(a), 0.1), feasible, np.full(len(a), 3, np.uint8))
+        return PairPrediction(
+            left, right, np.full(len(a), 0.1), feasible, np.full(len(a), 3, np.uint8)
+        )
 
 
 def instance_of(**more: Any) -> Instance:
@@ -64,15 +77,28 @@ def instance_of(**more: Any) -> Instance:
         for row in range(4)
     }
     jobs = [
-        {"id": f"j{row}", "workload": f"w{row % 4}", "gpus": 2 if row == 6 else 1, "steps": 10 + row}
+        {
+            "id": f"j{row}",
+            "workload": f"w{row % 4}",
+            "gpus": 2 if row == 6 else 1,
+            "steps": 10 + row,
+        }
         for row in range(9)
     ]
     return Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "workloads": workloads, "jobs": jobs} | more
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": POOLS},
+            "workloads": workloads,
+            "jobs": jobs,
+        }
+        | more
     )
 
 
-def columns(instance: Instance, model: PerformanceModel | None) -> dict[tuple[Any, ...], tuple[float, float]]:
+def columns(
+    instance: Instance, model: PerformanceModel | None
+) -> dict[tuple[Any, ...], tuple[float, float]]:
     """Columns of pairs of jobs: (names, pool, GPUs) -> rates."""
     found = {}
     candidates = optsched.compile(instance, model=model).per_job()
@@ -95,14 +121,20 @@ def test_all_pairs_that_gain_are_there_and_no_others() -> None:
         a, b = int(table.workload[i]), int(table.workload[j])
         for pool in (0, 1):
             gpus = int(table.gpus_min[i])
-            rates = [instance.rates.document(workloads[w].rates).get("pq"[pool], {}).get(str(gpus)) for w in (a, b)]
+            rates = [
+                instance.rates.document(workloads[w].rates).get("pq"[pool], {}).get(str(gpus))
+                for w in (a, b)
+            ]
             if table.gpus_min[j] != gpus or None in rates or 3 in (a, b):
                 continue
             if workloads[a].gpu_memory + workloads[b].gpu_memory > POOLS[pool]["gpu_memory"]:
                 continue
             parts = model.part[a, b, pool], model.part[b, a, pool]
             if sum(parts) > 1:
-                expected[table.names[i], table.names[j], pool, gpus] = (rates[0] * parts[0], rates[1] * parts[1])
+                expected[table.names[i], table.names[j], pool, gpus] = (
+                    rates[0] * parts[0],
+                    rates[1] * parts[1],
+                )
     found = columns(instance, model)
     assert len(expected) > 8 and set(found) == set(expected)
     for key, rates in expected.items():
@@ -113,14 +145,19 @@ def test_what_the_instance_states_of_a_pair_wins() -> None:
     stated = {"workloads": ["w0", "w1"], "pool": "q", "gpus": 1, "throughput": [0.5, 0.25]}
     instance = instance_of(colocation=[stated])
     found = columns(instance, Slowed(instance))
-    assert {rates for (a, b, pool, _), rates in found.items() if {a, b} == {"j0", "j1"} and pool == 1} == {(0.5, 0.25)}
+    assert {
+        rates for (a, b, pool, _), rates in found.items() if {a, b} == {"j0", "j1"} and pool == 1
+    } == {(0.5, 0.25)}
     assert len(found) > 8
 
 
 def test_pairs_are_found_through_models_made_of_others() -> None:
     instance = instance_of()
     inner = Slowed(instance)
-    for model in (CachedModel(inner), Chain([make_model(instance, {"model": "table"}), OnlineModel(instance, inner)])):
+    for model in (
+        CachedModel(inner),
+        Chain([make_model(instance, {"model": "table"}), OnlineModel(instance, inner)]),
+    ):
         assert colocating(model) is inner
         assert columns(instance, model) == columns(instance, inner)
     assert colocating(make_model(instance, {"model": "table"})) is None

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.property
 POOLS: list[Any] = [
     {"a": 4, "b": 9, "c": 2},
     [{"name": "a", "nodes": 3, "gpus_per_node": 4}, {"name": "b", "nodes": 1, "gpus_per_node": 8}],
-    [{"name": "a", "gpu": "V100", "nodes": 2, "gpus_per_node": 2}, {"name": "V100", "nodes": 3, "gpus_per_node": 4}],
+    [
+        {"name": "a", "gpu": "V100", "nodes": 2, "gpus_per_node": 2},
+        {"name": "V100", "nodes": 3, "gpus_per_node": 4},
+    ],
     {"only": 5},
 ]
 
@@ -38,7 +41,9 @@ def instance(seed: int, jobs: int = 60) -> optsched.Instance:
 
 
 def table(thing: Any) -> dict[str, str]:
-    return {field.name: repr(np.asarray(getattr(thing, field.name)).tolist()) for field in fields(thing)}
+    return {
+        field.name: repr(np.asarray(getattr(thing, field.name)).tolist()) for field in fields(thing)
+    }
 
 
 def made(given: optsched.Instance) -> tuple[Candidates, dict[str, Any]]:
@@ -48,7 +53,18 @@ def made(given: optsched.Instance) -> tuple[Candidates, dict[str, Any]]:
         "columns": table(found.columns) | {"ways": table(found.columns.ways)},
         "dropped": {
             name: np.asarray(getattr(dropped, name)).tolist()
-            for name in ("kind", "pool", "gpus", "nodes", "rate", "drop", "log_sd", "source", "option", "partner")
+            for name in (
+                "kind",
+                "pool",
+                "gpus",
+                "nodes",
+                "rate",
+                "drop",
+                "log_sd",
+                "source",
+                "option",
+                "partner",
+            )
         },
         "configurations": table(found.configurations) | {"sets": None},
         "usage": found.usage.toarray().tolist(),
@@ -86,7 +102,9 @@ def test_jobs_that_need_more_than_gpus_take_the_general_way(needs: dict[str, Any
     assert len(found.columns) == 2 * len(kinds) - lost
 
 
-def test_a_stated_zero_is_told_from_a_rate_that_is_not_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stated_zero_is_told_from_a_rate_that_is_not_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pools = [{"name": name, "nodes": 1, "gpus_per_node": 4} for name in "abc"]
     jobs = [
         {"id": "x", "steps": 1, "throughput": {"a": 0.0, "c": 3.0}},

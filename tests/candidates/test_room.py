@@ -19,11 +19,17 @@ from optsched.solving.engine import Engine
 FOUR = {"name": "a", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 8, "memory_per_node": 64}
 
 
-def one(demand: dict[str, float], gpus: Any = 1, pool: dict[str, Any] | None = None, **more: Any) -> Candidates:
+def one(
+    demand: dict[str, float], gpus: Any = 1, pool: dict[str, Any] | None = None, **more: Any
+) -> Candidates:
     """One job that runs on 1, 2, 4 GPUs on one node, and on 4 and 8 on two."""
     rates = {"1": 1.0, "2": 2.0, "4": {"1": 4.0, "2": 3.5}, "8": {"2": 7.0}}
     workloads = {"w": {"throughput": {"a": rates}, "demand": demand}}
-    return compiled(document([FOUR | (pool or {})], [{"workload": "w", "gpus": gpus}], workloads=workloads, **more))
+    return compiled(
+        document(
+            [FOUR | (pool or {})], [{"workload": "w", "gpus": gpus}], workloads=workloads, **more
+        )
+    )
 
 
 def ways(candidates: Candidates) -> list[tuple[int, int]]:
@@ -100,18 +106,22 @@ def test_rounding_is_no_reason() -> None:
         candidates = compiled(document([FOUR | pool], jobs, workloads=workloads))
         assert max(gpus for gpus, _ in ways(candidates)) == most
         assert (
-            np.asarray(candidates.usage.max(axis=1).todense()).ravel() <= candidates.resources.capacity + 1e-9
+            np.asarray(candidates.usage.max(axis=1).todense()).ravel()
+            <= candidates.resources.capacity + 1e-9
         ).all()
 
 
 def test_both_jobs_of_a_pair_bring_their_needs() -> None:
     workloads = {
-        name: {"throughput": {"a": {"4": 1.0}}, "demand": {"cpu": cpu}} for name, cpu in (("v", 1), ("w", 1.5))
+        name: {"throughput": {"a": {"4": 1.0}}, "demand": {"cpu": cpu}}
+        for name, cpu in (("v", 1), ("w", 1.5))
     }
     entry = {"workloads": ["v", "w"], "pool": "a", "gpus": 4, "throughput": [1.0, 1.0]}
     jobs = [{"workload": "v", "gpus": 4}, {"workload": "w", "gpus": 4}]
     candidates = compiled(document([FOUR], jobs, workloads=workloads, colocation=[entry]))
-    assert [(row.jobs, row.reason) for row in dropped_of(candidates)] == [(("j0", "j1"), Drop.NO_ROOM)]
+    assert [(row.jobs, row.reason) for row in dropped_of(candidates)] == [
+        (("j0", "j1"), Drop.NO_ROOM)
+    ]
     assert len(columns_of(candidates)) == 2
 
 
@@ -131,7 +141,11 @@ def test_renewable_resources_hold_a_column_as_a_whole() -> None:
         demand = {} if kind == "consumable" else {"power": 350.5}
         workloads = {"w": {"throughput": {"a": {"2": 1.0}}, "demand": demand}}
         pools = [FOUR, FOUR | {"name": "b"}]
-        candidates = compiled(document(pools, [{"workload": "w", "gpus": 2}], workloads=workloads, resources=resources))
+        candidates = compiled(
+            document(
+                pools, [{"workload": "w", "gpus": 2}], workloads=workloads, resources=resources
+            )
+        )
         assert bool(told(candidates)) == dropped
         if dropped:
             assert "needs 701 of power, which has 700" in told(candidates)[0]
@@ -142,7 +156,10 @@ def test_a_resource_of_some_nodes_leaves_the_others() -> None:
     resources = [{"name": "rack", "capacity": 1, "nodes": ["x"]}]
     workloads = {"w": {"throughput": {"a": {"2": 1.0}}, "demand": {"rack": 1}}}
     made = document(
-        [{"name": "a", "nodes": nodes}], [{"workload": "w", "gpus": 2}], workloads=workloads, resources=resources
+        [{"name": "a", "nodes": nodes}],
+        [{"workload": "w", "gpus": 2}],
+        workloads=workloads,
+        resources=resources,
     )
     assert ways(compiled(made)) == [(2, 1)]
 
@@ -150,9 +167,13 @@ def test_a_resource_of_some_nodes_leaves_the_others() -> None:
 def test_nodes_that_come_later_host_what_is_planned() -> None:
     nodes = [{"name": "now", "cpus": 4}, {"name": "later", "cpus": 40, "available_from": 50}]
     workloads = {"w": {"throughput": {"a": 1.0}, "demand": {"cpu": 6}}}
-    made = document([FOUR | {"nodes": nodes}], [{"workload": "w", "steps": 10}], workloads=workloads)
+    made = document(
+        [FOUR | {"nodes": nodes}], [{"workload": "w", "steps": 10}], workloads=workloads
+    )
     instance = optsched.Instance.from_document(made)
-    assert told(optsched.compile(instance)) == ["can run nowhere: a: needs 6 CPUs per GPU, but no node has more than 4"]
+    assert told(optsched.compile(instance)) == [
+        "can run nowhere: a: needs 6 CPUs per GPU, but no node has more than 4"
+    ]
     assert ways(optsched.compile(instance, later_nodes=True)) == [(1, 1)]
     workloads["w"]["demand"] = {"cpu": 41}
     hungrier = optsched.Instance.from_document(made)
@@ -180,7 +201,9 @@ def test_the_reason_is_told_in_words(demand: dict[str, float], gpus: int, reason
 
 
 def test_nodes_that_have_either_but_not_both() -> None:
-    pool = {"nodes": [{"name": "x", "cpus": 9, "memory": 1}, {"name": "y", "cpus": 1, "memory": 90}]}
+    pool = {
+        "nodes": [{"name": "x", "cpus": 9, "memory": 1}, {"name": "y", "cpus": 1, "memory": 90}]
+    }
     assert told(one({"cpu": 9, "memory": 90}, 1, pool)) == [
         "can run nowhere: a: needs 9 CPUs and 90 GB of memory per GPU, with which 1 node can host none of 1 GPU"
     ]
@@ -189,8 +212,13 @@ def test_nodes_that_have_either_but_not_both() -> None:
 def test_validate_counts_what_has_no_room() -> None:
     from optsched.cli.validate import summary
 
-    made = one({"cpu": 3, "power": 2}, {"min": 1, "max": 8}, resources=[{"name": "power", "capacity": 6}])
-    assert summary(made)["dropped"] == {"nodes lack CPUs or memory": 2, "a resource is too small": 1}
+    made = one(
+        {"cpu": 3, "power": 2}, {"min": 1, "max": 8}, resources=[{"name": "power", "capacity": 6}]
+    )
+    assert summary(made)["dropped"] == {
+        "nodes lack CPUs or memory": 2,
+        "a resource is too small": 1,
+    }
 
 
 # --- what is put back ----------------------------------------------------------------------------------------------
@@ -204,7 +232,11 @@ def test_columns_without_a_rate_come_back_only_where_there_is_room() -> None:
     admitted = candidates.admitting(Drop.ZERO_RATE, Drop.NO_RATE)
     assert [column.pool for column in columns_of(admitted)] == ["a", "b"]
     assert [(row.pool, row.reason) for row in dropped_of(admitted)] == [("c", Drop.NO_ROOM)]
-    assert [column.pool for column in columns_of(admitted.admitting(Drop.NO_ROOM))] == ["a", "b", "c"]
+    assert [column.pool for column in columns_of(admitted.admitting(Drop.NO_ROOM))] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 # --- placement keeps the same rule ---------------------------------------------------------------------------------
@@ -214,7 +246,11 @@ def random_pool(rng: random.Random, name: str) -> dict[str, Any]:
     nodes = []
     for row in range(rng.randint(1, 4)):
         node: dict[str, Any] = {"name": f"{name}{row}", "gpus": rng.randint(1, 4)}
-        node |= {key: rng.choice([0, 1, 2.1, 4, 7, 12]) for key in ("cpus", "memory") if rng.random() < 0.8}
+        node |= {
+            key: rng.choice([0, 1, 2.1, 4, 7, 12])
+            for key in ("cpus", "memory")
+            if rng.random() < 0.8
+        }
         if rng.random() < 0.1:
             node["state"] = "down"
         nodes.append(node)
@@ -227,9 +263,14 @@ def random_case(seed: int) -> Candidates:
     workloads = {}
     for row in range(6):
         rates = {
-            str(gpus): {str(nodes): 1.0 for nodes in range(1, min(gpus, 4) + 1)} for gpus in rng.sample(range(1, 9), 4)
+            str(gpus): {str(nodes): 1.0 for nodes in range(1, min(gpus, 4) + 1)}
+            for gpus in rng.sample(range(1, 9), 4)
         }
-        demand = {name: rng.choice([0.5, 0.7, 1, 2, 3.5]) for name in ("cpu", "memory") if rng.random() < 0.7}
+        demand = {
+            name: rng.choice([0.5, 0.7, 1, 2, 3.5])
+            for name in ("cpu", "memory")
+            if rng.random() < 0.7
+        }
         workloads[f"w{row}"] = {"throughput": {"a": rates, "b": rates}, "demand": demand}
     jobs = [{"workload": name, "gpus": {"min": 1, "max": 8}} for name in workloads]
     entries = [
@@ -244,14 +285,18 @@ def test_exact_placement_takes_every_column_alone_and_none_of_the_dropped_ones(s
     candidates = random_case(seed)
     admitted = candidates.admitting(Drop.NO_ROOM)
     C = admitted.per_job().classes(frozenset())
-    kept = {(column.jobs, column.pool, column.gpus, column.nodes) for column in columns_of(candidates)}
+    kept = {
+        (column.jobs, column.pool, column.gpus, column.nodes) for column in columns_of(candidates)
+    }
     engine = Engine(load_solver)
     job = C.first[C.class_a]
     partner = np.where(C.class_b >= 0, C.first[C.class_b], -1)
     for column, way in enumerate(columns_of(admitted)):
         row = JobRows(job[[column]], partner[[column]], np.array([column]), *np.ones((3, 1)))
         placement = place_rows(C, row, np.arange(1), engine, columns=10**6)
-        assert len(placement.refused) == ((way.jobs, way.pool, way.gpus, way.nodes) not in kept), way
+        assert len(placement.refused) == ((way.jobs, way.pool, way.gpus, way.nodes) not in kept), (
+            way
+        )
     assert 0 < len(candidates.columns) < len(admitted.columns)
 
 
@@ -268,7 +313,8 @@ def distinct_workloads(count: int, sizes: int, scarce: bool) -> dict[str, Any]:
     ]  # fmt: skip
     cpus = rng.uniform(3, 20 if scarce else 4.9, count).tolist()
     workloads = {
-        f"w{row}": {"throughput": dict.fromkeys("abcd", 1.0), "demand": {"cpu": cpu}} for row, cpu in enumerate(cpus)
+        f"w{row}": {"throughput": dict.fromkeys("abcd", 1.0), "demand": {"cpu": cpu}}
+        for row, cpu in enumerate(cpus)
     }
     return document(pools, [{"workload": name} for name in workloads], workloads=workloads)
 

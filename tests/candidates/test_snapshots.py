@@ -15,7 +15,14 @@ import scipy.sparse as sp
 
 import optsched
 from optsched.generate.catalogue import generate
-from optsched.instance import Instance, instance_bytes, jobs_of_documents, with_columns, with_jobs, with_nodes
+from optsched.instance import (
+    Instance,
+    instance_bytes,
+    jobs_of_documents,
+    with_columns,
+    with_jobs,
+    with_nodes,
+)
 from optsched.instance.archive import from_npz
 from optsched.instance.write import job_documents
 from optsched.program import AllocationProgram
@@ -38,7 +45,11 @@ FORMULATIONS = ("max-min-fairness", "max-throughput", "lexicographic-max-min")
 
 
 def made(case: str) -> Instance:
-    return generate("cluster", seed=3, **GENERATED[case]).instance if case in GENERATED else optsched.load(f"@{case}")
+    return (
+        generate("cluster", seed=3, **GENERATED[case]).instance
+        if case in GENERATED
+        else optsched.load(f"@{case}")
+    )
 
 
 def revised(instance: Instance, seed: int) -> Instance:
@@ -54,7 +65,9 @@ def revised(instance: Instance, seed: int) -> Instance:
             job["after"] = [name for name in job.get("after", ()) if name in rest.jobs]
         instance = with_jobs(rest, np.arange(len(stay)), jobs_of_documents(rest, back))
         table = instance.jobs_table
-        instance = with_columns(instance, now=instance.now + 10.0, steps_done=table.steps_done + 0.1 * table.steps_left)
+        instance = with_columns(
+            instance, now=instance.now + 10.0, steps_done=table.steps_done + 0.1 * table.steps_left
+        )
         pool = instance.cluster.pools[number % len(instance.cluster.pools)]
         if len(pool.node_gpus) > 1:
             instance = with_nodes(instance, {pool.node_name(0): ("down", "up")[number % 2]})
@@ -66,14 +79,27 @@ def compiled(instance: Instance) -> dict[str, Any]:
     candidates = optsched.compile(instance)
     parts: dict[str, Any] = {
         name: getattr(candidates, name)
-        for name in ("kinds", "columns", "configuration", "configurations", "resources", "usage", "dropped")
+        for name in (
+            "kinds",
+            "columns",
+            "configuration",
+            "configurations",
+            "resources",
+            "usage",
+            "dropped",
+        )
     }
     for name in ("multiple-choice",) if instance.name.startswith("knapsack") else FORMULATIONS:
         formulation = optsched.api.make_formulation(name, {}, [])
         classes = formulation.classes(candidates)
-        parts |= {f"{name}: {part}": getattr(classes, part) for part in ("of_job", "throughput", "member", "usage")}
+        parts |= {
+            f"{name}: {part}": getattr(classes, part)
+            for part in ("of_job", "throughput", "member", "usage")
+        }
         program = formulation.program(classes)
-        parts[name] = (program.to_linear() if isinstance(program, AllocationProgram) else program).arrays
+        parts[name] = (
+            program.to_linear() if isinstance(program, AllocationProgram) else program
+        ).arrays
         assert isinstance(parts[name], LinearArrays)
     return parts
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compile_cases import ConstantModel, columns_of, compiled, document, dropped_of, random_candidates
+from compile_cases import (
+    ConstantModel,
+    columns_of,
+    compiled,
+    document,
+    dropped_of,
+    random_candidates,
+)
 from refusals import refuses
 
 import optsched
@@ -17,7 +24,9 @@ POOL = {"name": "a", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16}
 
 def words(jobs: list[dict[str, Any]], pools: Any = (POOL,), **more: Any) -> dict[str, str]:
     """Reason of every unplaced job."""
-    candidates = compiled(document(list(pools) if not isinstance(pools, dict) else pools, jobs, **more))
+    candidates = compiled(
+        document(list(pools) if not isinstance(pools, dict) else pools, jobs, **more)
+    )
     names = candidates.instance.jobs_table.names
     told = {names[job]: reason for job, reason in candidates.unplaced()}
     assert all(reason.isprintable() and 0 < len(reason) < 500 for reason in told.values())
@@ -37,7 +46,10 @@ def words(jobs: list[dict[str, Any]], pools: Any = (POOL,), **more: Any) -> dict
         ({"gpus": 2}, "can run nowhere: a: no rate is given for 2 GPUs"),
         ({"gpus": 3}, "can run nowhere: a: rate 0 on 3 GPUs"),
         ({"workload": "bare"}, "can run nowhere: a: no rate is given for 1 GPU"),
-        ({"workload": "big"}, "can run nowhere: a: out of GPU memory (needs 20.5 GB per GPU, has 16)"),
+        (
+            {"workload": "big"},
+            "can run nowhere: a: out of GPU memory (needs 20.5 GB per GPU, has 16)",
+        ),
         (
             {"throughput": {"a": {"5": {"1": 1.0}}}, "gpus": 5},
             "can run nowhere: a: no rate is given for 5 GPUs; a: 5 GPUs cannot be had on 1 node",
@@ -46,7 +58,10 @@ def words(jobs: list[dict[str, Any]], pools: Any = (POOL,), **more: Any) -> dict
             {"throughput": {"a": {"5": {"3": 1.0}}}, "gpus": 5},
             "can run nowhere: a: no rate is given for 5 GPUs; a: 5 GPUs cannot be had on 3 nodes",
         ),
-        ({"gpus": {"min": 2, "max": 9}}, "can run nowhere: a: no rate is given for 2 GPUs; a: rate 0 on 3 GPUs"),
+        (
+            {"gpus": {"min": 2, "max": 9}},
+            "can run nowhere: a: no rate is given for 2 GPUs; a: rate 0 on 3 GPUs",
+        ),
         (
             {"gpus": {"min": 2, "max": 9, "levels": [2, 3, 9]}},
             "can run nowhere: a: no rate is given for 2 GPUs; a: rate 0 on 3 GPUs; "
@@ -54,16 +69,24 @@ def words(jobs: list[dict[str, Any]], pools: Any = (POOL,), **more: Any) -> dict
         ),
         (
             {"gpus": {"min": 5, "max": 9, "levels": [5, 6, 7, 8, 9]}},
-            "can run nowhere: " + "; ".join(f"a: no rate is given for {n} GPUs" for n in (5, 6, 7, 8)) + "; ...",
+            "can run nowhere: "
+            + "; ".join(f"a: no rate is given for {n} GPUs" for n in (5, 6, 7, 8))
+            + "; ...",
         ),
         ({"options": [{"throughput": 0.0}]}, "can run nowhere: without a pool: rate 0"),
-        ({"options": [{"pool": "a", "gpus": 1, "throughput": 0.0}]}, "can run nowhere: a: rate 0 on 1 GPU"),
+        (
+            {"options": [{"pool": "a", "gpus": 1, "throughput": 0.0}]},
+            "can run nowhere: a: rate 0 on 1 GPU",
+        ),
         (
             {"options": [{"pool": "a", "gpus": 9}, {"pool": "a", "gpus": 2, "throughput": 0.0}]},
             "can run nowhere: a: needs 9 GPUs, but only 8 are usable; a: rate 0 on 2 GPUs",
         ),
         (
-            {"workload": "big", "options": [{"pool": "a", "gpus": 1, "share": 0.5, "throughput": 1.0}]},
+            {
+                "workload": "big",
+                "options": [{"pool": "a", "gpus": 1, "share": 0.5, "throughput": 1.0}],
+            },
             "can run nowhere: a: out of GPU memory (needs 20.5 GB per GPU, has 8)",
         ),
     ],
@@ -74,7 +97,9 @@ def test_the_reason_is_told_in_words(job: dict[str, Any], reason: str) -> None:
         "bare": {},
         "big": {"throughput": {"a": 1.0}, "gpu_memory": 20.5},
     }
-    bringing = {} if "options" in job or "throughput" in job or "workload" in job else {"workload": "w"}
+    bringing = (
+        {} if "options" in job or "throughput" in job or "workload" in job else {"workload": "w"}
+    )
     assert words([job | bringing], workloads=workloads, now=100) == {"j0": reason}
 
 
@@ -88,13 +113,19 @@ def test_pools_with_the_same_trouble_share_the_words() -> None:
 
 
 def test_forty_pools_stay_readable() -> None:
-    told = words([{"throughput": {}, "gpus": 1}], {f"a pool with quite a long name {row}": 1 for row in range(40)})
+    told = words(
+        [{"throughput": {}, "gpus": 1}],
+        {f"a pool with quite a long name {row}": 1 for row in range(40)},
+    )
     assert len(told["j0"]) < 200
     assert told["j0"].endswith("...: no rate is given for 1 GPU")
 
 
 def test_where_every_node_is_down_every_job_says_so() -> None:
-    nodes = [{"name": f"n{row}", "state": state} for row, state in enumerate(("down", "drain", "reserved"))]
+    nodes = [
+        {"name": f"n{row}", "state": state}
+        for row, state in enumerate(("down", "drain", "reserved"))
+    ]
     pool = POOL | {"nodes": [*nodes, {"name": "later", "available_from": 1e9}], "cpus_per_node": 4}
     three: list[dict[str, Any]] = [{}, {"gpus": 2}, {"options": [{"pool": "a", "gpus": 1}]}]
     jobs = [{"workload": "w"} | job for job in three] * 3
@@ -102,7 +133,10 @@ def test_where_every_node_is_down_every_job_says_so() -> None:
     made = document([pool], jobs, workloads=workloads)
     told = words(jobs, [pool], workloads=workloads)
     gpus = ["1 GPU", "2 GPUs", "1 GPU"] * 3
-    assert told == {f"j{row}": f"can run nowhere: a: needs {n}, but none is usable" for row, n in enumerate(gpus)}
+    assert told == {
+        f"j{row}": f"can run nowhere: a: needs {n}, but none is usable"
+        for row, n in enumerate(gpus)
+    }
     candidates = compiled(made)
     assert len(candidates.classes(frozenset())) == candidates.classes(frozenset()).columns == 0
     assert candidates.resources.names == ("a",)
@@ -158,9 +192,14 @@ def test_memory_of_a_pair_adds_up_and_rounding_is_no_reason() -> None:
     """0.1 + 0.2 > 0.3 in floating point."""
     entry = {"workloads": ["w", "v"], "pool": "a", "gpus": 1, "throughput": [1.0, 1.0]}
     for memory, reasons in ((0.3, []), (0.29, [Drop.OUT_OF_MEMORY])):
-        workloads = {name: {"throughput": {"a": 1.0}, "gpu_memory": gb} for name, gb in (("w", 0.1), ("v", 0.2))}
+        workloads = {
+            name: {"throughput": {"a": 1.0}, "gpu_memory": gb}
+            for name, gb in (("w", 0.1), ("v", 0.2))
+        }
         jobs = [{"workload": "w"}, {"workload": "v"}]
-        candidates = compiled(document([POOL | {"gpu_memory": memory}], jobs, workloads=workloads, colocation=[entry]))
+        candidates = compiled(
+            document([POOL | {"gpu_memory": memory}], jobs, workloads=workloads, colocation=[entry])
+        )
         assert [row.reason for row in dropped_of(candidates)] == reasons
         assert len(columns_of(candidates)) == 3 - len(reasons)
 
@@ -181,12 +220,20 @@ def test_admitting_puts_columns_back_at_rate_0(seed: int) -> None:
     candidates = random_candidates(seed)
     before, dropped = columns_of(candidates), dropped_of(candidates)
     assert columns_of(candidates.admitting()) == before
-    for reasons in ((Drop.ZERO_RATE,), (Drop.ZERO_RATE, Drop.NO_RATE), (Drop.TOO_MANY_GPUS,), tuple(Drop)[1:]):
+    for reasons in (
+        (Drop.ZERO_RATE,),
+        (Drop.ZERO_RATE, Drop.NO_RATE),
+        (Drop.TOO_MANY_GPUS,),
+        tuple(Drop)[1:],
+    ):
         admitted = candidates.admitting(*reasons)
         after = columns_of(admitted)
         assert set(before) <= set(after)
         back = [column for column in after if column not in set(before)]
-        assert len(admitted.columns) == len(candidates.columns) + np.isin(candidates.dropped.drop, reasons).sum()
+        assert (
+            len(admitted.columns)
+            == len(candidates.columns) + np.isin(candidates.dropped.drop, reasons).sum()
+        )
         assert {(column.jobs, column.pool, column.gpus, column.option) for column in back} == {
             (row.jobs, row.pool, row.gpus, row.option) for row in dropped if row.reason in reasons
         }
@@ -194,9 +241,16 @@ def test_admitting_puts_columns_back_at_rate_0(seed: int) -> None:
         assert {row for row in dropped if row.reason not in reasons} == set(dropped_of(admitted))
         names = candidates.instance.jobs_table.names
         placed = {name for column in after for name in column.jobs}
-        missing = {names[job] for job in np.flatnonzero(admitted.absence == Absence.NO_COLUMN).tolist()}
+        missing = {
+            names[job] for job in np.flatnonzero(admitted.absence == Absence.NO_COLUMN).tolist()
+        }
         assert (
-            missing == {names[job] for job in np.flatnonzero(candidates.absence == Absence.NO_COLUMN).tolist()} - placed
+            missing
+            == {
+                names[job]
+                for job in np.flatnonzero(candidates.absence == Absence.NO_COLUMN).tolist()
+            }
+            - placed
         )
         assert columns_of(candidates) == before
 
@@ -229,7 +283,11 @@ def test_a_model_is_asked_only_what_nobody_states() -> None:
     ((batch, configurations, edges),) = model.asked
     names = candidates.instance.jobs_table.names
     asked = {
-        (names[candidates.kinds.first[kind]], "ab"[configurations.pool[row]], int(configurations.gpus[row]))
+        (
+            names[candidates.kinds.first[kind]],
+            "ab"[configurations.pool[row]],
+            int(configurations.gpus[row]),
+        )
         for kind, row in zip(*edges, strict=True)
     }
     assert asked == {
@@ -237,7 +295,10 @@ def test_a_model_is_asked_only_what_nobody_states() -> None:
         *(("j5", pool, gpus) for pool in "ab" for gpus in (1, 2, 3, 4)),
     }  # fmt: skip
     assert not batch.own[edges[0]].any()
-    filled = {(column.jobs[0], column.pool, column.gpus): column.rates[0] for column in columns_of(candidates)}
+    filled = {
+        (column.jobs[0], column.pool, column.gpus): column.rates[0]
+        for column in columns_of(candidates)
+    }
     assert filled["j0", "a", 1] == 2.0
     assert filled["j0", "b", 1] == 0.125
     assert filled["j1", "b", 2] == 0.25
@@ -270,18 +331,27 @@ def test_a_model_that_says_nonsense_is_named() -> None:
 
 
 @pytest.mark.parametrize("generate", [False, True])
-def test_a_range_of_very_many_gpu_counts_is_refused(monkeypatch: pytest.MonkeyPatch, generate: bool) -> None:
+def test_a_range_of_very_many_gpu_counts_is_refused(
+    monkeypatch: pytest.MonkeyPatch, generate: bool
+) -> None:
     """Only as far as the pools go, and only where a model has rates for all of them."""
     monkeypatch.setattr("optsched.candidates.kinds.MOST_COUNTS", 6)
     document = {
         "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "v100", "gpu": "V100-SXM2-16GB", "nodes": 1, "gpus_per_node": 8}]},
+        "cluster": {
+            "pools": [{"name": "v100", "gpu": "V100-SXM2-16GB", "nodes": 1, "gpus_per_node": 8}]
+        },
         "performance": {"model": "prior"},
         "workloads": {"w": {"throughput": {"v100": {"1": 2.0}}}},
-        "jobs": [{"id": name, "workload": "w", "steps": 5, "gpus": {"min": 1, "max": most}} for name, most in JOBS],
+        "jobs": [
+            {"id": name, "workload": "w", "steps": 5, "gpus": {"min": 1, "max": most}}
+            for name, most in JOBS
+        ],
     }
     found = "jobs[1].gpus: found a range of 8 numbers of GPUs that the largest pool has"
-    with refuses(f"{found}, expected at most 6 where the rates come from a model: state the numbers as levels"):
+    with refuses(
+        f"{found}, expected at most 6 where the rates come from a model: state the numbers as levels"
+    ):
         optsched.solve(document, generate_columns=generate)
     document["jobs"][1]["gpus"]["levels"] = [1, 8]
     assert optsched.solve(document, generate_columns=generate).status == "optimal"

@@ -45,7 +45,11 @@ class Result:
             return False
         if self.complaints != f"optsched: {one_line(f'error: {error}')}\n":
             return False
-        return stated(text).holds(error) if isinstance(error, WrongValue | JournalDamaged) else text in str(error)
+        return (
+            stated(text).holds(error)
+            if isinstance(error, WrongValue | JournalDamaged)
+            else text in str(error)
+        )
 
     @property
     def complaints(self) -> str:

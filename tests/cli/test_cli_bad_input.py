@@ -37,7 +37,12 @@ def _set(path: str, value: Any) -> Callable[[Document], None]:
 
 
 RATE = "workloads.ResNet-50/64.throughput.v100.1"
-PAIR = {"workloads": ["ResNet-50/64", "BERT-base/32"], "pool": "v100", "gpus": 1, "throughput": [1.0, 2.0]}
+PAIR = {
+    "workloads": ["ResNet-50/64", "BERT-base/32"],
+    "pool": "v100",
+    "gpus": 1,
+    "throughput": [1.0, 2.0],
+}
 
 CHANGES = {
     "wrong format": (_set("format", "optsched-instance/9"), 'format: found "optsched-instance/9"'),
@@ -110,7 +115,9 @@ def refused(run: Any, tmp_path: Path) -> Callable[[Path], InvalidInput]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_document_with_one_thing_wrong(name: str, document: Document, write: Write, refused: Refused) -> None:
+def test_a_document_with_one_thing_wrong(
+    name: str, document: Document, write: Write, refused: Refused
+) -> None:
     change, told = CHANGES[name]
     change(document)
     error = refused(write(document))
@@ -131,7 +138,10 @@ GARBAGE = {
     "10 MB of noise": bytes(range(256)) * 39_063,
     "10 MB of text": b"a" * 10_000_000,
     "an npz that is none": b"PK\x03\x04" + bytes(1000),
-    "deep nesting": b'{"format": "optsched-instance/1", "jobs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep nesting": b'{"format": "optsched-instance/1", "jobs": '
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}",
 }
 
 
@@ -142,7 +152,9 @@ def test_a_file_that_is_no_instance(name: str, write: Write, refused: Refused) -
 
 @pytest.mark.parametrize("suffix", ["yaml", "npz"])
 def test_garbage_in_other_formats(suffix: str, write: Write, refused: Refused) -> None:
-    assert refused(write(b"\x00\x01garbage: [", f"instance.{suffix}")).file.endswith(f"/instance.{suffix}")
+    assert refused(write(b"\x00\x01garbage: [", f"instance.{suffix}")).file.endswith(
+        f"/instance.{suffix}"
+    )
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path, refused: Refused) -> None:
@@ -153,22 +165,32 @@ def test_a_missing_file_and_a_folder(tmp_path: Path, refused: Refused) -> None:
 def test_standard_input(run: Any) -> None:
     result = run("solve", "-", stdin=b'{"format": 3}')
     assert result.refused("standard input: format: found 3", 3)
-    assert result.err.startswith("optsched: error: standard input: format: found 3, expected ")  # as it is printed
+    assert result.err.startswith(
+        "optsched: error: standard input: format: found 3, expected "
+    )  # as it is printed
 
 
 def test_the_file_is_named(run: Any, tmp_path: Path) -> None:
     empty, broken = tmp_path / "empty.json", tmp_path / "broken.json"
     empty.write_text("")
     broken.write_text("{")
-    for given in (("solve", empty), ("verify", "@quickstart", empty), ("plot", "@quickstart", empty)):
+    for given in (
+        ("solve", empty),
+        ("verify", "@quickstart", empty),
+        ("plot", "@quickstart", empty),
+    ):
         result = run(*given, *(("-o", tmp_path / "p.png") if given[0] == "plot" else ()))
         assert result.refused(f"{empty}: found an empty ...", 3)
-    assert run("solve", "@quickstart", "--start", broken).refused(f"{broken}: found text that is not JSON...", 3)
+    assert run("solve", "@quickstart", "--start", broken).refused(
+        f"{broken}: found text that is not JSON...", 3
+    )
 
 
 def test_valid_but_odd_jobs_are_solved_and_listed(run: Any, small: Document, write: Write) -> None:
     """A gang larger than its pool, a job that runs nowhere and a job with no step left are no errors."""
-    small["jobs"].append({"id": "nowhere", "gpus": 1, "steps": 5, "throughput": {"fast": 0.0, "slow": 0.0}})
+    small["jobs"].append(
+        {"id": "nowhere", "gpus": 1, "steps": 5, "throughput": {"fast": 0.0, "slow": 0.0}}
+    )
     result = run("solve", write(small), "--json")
     assert result.code == 0
     reasons = {row["job"]: row["reason"] for row in result.json["unplaced"]}

@@ -33,7 +33,11 @@ def stable(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [
-        {key: value for key, value in row.items() if key not in VOLATILE and (key[-2:] != "_s" or "limit" in key)}
+        {
+            key: value
+            for key, value in row.items()
+            if key not in VOLATILE and (key[-2:] != "_s" or "limit" in key)
+        }
         for row in rows
     ]
 
@@ -52,23 +56,46 @@ def test_the_table(run: Any, tmp_path: Path) -> None:
     rows = stable(output)
     assert [(row["instance"], row["formulation"], row["solver"]) for row in rows] == [
         (name, formulation, solver)
-        for name in ("'@quickstart", "'@infeasible")  # a spreadsheet takes a cell that begins with @ for a formula
+        for name in (
+            "'@quickstart",
+            "'@infeasible",
+        )  # a spreadsheet takes a cell that begins with @ for a formula
         for formulation in ("makespan", "max-throughput")
         for solver in ("highs", "clarabel")
     ]
     known = optsched.solve("@quickstart", "makespan", solver="highs")
     first = rows[0]
-    assert float(first["objective"]) == known.objective and float(first["best_known"]) == known.objective
+    assert (
+        float(first["objective"]) == known.objective
+        and float(first["best_known"]) == known.objective
+    )
     assert first["sha256"] == known.instance.sha256 and first["best_known_from"] == "proven"
     assert (first["n"], first["m"], first["classes"], first["columns"]) == ("12", "3", "12", "44")
-    assert (first["status"], first["proof"], first["sense"], first["gap_to_best"]) == ("optimal", "dual", "min", "0.0")
-    assert first["solver_version"] == known.solver.version and int(first["iterations"]) == known.solver.iterations
-    assert (first["threads"], first["seed"], first["time_limit_s"], first["error"]) == ("1", "0", "60.0", "")
+    assert (first["status"], first["proof"], first["sense"], first["gap_to_best"]) == (
+        "optimal",
+        "dual",
+        "min",
+        "0.0",
+    )
+    assert (
+        first["solver_version"] == known.solver.version
+        and int(first["iterations"]) == known.solver.iterations
+    )
+    assert (first["threads"], first["seed"], first["time_limit_s"], first["error"]) == (
+        "1",
+        "0",
+        "60.0",
+        "",
+    )
     assert first["optsched"] == optsched.__version__ and int(first["cores"]) >= 1 and first["cpu"]
     with output.open() as file:
         timed = next(csv.DictReader(file))
-    stages = [float(timed[f"{stage}_s"]) for stage in ("load", "compile", "build", "solve", "certify")]
-    assert all(value > 0 for value in stages) and sum(stages) <= float(timed["total_s"]) <= float(timed["wall_s"])
+    stages = [
+        float(timed[f"{stage}_s"]) for stage in ("load", "compile", "build", "solve", "certify")
+    ]
+    assert all(value > 0 for value in stages) and sum(stages) <= float(timed["total_s"]) <= float(
+        timed["wall_s"]
+    )
     assert float(timed["peak_memory_mb"]) > 30
 
 
@@ -80,21 +107,39 @@ def test_the_same_again_does_nothing_again(run: Any, tmp_path: Path) -> None:
     output.unlink()
     again = run(*given)
     lines = tmp_path / "results.jsonl"
-    assert again.err == f"optsched: 2 of 2 tasks have a row in {lines}: they are not done again\n{first.err}"
+    assert (
+        again.err
+        == f"optsched: 2 of 2 tasks have a row in {lines}: they are not done again\n{first.err}"
+    )
     assert again.out == first.out and output.read_bytes() == content
     other = run("bench", "@quickstart", "-f", "makespan", "-o", output)
-    assert other.code == 2 and f"{lines} is of another sweep (1 of its rows are of tasks of this one)" in other.err
+    assert (
+        other.code == 2
+        and f"{lines} is of another sweep (1 of its rows are of tasks of this one)" in other.err
+    )
     more = run("bench", "@quickstart", "-f", "makespan", "-f", "isolated", "-o", output, "--append")
     assert more.code == 0 and len(parse_lines(lines.read_bytes(), lines).rows) == 3
     assert run("bench", "@quickstart", "-f", "makespan", "-o", output, "--restart").code == 0
     assert len(parse_lines(lines.read_bytes(), lines).rows) == 1
-    document = run("bench", "@quickstart", "-f", "makespan", "-o", tmp_path / "results.json", "--json").json
+    document = run(
+        "bench", "@quickstart", "-f", "makespan", "-o", tmp_path / "results.json", "--json"
+    ).json
     assert document == json.loads((tmp_path / "results.json").read_text())
     assert [row["formulation"] for row in document["rows"]] == ["makespan"]
 
 
 def test_it_fits(run: Any, tmp_path: Path) -> None:
-    given = ("bench", "@packing", *TWO, "-f", "lease", "--solver", "clarabel", "-o", tmp_path / "r.jsonl")
+    given = (
+        "bench",
+        "@packing",
+        *TWO,
+        "-f",
+        "lease",
+        "--solver",
+        "clarabel",
+        "-o",
+        tmp_path / "r.jsonl",
+    )
     for columns in (60, 80, 100, 200):
         told = run(*given, columns=columns).out.split("\nresults written")[0].splitlines()
         assert max(map(len, told)) <= columns and not any(line != line.rstrip() for line in told)
@@ -102,10 +147,23 @@ def test_it_fits(run: Any, tmp_path: Path) -> None:
 
 def test_what_fails_is_a_row(run: Any, tmp_path: Path, write: Write) -> None:
     broken = write(b"{", "broken.json")
-    result = run("bench", "@quickstart", broken, "-f", "max-throughput", "-O", "integral=true", "--solver", "clarabel")
+    result = run(
+        "bench",
+        "@quickstart",
+        broken,
+        "-f",
+        "max-throughput",
+        "-O",
+        "integral=true",
+        "--solver",
+        "clarabel",
+    )
     assert result.code == 7 and result.out.startswith("2 tasks: 2 error\n")
     flat = " ".join(result.out.split())
-    assert "max-throughput clarabel: solver clarabel lacks 'integer', which an integer program needs" in flat
+    assert (
+        "max-throughput clarabel: solver clarabel lacks 'integer', which an integer program needs"
+        in flat
+    )
     assert "text that is not JSON" in flat
     quiet = run("bench", broken, "-q")
     assert (quiet.code, quiet.out, quiet.err) == (3, "", "")
@@ -121,7 +179,9 @@ def test_programs_seeds_and_generated_instances(run: Any, tmp_path: Path) -> Non
         (None, seed, turn) for seed in (0, 1) for turn in (0, 1)
     ]
     assert {row["status"] for row in rows} == {"optimal"} and len(rows) == 12
-    assert rows[0]["objective"] == pytest.approx(optsched.solve("@knapsack", "multiple-choice").objective)
+    assert rows[0]["objective"] == pytest.approx(
+        optsched.solve("@knapsack", "multiple-choice").objective
+    )
     assert list(dict.fromkeys(row["instance"] for row in rows)) == [
         program.as_posix(), "generate:knapsack:jobs=12,seed=3", "generate:knapsack:jobs=12,seed=4",
     ]  # fmt: skip
@@ -146,7 +206,9 @@ memory_limit: 2.0e+9
 }
 
 
-def test_sweep_files(run: Any, tmp_path: Path, small: dict[str, Any], write: Write, monkeypatch: Any) -> None:
+def test_sweep_files(
+    run: Any, tmp_path: Path, small: dict[str, Any], write: Write, monkeypatch: Any
+) -> None:
     write(small, "small.json")
     monkeypatch.chdir(tmp_path)
     tasks = []
@@ -155,7 +217,9 @@ def test_sweep_files(run: Any, tmp_path: Path, small: dict[str, Any], write: Wri
         tasks.append(benchmark_of(Swept([f"sweep.{kind}"]), Contest()).tasks())
     names = ["small.json", "generate:cluster:jobs=8,seed=5"]
     given = Swept(names, ["makespan", "max-throughput"], ["max-throughput:integral=true"])
-    tasks.append(benchmark_of(given, Contest(["highs"], time_limit="1m", memory_limit="2GB")).tasks())
+    tasks.append(
+        benchmark_of(given, Contest(["highs"], time_limit="1m", memory_limit="2GB")).tasks()
+    )
     assert tasks[0] == tasks[1] == tasks[2]
     rows = run("bench", tmp_path / "sweep.toml", "-f", "makespan", "--json").json["rows"]
     assert [(row["instance"], row["status"]) for row in rows] == [
@@ -182,7 +246,9 @@ def test_limits(run: Any, hard: Path, tmp_path: Path) -> None:
     assert row["best_known_from"] == "found" and 0.3 < row["total_s"] < 3
     result = run(*given, "--memory-limit", "60MB")
     (row,) = result.json["rows"]
-    assert row["status"] == "memory" and "MB in use, more than 60 MB, and was killed" in row["error"]
+    assert (
+        row["status"] == "memory" and "MB in use, more than 60 MB, and was killed" in row["error"]
+    )
     assert result.code == 0
 
 
@@ -191,37 +257,76 @@ WRONG = [
     (["*.nothing"], 2, "*.nothing: no file matches"),
     (["@nothing"], 2, "@nothing"),
     (["generate:nothing:jobs=3"], 2, "no generator 'nothing', expected one of cluster"),
-    (["generate:cluster:jobs=3,seeds=0"], 2, "generate cluster: seeds: found 0, expected a number of seeds above 0"),
+    (
+        ["generate:cluster:jobs=3,seeds=0"],
+        2,
+        "generate cluster: seeds: found 0, expected a number of seeds above 0",
+    ),
     (["generate:cluster:seed=3,seeds=2"], 2, "generate cluster: give seed or seeds, not both"),
     (["@quickstart", "-f", "nothing"], 2, "'nothing'"),
-    (["@quickstart", "-f", "makespan", "-f", "makespan"], 2, 'formulation ["makespan",{}] is given twice'),
+    (
+        ["@quickstart", "-f", "makespan", "-f", "makespan"],
+        2,
+        'formulation ["makespan",{}] is given twice',
+    ),
     (["@quickstart", "-f", "makespan", "-O", "x=1"], 2, "'x'"),
-    (["@quickstart", "-O", "lease:x=1"], 2, "-O lease: it is not in the sweep, expected one of max-min-fairness"),
+    (
+        ["@quickstart", "-O", "lease:x=1"],
+        2,
+        "-O lease: it is not in the sweep, expected one of max-min-fairness",
+    ),
     (["@quickstart", "--solver", "nothing"], 7, "'nothing'"),
     (["@quickstart", "-C", "nothing"], 2, "'nothing'"),
-    (["@quickstart", "--seeds", "-1"], 2, "seeds: found -1, expected a number of seeds above 0, a span such as 3..7"),
+    (
+        ["@quickstart", "--seeds", "-1"],
+        2,
+        "seeds: found -1, expected a number of seeds above 0, a span such as 3..7",
+    ),
     (["@quickstart", "--seeds", "[1,1]"], 2, "seeds: found [1, 1], in which a seed stands twice"),
     (["@quickstart", "--jobs", "0"], 2, "processes: found 0, expected a number from 1 to 1024"),
     (["@quickstart", "--repeat", "0"], 2, "repeat: found 0, expected 1 or more"),
-    (["@quickstart", "--memory-limit", "4XB"], 2, "--memory-limit: found '4XB', expected a size such as 500MB"),
+    (
+        ["@quickstart", "--memory-limit", "4XB"],
+        2,
+        "--memory-limit: found '4XB', expected a size such as 500MB",
+    ),
     (["@quickstart", "--time-limit", "0"], 2, "time_limit: found 0, expected a number above 0"),
-    (["@quickstart", "-o", "results.txt"], 2, "results.txt: expected a name that ends in .csv, .json or .jsonl"),
+    (
+        ["@quickstart", "-o", "results.txt"],
+        2,
+        "results.txt: expected a name that ends in .csv, .json or .jsonl",
+    ),
     (["@quickstart", "-o", "no/r.csv"], 2, "no/r.csv"),
-    (["@quickstart", "--best", "best.csv"], 3, "best.csv: line 3, objective: found 'many', expected a finite number"),
+    (
+        ["@quickstart", "--best", "best.csv"],
+        3,
+        "best.csv: line 3, objective: found 'many', expected a finite number",
+    ),
     (
         ["wrong.toml"],
         3,
         "wrong.toml: solver: found an unknown key 'solver', expected one of the format's keys (did",
     ),
     (["empty"], 2, "empty: no instance or program is in this folder"),
-    (["model.lp", "-f", "makespan"], 2, "-f: the set has programs alone, which no formulation makes"),
+    (
+        ["model.lp", "-f", "makespan"],
+        2,
+        "-f: the set has programs alone, which no formulation makes",
+    ),
     (["wrong.toml", "@quickstart"], 2, "wrong.toml is a sweep file, which stands alone"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG]
+)
 def test_wrong_words(
-    run: Any, arguments: list[str], code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any,
+    arguments: list[str],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("best.csv").write_text("instance,formulation,objective\na,b,1\na,c,many\n")
@@ -259,7 +364,10 @@ def test_ctrl_c(tmp_path: Path) -> None:
     told = process.communicate()[1].decode()
     kept = len(stable(tmp_path / "r.csv"))
     assert process.returncode == 130 and 3 <= kept < 12
-    assert told == f"optsched: interrupted after {kept} of 12 tasks; the same command goes on from there\n"
+    assert (
+        told
+        == f"optsched: interrupted after {kept} of 12 tasks; the same command goes on from there\n"
+    )
 
 
 @pytest.mark.study

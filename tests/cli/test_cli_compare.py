@@ -36,7 +36,9 @@ def test_every_comparison_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPa
         _fits(result.out, columns)
     at_80 = run("compare", name, columns=80).out
     for row in known.rows:
-        assert any(line.split()[:1] == [row.formulation] for line in at_80.splitlines())  # no name is broken
+        assert any(
+            line.split()[:1] == [row.formulation] for line in at_80.splitlines()
+        )  # no name is broken
 
 
 def test_the_whole_of_a_small_comparison(run: Any, small: dict[str, Any], write: Write) -> None:
@@ -51,7 +53,9 @@ def test_the_whole_of_a_small_comparison(run: Any, small: dict[str, Any], write:
         "   USD/h   makespan   deadlines   idle   solved in",
         "─" * len(shown[3]),
     ]
-    rows = [" ".join(line.split()[:-2]) for line in shown[5:8]]  # the last two are the time that it took
+    rows = [
+        " ".join(line.split()[:-2]) for line in shown[5:8]
+    ]  # the last two are the time that it took
     assert rows == [
         "max-throughput optimal 4 steps/s 0 % dual 50.0 % 75.0 % 0.900 50.0 % 4.50 60 min 1 of 1",
         "isolated optimal 2.66667 steps/s rule 44.4 % 55.6 % 0.962 50.0 % 3.00 90 min 1 of 1",
@@ -63,7 +67,9 @@ def test_the_whole_of_a_small_comparison(run: Any, small: dict[str, Any], write:
 def test_the_document(run: Any) -> None:
     told = run("compare", "@quickstart", *THREE, "--json")
     assert told.code == 0
-    python = optsched.compare("@quickstart", ["makespan", "max-min-fairness", "isolated"]).to_document()
+    python = optsched.compare(
+        "@quickstart", ["makespan", "max-min-fairness", "isolated"]
+    ).to_document()
     for document in (told.json, python):
         for row in document["rows"]:
             del row["seconds"]
@@ -83,7 +89,9 @@ def test_a_file_is_written_beside_the_tables(run: Any, tmp_path: Path) -> None:
     assert result.out.endswith(f"\ncomparison written to {path}\n")
     document = json.loads(path.read_text())
     assert document["format"] == "optsched-comparison/1"
-    assert run("compare", "@quickstart", *THREE, "-o", "-").json["format"] == "optsched-comparison/1"
+    assert (
+        run("compare", "@quickstart", *THREE, "-o", "-").json["format"] == "optsched-comparison/1"
+    )
     assert run("compare", "@quickstart", *THREE, "-q").out == ""
     before = path.read_bytes()
     assert run("compare", "@quickstart", "-f", "makespam", "-o", path).code == 2
@@ -127,7 +135,10 @@ def test_wrong_words(run: Any, given: list[str], words: str) -> None:
 def test_exit_codes(run: Any, hard: Path, write: Write) -> None:
     assert run("compare", "@infeasible", "-f", "makespan", "-f", "isolated").code == 4
     assert run("compare", "@infeasible", "-f", "isolated", "-f", "makespan").code == 2
-    assert run("compare", "@quickstart", "-f", "makespan", "-f", "isolated", "-C", "deadlines").code == 0
+    assert (
+        run("compare", "@quickstart", "-f", "makespan", "-f", "isolated", "-C", "deadlines").code
+        == 0
+    )
     assert run("compare", "@quickstart", "-f", "makespan", "--solver", "gurobi9").code == 7
     assert run("compare", write(b"{}"), "-f", "makespan").code == 3
     assert run("compare").code == 2
@@ -143,8 +154,13 @@ def test_limits_are_those_of_each_formulation(run: Any, hard: Path) -> None:
 
 
 def test_refusals_and_conflicts_are_told_once(run: Any) -> None:
-    out = run("compare", "@infeasible", "-f", "makespan", "-f", "max-throughput", "-f", "isolated").out
-    assert "- makespan, max-throughput: at a constant rate from now on, these requirements cannot all hold" in out
+    out = run(
+        "compare", "@infeasible", "-f", "makespan", "-f", "max-throughput", "-f", "isolated"
+    ).out
+    assert (
+        "- makespan, max-throughput: at a constant rate from now on, these requirements cannot all hold"
+        in out
+    )
     assert "- isolated: isolated is a rule and takes no side constraints" in out
     assert "min share" not in out
 
@@ -211,12 +227,17 @@ def test_the_document_of_a_job(run: Any) -> None:
     python = optsched.explain_job(optsched.solve("@quickstart", "max-throughput"), "resnet-50-1")
     assert told == json.loads(json.dumps(python.to_document()))
     best = told["columns"][told["best_alternative"]]
-    assert best["fraction"] == 0 and best["gain"] == max(c["gain"] for c in told["columns"] if c["fraction"] == 0)
+    assert best["fraction"] == 0 and best["gain"] == max(
+        c["gain"] for c in told["columns"] if c["fraction"] == 0
+    )
 
 
 def test_the_best_alternative_in_words(run: Any) -> None:
     out = run("explain", "@quickstart", "-f", "makespan", "--job", "gpt-2-small-6").out
-    assert "Best alternative: 4 GPUs of p100, not worth taking unless the price of p100 fell below 684.7, or it" in out
+    assert (
+        "Best alternative: 4 GPUs of p100, not worth taking unless the price of p100 fell below 684.7, or it"
+        in out
+    )
     told = run("explain", "@quickstart", "-f", "makespan", "--job", "gpt-2-small-6", "--json").json
     best = told["columns"][told["best_alternative"]]
     assert best["worth_taking_at_prices"]["p100"] == pytest.approx(684.65, abs=0.1)
@@ -225,10 +246,15 @@ def test_the_best_alternative_in_words(run: Any) -> None:
 def test_no_such_job(run: Any) -> None:
     result = run("explain", "@quickstart", "--job", "resnet-5O-1")
     assert (result.code, result.out) == (2, "")
-    assert result.err == 'optsched: error: quickstart has no job "resnet-5O-1"; did you mean resnet-50-1?\n'
+    assert (
+        result.err
+        == 'optsched: error: quickstart has no job "resnet-5O-1"; did you mean resnet-50-1?\n'
+    )
 
 
-def test_jobs_that_are_not_placed_or_not_optimal(run: Any, small: dict[str, Any], write: Write) -> None:
+def test_jobs_that_are_not_placed_or_not_optimal(
+    run: Any, small: dict[str, Any], write: Write
+) -> None:
     path = write(small)
     out = run("explain", path, "--job", "wide").out
     assert "It is not placed: can run nowhere: fast: needs 9 GPUs, but only 2 are usable" in out
@@ -236,13 +262,24 @@ def test_jobs_that_are_not_placed_or_not_optimal(run: Any, small: dict[str, Any]
     out = run("explain", "@infeasible", "--job", "gpt-2-xl-3")
     assert out.code == 4
     assert "At a constant rate from now on, these requirements cannot all hold:" in out.out
-    whole = run("explain", "@quickstart", "-f", "max-throughput", "-O", "integral=true", "--job", "vit-b16-12").out
+    whole = run(
+        "explain",
+        "@quickstart",
+        "-f",
+        "max-throughput",
+        "-O",
+        "integral=true",
+        "--job",
+        "vit-b16-12",
+    ).out
     assert "gets       nothing: there is no room for it beside the other jobs" in whole
     assert "0 of v100, needs 1" in whole
     assert "An integer program or a rule has no prices.\n" in whole
 
 
-def test_names_of_jobs_cannot_write_on_the_terminal(run: Any, small: dict[str, Any], write: Write) -> None:
+def test_names_of_jobs_cannot_write_on_the_terminal(
+    run: Any, small: dict[str, Any], write: Write
+) -> None:
     small["jobs"][0]["id"] = "\x1b]0;title\x07a"
     out = run("explain", write(small), "--job", "\x1b]0;title\x07a").out
     assert "\\x1b]0;title\\x07a" in out

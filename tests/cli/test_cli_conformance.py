@@ -30,10 +30,15 @@ def test_table_and_exit_code(run: Any) -> None:
     result = run("solvers", "--check", "glop")
     assert result.code == 6
     assert "maximum" in result.out and "failed: two and two are five" in result.out
-    assert result.out.endswith("1 passed, 1 failed, 0 skipped; 1 more need what it does not claim\n")
+    assert result.out.endswith(
+        "1 passed, 1 failed, 0 skipped; 1 more need what it does not claim\n"
+    )
     assert result.err == "optsched: error: glop fails 1 of 3 cases\n"
     quiet = run("solvers", "--check", "glop", "--quiet")
-    assert (quiet.out, quiet.err) == ("", "optsched: error: glop fails 'sums': two and two are five\n")
+    assert (quiet.out, quiet.err) == (
+        "",
+        "optsched: error: glop fails 'sums': two and two are five\n",
+    )
 
 
 @pytest.mark.usefixtures("short")
@@ -46,7 +51,9 @@ def test_json(run: Any) -> None:
 
 
 def test_all_is_well(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optsched.conformance.run.BANKS", {"linear": conformance.BANKS["linear"][:3]})
+    monkeypatch.setattr(
+        "optsched.conformance.run.BANKS", {"linear": conformance.BANKS["linear"][:3]}
+    )
     result = run("solvers", "--check", "highs")
     assert (result.code, result.err) == (0, "")
 

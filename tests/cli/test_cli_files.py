@@ -25,8 +25,16 @@ def solved(run: Any, tmp_path: Path) -> Path:
 
 def test_verify_accepts_what_solve_wrote(run: Any, solved: Path) -> None:
     result = run("verify", "@quickstart", solved)
-    assert (result.code, result.out, result.err) == (0, "the solution is right, its bound was recomputed\n", "")
-    assert run("verify", "@quickstart", solved, "--json").json == {"ok": True, "bound": "verified", "findings": []}
+    assert (result.code, result.out, result.err) == (
+        0,
+        "the solution is right, its bound was recomputed\n",
+        "",
+    )
+    assert run("verify", "@quickstart", solved, "--json").json == {
+        "ok": True,
+        "bound": "verified",
+        "findings": [],
+    }
     assert run("verify", "@quickstart", solved, "-q").out == ""
     assert run("verify", "@quickstart", solved, "--resolve").code == 0
 
@@ -119,7 +127,10 @@ def optimum(path: Path) -> float:
 def test_export_a_program(run: Any, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"program.{suffix}"
     result = run("export", "@quickstart", "-f", "max-min-fairness", "-o", path)
-    assert (result.code, result.out) == (0, f"{path}: 27 rows, 45 columns; names in {path}.names.json\n")
+    assert (result.code, result.out) == (
+        0,
+        f"{path}: 27 rows, 45 columns; names in {path}.names.json\n",
+    )
     assert optimum(path) == pytest.approx(0.9713535933787885, rel=1e-6)
     head = path.read_text().splitlines()[:5]
     sign = {"mps": "*", "lp": "\\"}[suffix]
@@ -135,7 +146,12 @@ def test_export_names_lead_back(run: Any, tmp_path: Path) -> None:
     assert names["columns"]["x_0"] == {
         "block": "x", "number": 0, "job": "resnet-50-1", "jobs": 1, "pool": "v100", "gpus": 1, "nodes": 1}  # fmt: skip
     assert names["columns"]["t"] == {"block": "t", "number": 0}
-    assert names["rows"]["capacity_v100"] == {"block": "capacity", "number": 0, "resource": "v100", "capacity": 8.0}
+    assert names["rows"]["capacity_v100"] == {
+        "block": "capacity",
+        "number": 0,
+        "resource": "v100",
+        "capacity": 8.0,
+    }
     assert names["rows"]["time_0"]["job"] == "resnet-50-1"
     assert names["rows"]["deadlines_0"]["requirement"].startswith("job vgg-16-5 needs ")
 
@@ -178,26 +194,49 @@ def test_export_an_instance(run: Any, tmp_path: Path, suffix: str) -> None:
     [
         (["-o", "x.mps"], 2, "x.mps is a program: say of which formulation with -f NAME"),
         (["-o", "x.txt"], 2, "x.txt: expected a name that ends in .json, .yaml, .yml, .npz"),
-        (["-f", "makespan", "-o", "x.json"], 2, "x.json: expected a name that ends in .mps or .lp for a program"),
-        (["-f", "isolated", "-o", "x.mps"], 2, "isolated is a rule: it has no program that could be exported"),
+        (
+            ["-f", "makespan", "-o", "x.json"],
+            2,
+            "x.json: expected a name that ends in .mps or .lp for a program",
+        ),
+        (
+            ["-f", "isolated", "-o", "x.mps"],
+            2,
+            "isolated is a rule: it has no program that could be exported",
+        ),
         (["-f", "nothing", "-o", "x.mps"], 2, "'nothing'"),
-        (["-O", "agnostic=true", "-o", "x.json"], 2, "-O, -C and --no-classes need a formulation: -f NAME"),
+        (
+            ["-O", "agnostic=true", "-o", "x.json"],
+            2,
+            "-O, -C and --no-classes need a formulation: -f NAME",
+        ),
         (["-o", "missing/x.json"], 2, "missing/x.json"),
     ],
 )
 def test_export_refuses(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: list[str], code: int, told: str
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    given: list[str],
+    code: int,
+    told: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("export", "@quickstart", *given).refused(told, code)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_export_of_what_cannot_be_solved(run: Any, write: Write, small: dict[str, Any], tmp_path: Path) -> None:
+def test_export_of_what_cannot_be_solved(
+    run: Any, write: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
     small["jobs"][2]["deadline"] = 100
-    result = run("export", write(small), "-f", "makespan", "-C", "deadlines", "-o", tmp_path / "x.mps")
+    result = run(
+        "export", write(small), "-f", "makespan", "-C", "deadlines", "-o", tmp_path / "x.mps"
+    )
     assert result.code == 4
-    assert result.err.startswith("optsched: error: infeasible: job wide has a deadline, 100 s, but can run nowhere")
+    assert result.err.startswith(
+        "optsched: error: infeasible: job wide has a deadline, 100 s, but can run nowhere"
+    )
     small["jobs"] = small["jobs"][3:]
     result = run("export", write(small), "-f", "makespan", "-o", tmp_path / "x.mps")
     assert (result.code, "no job of this instance is in the program" in result.err) == (2, True)
@@ -229,9 +268,23 @@ def gavel(tmp_path: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml", "npz"])
-def test_import_writes_an_instance(run: Any, gavel: tuple[str, ...], tmp_path: Path, suffix: str) -> None:
+def test_import_writes_an_instance(
+    run: Any, gavel: tuple[str, ...], tmp_path: Path, suffix: str
+) -> None:
     path = tmp_path / f"i.{suffix}"
-    result = run("import", "gavel", *gavel, "--pools", "v100:2,k80:3", "--active", "3", "-o", path, "--name", "mine")
+    result = run(
+        "import",
+        "gavel",
+        *gavel,
+        "--pools",
+        "v100:2,k80:3",
+        "--active",
+        "3",
+        "-o",
+        path,
+        "--name",
+        "mine",
+    )
     assert (result.code, result.out) == (0, f"{path}: 3 jobs, 2 pools\n")
     instance = optsched.load(path)
     assert (instance.name, len(instance.jobs), instance.now) == ("mine", 3, 7200.0)
@@ -261,7 +314,11 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        (["--pools", "v100"], 2, "--pools: found 'v100', expected pool:gpus, such as v100:8,p100:16"),
+        (
+            ["--pools", "v100"],
+            2,
+            "--pools: found 'v100', expected pool:gpus, such as v100:8,p100:16",
+        ),
         (["--pools", "v100:x"], 2, "--pools: found 'v100:x'"),
         (["--pools", "v100:2,v100:3"], 2, "--pools: v100 is given twice"),
         (["--pools", "v100:2,"], 2, "--pools: found ''"),
@@ -271,7 +328,11 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
             'pools: found "h100"',
         ),
         (["--pools", "v100:2", "--active", "9"], 2, "active is 9, expected at most 4"),
-        (["--pools", "v100:2", "--active", "2", "--at", "1h"], 2, "active and at exclude each other"),
+        (
+            ["--pools", "v100:2", "--active", "2", "--at", "1h"],
+            2,
+            "active and at exclude each other",
+        ),
         (["--pools", "v100:2", "--active", "x"], 2, "--active: found 'x', expected a whole number"),
         (["--pools", "v100:2", "--at", "soon"], 2, "--at: found 'soon'"),
         (["--pools", "v100:2", "--gpus-per-node", "0"], 2, "gpus_per_node is 0"),
@@ -286,8 +347,12 @@ def test_import_refuses(
     assert not (tmp_path / "i.json").exists()
 
 
-def test_import_into_a_format_that_is_none(run: Any, gavel: tuple[str, ...], tmp_path: Path) -> None:
-    assert run("import", "gavel", *gavel, "--pools", "v100:1", "-o", tmp_path / "i.txt").refused("i.txt")
+def test_import_into_a_format_that_is_none(
+    run: Any, gavel: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert run("import", "gavel", *gavel, "--pools", "v100:1", "-o", tmp_path / "i.txt").refused(
+        "i.txt"
+    )
 
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "gavel"
@@ -299,7 +364,18 @@ def test_the_physical_traces_through_the_shell(run: Any, tmp_path: Path, trace: 
     path = tmp_path / "i.npz"
     given = ("--throughputs", SHARED / "physical_cluster_throughputs.json")
     given += ("--trace", SHARED / "traces" / "physical_cluster" / f"{trace}.trace")
-    made = run("import", "gavel", *given, "--pools", "v100:8,p100:16,k80:24", "--active", "40", "--pairs", "-o", path)
+    made = run(
+        "import",
+        "gavel",
+        *given,
+        "--pools",
+        "v100:8,p100:16,k80:24",
+        "--active",
+        "40",
+        "--pairs",
+        "-o",
+        path,
+    )
     assert made.code == 0
     for formulation in ("max-min-fairness", "makespan", "max-throughput", "isolated"):
         result = run("solve", path, "-f", formulation, "-o", tmp_path / "s.json")

@@ -29,21 +29,41 @@ WRONG = [
     ("cluster", "--pools", "17", 'found "17", expected a number of at most 16'),
     ("cluster", "--load", "0", 'found "0", expected a number of at least 0.01'),
     ("cluster", "--load", "nan", 'found "nan", expected a finite number'),
-    ("cluster", "--load", "100", "found 100, but 4 pools of a node each are too many GPUs for 40 jobs"),
+    (
+        "cluster",
+        "--load",
+        "100",
+        "found 100, but 4 pools of a node each are too many GPUs for 40 jobs",
+    ),
     ("cluster", "--rows", "some", "found \"some\", expected one of 'distinct' or 'repeated'"),
     ("cluster", "--kinds", "none", 'found "none", expected a whole number'),
-    ("cluster", "--durations", "normal", "found \"normal\", expected one of 'lognormal' or 'pareto'"),
+    (
+        "cluster",
+        "--durations",
+        "normal",
+        "found \"normal\", expected one of 'lognormal' or 'pareto'",
+    ),
     ("cluster", "--median", "0", 'found "0", expected a number above 0'),
     ("cluster", "--sigma", "-1", 'found "-1", expected a number of at least 0'),
     ("cluster", "--shape", "0.2", 'found "0.2", expected a number above 0.2'),
     ("cluster", "--gangs", "0.1", 'found "0.1", expected 3 shares with commas between them'),
-    ("cluster", "--gangs", "0.5,0.4,0.3", "found [0.5, 0.4, 0.3], expected shares that add up to at most 1"),
+    (
+        "cluster",
+        "--gangs",
+        "0.5,0.4,0.3",
+        "found [0.5, 0.4, 0.3], expected shares that add up to at most 1",
+    ),
     ("cluster", "--elastic", "1.1", 'found "1.1", expected a number of at most 1'),
     ("cluster", "--weights", "1,1", "found [1.0, 1.0], expected shares that add up to at most 1"),
     ("cluster", "--deadlines", "x", 'found "x", expected a number'),
     ("cluster", "--slack", "0", 'found "0", expected a number of at least 0.1'),
     ("cluster", "--tenants", "-1", 'found "-1", expected a number of at least 0'),
-    ("cluster", "--topology", "ring", "found \"ring\", expected one of 'none', 'tree', 'racks' or 'mixed-nodes'"),
+    (
+        "cluster",
+        "--topology",
+        "ring",
+        "found \"ring\", expected one of 'none', 'tree', 'racks' or 'mixed-nodes'",
+    ),
     ("cluster", "--unavailable", "0.6", 'found "0.6", expected a number of at most 0.5'),
     ("cluster", "--colocation", "2", 'found "2", expected a number of at most 1'),
     ("cluster", "--seed", "-1", 'found "-1", expected a number of at least 0'),
@@ -52,7 +72,12 @@ WRONG = [
     ("unrelated", "--machines", "0", 'found "0", expected a number of at least 1'),
     ("unrelated", "--low", "200", None),
     ("unrelated", "--high", "5", "found 5, expected at least low, 10"),
-    ("unrelated", "--correlation", "yes", "found \"yes\", expected one of 'none', 'jobs' or 'machines'"),
+    (
+        "unrelated",
+        "--correlation",
+        "yes",
+        "found \"yes\", expected one of 'none', 'jobs' or 'machines'",
+    ),
     ("unrelated", "--noise", "0", 'found "0", expected a number of at least 1'),
     ("unrelated", "--seed", "x", 'found "x", expected a whole number'),
     ("unrelated", "--name", "", 'found "", expected a non-empty text'),
@@ -85,16 +110,31 @@ WRONG = [
     ("trace", "--pools", "8", 'found "8", expected a number of at most 7'),
     ("trace", "--nodes", "0", 'found "0", expected a number of at least 1'),
     ("trace", "--gpus-per-node", "65", 'found "65", expected a number of at most 64'),
-    ("trace", "--arrivals", "bursts", "found \"bursts\", expected one of 'poisson', 'diurnal' or 'even'"),
+    (
+        "trace",
+        "--arrivals",
+        "bursts",
+        "found \"bursts\", expected one of 'poisson', 'diurnal' or 'even'",
+    ),
     ("trace", "--load", "0", 'found "0", expected a number of at least 0.001'),
     ("trace", "--rate", "0", 'found "0", expected a number above 0'),
     ("trace", "--amplitude", "0.5", "found 0.5, expected none unless arrivals is diurnal"),
     ("trace", "--peak", "25", 'found "25", expected a number of at most 24'),
-    ("trace", "--durations", "normal", "found \"normal\", expected one of 'lognormal', 'pareto' or 'gavel'"),
+    (
+        "trace",
+        "--durations",
+        "normal",
+        "found \"normal\", expected one of 'lognormal', 'pareto' or 'gavel'",
+    ),
     ("trace", "--median", "0", 'found "0", expected a number above 0'),
     ("trace", "--sigma", "-1", 'found "-1", expected a number of at least 0'),
     ("trace", "--shape", "2", "found 2.0, expected none unless durations is pareto"),
-    ("trace", "--gangs", "0.5,0.4,0.3", "found [0.5, 0.4, 0.3], expected shares that add up to at most 1"),
+    (
+        "trace",
+        "--gangs",
+        "0.5,0.4,0.3",
+        "found [0.5, 0.4, 0.3], expected shares that add up to at most 1",
+    ),
     ("trace", "--deadlines", "x", 'found "x", expected a number'),
     ("trace", "--slack", "3", 'found "3", expected 2 numbers with commas between them'),
     ("trace", "--tenants", "-1", 'found "-1", expected a number of at least 0'),
@@ -104,16 +144,24 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("kind", "option", "text", "message"), WRONG)
-def test_a_wrong_option(run: Any, tmp_path: Path, kind: str, option: str, text: str, message: str | None) -> None:
+def test_a_wrong_option(
+    run: Any, tmp_path: Path, kind: str, option: str, text: str, message: str | None
+) -> None:
     path = tmp_path / "instance.json"
     result = run("generate", kind, *SMALL[kind], option, text, "-o", path)
-    assert result.refused(f"{option}: {message}" if message else "--high: found 100, expected at least low, 200")
+    assert result.refused(
+        f"{option}: {message}" if message else "--high: found 100, expected at least low, 200"
+    )
     assert not path.exists()
 
 
 def test_every_option_was_given_wrongly() -> None:
     told = {(kind, option) for kind, option, *_ in WRONG}
-    fields = {(k, f"--{f.replace('_', '-')}") for k, g in GENERATORS.items() for f in g.options.model_fields}
+    fields = {
+        (k, f"--{f.replace('_', '-')}")
+        for k, g in GENERATORS.items()
+        for f in g.options.model_fields
+    }
     assert told == fields
 
 
@@ -153,7 +201,8 @@ def test_standard_output(run: Any, kind: str) -> None:
 def test_notes_go_to_standard_error(run: Any, tmp_path: Path) -> None:
     result = run("generate", "cluster", "--jobs", "60", "-o", "-")
     assert re.fullmatch(
-        r"optsched: max-min fairness: t\*/tmax 0\.\d{3} \(solved; at most 0\.\d{3} by .*\)\n", result.err
+        r"optsched: max-min fairness: t\*/tmax 0\.\d{3} \(solved; at most 0\.\d{3} by .*\)\n",
+        result.err,
     )
     path = tmp_path / "leases.json"
     result = run("generate", "leases", "-o", path)
@@ -165,7 +214,18 @@ def test_notes_go_to_standard_error(run: Any, tmp_path: Path) -> None:
 
 def test_what_is_made_can_be_solved(run: Any) -> None:
     made = run(
-        "generate", "cluster", "--jobs", "40", "--rows", "repeated", "--kinds", "8", "--elastic", "0.3", "-o", "-"
+        "generate",
+        "cluster",
+        "--jobs",
+        "40",
+        "--rows",
+        "repeated",
+        "--kinds",
+        "8",
+        "--elastic",
+        "0.3",
+        "-o",
+        "-",
     )
     assert run("solve", "-", "-f", "makespan", stdin=made.out.encode()).code == 0
 

@@ -14,7 +14,17 @@ from rich.text import Text
 from optsched.cli.grid import Grid
 
 WIDTHS = (60, 80, 120, 200)
-WORDS = ("gpt-2-small-6", "a", "of", "workers=9,", "throughput", "max-min-fairness", "tenant", "4", "v100")
+WORDS = (
+    "gpt-2-small-6",
+    "a",
+    "of",
+    "workers=9,",
+    "throughput",
+    "max-min-fairness",
+    "tenant",
+    "4",
+    "v100",
+)
 HEADS = ("job", "min share", "makespan", "steps/s", "deadlines", "pool", "solved in", "objective")
 
 
@@ -58,7 +68,9 @@ def test_words_and_numbers_stay_whole(seed: int, width: int) -> None:
     text = drawn(grid_of(columns, rows, left), width)
     assert max(map(len, text.splitlines())) <= width
     shown = blocks(text)
-    assert sum(" ".join(heads).split().count("makespan") for heads, _ in shown) >= columns.count("makespan")
+    assert sum(" ".join(heads).split().count("makespan") for heads, _ in shown) >= columns.count(
+        "makespan"
+    )
     words = " ".join(line for _, lines in shown for line in lines)
     for row in rows:
         assert all(f" {word} " in f" {words} " for cell in row[:left] for word in cell.split())
@@ -67,11 +79,19 @@ def test_words_and_numbers_stay_whole(seed: int, width: int) -> None:
 
 def test_a_table_that_fits_is_one_block() -> None:
     grid = grid_of(["job", "GPUs"], [["a b", "1"], ["c", "12"]], 1)
-    assert drawn(grid, 60).splitlines() == ["", "job   GPUs", "──────────", "a b      1", "c       12"]
+    assert drawn(grid, 60).splitlines() == [
+        "",
+        "job   GPUs",
+        "──────────",
+        "a b      1",
+        "c       12",
+    ]
 
 
 def test_columns_that_do_not_fit_go_on_below_under_the_first() -> None:
-    grid = grid_of(["job", *(f"figure {n}" for n in range(9))], [["resnet", *["123,456.7 s"] * 9]], 1)
+    grid = grid_of(
+        ["job", *(f"figure {n}" for n in range(9))], [["resnet", *["123,456.7 s"] * 9]], 1
+    )
     shown = blocks(drawn(grid, 60))
     assert len(shown) == 3
     assert all(lines[0].split()[0] == "resnet" for _, lines in shown)
@@ -90,7 +110,9 @@ def test_only_a_word_that_leaves_no_room_is_broken_after_punctuation() -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_comparison_at_every_width(run: Any, width: int) -> None:
     names = ["max-min-fairness", "makespan", "max-throughput"]
-    out = run("compare", "@quickstart", *(part for name in names for part in ("-f", name)), columns=width).out
+    out = run(
+        "compare", "@quickstart", *(part for name in names for part in ("-f", name)), columns=width
+    ).out
     assert max(map(len, out.splitlines())) <= width
     shown = blocks(out.partition("\n\n")[2].partition("\n- ")[0])
     for heads, lines in shown:

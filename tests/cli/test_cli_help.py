@@ -70,7 +70,9 @@ def test_version(run: Any) -> None:
 
 
 @pytest.mark.documentation
-def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], monkeypatch: Any, tmp_path: Any) -> None:
+def test_examples_that_need_no_file_work(
+    run: Any, document: dict[str, Any], monkeypatch: Any, tmp_path: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     tried = 0
     for command in COMMANDS:
@@ -88,7 +90,13 @@ def test_examples_that_need_no_file_work(run: Any, document: dict[str, Any], mon
 
 
 def test_quiet_commands_print_nothing(run: Any) -> None:
-    for given in (["formulations"], ["formulations", "makespan"], ["solvers"], ["instances"], ["validate", "@packing"]):
+    for given in (
+        ["formulations"],
+        ["formulations", "makespan"],
+        ["solvers"],
+        ["instances"],
+        ["validate", "@packing"],
+    ):
         assert run(*given, "-q").out == ""
         assert run(*given).out != ""
         assert run(*given, "-q", "--json").json
@@ -102,7 +110,9 @@ def test_help_loads_nothing_heavy_and_is_fast() -> None:
         "heavy = {'numpy', 'scipy', 'pydantic', 'networkx', 'rich', 'highspy'}\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} & heavy))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.splitlines()[-1] == "[]"
     started = time.perf_counter()
     subprocess.run([*SCRIPT, "--help"], capture_output=True, check=True)
@@ -121,9 +131,12 @@ def test_doctor(run: Any) -> None:
     assert set(packages.split()) <= set(told["versions"])
     (loaded,) = [check["words"] for check in told["checks"] if check["name"] == "solvers"]
     assert "gurobi" not in loaded  # the checks of each solver say which are here
-    assert {"requirements", "solver highs", "import highspy, ortools", "import ortools, highspy"} <= {
-        check["name"] for check in told["checks"]
-    }
+    assert {
+        "requirements",
+        "solver highs",
+        "import highspy, ortools",
+        "import ortools, highspy",
+    } <= {check["name"] for check in told["checks"]}
 
 
 def test_doctor_tells_what_is_wrong(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +159,10 @@ def test_doctor_tells_what_is_wrong(run: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(doctor, "all_checks", lambda: iter(found[::2]))
     result = run("doctor", "--json")
     assert (result.code, result.err, result.json["ok"]) == (0, "", True)
-    assert [(check["ok"], check["needed"]) for check in result.json["checks"]] == [(True, True), (False, False)]
+    assert [(check["ok"], check["needed"]) for check in result.json["checks"]] == [
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +172,9 @@ def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.Monke
 
     monkeypatch.setitem(sys.modules, "clarabel", None)
     honest = HighsSession.run
-    monkeypatch.setattr(HighsSession, "run", lambda self, limits: replace(v := honest(self, limits), x=v.x * 0.5))
+    monkeypatch.setattr(
+        HighsSession, "run", lambda self, limits: replace(v := honest(self, limits), x=v.x * 0.5)
+    )
     told = {check.name: check for check in checks.check_solvers()}
     assert told["solver clarabel"].verdict == "FAILED"
     assert not any(check.ok for check in told.values() if "is not installed" in check.words)
@@ -165,7 +183,9 @@ def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.Monke
     assert "cannot be loaded" in told["solver clarabel"].words
     assert not told["solver highs"].ok
     assert "a tiny program ends" in told["solver highs"].words
-    monkeypatch.setattr(HighsSession, "run", lambda self, limits: replace(honest(self, limits), objective=4.0))
+    monkeypatch.setattr(
+        HighsSession, "run", lambda self, limits: replace(honest(self, limits), objective=4.0)
+    )
     assert not {check.name: check for check in checks.check_solvers()}["solver highs"].ok
 
 
@@ -189,7 +209,9 @@ def test_limits_of_versions(version: str, limits: str, holds: bool) -> None:
 
 
 def test_doctor_sees_packages_that_cannot_share_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "IMPORTS", "raise ImportError('libhighs.so.1: undefined symbol {first} {second}')")
+    monkeypatch.setattr(
+        checks, "IMPORTS", "raise ImportError('libhighs.so.1: undefined symbol {first} {second}')"
+    )
     process = checks._start_import("highspy", "ortools")
     check = checks._finish_import("import highspy, ortools", process)
     assert not check.ok
@@ -198,9 +220,14 @@ def test_doctor_sees_packages_that_cannot_share_a_process(monkeypatch: pytest.Mo
 
 def test_help_tells_what_is_refused_and_what_a_name_means(run: Any) -> None:
     told = " ".join(run("pareto", "--help", columns=200).out.split())
-    assert "several stages (finish-time-fairness, water-filling, drf), ratios (throughput-per-cost)" in told
+    assert (
+        "several stages (finish-time-fairness, water-filling, drf), ratios (throughput-per-cost)"
+        in told
+    )
     for name in ("finish-time-fairness", "water-filling", "drf", "throughput-per-cost"):
         refused = run("pareto", "@quickstart", "-f", "max-throughput", "-f", name)
-        assert refused.code == 2 and f"{name} is" in refused.err and "no single program" in refused.err
+        assert (
+            refused.code == 2 and f"{name} is" in refused.err and "no single program" in refused.err
+        )
     told = " ".join(run("whatif", "--help", columns=200).out.split())
     assert "budget:50 is of a resource called budget, not of the constraint -C budget" in told

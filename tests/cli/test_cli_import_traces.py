@@ -14,11 +14,19 @@ def test_philly(run: Any, tmp_path: Path) -> None:
     jobs.write_text(TABLE)
     machines.write_text("machineId,number of GPUs,single GPU mem\nm1,8,24GB\n")
     log.write_text(LOG[:-1] + ", " + LOG[1:-1].replace('"j"', '"k"') + "]")
-    made = run("import", "philly", jobs, "--machines", machines, "--speed", "gpu-24GB=2", "-o", "-").json
+    made = run(
+        "import", "philly", jobs, "--machines", machines, "--speed", "gpu-24GB=2", "-o", "-"
+    ).json
     assert made["workloads"] == {"recorded": {"throughput": {"gpu-24GB": {"1": 2.0}}}}
-    assert run("import", "philly", jobs, "--pool", "p=1", "--at", "1h", "-o", "-").json["now"] == 3600.0
+    assert (
+        run("import", "philly", jobs, "--pool", "p=1", "--at", "1h", "-o", "-").json["now"]
+        == 3600.0
+    )
     target = tmp_path / "made.npz"
-    assert run("import", "philly", jobs, "--pool", "p=2x4", "-o", target).out == f"{target}: 1 job, 1 pool\n"
+    assert (
+        run("import", "philly", jobs, "--pool", "p=2x4", "-o", target).out
+        == f"{target}: 1 job, 1 pool\n"
+    )
     refused = run("import", "philly", log, "--pool", "p=1", "-o", target)
     assert refused.refused(f"{log}: found no jobs, expected at least one that ran", 3)
 
@@ -33,7 +41,9 @@ def test_what_is_left_out_is_told(run: Any, tmp_path: Path) -> None:
     log.write_text(f"{LOG[:-1]}, {ran}]")
     result = run("import", "philly", log, "--pool", "p=1", "-o", tmp_path / "made.json")
     assert (result.code, result.err) == (0, "optsched: left out: 1 without attempts\n")
-    assert run("import", "philly", log, "--pool", "p=1", "-o", tmp_path / "made.json", "-q").err == ""
+    assert (
+        run("import", "philly", log, "--pool", "p=1", "-o", tmp_path / "made.json", "-q").err == ""
+    )
 
 
 def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
@@ -56,14 +66,20 @@ def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
 def test_sia(run: Any, tmp_path: Path) -> None:
     folder = tmp_path / "profiles" / "net"
     folder.mkdir(parents=True)
-    (folder / "validation-10.csv").write_text("progress,iteration,metric,grad_sqr,grad_var\n10,10,1,1,1\n20,20,1,1,1\n")
-    (folder / "placements-m.csv").write_text("placement,local_bsz,step_time,sync_time\n1,10,1.0,0.1\n")
+    (folder / "validation-10.csv").write_text(
+        "progress,iteration,metric,grad_sqr,grad_var\n10,10,1,1,1\n20,20,1,1,1\n"
+    )
+    (folder / "placements-m.csv").write_text(
+        "placement,local_bsz,step_time,sync_time\n1,10,1.0,0.1\n"
+    )
     jobs, made = tmp_path / "jobs.csv", tmp_path / "made.json"
     jobs.write_text("name,time,application,num_replicas,batch_size\na,0,net,1,10\n")
     given = ["import", "sia", jobs, "--profiles", tmp_path / "profiles", "--pool", "m=1x2"]
     assert run(*given, "-o", made).out == f"{made}: 1 job, 1 pool\n"
     assert "1 job with 1 change of rates on the way" in run("trace", "describe", made).out
-    document = run(*given, "--adaptive", "--application", "net:slowdown=2,restart=7", "-o", "-").json
+    document = run(
+        *given, "--adaptive", "--application", "net:slowdown=2,restart=7", "-o", "-"
+    ).json
     assert document["format"] == "optsched-trace/1"
     assert document["instance"]["workloads"]["net/epoch 1"]["throughput"] == {"m": {"1": 0.5}}
     assert document["instance"]["jobs"][0]["restart_cost"] == 7
@@ -74,7 +90,10 @@ def test_sia(run: Any, tmp_path: Path) -> None:
         ),
         (["--application", "net:slowdown=0"], "--application: found 'slowdown=0'"),
         (["--application", "net:speed=1"], "--application: found 'speed=1'"),
-        (["--application", "net:restart=1", "--application", "net:restart=2"], "--application: net is given twice"),
+        (
+            ["--application", "net:restart=1", "--application", "net:restart=2"],
+            "--application: net is given twice",
+        ),
         (["--most", "x"], "--most: found 'x', expected a whole number"),
         (["--most", "0"], "found 1 pools and at most 0 GPUs"),
     ):

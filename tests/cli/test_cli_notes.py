@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-WORDS = "does not read these fields of the instance, so they have no effect on the answer: deadlines"
+WORDS = (
+    "does not read these fields of the instance, so they have no effect on the answer: deadlines"
+)
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,17 @@ def _fits(text: str, columns: int) -> None:
 )
 def test_every_front_fits(run: Any, pair: tuple[str, str]) -> None:
     for columns in WIDTHS:
-        result = run("pareto", "@quickstart", "-f", pair[0], "-f", pair[1], "--points", "4", columns=columns)
+        result = run(
+            "pareto", "@quickstart", "-f", pair[0], "-f", pair[1], "--points", "4", columns=columns
+        )
         assert (result.code, result.err) == (0, "")
         _fits(result.out, columns)
 
 
 def test_the_whole_of_a_small_front(run: Any, small: dict[str, Any], write: Write) -> None:
-    out = run("pareto", write(small), "-f", "max-throughput", "-f", "cost", "--points", "4", columns=80).out
+    out = run(
+        "pareto", write(small), "-f", "max-throughput", "-f", "cost", "--points", "4", columns=80
+    ).out
     assert out.splitlines() == [
         "small: max-throughput against cost",
         "6 usable GPUs in 2 pools: fast 2, slow 4",
@@ -98,9 +102,15 @@ def test_side_constraints_hold_for_all_points(run: Any) -> None:
         (["-f", "makespan"], "-f: found 1 objectives"),
         (["-f", "makespan", "-f", "makespan"], "a front is between two objectives that differ"),
         (["-f", "makespan", "-f", "costs"], "'costs'"),
-        (["-f", "makespan:agnostic=maybe", "-f", "cost"], 'option of makespan: agnostic: found "maybe"'),
+        (
+            ["-f", "makespan:agnostic=maybe", "-f", "cost"],
+            'option of makespan: agnostic: found "maybe"',
+        ),
         (["-f", "makespan", "-f", "lease"], "lease decides what runs when"),
-        (["-f", "max-throughput", "-f", "proportional-fairness"], "it can be the first of the two objectives"),
+        (
+            ["-f", "max-throughput", "-f", "proportional-fairness"],
+            "it can be the first of the two objectives",
+        ),
         ([*TWO, "--points", "few"], "--points: found 'few', expected a whole number"),
         ([*TWO, "--points", "1"], "points: found 1, expected a number from 2 to 10,000"),
         ([*TWO, "--plot", "front.txt"], "front.txt"),
@@ -113,12 +123,16 @@ def test_wrong_words(run: Any, given: list[str], words: str) -> None:
 
 
 def test_exit_codes(run: Any, write: Write, small: dict[str, Any], tmp_path: Path) -> None:
-    infeasible = run("pareto", "@infeasible", "-f", "makespan", "-f", "cost", "--plot", tmp_path / "none.png")
+    infeasible = run(
+        "pareto", "@infeasible", "-f", "makespan", "-f", "cost", "--plot", tmp_path / "none.png"
+    )
     assert infeasible.code == 4 and not (tmp_path / "none.png").exists()
     assert "- pool a100 has 4 usable GPUs" in infeasible.out
     assert run("pareto", write(b"{}"), *TWO).code == 3
     del small["cluster"]["pools"][0]["cost_per_gpu_hour"]
-    assert run("pareto", write(small), *TWO).refused("cluster.pools[0].cost_per_gpu_hour: found nothing", 3)
+    assert run("pareto", write(small), *TWO).refused(
+        "cluster.pools[0].cost_per_gpu_hour: found nothing", 3
+    )
     assert run("pareto", "@quickstart", *TWO, "--solver", "gurobi9").code == 7
 
 

@@ -14,10 +14,14 @@ WHOLE = ("-f", "max-throughput", "-O", "integral=true")
 def test_place_shows_gpus_bounds_and_who_found_no_place(
     run: Any, write: Callable[..., Path], small: dict[str, Any]
 ) -> None:
-    small["cluster"]["pools"][1] = {"name": "slow", "nodes": [{"name": name, "gpus": 1} for name in "xyz"]}
+    small["cluster"]["pools"][1] = {
+        "name": "slow",
+        "nodes": [{"name": name, "gpus": 1} for name in "xyz"],
+    }
     small["cluster"]["pools"][1]["nodes"][2]["gpus"] = 2
     small["jobs"] = [
-        {"id": name, "options": [{"pool": "slow", "gpus": 2, "nodes": 1, "throughput": 1.0}]} for name in "ab"
+        {"id": name, "options": [{"pool": "slow", "gpus": 2, "nodes": 1, "throughput": 1.0}]}
+        for name in "ab"
     ]
     result = run("solve", write(small), *WHOLE, "--place")
     assert result.code == 0
@@ -26,7 +30,10 @@ def test_place_shows_gpus_bounds_and_who_found_no_place(
     assert "nodes spanned 1 in all (the fewest for so many rows)" in out
     assert "moved 0 GPUs" in out and "proof no placement is better" in out
     assert "a z/0-1 2" in out
-    assert "job b: needs 2 GPUs of slow on at most 1 node; 2 GPUs are free for it: 1 on x, 1 on y" in out
+    assert (
+        "job b: needs 2 GPUs of slow on at most 1 node; 2 GPUs are free for it: 1 on x, 1 on y"
+        in out
+    )
     for columns in (60, 80, 100):
         lines = run("solve", write(small), *WHOLE, "--place", columns=columns).out.splitlines()
         assert max(map(len, lines)) <= columns
@@ -35,11 +42,17 @@ def test_place_shows_gpus_bounds_and_who_found_no_place(
 def test_place_is_written_and_verified(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     placed = run("solve", "@quickstart", *WHOLE, "--place", "-o", path, "--json").json
-    assert len(placed["placement"]) == placed["placement_figures"]["rows_placed"] == len(placed["allocation"])
+    assert (
+        len(placed["placement"])
+        == placed["placement_figures"]["rows_placed"]
+        == len(placed["allocation"])
+    )
     assert run("verify", "@quickstart", path).code == 0
     path.write_text(path.read_text().replace("v100-0/0", "v100-9/0"))
     refused = run("verify", "@quickstart", path, "--json")
-    assert refused.code == 6 and "placement[1].gpus[0]" in {finding["field"] for finding in refused.json["findings"]}
+    assert refused.code == 6 and "placement[1].gpus[0]" in {
+        finding["field"] for finding in refused.json["findings"]
+    }
 
 
 def test_without_place_there_is_no_placement(run: Any) -> None:
@@ -48,7 +61,9 @@ def test_without_place_there_is_no_placement(run: Any) -> None:
 
 def test_rows_that_take_turns_are_an_error_that_says_what_to_do(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    assert run("solve", "@quickstart", "--place", "-o", path).refused("realise it in rounds first (--rounds)")
+    assert run("solve", "@quickstart", "--place", "-o", path).refused(
+        "realise it in rounds first (--rounds)"
+    )
     assert not path.exists()
 
 
@@ -64,7 +79,9 @@ def test_gpus_are_told_by_node() -> None:
 def test_import_openb(run: Any, tmp_path: Path) -> None:
     nodes, pods, made = tmp_path / "nodes.csv", tmp_path / "pods.csv", tmp_path / "openb.json"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n")
-    pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1000,1024,1,500\np1,1000,1024,2,1000\n")
+    pods.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1000,1024,1,500\np1,1000,1024,2,1000\n"
+    )
     result = run("import", "openb", nodes, pods, "-o", made)
     assert (result.code, result.out) == (0, f"{made}: 2 jobs, 1 pool\n")
     assert run("import", "openb", nodes, "-o", "-", "--name", "mine").json["name"] == "mine"

@@ -24,8 +24,15 @@ Write = Callable[..., Path]
 def plan(tmp_path: Path) -> Path:
     """A solution file of the quickstart with a schedule, rounds and a placement."""
     document = optsched.solve("@quickstart").to_document()
-    document["schedule"] = [{"job": "lstm-11", "pool": "k80", "gpus": 1, "nodes": 1, "start": 0.0, "end": 700.0}]
-    document["rounds"] = {"window": 360.0, "scale": 1.0, "bound": 1.0, "slices": [{"duration": 360.0, "run": [0, 1]}]}
+    document["schedule"] = [
+        {"job": "lstm-11", "pool": "k80", "gpus": 1, "nodes": 1, "start": 0.0, "end": 700.0}
+    ]
+    document["rounds"] = {
+        "window": 360.0,
+        "scale": 1.0,
+        "bound": 1.0,
+        "slices": [{"duration": 360.0, "run": [0, 1]}],
+    }
     document["placement"] = [{"job": "lstm-11", "gpus": ["k80-0/1"]}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
@@ -58,7 +65,9 @@ TITLES = {
 
 
 @pytest.mark.parametrize("kind", TITLES)
-def test_every_kind_of_a_solution_file(run: Any, plan: Path, titles: list[str], kind: str, tmp_path: Path) -> None:
+def test_every_kind_of_a_solution_file(
+    run: Any, plan: Path, titles: list[str], kind: str, tmp_path: Path
+) -> None:
     path = tmp_path / "p.png"
     result = run("plot", "@quickstart", plan, "--kind", kind, "-o", path)
     assert (result.code, result.out, result.err) == (0, f"picture written to {path}\n", "")
@@ -78,7 +87,9 @@ def test_the_default_is_the_schedule_else_the_allocation(
     assert titles == [TITLES["gantt"], TITLES["allocation"], TITLES["allocation"]]
 
 
-def test_without_a_solution_the_instance_is_solved(run: Any, titles: list[str], tmp_path: Path, plan: Path) -> None:
+def test_without_a_solution_the_instance_is_solved(
+    run: Any, titles: list[str], tmp_path: Path, plan: Path
+) -> None:
     for kind, suffix in (("allocation", "png"), ("prices", "svg"), ("progress", "pdf")):
         path = tmp_path / f"{kind}.{suffix}"
         assert run("plot", "@quickstart", "-f", "makespan", "-k", kind, "-o", path).code == 0
@@ -95,9 +106,14 @@ def test_the_topology_of_an_instance_alone(run: Any, titles: list[str], tmp_path
     assert titles == ["cluster and what runs now"]
 
 
-def test_standard_input_is_the_instance_or_the_solution(run: Any, plan: Path, tmp_path: Path, document: Any) -> None:
+def test_standard_input_is_the_instance_or_the_solution(
+    run: Any, plan: Path, tmp_path: Path, document: Any
+) -> None:
     path = tmp_path / "p.png"
-    assert run("plot", "-", "-k", "topology", "-o", path, stdin=json.dumps(document).encode()).code == 0
+    assert (
+        run("plot", "-", "-k", "topology", "-o", path, stdin=json.dumps(document).encode()).code
+        == 0
+    )
     assert run("plot", "@quickstart", "-", "-o", path, stdin=plan.read_bytes()).code == 0
     assert run("plot", "-", plan, "-o", path, stdin=json.dumps(document).encode()).code == 0
 
@@ -113,7 +129,16 @@ def test_options_of_the_problem_and_of_the_solver_reach_the_library(
         return original(*arguments, **options)
 
     monkeypatch.setattr(api, "solve", solve)
-    given = ["-f", "makespan", "-O", "agnostic=true", "-O", "reference-pool=p100", "-C", "deadlines:soft=true"]
+    given = [
+        "-f",
+        "makespan",
+        "-O",
+        "agnostic=true",
+        "-O",
+        "reference-pool=p100",
+        "-C",
+        "deadlines:soft=true",
+    ]
     given += ["--no-classes", "--solver", "clarabel"]
     given += ["--time-limit", "1m", "--seed", "7"]
     assert run("plot", "@quickstart", *given, "-o", tmp_path / "p.png").code == 0
@@ -133,8 +158,19 @@ def test_options_of_the_problem_and_of_the_solver_reach_the_library(
     assert seen["formulation"] == "max-min-fairness"
 
 
-def test_a_search_that_a_limit_ends_is_drawn(run: Any, hard: Path, tmp_path: Path, titles: list[str]) -> None:
-    given = ["-f", "max-throughput", "-O", "integral=true", "--time-limit", "0.6s", "--kind", "progress"]
+def test_a_search_that_a_limit_ends_is_drawn(
+    run: Any, hard: Path, tmp_path: Path, titles: list[str]
+) -> None:
+    given = [
+        "-f",
+        "max-throughput",
+        "-O",
+        "integral=true",
+        "--time-limit",
+        "0.6s",
+        "--kind",
+        "progress",
+    ]
     assert run("plot", hard, *given, "-o", tmp_path / "p.png").code == 0
     assert titles == ["progress of highs"]
 
@@ -168,7 +204,12 @@ def test_a_search_that_a_limit_ends_is_drawn(run: Any, hard: Path, tmp_path: Pat
     ],
 )  # fmt: skip
 def test_what_makes_no_sense(
-    run: Any, plan: Path, given: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any,
+    plan: Path,
+    given: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     output = [] if "-o" in given else ["-o", "p.png"]
@@ -185,7 +226,10 @@ def test_both_from_standard_input(run: Any, tmp_path: Path) -> None:
 def test_other_outcomes_have_the_exit_codes_of_solve(run: Any, plan: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.png"
     result = run("plot", "@infeasible", "-o", path)
-    assert (result.code, result.err) == (4, "optsched: error: the solution is infeasible: there is nothing to draw\n")
+    assert (result.code, result.err) == (
+        4,
+        "optsched: error: the solution is infeasible: there is nothing to draw\n",
+    )
     stopped = ["-C", "minimum-service:fraction=0.3", "--solver", "highs", "--work-limit", "1"]
     result = run("plot", "@large", *stopped, "-f", "max-throughput", "-o", path)
     assert (result.code, result.err) == (
@@ -199,7 +243,9 @@ def test_other_outcomes_have_the_exit_codes_of_solve(run: Any, plan: Path, tmp_p
     assert not path.exists()
 
 
-def test_a_failed_certificate_is_no_picture(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_certificate_is_no_picture(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dataclasses import replace
 
     good = optsched.solve("@quickstart")

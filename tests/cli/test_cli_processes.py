@@ -28,7 +28,8 @@ INTEGRAL = ("-f", "max-throughput", "-O", "integral=true")
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [*SCRIPT, *map(str, arguments)], **{"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **options}
+        [*SCRIPT, *map(str, arguments)],
+        **{"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **options},
     )
 
 
@@ -115,7 +116,10 @@ def test_output_is_written_although_the_reader_has_gone(tmp_path: Path) -> None:
 def test_a_disk_that_is_full(given: tuple[str, ...]) -> None:
     with open("/dev/full", "wb") as full:
         code, _, err = finish(start(*given, stdout=full))
-    assert (code, err) == (2, "optsched: error: cannot write standard output: No space left on device\n")
+    assert (code, err) == (
+        2,
+        "optsched: error: cannot write standard output: No space left on device\n",
+    )
 
 
 def test_closed_streams() -> None:
@@ -139,7 +143,11 @@ def test_interrupted_with_an_incumbent(hard: Path, tmp_path: Path, number: int) 
     assert "status       feasible  interrupted\n" in out
     assert "Traceback" not in err
     told = json.loads((tmp_path / "o.json").read_text())
-    assert (told["status"], told["termination"], told["reproducible"]) == ("feasible", "interrupted", False)
+    assert (told["status"], told["termination"], told["reproducible"]) == (
+        "feasible",
+        "interrupted",
+        False,
+    )
     assert told["certificate"]["ok"] is True
 
 
@@ -147,7 +155,9 @@ def test_interrupted_before_anything_was_found(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     process = start("solve", "-", "-o", tmp_path / "o.json", "--log", log, stdin=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(b" " * 1_000_000)  # more than a pipe holds: once it is written, the command reads its instance
+    process.stdin.write(
+        b" " * 1_000_000
+    )  # more than a pipe holds: once it is written, the command reads its instance
     process.stdin.flush()
     assert process.poll() is None and log.exists()
     process.send_signal(signal.SIGINT)

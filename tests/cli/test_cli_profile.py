@@ -29,8 +29,19 @@ def test_the_tables(run: Any, results: Path) -> None:
     lines = result.out.splitlines()
     assert lines[0] == "12 rows: 6 problems, 2 methods by solver"
     cells = [line.split() for line in lines]
-    assert ["a", "6", "0", "0"] in cells and ["b", "5", "1", "0"] in cells  # optimal, limit, not run
-    assert next(line for line in cells if line[:1] == ["a"] and "%" in line)[:5] == ["a", "16.7", "%", "16.7", "%"]
+    assert ["a", "6", "0", "0"] in cells and [
+        "b",
+        "5",
+        "1",
+        "0",
+    ] in cells  # optimal, limit, not run
+    assert next(line for line in cells if line[:1] == ["a"] and "%" in line)[:5] == [
+        "a",
+        "16.7",
+        "%",
+        "16.7",
+        "%",
+    ]
     pair = next(line for line in cells if line[:3] == ["a", "b", "5"])
     assert pair[3:8] == ["2", "2", "2", "0", "5"]  # ratio and its interval, faster, slower
 
@@ -48,8 +59,13 @@ def test_the_document(run: Any, results: Path) -> None:
         {"solver": "a", "optimal": 6, "limit": 0, "not run": 0},
         {"solver": "b", "optimal": 5, "limit": 1, "not run": 0},
     ]  # fmt: skip
-    assert told["time_pairs"][0]["both"] == 5 and told["time_pairs"][0]["ratio"] == pytest.approx(2.0)
-    assert [line["mean"] for line in told["jct"]] == [1.25, 0.5]  # a task that hit its limit has none
+    assert told["time_pairs"][0]["both"] == 5 and told["time_pairs"][0]["ratio"] == pytest.approx(
+        2.0
+    )
+    assert [line["mean"] for line in told["jct"]] == [
+        1.25,
+        0.5,
+    ]  # a task that hit its limit has none
     assert run("profile", results, "--json", "--by", "formulation").json["by"] == ["formulation"]
 
 
@@ -59,14 +75,27 @@ def test_pages_and_pictures(run: Any, results: Path) -> None:
     assert Path("page.html").read_text().startswith("<!DOCTYPE html>")
     assert run("profile", results, "-o", "profile.svg", "-q").out == ""
     assert "<svg" in Path("profile.svg").read_text()
-    assert run("profile", results, "--picture", "gap", "-o", "gaps.png").out.endswith("picture written to gaps.png\n")
+    assert run("profile", results, "--picture", "gap", "-o", "gaps.png").out.endswith(
+        "picture written to gaps.png\n"
+    )
     assert Path("gaps.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_rows_of_a_bench(run: Any, tmp_path: Path) -> None:
     lines = tmp_path / "r.jsonl"
     assert (
-        run("bench", "@quickstart", "-f", "makespan", "--solver", "highs", "--solver", "clarabel", "-o", lines).code
+        run(
+            "bench",
+            "@quickstart",
+            "-f",
+            "makespan",
+            "--solver",
+            "highs",
+            "--solver",
+            "clarabel",
+            "-o",
+            lines,
+        ).code
         == 0
     )
     told = run("profile", lines, "--json").json
@@ -81,18 +110,32 @@ def test_rows_of_a_bench(run: Any, tmp_path: Path) -> None:
 WRONG = [
     (["nothing.csv"], 3, "found no readable file at nothing.csv..."),
     (["results.txt"], 2, "results.txt"),
-    (["results.csv", "-o", "page.htm"], 2, "page.htm: expected a name that ends in .html, .svg, .png or .pdf"),
+    (
+        ["results.csv", "-o", "page.htm"],
+        2,
+        "page.htm: expected a name that ends in .html, .svg, .png or .pdf",
+    ),
     (["results.csv", "-o", "no/page.html"], 2, "no/page.html"),
-    (["results.csv", "--by", "colour"], 2, "no row has a column 'colour': the columns are instance, formulation"),
+    (
+        ["results.csv", "--by", "colour"],
+        2,
+        "no row has a column 'colour': the columns are instance, formulation",
+    ),
     (["results.csv", "--metric", "colour"], 2, "--metric: no row has a column 'colour'"),
     (["results.csv", "--picture", "cake"], 2, "--picture: found 'cake', expected time or gap"),
     (["results.csv", "--interval", "z"], 2, "interval: found 'z', expected one of bootstrap, t"),
-    (["one.csv", "-o", "p.svg"], 2, "there is no profile of times to draw: it needs two methods and a task that was"),
+    (
+        ["one.csv", "-o", "p.svg"],
+        2,
+        "there is no profile of times to draw: it needs two methods and a task that was",
+    ),
     (["empty.csv"], 3, "empty.csv: found no rows, expected the rows of a sweep"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG]
+)
 def test_wrong_words(run: Any, results: Path, arguments: list[str], code: int, words: str) -> None:
     Path("results.txt").write_text(CSV)
     Path("empty.csv").write_text("")

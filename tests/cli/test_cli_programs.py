@@ -50,7 +50,9 @@ def test_long_points_are_cut(run: Any, model: Any) -> None:
     x = lp.variables(50, name="x", upper=2.0)
     lp.maximise(x.sum())
     out = run("solve", model(lp)).out
-    assert "Columns that are not 0: 50 of 50" in out and out.endswith("... and 10 more (use -o or --json)\n")
+    assert "Columns that are not 0: 50 of 50" in out and out.endswith(
+        "... and 10 more (use -o or --json)\n"
+    )
 
 
 def test_points_out_and_in(run: Any, model: Any, tmp_path: Path) -> None:
@@ -72,34 +74,46 @@ def test_exit_codes(run: Any, model: Any, tmp_path: Path) -> None:
     result = run("solve", model(infeasible()), "-o", tmp_path / "p.sol")
     assert result.code == 4 and "These rows cannot all hold:\n- rows_0, rows_1\n" in result.out
     assert not (tmp_path / "p.sol").exists() and "written to" not in result.out
-    assert result.err == f"optsched: {tmp_path / 'p.sol'} is not written: there is no point, the status is infeasible\n"
+    assert (
+        result.err
+        == f"optsched: {tmp_path / 'p.sol'} is not written: there is no point, the status is infeasible\n"
+    )
     assert run("solve", model(unbounded())).code == 4
     hard = model(hard_knapsacks())
     result = run("solve", hard, "--time-limit", "0.3")
     assert result.code == 0 and "feasible  the time limit was reached" in result.out
     assert run("solve", hard, "--time-limit", "0.3", "--require-optimal").code == 5
     assert run("solve", model(knapsack()), "--solver", "clarabel").code == 7
-    assert run("solve", model(dense()), "--solver", "glop", "--start", tmp_path / "none.sol").code == 3
+    assert (
+        run("solve", model(dense()), "--solver", "glop", "--start", tmp_path / "none.sol").code == 3
+    )
     assert run("solve", tmp_path / "none.mps").code == 3
 
 
 @pytest.mark.parametrize(
-    "option", [("-f", "makespan"), ("-O", "a=1"), ("-C", "deadlines"), ("--no-classes",), ("--duals",)]
+    "option",
+    [("-f", "makespan"), ("-O", "a=1"), ("-C", "deadlines"), ("--no-classes",), ("--duals",)],
 )
 def test_options_of_instances_are_refused(run: Any, model: Any, option: tuple[str, ...]) -> None:
-    assert run("solve", model(dense()), *option).refused(f"model.mps is a program: {option[0]} is for instances")
+    assert run("solve", model(dense()), *option).refused(
+        f"model.mps is a program: {option[0]} is for instances"
+    )
 
 
 def test_where_the_answer_goes(run: Any, model: Any, tmp_path: Path) -> None:
     target = tmp_path / "p.txt"
-    assert run("solve", model(dense()), "-o", target).refused(f"{target}: expected a name that ends in .sol or .json")
+    assert run("solve", model(dense()), "-o", target).refused(
+        f"{target}: expected a name that ends in .sol or .json"
+    )
 
 
 def test_broken_files_are_told_with_their_line(run: Any, model: Any) -> None:
     path = model(dense())
     path.write_text(path.read_text().replace("rows_1    3", "rows_1    three"))
     result = run("solve", path)
-    line = 1 + next(row for row, text in enumerate(path.read_text().splitlines()) if "three" in text)
+    line = 1 + next(
+        row for row, text in enumerate(path.read_text().splitlines()) if "three" in text
+    )
     assert result.refused(f'{path}:{line}: found "three", expected a finite number', 3)
 
 
@@ -109,7 +123,10 @@ def test_warnings_are_told_without_asking(run: Any, model: Any) -> None:
     path.write_text(path.read_text().replace(bounds, ""))
     result = run("solve", path)
     assert result.code == 0
-    assert result.err == f"optsched: {path}: 8 integer columns without bounds are taken as 0 or 1, as HiGHS does\n"
+    assert (
+        result.err
+        == f"optsched: {path}: 8 integer columns without bounds are taken as 0 or 1, as HiGHS does\n"
+    )
 
 
 def test_starts_of_instances(run: Any, tmp_path: Path) -> None:
@@ -134,7 +151,11 @@ def test_the_solution_of_a_program_is_verified(run: Any, tmp_path: Path) -> None
     assert (result.code, result.out) == (0, "the solution is right, its bound was recomputed\n")
     solution.write_text(solution.read_text().replace('"objective": 9', '"objective": 8'))
     result = run("verify", model, solution, "--json")
-    assert result.code == 6 and "objective" in {finding["field"] for finding in result.json["findings"]}
-    assert "a .sol file is a point without any claim" in run("verify", model, tmp_path / "p.sol").err
+    assert result.code == 6 and "objective" in {
+        finding["field"] for finding in result.json["findings"]
+    }
+    assert (
+        "a .sol file is a point without any claim" in run("verify", model, tmp_path / "p.sol").err
+    )
     solution.write_text("{")
     assert run("verify", model, solution).refused(f"{solution}: found text that is not JSON...", 3)

@@ -30,7 +30,9 @@ DAY = {
     "format": "optsched-instance/1",
     "name": "day",
     "round": ROUND,
-    "cluster": {"pools": [{"name": name, "nodes": 2, "gpus_per_node": 4} for name in ("v100", "k80")]},
+    "cluster": {
+        "pools": [{"name": name, "nodes": 2, "gpus_per_node": 4} for name in ("v100", "k80")]
+    },
     "jobs": [],
 }
 
@@ -48,7 +50,9 @@ def shared() -> Iterator[SolverProcess]:
 @pytest.fixture(autouse=True)
 def one_process(shared: SolverProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The solver's process of one round serves the next one as well; to start it takes longer than a round."""
-    monkeypatch.setattr("optsched.solvers.isolated.SolverProcess", lambda load, memory: nullcontext(shared))
+    monkeypatch.setattr(
+        "optsched.solvers.isolated.SolverProcess", lambda load, memory: nullcontext(shared)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A journal of eight rounds, with a node that fails, a fallback in round 5, and snapshots."""
     path = tmp_path_factory.mktemp("rounds") / "day.journal"
     instance = optsched.Instance.from_document(DAY)
-    with optsched.Scheduler(instance, journal=path, clock=lambda: 0.0, snapshot_every=3, isolate=False) as scheduler:
+    with optsched.Scheduler(
+        instance, journal=path, clock=lambda: 0.0, snapshot_every=3, isolate=False
+    ) as scheduler:
         for number in range(8):
             now = number * ROUND
             scheduler.submit([job(f"job-{number}-{row}", 1 + row % 4) for row in range(3)], now=now)
@@ -90,7 +96,10 @@ def test_rounds_follow_each_other_through_files(run: Any, tmp_path: Path) -> Non
     told = json.loads(plan.read_text())
     assert told["format"] == "optsched-plan/1" and told["round"] == 0 and len(told["start"]) == 10
     second = run("round", state, "--now", "+6m", "--next", state)
-    assert "round 1 of max-min-fairness" in second.out and "basis mapped: 44 of 44 columns known" in second.out
+    assert (
+        "round 1 of max-min-fairness" in second.out
+        and "basis mapped: 44 of 44 columns known" in second.out
+    )
     assert "runs on  " in second.out
     wanted = optsched.RoundState.from_document(json.loads(state.read_text()))
     assert wanted.number == 2 and wanted.now == 7200 + 360
@@ -99,11 +108,18 @@ def test_rounds_follow_each_other_through_files(run: Any, tmp_path: Path) -> Non
 
 
 def test_the_shell_plans_what_python_plans(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optsched.solvers.isolated.SolverProcess", SolverProcess)  # one of its own for each round
-    wanted = plan_digest(optsched.solve_round("@quickstart", {"formulation": "makespan", "max_moves": 0}))
+    monkeypatch.setattr(
+        "optsched.solvers.isolated.SolverProcess", SolverProcess
+    )  # one of its own for each round
+    wanted = plan_digest(
+        optsched.solve_round("@quickstart", {"formulation": "makespan", "max_moves": 0})
+    )
     result = run("round", "@quickstart", "-f", "makespan", "--max-moves", 0, "--json")
     assert (result.code, result.json["id"]) == (0, wanted)
-    assert run("round", "@quickstart", "-f", "makespan", "--max-moves", 0, "-o", "-").json["id"] == wanted
+    assert (
+        run("round", "@quickstart", "-f", "makespan", "--max-moves", 0, "-o", "-").json["id"]
+        == wanted
+    )
     following = run("round", "@quickstart", "--next", "-")
     assert following.json["format"] == "optsched-round/1"
     again = run("round", "-", "--json", stdin=following.out.encode())
@@ -120,14 +136,18 @@ def test_a_policy_from_a_file_and_options_on_top(run: Any, write: Callable[..., 
     }  # fmt: skip
     document = write(state, "state.json")
     ranked = run("round", document, "--ranking", "srtf", "--next", "-").json["policy"]
-    assert "formulation" not in ranked and ranked["ranking"] == "srtf" and ranked["hysteresis"] == 2.0
+    assert (
+        "formulation" not in ranked and ranked["ranking"] == "srtf" and ranked["hysteresis"] == 2.0
+    )
     yaml = write(b"ranking: fcfs\n", "policy.yaml")
     told = run("round", document, "--policy-file", yaml)
     assert "round 1 of ranking fcfs" in told.out and "status" not in told.out
 
 
 def test_another_performance_model(run: Any, write: Callable[..., Path]) -> None:
-    model = write({"format": "optsched-model/1", "model": "online", "of": {"model": "table"}}, "model.json")
+    model = write(
+        {"format": "optsched-model/1", "model": "online", "of": {"model": "table"}}, "model.json"
+    )
     state = run("round", "@quickstart", "--model", model, "--next", "-").json
     assert state["instance"]["performance"]["model"] == "online"
     bad = run("round", "@quickstart", "--model", write({"model": "online"}, "model.json"))
@@ -158,16 +178,32 @@ def test_schemas(run: Any, what: str) -> None:
     [
         ([], 2, "missing argument STATE"),
         (["nothing.json"], 3, "found no readable file at nothing.json..."),
-        (["@quickstart", "--now", "3"], 2, "--now: found 3, expected at least 7200, the time of the state"),
+        (
+            ["@quickstart", "--now", "3"],
+            2,
+            "--now: found 3, expected at least 7200, the time of the state",
+        ),
         (["@quickstart", "--now", "1e300"], 2, "--now: found 1e+300, expected at most 1e+100 s"),
         (["@quickstart", "--now", "+x"], 2, "--now: found 'x'"),
         (["@quickstart", "--now", "noon"], 2, "--now: found 'noon', expected a number"),
-        (["@quickstart", "-f", "makespan", "--ranking", "fcfs"], 2, "a formulation or a ranking, not both"),
+        (
+            ["@quickstart", "-f", "makespan", "--ranking", "fcfs"],
+            2,
+            "a formulation or a ranking, not both",
+        ),
         (["@quickstart", "--ranking", "nope"], 2, "'nope'"),
         (["@quickstart", "-f", "makespann"], 2, "'makespann'"),
         (["@quickstart", "-O", "x=1"], 2, "'x'"),
-        (["@quickstart", "--hysteresis=-1"], 3, "policy.hysteresis: found -1.0, expected a number of at least 0"),
-        (["@quickstart", "--patience", "0"], 3, "policy.patience: found 0, expected a number of at least 1"),
+        (
+            ["@quickstart", "--hysteresis=-1"],
+            3,
+            "policy.hysteresis: found -1.0, expected a number of at least 0",
+        ),
+        (
+            ["@quickstart", "--patience", "0"],
+            3,
+            "policy.patience: found 0, expected a number of at least 1",
+        ),
         (["@quickstart", "--time-limit", "soon"], 2, "--time-limit: found 'soon'"),
         (["@quickstart", "--solver", "nope"], 7, "'nope'"),
         (["@quickstart", "--schema", "x"], 2, "--schema: found 'x', expected state or plan"),
@@ -182,24 +218,38 @@ def test_what_round_refuses(run: Any, given: list[str], code: int, message: str)
 
 def test_files_that_round_refuses(run: Any, write: Callable[..., Path]) -> None:
     for content, message in (
-        ({"format": "optsched-round/7"}, 'format: found "optsched-round/7", expected "optsched-round/1"'),
-        ({"format": "optsched-plan/1"}, 'format: found "optsched-plan/1", expected "optsched-instance/1"'),
+        (
+            {"format": "optsched-round/7"},
+            'format: found "optsched-round/7", expected "optsched-round/1"',
+        ),
+        (
+            {"format": "optsched-plan/1"},
+            'format: found "optsched-plan/1", expected "optsched-instance/1"',
+        ),
         (
             {"format": "optsched-round/1", "instance": DAY, "policy": {"hysteresys": 1}},
             "policy.hysteresys",
         ),
-        ({"format": "optsched-round/1", "instance": {**DAY, "round": -1}}, "instance.round: found -1"),
+        (
+            {"format": "optsched-round/1", "instance": {**DAY, "round": -1}},
+            "instance.round: found -1",
+        ),
     ):
         assert run("round", write(content, "state.json")).refused(f"state.json: {message}", 3)
     for policy, message in (
-        ({"formulatoin": "makespan"}, "policy.json: formulatoin: found an unknown key 'formulatoin'"),
+        (
+            {"formulatoin": "makespan"},
+            "policy.json: formulatoin: found an unknown key 'formulatoin'",
+        ),
         (
             {"ranking": "fcfs", "formulation": "makespan"},
             'policy.json: found {"ranking": "fcfs"...',
         ),
         ([1], "policy.json: found [1], expected an object with the keys of a policy"),
     ):
-        assert run("round", "@quickstart", "--policy-file", write(policy, "policy.json")).refused(message, 3)
+        assert run("round", "@quickstart", "--policy-file", write(policy, "policy.json")).refused(
+            message, 3
+        )
 
 
 def test_moves_and_stops_have_reasons(run: Any, tmp_path: Path) -> None:
@@ -207,7 +257,11 @@ def test_moves_and_stops_have_reasons(run: Any, tmp_path: Path) -> None:
     assert run("round", "@packing", "-q", "--next", state).code == 0
     out = run("round", state, "--now", "+2h", "--hysteresis", 0, columns=80).out
     moves, stops = out.split("\nWhy jobs move: ")[1].split("\nStops: ")
-    assert re.search(r"^- .+: (its turn on \w+: [\d.]+ % of the time is its there|it goes on )", moves, re.MULTILINE)
+    assert re.search(
+        r"^- .+: (its turn on \w+: [\d.]+ % of the time is its there|it goes on )",
+        moves,
+        re.MULTILINE,
+    )
     assert "its turn comes later: " in stops and " rounds ahead" in stops
     assert max(map(len, out.splitlines())) <= 80
 
@@ -216,13 +270,30 @@ def test_moves_and_stops_have_reasons(run: Any, tmp_path: Path) -> None:
 
 
 def test_replay_gives_plan_instance_and_state(run: Any, journal: Path, tmp_path: Path) -> None:
-    plan, state, instance = (tmp_path / name for name in ("plan.json", "state.json", "instance.yaml"))
-    result = run("replay", journal, "--round", 4, "-o", plan, "--state", state, "--instance", instance, columns=80)
+    plan, state, instance = (
+        tmp_path / name for name in ("plan.json", "state.json", "instance.yaml")
+    )
+    result = run(
+        "replay",
+        journal,
+        "--round",
+        4,
+        "-o",
+        plan,
+        "--state",
+        state,
+        "--instance",
+        instance,
+        columns=80,
+    )
     assert (result.code, result.err) == (0, "")
     assert "day: round 4 of max-min-fairness" in result.out
     for path, what in ((plan, "plan"), (state, "state"), (instance, "instance")):
         assert f"{what} written to {path}\n" in result.out
-    listed = {record["round"]: record for record in run("replay", journal, "--list", "--json").json["rounds"]}
+    listed = {
+        record["round"]: record
+        for record in run("replay", journal, "--list", "--json").json["rounds"]
+    }
     assert list(listed) == list(range(8))
     assert json.loads(plan.read_text())["id"] == listed[4]["digest"]
     assert run("round", state, "--json").json["id"] == listed[4]["digest"]
@@ -254,18 +325,25 @@ def test_what_replay_refuses(run: Any, journal: Path, given: list[str], message:
     assert run("replay", journal, *given).refused(message)
 
 
-def test_a_plan_that_is_another_one_here(run: Any, journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_is_another_one_here(
+    run: Any, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("optsched.rounds.recovery.plan_digest", lambda plan: "0123")
     result = run("replay", journal, "--round", 4)
     assert (result.code, result.out) == (6, "")
-    assert "round 3 planned again is another plan: other jobs, GPUs or reasons in the same numbers" in result.err
+    assert (
+        "round 3 planned again is another plan: other jobs, GPUs or reasons in the same numbers"
+        in result.err
+    )
     assert "(digest 0123, expected " in result.err
     assert f"optsched replay {journal} --state state.json" in result.err
     monkeypatch.setattr("optsched.rounds.recovery.metrics_of", lambda plan: {"jobs": {"start": 99}})
     assert "another plan: start 99 jobs, not " in run("replay", journal, "--round", 4).err
 
 
-@pytest.mark.parametrize("command", [["replay"], ["replay", "--list"], ["top"], ["top", "--prometheus"]])
+@pytest.mark.parametrize(
+    "command", [["replay"], ["replay", "--list"], ["top"], ["top", "--prometheus"]]
+)
 def test_journals_that_are_none(run: Any, tmp_path: Path, command: list[str]) -> None:
     def tried(path: Path) -> Any:
         result = run(command[0], path, *command[1:])
@@ -280,7 +358,9 @@ def test_journals_that_are_none(run: Any, tmp_path: Path, command: list[str]) ->
     other.mkdir()
     (other / "journal.json").write_text('{"format": "optsched-journal/9"}\n')
     code, error = tried(other)
-    assert code == 2 and 'has the format "optsched-journal/9", expected "optsched-journal/1"' in error
+    assert (
+        code == 2 and 'has the format "optsched-journal/9", expected "optsched-journal/1"' in error
+    )
 
 
 @pytest.mark.parametrize("command", [["replay", "--round", "7"], ["replay", "--list"], ["top"]])
@@ -296,7 +376,10 @@ def test_a_scheduler_that_never_planned(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "young.journal"
     optsched.Scheduler(optsched.Instance.from_document(DAY), journal=path, isolate=False).close()
     result = run("replay", path)
-    assert (result.code, result.err) == (2, f"optsched: error: journal {path}: no round was planned yet\n")
+    assert (result.code, result.err) == (
+        2,
+        f"optsched: error: journal {path}: no round was planned yet\n",
+    )
     assert ": 0 rounds\n" in run("replay", path, "--list").out
     assert ": no round yet of max-min-fairness\n" in run("top", path).out
     empty = tmp_path / "empty.journal"
@@ -324,10 +407,15 @@ def test_a_scheduler_in_trouble(run: Any, tmp_path: Path) -> None:
     """Fallbacks are told with their reason, and long names and many pools leave the view on its screen."""
     path = tmp_path / f"{'long-' * 12}.journal"
     pools = [{"name": f"pool-{row}-{'x' * 40}", "nodes": 1, "gpus_per_node": 1} for row in range(9)]
-    jobs = [{"id": f"{'job' * 30}-{row}", "steps": 1e6, "throughput": {pools[0]["name"]: 1.0}} for row in range(9)]
+    jobs = [
+        {"id": f"{'job' * 30}-{row}", "steps": 1e6, "throughput": {pools[0]["name"]: 1.0}}
+        for row in range(9)
+    ]
     instance = optsched.Instance.from_document(DAY | {"cluster": {"pools": pools}, "jobs": jobs})
     policy = {"constraints": [{"kind": "minimum-service", "fraction": 0.9}]}
-    with optsched.Scheduler(instance, policy, journal=path, clock=lambda: 0.0, isolate=False) as scheduler:
+    with optsched.Scheduler(
+        instance, policy, journal=path, clock=lambda: 0.0, isolate=False
+    ) as scheduler:
         for number in range(30):
             scheduler.update(jobs[0]["id"], weight=float(number + 1), now=number * ROUND)
         for number in range(2):
@@ -344,7 +432,9 @@ def test_a_scheduler_in_trouble(run: Any, tmp_path: Path) -> None:
 @pytest.mark.process
 def test_top_in_ascii(journal: Path) -> None:
     command = [sys.executable, "-m", "optsched.cli.main", "top", str(journal)]
-    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
+    done = subprocess.run(
+        command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True
+    )
     assert b"v100  ####" in done.stdout and b"\\u" not in done.stdout
 
 
@@ -425,7 +515,9 @@ def _until(descriptor: int, wanted: bytes) -> bytes:
 def test_a_watcher_survives_rotation(tmp_path: Path) -> None:
     path = tmp_path / "turning.journal"
     instance = optsched.Instance.from_document({**DAY, "jobs": [job("a")]})
-    with optsched.Scheduler(instance, journal=path, clock=lambda: 0.0, snapshot_every=1, keep=1, isolate=False) as made:
+    with optsched.Scheduler(
+        instance, journal=path, clock=lambda: 0.0, snapshot_every=1, keep=1, isolate=False
+    ) as made:
         made.solve(0.0)
         with Watcher(path) as watcher:
             assert watcher.plans[-1]["round"] == 0

@@ -16,7 +16,10 @@ TRACE = {
     "name": "three",
     "round": 100.0,
     "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
-    "jobs": [{"id": f"j{row}", "steps": 150.0, "throughput": {"p": 1.0}, "arrival": 10.0 * row} for row in range(3)],
+    "jobs": [
+        {"id": f"j{row}", "steps": 150.0, "throughput": {"p": 1.0}, "arrival": 10.0 * row}
+        for row in range(3)
+    ],
 }
 
 
@@ -28,7 +31,18 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_policies_side_by_side(run: Any, trace: str) -> None:
-    done = run("simulate", trace, "-p", "fifo", "-p", "srtf:hysteresis=0", "--keep", "runs", "-o", "rows.csv")
+    done = run(
+        "simulate",
+        trace,
+        "-p",
+        "fifo",
+        "-p",
+        "srtf:hysteresis=0",
+        "--keep",
+        "runs",
+        "-o",
+        "rows.csv",
+    )
     assert done.code == 0
     assert "three: 3 jobs on 1 GPU" in done.out
     assert "fifo" in done.out and "srtf" in done.out
@@ -37,13 +51,26 @@ def test_policies_side_by_side(run: Any, trace: str) -> None:
     assert rows[0]["makespan"] == "550.0"
     kept = read_simulation("runs/fifo-0.npz")
     assert kept.jobs.finish.tolist() == [150.0, 350.0, 550.0]
-    again = run("simulate", trace, "-p", "fifo", "-p", "srtf:hysteresis=0", "--keep", "runs", "-o", "rows.csv")
+    again = run(
+        "simulate",
+        trace,
+        "-p",
+        "fifo",
+        "-p",
+        "srtf:hysteresis=0",
+        "--keep",
+        "runs",
+        "-o",
+        "rows.csv",
+    )
     assert "2 of 2 tasks have a row in rows.jsonl: they are not done again" in again.err
 
 
 def test_a_page_of_what_is_kept(run: Any, trace: str) -> None:
     for name in ("page.html", "pictures.svg"):  # the second is of what the first has kept
-        done = run("simulate", trace, "-p", "fifo", "--keep", "runs", "-o", "rows.csv", "--page", name)
+        done = run(
+            "simulate", trace, "-p", "fifo", "--keep", "runs", "-o", "rows.csv", "--page", name
+        )
         assert done.code == 0 and f"{name} written" in done.out
         assert "fifo" in Path(name).read_text()
     assert "1 of 1 tasks have a row in rows.jsonl" in done.err
@@ -64,7 +91,18 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
     whole["jobs"][1]["gpus"] = {"min": 1, "max": 1}
     whole["jobs"][2] |= {"gpus": 1, "after": ["j0"]}
     Path(trace).write_text(json.dumps(whole))
-    done = run("simulate", trace, "-p", "max-min-fairness", "-p", "fifo", "--mode", "gavel", "-o", "rows.json")
+    done = run(
+        "simulate",
+        trace,
+        "-p",
+        "max-min-fairness",
+        "-p",
+        "fifo",
+        "--mode",
+        "gavel",
+        "-o",
+        "rows.json",
+    )
     assert done.code == 2
     assert "mode gavel has neither predecessors nor explicit options" in " ".join(done.out.split())
     rows = json.loads(Path("rows.json").read_text())["rows"]
@@ -75,7 +113,11 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
     ("words", "code", "message"),
     [
         (["-p", "nonesuch"], 2, "--policy: unknown policy 'nonesuch', expected one of "),
-        (["-p", "srft"], 2, "--policy: unknown policy 'srft' (did you mean srtf?), expected one of "),
+        (
+            ["-p", "srft"],
+            2,
+            "--policy: unknown policy 'srft' (did you mean srtf?), expected one of ",
+        ),
         (["-p", "fifo", "-p", "fifo"], 2, "policy fifo is given twice"),
         (["-p", "fifo:variant=7"], 2, "option of fifo: variant: found 7"),
         (["--mode", "magic"], 2, '--mode: found "magic"'),
@@ -88,7 +130,11 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
         (["--truth", "nofile.json"], 3, "nofile.json"),
         (["--page", "page.html"], 2, "--page needs --keep FOLDER"),
-        (["--page", "page.txt", "--keep", "runs"], 2, "--page: page.txt: expected a name that ends in .html"),
+        (
+            ["--page", "page.txt", "--keep", "runs"],
+            2,
+            "--page: page.txt: expected a name that ends in .html",
+        ),
     ],
 )
 def test_wrong_words(run: Any, trace: str, words: list[str], code: int, message: str) -> None:
@@ -105,13 +151,17 @@ def test_another_truth_is_another_task(trace: str, monkeypatch: pytest.MonkeyPat
     keys = set()
     for content in ("one", "two"):
         Path("truth.json").write_text(content)
-        sweep = Simulations(load_trace(trace), trace, [{"ranking": "fcfs"}], models={"truth": "truth.json"})
+        sweep = Simulations(
+            load_trace(trace), trace, [{"ranking": "fcfs"}], models={"truth": "truth.json"}
+        )
         keys.add(sweep.tasks()[0].key)
     assert len(keys) == 2
 
 
 def test_standard_input_is_refused(run: Any, trace: str) -> None:
-    assert run("simulate", "-", stdin=Path(trace).read_bytes()).refused("it cannot be standard input")
+    assert run("simulate", "-", stdin=Path(trace).read_bytes()).refused(
+        "it cannot be standard input"
+    )
 
 
 def test_a_broken_trace(run: Any, trace: str) -> None:

@@ -39,7 +39,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 # --- where the instance comes from, and where the answer goes ------------------------------------------------------
 
 
-def test_shipped_file_and_standard_input_give_the_same(run: Any, document: Any, write: Write) -> None:
+def test_shipped_file_and_standard_input_give_the_same(
+    run: Any, document: Any, write: Write
+) -> None:
     text = json.dumps(document).encode()
     results = [run("solve", "@quickstart", "--json"), run("solve", write(document), "--json")]
     results.append(run("solve", "-", "--json", stdin=text))
@@ -117,11 +119,24 @@ def test_output_that_cannot_be_written_is_refused_before_solving(
 @pytest.mark.parametrize("name", ["max-min-fairness", "makespan", "max-throughput", "isolated"])
 def test_formulation(run: Any, name: str) -> None:
     told = run("solve", "@quickstart", "-f", name, "--json").json
-    assert (told["formulation"], told["objective"]) == (name, optsched.solve("@quickstart", name).objective)
+    assert (told["formulation"], told["objective"]) == (
+        name,
+        optsched.solve("@quickstart", name).objective,
+    )
 
 
 def test_options(run: Any) -> None:
-    told = run("solve", "@quickstart", "-f", "makespan", "-O", "agnostic=true", "-O", "reference-pool=p100", "--json")
+    told = run(
+        "solve",
+        "@quickstart",
+        "-f",
+        "makespan",
+        "-O",
+        "agnostic=true",
+        "-O",
+        "reference-pool=p100",
+        "--json",
+    )
     assert told.json["options"] == {"agnostic": True, "reference_pool": "p100"}
     assert (
         told.json["objective"]
@@ -130,7 +145,9 @@ def test_options(run: Any) -> None:
 
 
 def test_integral_option_gives_whole_jobs(run: Any) -> None:
-    told = run("solve", "@quickstart", "-f", "max-throughput", "--option", "integral=true", "--json").json
+    told = run(
+        "solve", "@quickstart", "-f", "max-throughput", "--option", "integral=true", "--json"
+    ).json
     assert {row["fraction"] for row in told["allocation"]} == {1.0}
     assert told["objective"] == close(264.1311)
 
@@ -139,7 +156,10 @@ def test_constraints(run: Any) -> None:
     told = run("solve", "@quickstart", "-C", "deadlines:soft=true", "--json").json
     assert told["constraints"] == [{"kind": "deadlines", "soft": True, "give_way": "none"}]
     assert told["objective"] == close(0.9511939)
-    assert run("solve", "@quickstart", "-C", '{"kind": "deadlines"}', "--json").json["objective"] == told["objective"]
+    assert (
+        run("solve", "@quickstart", "-C", '{"kind": "deadlines"}', "--json").json["objective"]
+        == told["objective"]
+    )
 
 
 def test_no_classes(run: Any, seen: dict[str, Any]) -> None:
@@ -162,18 +182,47 @@ def test_solver(run: Any, name: str) -> None:
 
 
 def test_limits_reach_the_library(run: Any, seen: dict[str, Any]) -> None:
-    given = ["--time-limit", "2m", "--work-limit", "1000", "--gap", "0.01", "--tolerance", "1e-7", "--threads", "2"]
-    given += ["--seed", "7", "--solver-option", "mip_abs_gap=0.5", "--solver-option", "presolve=off"]
-    result = run("solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true", *given, "--json")
+    given = [
+        "--time-limit",
+        "2m",
+        "--work-limit",
+        "1000",
+        "--gap",
+        "0.01",
+        "--tolerance",
+        "1e-7",
+        "--threads",
+        "2",
+    ]
+    given += [
+        "--seed",
+        "7",
+        "--solver-option",
+        "mip_abs_gap=0.5",
+        "--solver-option",
+        "presolve=off",
+    ]
+    result = run(
+        "solve", "@quickstart", "-f", "max-throughput", "-O", "integral=true", *given, "--json"
+    )
     assert result.code == 0
-    expected = {"time_limit": 120.0, "work_limit": 1000, "gap": 0.01, "tolerance": 1e-7, "threads": 2, "seed": 7}
+    expected = {
+        "time_limit": 120.0,
+        "work_limit": 1000,
+        "gap": 0.01,
+        "tolerance": 1e-7,
+        "threads": 2,
+        "seed": 7,
+    }
     assert {key: seen[key] for key in expected} == expected
     assert result.json["solver"]["options"] == {"mip_abs_gap": 0.5, "presolve": "off"}
     assert result.json["solver"]["seed"] == 7
 
 
 def test_gap_ends_a_search_early(run: Any, hard: Path) -> None:
-    result = run("solve", hard, "-f", "max-throughput", "-O", "integral=true", "--gap", "0.05", "--json")
+    result = run(
+        "solve", hard, "-f", "max-throughput", "-O", "integral=true", "--gap", "0.05", "--json"
+    )
     assert result.code == 0
     assert result.json["gap"] <= 0.05
 
@@ -182,7 +231,11 @@ def test_gap_ends_a_search_early(run: Any, hard: Path) -> None:
 def test_time_limit_returns_the_incumbent(run: Any, hard: Path) -> None:
     given = ("solve", hard, "-f", "max-throughput", "-O", "integral=true", "--time-limit", "0.4s")
     result = run(*given, "--json")
-    assert (result.code, result.json["status"], result.json["termination"]) == (0, "feasible", "time_limit")
+    assert (result.code, result.json["status"], result.json["termination"]) == (
+        0,
+        "feasible",
+        "time_limit",
+    )
     assert result.json["reproducible"] is False
     told = run(*given, "--require-optimal")
     assert told.code == 5
@@ -190,7 +243,9 @@ def test_time_limit_returns_the_incumbent(run: Any, hard: Path) -> None:
 
 
 def test_nothing_found_within_the_limit(run: Any) -> None:
-    result = run("solve", "@quickstart", "--work-limit", "1", "-C", "deadlines", "--solver", "highs")
+    result = run(
+        "solve", "@quickstart", "--work-limit", "1", "-C", "deadlines", "--solver", "highs"
+    )
     assert result.code == 5
     assert "limit  the work limit was reached, no feasible allocation was found" in result.out
 
@@ -203,7 +258,10 @@ def test_a_point_that_is_known_is_returned_at_a_limit(run: Any) -> None:
     assert "known point: feasible" in result.out
     document = run("solve", *given, "--json").json
     assert document["objective"] > 0
-    assert [attempt["name"] for attempt in document["solver"]["attempts"]] == ["highs", "known point"]
+    assert [attempt["name"] for attempt in document["solver"]["attempts"]] == [
+        "highs",
+        "known point",
+    ]
 
 
 # --- outcomes ------------------------------------------------------------------------------------------------------
@@ -221,17 +279,28 @@ def test_infeasible(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(Status.UNBOUNDED, 4), (Status.LIMIT, 5), (Status.ERROR, 7), (Status.OPTIMAL, 0)]
+    ("status", "code"),
+    [(Status.UNBOUNDED, 4), (Status.LIMIT, 5), (Status.ERROR, 7), (Status.OPTIMAL, 0)],
 )
-def test_exit_code_of_each_status(run: Any, monkeypatch: pytest.MonkeyPatch, status: Status, code: int) -> None:
-    made = replace(optsched.solve("@quickstart"), status=status, allocation=None, objective=None, bound=None)
+def test_exit_code_of_each_status(
+    run: Any, monkeypatch: pytest.MonkeyPatch, status: Status, code: int
+) -> None:
+    made = replace(
+        optsched.solve("@quickstart"), status=status, allocation=None, objective=None, bound=None
+    )
     monkeypatch.setattr(api, "solve", lambda *_, **__: made)
     assert run("solve", "@quickstart").code == code
 
 
-def test_a_failed_certificate_is_no_answer(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_certificate_is_no_answer(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     good = optsched.solve("@quickstart")
-    bad = replace(good.certificate, ok=False, problems=("row time[3] is violated by 0.2 (relative)", "and more"))
+    bad = replace(
+        good.certificate,
+        ok=False,
+        problems=("row time[3] is violated by 0.2 (relative)", "and more"),
+    )
     monkeypatch.setattr(api, "solve", lambda *_, **__: replace(good, certificate=bad))
     result = run("solve", "@quickstart", "--json", "-o", tmp_path / "o.json")
     assert (result.code, result.out) == (6, "")
@@ -247,13 +316,17 @@ def test_a_lying_solver_is_caught(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     honest = HighsSession.run
     monkeypatch.setattr(
-        HighsSession, "run", lambda self, limits: replace(v := honest(self, limits), objective=2 * v.objective)
+        HighsSession,
+        "run",
+        lambda self, limits: replace(v := honest(self, limits), objective=2 * v.objective),
     )
     result = run("solve", "@quickstart", "--solver", "highs")
     assert result.code == 6
     assert "the solver states the objective" in result.err
 
-    second = run("solve", "@quickstart", "-v")  # auto asks a solver of another kind instead, and says so
+    second = run(
+        "solve", "@quickstart", "-v"
+    )  # auto asks a solver of another kind instead, and says so
     assert second.code == 0
     assert "the solver states the objective" in second.err
 
@@ -261,14 +334,27 @@ def test_a_lying_solver_is_caught(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
-        (SolverCrashed("HiGHS stopped with 'Solve error'"), 7, "optsched: error: HiGHS stopped with 'Solve error'\n"),
-        (Interrupted("interrupted before any feasible point was found"), 130, "optsched: interrupted before any "),
+        (
+            SolverCrashed("HiGHS stopped with 'Solve error'"),
+            7,
+            "optsched: error: HiGHS stopped with 'Solve error'\n",
+        ),
+        (
+            Interrupted("interrupted before any feasible point was found"),
+            130,
+            "optsched: interrupted before any ",
+        ),
         (KeyboardInterrupt(), 130, "optsched: interrupted\n"),
         (MemoryError(), 1, "optsched: internal error: MemoryError"),
     ],
 )
 def test_errors_and_their_codes(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int, told: str
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: BaseException,
+    code: int,
+    told: str,
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
@@ -281,7 +367,9 @@ def test_errors_and_their_codes(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_internal_error_hints_at_debug_and_debug_shows_it(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_hints_at_debug_and_debug_shows_it(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("two\nlines")
 
@@ -374,7 +462,9 @@ def test_verbose_logs_on_standard_error(run: Any) -> None:
     result = run("solve", "@quickstart", "-v", "--json")
     assert result.json["status"] == "optimal"
     assert result.err.startswith("optsched: solver highs: linear program of 27 rows\n")
-    assert run("solve", "@quickstart", "--json").err == ""  # nothing is left of the last command's log
+    assert (
+        run("solve", "@quickstart", "--json").err == ""
+    )  # nothing is left of the last command's log
 
 
 def test_log_file_is_appended_to(run: Any, tmp_path: Path) -> None:

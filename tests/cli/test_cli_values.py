@@ -14,15 +14,29 @@ from optsched.errors import InvalidArgument, UsageError
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("1.5", 1.5), (".5m", 30), ("5m", 300), ("5 min", 300), ("2h", 7200), ("1d", 86400)],
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("1.5", 1.5),
+        (".5m", 30),
+        ("5m", 300),
+        ("5 min", 300),
+        ("2h", 7200),
+        ("1d", 86400),
+    ],
 )
 def test_duration(text: str, seconds: float) -> None:
     assert values.duration(text, "--time-limit") == seconds
 
 
-@pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "inf", "nan", "2x", "1h30m", "1,5", "٣", "9" * 400])
+@pytest.mark.parametrize(
+    "text", ["", "s", "-1", "1e3", "inf", "nan", "2x", "1h30m", "1,5", "٣", "9" * 400]
+)
 def test_no_duration(text: str) -> None:
-    with refuses(f"--at: found {text!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d", InvalidArgument):
+    with refuses(
+        f"--at: found {text!r}, expected seconds or a duration such as 90s, 5m, 2h or 1d",
+        InvalidArgument,
+    ):
         values.duration(text, "--at")
 
 
@@ -60,9 +74,18 @@ def test_pairs() -> None:
             {"kind": "budget", "limit": 1, "pools": ["a", "b"], "note": "x, y"},
         ),
         ('{"kind": "budget", "limit": 2}', {"kind": "budget", "limit": 2}),
-        ('pinned:jobs=["a","b,c=d"],pools=["v100"]', {"kind": "pinned", "jobs": ["a", "b,c=d"], "pools": ["v100"]}),
-        ('pinned:jobs=["a\\",x=1"],pools=v100', {"kind": "pinned", "jobs": ['a",x=1'], "pools": "v100"}),
-        ("pinned:jobs=[a,b],pools=[v100]", {"kind": "pinned", "jobs": ["a", "b"], "pools": ["v100"]}),
+        (
+            'pinned:jobs=["a","b,c=d"],pools=["v100"]',
+            {"kind": "pinned", "jobs": ["a", "b,c=d"], "pools": ["v100"]},
+        ),
+        (
+            'pinned:jobs=["a\\",x=1"],pools=v100',
+            {"kind": "pinned", "jobs": ['a",x=1'], "pools": "v100"},
+        ),
+        (
+            "pinned:jobs=[a,b],pools=[v100]",
+            {"kind": "pinned", "jobs": ["a", "b"], "pools": ["v100"]},
+        ),
         ('x:a={"b": [1, 2]},c=3', {"kind": "x", "a": {"b": [1, 2]}, "c": 3}),
         ('x:a=5",b=2', {"kind": "x", "a": '5"', "b": 2}),
     ],
@@ -108,7 +131,8 @@ def test_percent(fraction: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap", "text"), [(0.0, "0 %"), (1e-15, "0 %"), (2e-8, "2e-06 %"), (0.0123, "1.2 %"), (86.0, "8,600 %")]
+    ("gap", "text"),
+    [(0.0, "0 %"), (1e-15, "0 %"), (2e-8, "2e-06 %"), (0.0123, "1.2 %"), (86.0, "8,600 %")],
 )
 def test_share(gap: float, text: str) -> None:
     assert tables.share(gap) == text

@@ -28,7 +28,11 @@ QUICK = ("infeasible", "quickstart")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.study) for name in shipped_names()]
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.study)
+        for name in shipped_names()
+    ],
 )
 def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched import api
@@ -40,7 +44,9 @@ def test_every_view_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -
                 result = run(command, f"@{name}", "-f", formulation, columns=columns)
                 lacking = any(words in result.err for words in LACKING)
                 coarse = result.code == 5 and formulation == "partial-allocation" and name == "smd"
-                assert result.code in (0, 2, 4) or (result.code == 3 and lacking) or coarse, result.err
+                assert result.code in (0, 2, 4) or (result.code == 3 and lacking) or coarse, (
+                    result.err
+                )
                 _fits(result.out, columns)
     for columns in WIDTHS:
         _fits(run("validate", f"@{name}", columns=columns).out, columns)
@@ -52,7 +58,9 @@ def _remembering(solve: Callable[..., Any]) -> Callable[..., Any]:
 
     def remembered(instance: str, formulation: str, **options: Any) -> Any:
         if (instance, formulation) not in known:
-            limit = {"time_limit": 2.0} if load_formulation(formulation).plans_ahead else {}  # whole jobs take long
+            limit = (
+                {"time_limit": 2.0} if load_formulation(formulation).plans_ahead else {}
+            )  # whole jobs take long
             known[instance, formulation] = solve(instance, formulation, **{**options, **limit})
         return known[instance, formulation]
 
@@ -62,7 +70,13 @@ def _remembering(solve: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.parametrize(
     "given",
-    [["formulations"], ["formulations", "max-min-fairness"], ["formulations", "deadlines"], ["solvers"], ["instances"]],
+    [
+        ["formulations"],
+        ["formulations", "max-min-fairness"],
+        ["formulations", "deadlines"],
+        ["solvers"],
+        ["instances"],
+    ],
 )
 def test_every_catalogue_fits(run: Any, given: list[str], columns: int) -> None:
     _fits(run(*given, columns=columns).out, columns)
@@ -106,7 +120,9 @@ def test_the_whole_of_a_small_solution(run: Any, small: dict[str, Any], write: W
         "  are usable",
         "- done: no step left to do",
     ]
-    assert [line for line in out.splitlines() if not line.startswith(("time", "certificate", "solver"))] == expected
+    assert [
+        line for line in out.splitlines() if not line.startswith(("time", "certificate", "solver"))
+    ] == expected
 
 
 def test_pairs_are_told_as_a_plus_b(run: Any) -> None:
@@ -114,7 +130,9 @@ def test_pairs_are_told_as_a_plus_b(run: Any) -> None:
     line = next(line for line in out.splitlines() if line.startswith("resnet-18-1 + resnet-18-7"))
     first, second = line.split()[-3], line.split()[-1]
     told = run("solve", "@packing", "--json").json
-    row = next(row for row in told["allocation"] if row.get("jobs") == ["resnet-18-1", "resnet-18-7"])
+    row = next(
+        row for row in told["allocation"] if row.get("jobs") == ["resnet-18-1", "resnet-18-7"]
+    )
     assert f"{100 * row['fraction']:.1f} %" in line
     assert float(first) == pytest.approx(float(second))  # two jobs of one workload
 
@@ -163,14 +181,24 @@ def test_a_knapsack_shows_the_option_chosen(run: Any, write: Write) -> None:
     assert head == ["job", "option", "uses", "value", "time"]
     records = run(*given, "--json").json["allocation"]
     assert len(records) > 5
-    for row, record in zip(rows, records, strict=False):  # a line about jobs without an option follows
+    for row, record in zip(
+        rows, records, strict=False
+    ):  # a line about jobs without an option follows
         option = _chosen(document, record)
         ((agent, amount),) = option["uses"].items()
-        assert row == [record["job"], str(record["option"]), f"{agent} {amount:g}", f"{option['value']:g}", "100 %"]
+        assert row == [
+            record["job"],
+            str(record["option"]),
+            f"{agent} {amount:g}",
+            f"{option['value']:g}",
+            "100 %",
+        ]
 
 
 def test_a_schedule_shows_the_mode(run: Any) -> None:
-    head, *rows = _table(run("solve", "@unrelated", "-f", "makespan-unrelated").out.partition("Schedule")[2])
+    head, *rows = _table(
+        run("solve", "@unrelated", "-f", "makespan-unrelated").out.partition("Schedule")[2]
+    )
     assert head == ["job", "pool", "mode", "GPUs", "start", "end"]
     records = run("solve", "@unrelated", "-f", "makespan-unrelated", "--json").json["schedule"]
     assert [row[:3] for row in rows] == [
@@ -203,17 +231,24 @@ def test_ways_of_one_pool_are_added_up_in_the_matrix(run: Any, write: Write) -> 
     }  # fmt: skip
     told = run("solve", write(document), "-f", "max-throughput", "--json").json
     assert sorted(row["fraction"] for row in told["allocation"]) == pytest.approx([0.25, 0.75])
-    assert "a        1   100 %      1.25\n" in run("solve", write(document), "-f", "max-throughput").out
+    assert (
+        "a        1   100 %      1.25\n"
+        in run("solve", write(document), "-f", "max-throughput").out
+    )
 
 
-def test_a_job_that_only_shares_has_something(run: Any, small: dict[str, Any], write: Write) -> None:
+def test_a_job_that_only_shares_has_something(
+    run: Any, small: dict[str, Any], write: Write
+) -> None:
     small["cluster"]["pools"][1]["nodes"] = 0
     small["cluster"]["pools"][0]["gpus_per_node"] = 1
     small["jobs"] = [
         {"id": "b", "steps": 9, "throughput": {"fast": 1.0}},
         {"id": "a", "steps": 9, "throughput": {"fast": 1.0}},
     ]
-    small["colocation"] = [{"jobs": ["a", "b"], "pool": "fast", "gpus": 1, "throughput": [0.9, 0.8]}]
+    small["colocation"] = [
+        {"jobs": ["a", "b"], "pool": "fast", "gpus": 1, "throughput": [0.9, 0.8]}
+    ]
     out = run("solve", write(small), "-f", "max-throughput").out
     assert "0.8 + 0.9\n" in out or "0.9 + 0.8\n" in out
     assert "nothing" not in out
@@ -288,7 +323,9 @@ def test_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- explain -------------------------------------------------------------------------------------------------------
 
 
-def test_explain_tells_prices_that_are_finite_differences(run: Any, document: dict[str, Any], write: Write) -> None:
+def test_explain_tells_prices_that_are_finite_differences(
+    run: Any, document: dict[str, Any], write: Write
+) -> None:
     told = run("explain", "@quickstart", "--json").json
     step = 1e-3
     base = optsched.solve("@quickstart").objective
@@ -321,13 +358,23 @@ def test_explained_share_is_an_elasticity(run: Any, document: dict[str, Any], wr
     job = next(job for job in document["jobs"] if job["id"] == item["job"])
     job["steps"] *= 1 - 1e-4
     less = run("solve", write(document), "-f", "makespan", "--json").json["objective"]
-    assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(item["share"], rel=1e-2)
+    assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(
+        item["share"], rel=1e-2
+    )
 
 
-def test_explained_share_is_that_of_a_whole_class(run: Any, small: dict[str, Any], write: Write) -> None:
+def test_explained_share_is_that_of_a_whole_class(
+    run: Any, small: dict[str, Any], write: Write
+) -> None:
     """Three equal jobs and a long one: what 1 % fewer steps of all three would bring."""
-    equal = [{"id": f"e{k}", "gpus": 2, "steps": 1000, "throughput": {"fast": 2.0, "slow": 1.0}} for k in range(3)]
-    small["jobs"] = [{"id": "z", "gpus": 1, "steps": 900, "throughput": {"fast": 1.0, "slow": 0.8}}, *equal]
+    equal = [
+        {"id": f"e{k}", "gpus": 2, "steps": 1000, "throughput": {"fast": 2.0, "slow": 1.0}}
+        for k in range(3)
+    ]
+    small["jobs"] = [
+        {"id": "z", "gpus": 1, "steps": 900, "throughput": {"fast": 1.0, "slow": 0.8}},
+        *equal,
+    ]
     told = run("explain", write(small), "-f", "makespan", "--json").json
     item = next(item for item in told["holding"] if item["job"] == "e0")
     assert item["jobs"] == 3
@@ -335,10 +382,14 @@ def test_explained_share_is_that_of_a_whole_class(run: Any, small: dict[str, Any
     for job in small["jobs"][1:]:
         job["steps"] *= 1 - 1e-4
     less = run("solve", write(small), "-f", "makespan", "--json").json["objective"]
-    assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(item["share"], rel=1e-2)
+    assert (told["objective"] - less) / told["objective"] / 1e-4 == pytest.approx(
+        item["share"], rel=1e-2
+    )
 
 
-def test_explained_requirements_are_in_the_objective_s_unit(run: Any, document: dict[str, Any], write: Write) -> None:
+def test_explained_requirements_are_in_the_objective_s_unit(
+    run: Any, document: dict[str, Any], write: Write
+) -> None:
     """A deadline that costs makespan: seconds saved by 1 % fewer steps until then."""
     job = next(job for job in document["jobs"] if job["id"] == "bert-base-10")
     job["deadline"] = 7200 + 0.6 * (job["deadline"] - 7200)
@@ -346,7 +397,9 @@ def test_explained_requirements_are_in_the_objective_s_unit(run: Any, document: 
     told = run("explain", write(document), *given, "--json").json
     (item,) = told["requirements"]
     assert item["requirement"].startswith("job bert-base-10 needs")
-    job["deadline"] = 7200 + (job["deadline"] - 7200) / (1 - 1e-5)  # the pace asked for is 1e-5 less
+    job["deadline"] = 7200 + (job["deadline"] - 7200) / (
+        1 - 1e-5
+    )  # the pace asked for is 1e-5 less
     less = run("solve", write(document), *given, "--json").json["objective"]
     assert (told["objective"] - less) / 1e-5 * 0.01 == pytest.approx(item["worth"], rel=1e-2)
 
@@ -369,14 +422,19 @@ def test_explain_prices_requirements(run: Any, document: dict[str, Any], write: 
 def test_explain_infeasible(run: Any) -> None:
     result = run("explain", "@infeasible")
     assert result.code == 4
-    assert "from now on, these requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n" in result.out
+    assert (
+        "from now on, these requirements cannot all hold:\n- pool a100 has 4 usable GPUs\n"
+        in result.out
+    )
     told = run("explain", "@infeasible", "--json")
     assert told.code == 4
     assert len(told.json["conflicts"]) == 3
     assert told.json["prices"] == {}
 
 
-def test_explain_tells_that_more_would_not_help(run: Any, small: dict[str, Any], write: Write) -> None:
+def test_explain_tells_that_more_would_not_help(
+    run: Any, small: dict[str, Any], write: Write
+) -> None:
     out = run("explain", write(small), "-f", "max-throughput").out
     assert "More of slow would not help.\n" in out
     del small["jobs"][1:]
@@ -398,7 +456,9 @@ def test_explain_refuses_what_is_not_certified(run: Any, monkeypatch: pytest.Mon
     from optsched import api
 
     good = optsched.solve("@quickstart")
-    bad = replace(good, certificate=replace(good.certificate, ok=False, problems=("a row is violated",)))
+    bad = replace(
+        good, certificate=replace(good.certificate, ok=False, problems=("a row is violated",))
+    )
     monkeypatch.setattr(api, "solve", lambda *_, **__: bad)
     result = run("explain", "@quickstart", "--json")
     assert (result.code, result.out) == (6, "")
@@ -413,7 +473,9 @@ def test_validate_counts(run: Any, small: dict[str, Any], write: Write) -> None:
     assert (told["jobs"], told["present"], told["kinds"], told["columns"]) == (4, 2, 3, 4)
     assert told["pools"] == {"fast": 2, "slow": 4}
     assert told["dropped"] == {"more GPUs than the pool has": 2}
-    assert told["classes"] == dict.fromkeys(names("formulation"), 2) | {"lease": 0}  # no job has a deadline
+    assert told["classes"] == dict.fromkeys(names("formulation"), 2) | {
+        "lease": 0
+    }  # no job has a deadline
     assert [row["job"] for row in told["unplaced"]] == ["wide", "done"]
     assert told["sha256"] == optsched.load(write(small)).sha256
 
@@ -450,11 +512,13 @@ def test_formulations_lists_all(run: Any) -> None:
     told = run("formulations", "--json").json
     owners = sorted({load_formulation(name).name for name in names("formulation")})
     assert [item["name"] for item in told["formulations"]] == owners
-    assert {alias for item in told["formulations"] for alias in item["aliases"]} | set(owners) == set(
-        names("formulation")
-    )
+    assert {alias for item in told["formulations"] for alias in item["aliases"]} | set(
+        owners
+    ) == set(names("formulation"))
     assert [item["name"] for item in told["constraints"]] == names("constraint")
-    assert {name for item in told["rankings"] for name in (item["name"], *item["aliases"])} == set(names("ranking"))
+    assert {name for item in told["rankings"] for name in (item["name"], *item["aliases"])} == set(
+        names("ranking")
+    )
     out = run("formulations").out
     kinds = ("formulation", "constraint", "ranking")
     assert all(name in " ".join(out.split()) for kind in kinds for name in names(kind))
@@ -462,7 +526,9 @@ def test_formulations_lists_all(run: Any) -> None:
 
 def test_one_formulation_in_full(run: Any) -> None:
     out = run("formulations", "makespan").out
-    assert out.startswith("makespan, a formulation\n\nobjective  min  makespan, s\nreads      gang, steps_left\n")
+    assert out.startswith(
+        "makespan, a formulation\n\nobjective  min  makespan, s\nreads      gang, steps_left\n"
+    )
     assert "Minimise the time M in which every job can do its remaining steps" in out
     assert "Options (-O KEY=VALUE)\n" in out
     assert out.endswith("reference_pool   text | null    null\n")
@@ -471,7 +537,9 @@ def test_one_formulation_in_full(run: Any) -> None:
     assert told["options"][0]["default"] is False
 
 
-def test_a_docstring_at_the_width_of_the_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_docstring_at_the_width_of_the_terminal(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lines that were wrapped at 112 or more are put together, others stay; all are cut under their second column."""
     from optsched.cli.formulations import mathematics
 
@@ -499,7 +567,9 @@ def test_a_docstring_at_the_width_of_the_terminal(run: Any, monkeypatch: pytest.
 
 def test_one_side_constraint_in_full(run: Any) -> None:
     out = run("formulations", "deadlines").out
-    assert out.startswith("deadlines, a side constraint\n\nEvery job with a deadline gets the throughput")
+    assert out.startswith(
+        "deadlines, a side constraint\n\nEvery job with a deadline gets the throughput"
+    )
     assert "Options (-C deadlines:KEY=VALUE)\n" in out
 
 
@@ -508,21 +578,36 @@ def test_one_ranking_in_full(run: Any) -> None:
     assert out.startswith("srtf, a ranking\n\naliases  shortest-remaining-time\n")
     assert "The job that ends soonest if it runs now" in out
     told = run("formulations", "srtf", "--json").json
-    assert [option["name"] for option in told["options"]] == ["gpus", "moves", "service", "weighted"]
+    assert [option["name"] for option in told["options"]] == [
+        "gpus",
+        "moves",
+        "service",
+        "weighted",
+    ]
 
 
-@pytest.mark.parametrize(("name", "meant"), [("makespam", "makespan"), ("srft", "srtf"), ("deadline", "deadlines")])
-def test_an_unknown_name_is_answered_with_the_nearest_of_all_kinds(run: Any, name: str, meant: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "meant"), [("makespam", "makespan"), ("srft", "srtf"), ("deadline", "deadlines")]
+)
+def test_an_unknown_name_is_answered_with_the_nearest_of_all_kinds(
+    run: Any, name: str, meant: str
+) -> None:
     result = run("formulations", name)
     assert result.code == 2
     assert f"unknown formulation '{name}' (did you mean {meant}?)" in result.err
 
 
-def test_solvers_tells_versions_and_what_is_missing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solvers_tells_versions_and_what_is_missing(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import sys
 
     told = {item["name"]: item for item in run("solvers", "--json").json["solvers"]}
-    assert set(told) == set(solver_names()) >= {*names("solver"), "pulp:HiGHS", "cvxpy:HIGHS", "cvxpy:CLARABEL"}
+    assert (
+        set(told)
+        == set(solver_names())
+        >= {*names("solver"), "pulp:HiGHS", "cvxpy:HIGHS", "cvxpy:CLARABEL"}
+    )
     for name, item in told.items():
         assert bool(item["version"]) != bool(item["reason"])
         assert item["version"] or load_solver(name).optional, name

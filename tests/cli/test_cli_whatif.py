@@ -20,7 +20,9 @@ def _fits(text: str, columns: int) -> None:
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "makespan", "max-throughput", "isolated", "lease"])
+@pytest.mark.parametrize(
+    "formulation", ["max-min-fairness", "makespan", "max-throughput", "isolated", "lease"]
+)
 @pytest.mark.parametrize("more", [THREE, (*THREE, "--each")])
 def test_every_answer_fits(run: Any, formulation: str, more: tuple[str, ...]) -> None:
     for columns in WIDTHS:
@@ -68,12 +70,25 @@ def test_the_document_is_that_of_the_library(run: Any) -> None:
     told = run("whatif", "@quickstart", "-f", "makespan", *THREE, "--each", "--json")
     assert told.code == 0
     amounts = {"v100": 4.0, "p100": 4.0, "k80": -2.0}
-    assert told.json == optsched.whatif("@quickstart", "makespan", add=amounts, each=True).to_document()
+    assert (
+        told.json
+        == optsched.whatif("@quickstart", "makespan", add=amounts, each=True).to_document()
+    )
     assert run("whatif", "@quickstart", *THREE, "-q").out == ""
 
 
 def test_constraints_and_options_reach_the_program(run: Any) -> None:
-    given = ("-f", "max-throughput", "-O", "integral=true", "-C", "deadlines", "--add", "v100:4", "--json")
+    given = (
+        "-f",
+        "max-throughput",
+        "-O",
+        "integral=true",
+        "-C",
+        "deadlines",
+        "--add",
+        "v100:4",
+        "--json",
+    )
     document = run("whatif", "@quickstart", *given).json
     assert document["options"]["integral"] is True
     assert [item["kind"] for item in document["constraints"]] == ["deadlines"]
@@ -89,19 +104,30 @@ def test_ranges(run: Any) -> None:
     out = run("whatif", "@quickstart", "-f", "max-throughput", "--ranging").out
     rows = [line.split() for line in out.splitlines() if line.startswith(("v100", "p100", "k80"))]
     assert [row[0] for row in rows] == ["v100", "p100", "k80"]
-    expected = [(8, 17.57, 7, 8, 17.76, 15.52), (4, 4.029, 3, 4, 4.7765, 2.531), (4, 0.3992, 3, 7, 0.664, 0.2677)]
+    expected = [
+        (8, 17.57, 7, 8, 17.76, 15.52),
+        (4, 4.029, 3, 4, 4.7765, 2.531),
+        (4, 0.3992, 3, 7, 0.664, 0.2677),
+    ]
     for row, numbers in zip(rows, expected, strict=True):
         assert [float(text) for text in row[1:]] == pytest.approx(numbers, rel=1e-3)
     document = run("whatif", "@quickstart", "-f", "max-throughput", "--ranging", "--json").json
     assert document["format"] == "optsched-ranging/1"
     ranges = optsched.capacity_ranging(optsched.solve("@quickstart", "max-throughput"))
-    assert [item["price"] for item in document["ranges"]] == [item.price for item in ranges.values()]
+    assert [item["price"] for item in document["ranges"]] == [
+        item.price for item in ranges.values()
+    ]
 
 
 def test_a_curve(run: Any) -> None:
     for columns in WIDTHS:
-        _fits(run("whatif", "@quickstart", "-f", "makespan", "--curve", "k80", columns=columns).out, columns)
-    document = run("whatif", "@quickstart", "-f", "max-throughput", "--curve", "v100", "--json").json
+        _fits(
+            run("whatif", "@quickstart", "-f", "makespan", "--curve", "k80", columns=columns).out,
+            columns,
+        )
+    document = run(
+        "whatif", "@quickstart", "-f", "max-throughput", "--curve", "v100", "--json"
+    ).json
     assert document["format"] == "optsched-curve/1" and document["finished"]
     assert document["capacity"][:3] == pytest.approx([0, 1, 2])
     assert run("whatif", "@quickstart", "-f", "makespan", "--curve", "v10").code == 2
@@ -116,7 +142,10 @@ def test_a_curve(run: Any) -> None:
         (["--add", "v100"], "--add: found 'v100', expected name:amount, such as v100:8 or k80:-4"),
         (["--add", "v100:many"], "--add v100: found 'many', expected a number"),
         (["--add", "v100:1", "--add", "v100:2"], "--add: v100 is given twice"),
-        (["--add", "v10:1"], "no pool or resource is called 'v10', expected one of v100, p100, k80; did you"),
+        (
+            ["--add", "v10:1"],
+            "no pool or resource is called 'v10', expected one of v100, p100, k80; did you",
+        ),
         (["--add", "k80:-9"], "add k80: -9 of 4 usable GPUs would leave less than nothing"),
         (["--add", "v100:1", "-f", "makespam"], "'makespam'"),
         (["--ranging", "-f", "isolated"], "isolated is a rule or is solved in several stages"),
@@ -143,7 +172,10 @@ def test_a_certificate_that_fails_is_an_error(run: Any, monkeypatch: pytest.Monk
     from optsched import sensitivity
 
     found = optsched.whatif("@quickstart", "makespan", add={"v100": 1})
-    bad = replace(found.base, certificate=replace(found.base.certificate, ok=False, problems=("a row is violated",)))
+    bad = replace(
+        found.base,
+        certificate=replace(found.base.certificate, ok=False, problems=("a row is violated",)),
+    )
     monkeypatch.setattr(sensitivity, "whatif", lambda *_, **__: replace(found, base=bad))
     result = run("whatif", "@quickstart", "--add", "v100:1")
     assert (result.code, result.out) == (6, "")
@@ -152,4 +184,6 @@ def test_a_certificate_that_fails_is_an_error(run: Any, monkeypatch: pytest.Monk
 
 def test_an_infeasible_instance_says_what_conflicts(run: Any) -> None:
     out = run("whatif", "@infeasible", "-f", "makespan", "--add", "a100:8").out
-    assert "- now: at a constant rate from now on, these requirements cannot all hold" in " ".join(out.split())
+    assert "- now: at a constant rate from now on, these requirements cannot all hold" in " ".join(
+        out.split()
+    )

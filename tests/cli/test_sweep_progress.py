@@ -14,13 +14,19 @@ from optsched.cli.shell import Shell
 
 def test_the_words() -> None:
     progress = Progress(40, done=12, resumed=2, failed=1, started=time.monotonic() - 30.0)
-    assert sweep_progress.words(progress) == "12 of 40 tasks done, 1 without an answer, 30 s, about 84 s left"
+    assert (
+        sweep_progress.words(progress)
+        == "12 of 40 tasks done, 1 without an answer, 30 s, about 84 s left"
+    )
     fresh = Progress(40, done=2, resumed=2, started=time.monotonic() - 30.0)
     assert sweep_progress.words(fresh) == "2 of 40 tasks done, 30 s"
 
 
 def test_what_is_under_way() -> None:
-    one = Task.of({"x": 1}, {"instance": "@quickstart", "formulation": "makespan", "solver": "highs", "seed": 0})
+    one = Task.of(
+        {"x": 1},
+        {"instance": "@quickstart", "formulation": "makespan", "solver": "highs", "seed": 0},
+    )
     two = Task.of({"x": 2}, {"trace": "t.json", "policy": "fifo"})
     now = time.monotonic()
     progress = Progress(3, running={two: now - 1.0, one: now - 3.0})
@@ -30,7 +36,9 @@ def test_what_is_under_way() -> None:
 
 @pytest.mark.clock
 @pytest.mark.parametrize("quiet", [False, True])
-def test_where_there_is_no_terminal(quiet: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_terminal(
+    quiet: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sweep_progress, "ELSEWHERE", 0.02)
     with sweep_progress.sweep_line(Shell(quiet=quiet)) as line:
         line.on_start(Progress(5, done=1), ["take care"])
@@ -40,4 +48,6 @@ def test_where_there_is_no_terminal(quiet: bool, capsys: Any, monkeypatch: pytes
         assert told == []
     else:
         assert told[0] == "optsched: take care"
-        assert len(told) >= 3 and all(item.startswith("optsched: 1 of 5 tasks done, ") for item in told[1:])
+        assert len(told) >= 3 and all(
+            item.startswith("optsched: 1 of 5 tasks done, ") for item in told[1:]
+        )

@@ -19,7 +19,9 @@ from optsched.formats.chronus import import_chronus
 from optsched.instance import Instance
 
 DATA = Path(__file__).parents[2] / "../shared/data/chronus"
-PUBLIC = pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the project")
+PUBLIC = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the public data sets are not beside the project"
+)
 HEAD = (
     "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,expect_value_list,"
     "best_effort,job_type\n"
@@ -39,7 +41,9 @@ def make(tmp_path: Path) -> Make:
         if locality is not None:
             (tmp_path / "model_info.json").write_text(json.dumps(locality))
             more["locality"] = tmp_path / "model_info.json"
-        document = import_chronus(tmp_path / "trace.csv", more.pop("pools", {"gpu": (2, 4)}), **more)
+        document = import_chronus(
+            tmp_path / "trace.csv", more.pop("pools", {"gpu": (2, 4)}), **more
+        )
         Instance.from_document(document)
         return document
 
@@ -63,8 +67,20 @@ def test_a_soft_deadline_is_an_option_for_each_expected_time(make: Make) -> None
     job = make()["jobs"][0]
     assert (job["deadline"], job["deadline_kind"]) == (180.0 + 1500.0, "soft")
     assert job["options"] == [
-        {"pool": "gpu", "gpus": 1, "throughput": 1.0, "value": 10.0, "attributes": {"deadline": 1680.0}},
-        {"pool": "gpu", "gpus": 1, "throughput": 1.0, "value": 4.0, "attributes": {"deadline": 2580.0}},
+        {
+            "pool": "gpu",
+            "gpus": 1,
+            "throughput": 1.0,
+            "value": 10.0,
+            "attributes": {"deadline": 1680.0},
+        },
+        {
+            "pool": "gpu",
+            "gpus": 1,
+            "throughput": 1.0,
+            "value": 4.0,
+            "attributes": {"deadline": 2580.0},
+        },
     ]
 
 
@@ -86,8 +102,16 @@ def test_units_and_the_jobs_that_have_arrived(make: Make) -> None:
 
 def test_pools_may_be_faster_than_recorded(make: Make) -> None:
     document = make(pools={"new": (1, 4), "old": (2, 4)}, speeds={"new": 2.0})
-    assert document["workloads"]["vgg"]["throughput"] == {"new": {"1": 2.0, "2": 2.0}, "old": {"1": 1.0, "2": 1.0}}
-    assert [option["throughput"] for option in document["jobs"][0]["options"]] == [2.0, 1.0, 2.0, 1.0]
+    assert document["workloads"]["vgg"]["throughput"] == {
+        "new": {"1": 2.0, "2": 2.0},
+        "old": {"1": 1.0, "2": 1.0},
+    }
+    assert [option["throughput"] for option in document["jobs"][0]["options"]] == [
+        2.0,
+        1.0,
+        2.0,
+        1.0,
+    ]
     with refuses("speeds: found pool 'k80', expected one of new, old", UsageError):
         make(pools={"new": (1, 4), "old": (2, 4)}, speeds={"k80": 2.0})
     with refuses("found no pool", UsageError):
@@ -98,7 +122,9 @@ def test_what_spreading_costs(make: Make) -> None:
     document = make(locality=LOCALITY)
     assert document["workloads"] == {
         "vgg": {"throughput": {"gpu": {"1": 1.0, "2": {"1": 1.0, "2": 0.5}}}},
-        "net": {"throughput": {"gpu": {"4": {"1": 1.0, "4": 0.25}}}},  # as a gang of 8, but on no more nodes than GPUs
+        "net": {
+            "throughput": {"gpu": {"4": {"1": 1.0, "4": 0.25}}}
+        },  # as a gang of 8, but on no more nodes than GPUs
     }
     soft = make(TRACE.replace("b,v,1", "b,v,2"), locality=LOCALITY)["jobs"][0]["options"]
     assert [(way["nodes"], way["throughput"]) for way in soft] == [(1, 1.0), (2, 0.5)] * 2
@@ -131,8 +157,14 @@ def test_wrong_traces(make: Make, line: str, words: str) -> None:
     ("locality", "words"),
     [
         ([], "model_info.json: found [], expected an object"),
-        ({"vgg": {"two": {}}}, 'model_info.json: vgg: found the key "two", expected a whole number, at least 1'),
-        ({"vgg": {"2": {"1": 0}}}, "model_info.json: vgg.2.1: found 0, expected a share of the rate, above 0"),
+        (
+            {"vgg": {"two": {}}},
+            'model_info.json: vgg: found the key "two", expected a whole number, at least 1',
+        ),
+        (
+            {"vgg": {"2": {"1": 0}}},
+            "model_info.json: vgg.2.1: found 0, expected a share of the rate, above 0",
+        ),
         ({"vgg": {}}, 'trace.csv:4:model_name: found "net", expected one of the models of...'),
     ],
 )
@@ -143,9 +175,20 @@ def test_wrong_localities(make: Make, locality: Any, words: str) -> None:
 
 def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = make(locality=LOCALITY, speeds={"gpu": 2.0}, at=240.0, pools={"gpu": (2, 4)})
-    given = ["import", "chronus", str(tmp_path / "trace.csv"), "--pool", "gpu=2x4", "-o", str(tmp_path / "made.json")]
+    given = [
+        "import",
+        "chronus",
+        str(tmp_path / "trace.csv"),
+        "--pool",
+        "gpu=2x4",
+        "-o",
+        str(tmp_path / "made.json"),
+    ]
     given += ["--locality", str(tmp_path / "model_info.json"), "--speed", "gpu=2", "--at", "4m"]
-    assert main(given) == 0 and capsys.readouterr().out == f"{tmp_path / 'made.json'}: 2 jobs, 1 pool\n"
+    assert (
+        main(given) == 0
+        and capsys.readouterr().out == f"{tmp_path / 'made.json'}: 2 jobs, 1 pool\n"
+    )
     made = Instance.from_document(json.loads((tmp_path / "made.json").read_text()))
     assert made.sha256 == Instance.from_document(expected).sha256
     for more, words in (
@@ -159,14 +202,19 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.oracle
 @PUBLIC
-@pytest.mark.parametrize("mix", ["MIX2", *(pytest.param(mix, marks=pytest.mark.study) for mix in ("SLO", "MIX1"))])
+@pytest.mark.parametrize(
+    "mix", ["MIX2", *(pytest.param(mix, marks=pytest.mark.study) for mix in ("SLO", "MIX1"))]
+)
 def test_the_public_traces(mix: str) -> None:
     """Of 30,940 jobs those with GPUs, with the deadlines that they have."""
     path, pools = DATA / f"trace_job_Philly_{mix}.csv", {"gpu": (120, 8)}
     with path.open() as file:
         kinds = Counter(row["job_type"] for row in csv.DictReader(file) if row["num_gpu"] != "0")
     document = import_chronus(path, pools)
-    told = Counter(job.get("deadline_kind", "strict" if "deadline" in job else "best") for job in document["jobs"])
+    told = Counter(
+        job.get("deadline_kind", "strict" if "deadline" in job else "best")
+        for job in document["jobs"]
+    )
     assert told == kinds and 30_700 < sum(told.values()) < 30_800
     first_day = import_chronus(path, pools, locality=DATA / "model_info.json", at=86_400.0)
     instance = Instance.from_document(first_day)

@@ -14,7 +14,9 @@ from optsched.formats.csv_columns import read_columns
 from optsched.formats.csv_text import Kind, read_table
 
 KINDS: dict[str, Kind] = {"id": "text", "gpus": "whole", "time": "number", "more": "number"}
-CELLS = st.sampled_from(["1", " 2", "3.5", "", "x", "nan", "1e3", "1_0", "-4", "inf", '"5"', "1e999"])
+CELLS = st.sampled_from(
+    ["1", " 2", "3.5", "", "x", "nan", "1e3", "1_0", "-4", "inf", '"5"', "1e999"]
+)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), CELLS, CELLS, CELLS), min_size=1, max_size=6))
@@ -46,6 +48,9 @@ def test_what_a_column_may_say() -> None:
     columns = read_columns(b"id,gpus,time\na,1,0\nb,0,1\n", "t.csv", KINDS, ["id"])
     with refuses('t.csv:3:gpus: found "0", expected at least one GPU'):
         columns.whole("gpus", 1, "at least one GPU")
-    assert columns.flags("time").tolist() == [False, True] and columns.flags("more").tolist() == [False, False]
+    assert columns.flags("time").tolist() == [False, True] and columns.flags("more").tolist() == [
+        False,
+        False,
+    ]
     with refuses("t.csv: found no line below the first"):
         read_columns(b"id\n\n", "t.csv", KINDS, ["id"])

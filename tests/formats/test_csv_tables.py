@@ -27,7 +27,9 @@ RATES = "workload,pool,gpus,throughput\nnet,v100,1,6\nnet,v100,2,10.5\nsmall,k80
 POOLS = "name,nodes,gpus_per_node,gpu,gpu_memory\nv100,2,4,V100,16\nk80,8,,,\n"
 
 
-def imported(jobs: str | bytes = JOBS, rates: str | bytes = RATES, pools: str | bytes = POOLS, **more: Any) -> Instance:
+def imported(
+    jobs: str | bytes = JOBS, rates: str | bytes = RATES, pools: str | bytes = POOLS, **more: Any
+) -> Instance:
     data = [text if isinstance(text, bytes) else text.encode() for text in (jobs, rates, pools)]
     job_table, rate_table = read_jobs(data[0], "jobs.csv"), read_rates(data[1], "rates.csv")
     return import_csv(job_table, rate_table, read_pools(data[2], "pools.csv"), **more)
@@ -64,12 +66,20 @@ def test_a_pool_without_any_rate_is_told(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize("line", [b"x" * 2**21, b"1," * 2**20, b'"' * 2**21])
-def test_a_line_without_end_is_refused_before_it_is_copied(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_refused_before_it_is_copied(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("csv.reader", lambda *_, **__: pytest.fail("the line was read"))
-    for data, place in ((line, "jobs.csv:1"), (b"workload\nnet\n" + line + b"\nnet\n", "jobs.csv:3")):
+    for data, place in (
+        (line, "jobs.csv:1"),
+        (b"workload\nnet\n" + line + b"\nnet\n", "jobs.csv:3"),
+    ):
         with pytest.raises(InvalidInput) as caught:
             read_jobs(data, "jobs.csv")
-        assert (caught.value.path, caught.value.found) == (place, "a line of more than 1,048,576 bytes")
+        assert (caught.value.path, caught.value.found) == (
+            place,
+            "a line of more than 1,048,576 bytes",
+        )
 
 
 def test_few_columns_are_enough() -> None:
@@ -80,7 +90,8 @@ def test_few_columns_are_enough() -> None:
 
 def test_elastic_jobs_and_gpu_types() -> None:
     instance = imported(
-        "workload,gpus,gpus_min,gpus_max\nnet,,1,4\nnet,2,,\n", "workload,gpu,throughput\nnet,V100,3\nsmall,k80,1\n"
+        "workload,gpus,gpus_min,gpus_max\nnet,,1,4\nnet,2,,\n",
+        "workload,gpu,throughput\nnet,V100,3\nsmall,k80,1\n",
     )
     assert [job.gpus for job in instance.jobs] == [(1, 4), (2, 2)]
     assert instance.to_document()["workloads"]["net"] == {"throughput": {"V100": {"1": 3}}}
@@ -88,7 +99,10 @@ def test_elastic_jobs_and_gpu_types() -> None:
 
 def test_pools_may_be_documents() -> None:
     tables = read_jobs(JOBS.encode(), "jobs.csv"), read_rates(RATES.encode(), "rates.csv")
-    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 2}, {"name": "k80", "nodes": 1, "gpus_per_node": 1}]
+    pools = [
+        {"name": "v100", "nodes": 1, "gpus_per_node": 2},
+        {"name": "k80", "nodes": 1, "gpus_per_node": 1},
+    ]
     assert import_csv(*tables, pools).cluster.gpus(0).tolist() == [2, 1]
     with refuses('cluster.pools[1].name: found "v100" a second time'):
         import_csv(*tables, [pools[0], *pools])
@@ -113,7 +127,9 @@ def test_dialects(delimiter: str, end: str, mark: bytes, quoted: int) -> None:
 
 
 def test_empty_lines_spaces_and_a_missing_last_end() -> None:
-    jobs = "\n , ,,,,,,\n" + JOBS.replace("\n", "\n\n").replace(",", " , ").rstrip() + "\n,,,,,,,\n\n"
+    jobs = (
+        "\n , ,,,,,,\n" + JOBS.replace("\n", "\n\n").replace(",", " , ").rstrip() + "\n,,,,,,,\n\n"
+    )
     assert imported(jobs, RATES.rstrip()).sha256 == imported().sha256
 
 
@@ -132,10 +148,17 @@ def test_a_header_in_quotes_does_not_choose_the_delimiter() -> None:
     assert table.rows[0].cells == {"a;;;b": 1, "c": 2}
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=8)
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")),
+    min_size=1,
+    max_size=8,
+)
 
 
-@given(st.lists(st.tuples(TEXT, st.floats(0, 1e9), st.integers(1, 9)), min_size=1, max_size=8), st.sampled_from(",;\t"))
+@given(
+    st.lists(st.tuples(TEXT, st.floats(0, 1e9), st.integers(1, 9)), min_size=1, max_size=8),
+    st.sampled_from(",;\t"),
+)
 @settings(max_examples=60, deadline=None)
 def test_what_is_written_is_read(rows: list[tuple[str, float, int]], delimiter: str) -> None:
     columns = {"text": "text", "number": "number", "whole": "whole"}
@@ -221,10 +244,22 @@ WRONG_RATES = {
 WRONG_POOLS = {
     "no name": ("name,nodes\n,2\n", "pools.csv:2:name: found nothing, expected a text"),
     "no nodes": ("name\nv100\n", "pools.csv:1: found no column nodes, expected one, beside name"),
-    "nodes of text": ("name,nodes\nv100,many\n", 'pools.csv:2:nodes: found "many", expected a whole number'),
-    "nodes below 0": ("name,nodes\nv100,2\nk80,-2\n", "pools.csv:3:nodes: found -2, expected a number of at least 0"),
-    "twice": ("name,nodes\nv100,2\nk80,1\nv100,2\n", 'pools.csv:4:name: found "v100" a second time, expected names'),
-    "memory": (POOLS + "t4,1,1,T4,0\n", "pools.csv:4:gpu_memory: found 0.0, expected a number above 0"),
+    "nodes of text": (
+        "name,nodes\nv100,many\n",
+        'pools.csv:2:nodes: found "many", expected a whole number',
+    ),
+    "nodes below 0": (
+        "name,nodes\nv100,2\nk80,-2\n",
+        "pools.csv:3:nodes: found -2, expected a number of at least 0",
+    ),
+    "twice": (
+        "name,nodes\nv100,2\nk80,1\nv100,2\n",
+        'pools.csv:4:name: found "v100" a second time, expected names',
+    ),
+    "memory": (
+        POOLS + "t4,1,1,T4,0\n",
+        "pools.csv:4:gpu_memory: found 0.0, expected a number above 0",
+    ),
 }
 
 
@@ -270,10 +305,14 @@ def command(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str, 
 def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from optsched.instance import read_instance
 
-    code, out, err = command(capsys, "--pools", "pools.csv", "-o", "i.npz", "--now", "1m", "--name", "mine")
+    code, out, err = command(
+        capsys, "--pools", "pools.csv", "-o", "i.npz", "--now", "1m", "--name", "mine"
+    )
     assert (code, out, err) == (0, "i.npz: 2 jobs, 2 pools\n", "")
     assert read_instance("i.npz").sha256 == imported(name="mine", now=60).sha256
-    code, out, err = command(capsys, "--pool", "v100=2x4", "--pool", "k80=8", "-o", "-", "--round", "30")
+    code, out, err = command(
+        capsys, "--pool", "v100=2x4", "--pool", "k80=8", "-o", "-", "--round", "30"
+    )
     assert (code, err) == (0, "")
     assert '"gpus_per_node": 4' in out and '"round": 30.0' in out
 
@@ -289,7 +328,9 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     from optsched.cli.main import main
 
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    files = dict(re.findall(r"^`(\w+\.csv)`:\n\n```csv\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    files = dict(
+        re.findall(r"^`(\w+\.csv)`:\n\n```csv\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    )
     assert list(files) == ["jobs.csv", "rates.csv"]
     monkeypatch.chdir(tmp_path)
     for name, content in files.items():
@@ -304,15 +345,31 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         ([], 2, "the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE"),
         (["--pool", "a=1", "--pools", "pools.csv"], 2, "the cluster is told by --pool"),
-        (["--pool", "v100"], 2, "--pool: found 'v100', expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"),
+        (
+            ["--pool", "v100"],
+            2,
+            "--pool: found 'v100', expected NAME=NODES or NAME=NODESxGPUS, such as v100=2x4",
+        ),
         (["--pool", "v100=2x"], 2, "--pool: found 'v100=2x', expected"),
         (["--pool", "v100=2.5"], 2, "--pool: found 'v100=2.5', expected"),
         (["--pool", "v100=1", "--pool", "v100=2"], 2, "--pool: v100 is given twice"),
-        (["--pool", "v100=1", "--now", "noon"], 2, "--now: found 'noon', expected seconds or a duration"),
-        (["--pool", "v100=1", "--round", "0"], 2, "--round: found '0', expected a duration above 0"),
+        (
+            ["--pool", "v100=1", "--now", "noon"],
+            2,
+            "--now: found 'noon', expected seconds or a duration",
+        ),
+        (
+            ["--pool", "v100=1", "--round", "0"],
+            2,
+            "--round: found '0', expected a duration above 0",
+        ),
         (["--pool", "v100=1", "--name", ""], 2, "--name: found '', expected a name"),
         (["--pool", "v100=1"], 3, 'rates.csv:4:pool: found "k80", expected one of the pools v100'),
-        (["--pools", "none.csv"], 3, "found no readable file at none.csv (No such file or directory), expected a file"),
+        (
+            ["--pools", "none.csv"],
+            3,
+            "found no readable file at none.csv (No such file or directory), expected a file",
+        ),
     ],
 )
 def test_the_command_refuses(

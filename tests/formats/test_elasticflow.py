@@ -17,7 +17,9 @@ from optsched.formats.elasticflow import import_elasticflow
 from optsched.instance import Instance
 
 DATA = Path(__file__).parents[2] / "../shared/data/elasticflow"
-PUBLIC = pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the project")
+PUBLIC = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the public data sets are not beside the project"
+)
 HEAD = "job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration\n"
 TRACE = HEAD + "x,100,1000,vgg,400,64,2,300\ny,150,500,bert,9000,8,1,50\nz,200,7,vgg,300,128,4,10\n"
 Make = Callable[..., dict[str, Any]]
@@ -31,7 +33,9 @@ def make(tmp_path: Path) -> Make:
         (folder / "vgg.csv").write_text(f"global_batch_size,1,2,3,4\n64,{rates}\n128,{rates}\n")
     (tmp_path / "throughputs_A100" / "bert.csv").write_text("global_batch_size,1,2\n8,0.5,0.75\n")
 
-    def make(trace: str = TRACE, pools: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    def make(
+        trace: str = TRACE, pools: dict[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
         (tmp_path / "trace.csv").write_text(trace)
         sizes = {"A100": (2, 2), "T4": (4, 1)} if pools is None else pools
         tables = {pool: tmp_path / f"throughputs_{pool}" for pool in sizes}
@@ -43,7 +47,10 @@ def make(tmp_path: Path) -> Make:
 def test_workloads_have_the_rates_of_the_tables(make: Make) -> None:
     document = make()
     assert document["workloads"]["vgg/64"] == {
-        "throughput": {"A100": {"1": 4.0, "2": 6.0, "3": 9.0}, "T4": {"1": 1.0, "2": 1.5, "4": 2.0}},
+        "throughput": {
+            "A100": {"1": 4.0, "2": 6.0, "3": 9.0},
+            "T4": {"1": 1.0, "2": 1.5, "4": 2.0},
+        },
         "parameters": {"profile": "vgg", "batch": 64.0},
     }
     assert document["workloads"]["bert/8"]["throughput"] == {"A100": {"1": 0.5, "2": 0.75}}
@@ -57,7 +64,10 @@ def test_jobs_may_run_on_every_number_of_gpus_of_the_tables(make: Make) -> None:
         "arrival": 100.0, "deadline": 400.0,
     }  # fmt: skip
     assert [job["gpus"] for job in make(rigid=True)["jobs"]] == [2, 1, 4]
-    assert (document["now"], [pool["nodes"] for pool in document["cluster"]["pools"]]) == (100.0, [2, 4])
+    assert (document["now"], [pool["nodes"] for pool in document["cluster"]["pools"]]) == (
+        100.0,
+        [2, 4],
+    )
     solution = optsched.solve(Instance.from_document(make(at=200)), "max-throughput")
     assert solution.status == "optimal" and solution.unplaced == ()
 
@@ -69,16 +79,23 @@ def test_the_jobs_that_have_arrived(make: Make) -> None:
 
 
 def test_names_of_the_itp_traces_and_best_effort(make: Make) -> None:
-    itp = TRACE.replace("submit_time,iteration", "submission_time,num_iteration").replace("ddl", "deadline")
+    itp = TRACE.replace("submit_time,iteration", "submission_time,num_iteration").replace(
+        "ddl", "deadline"
+    )
     assert make(itp) == make()
-    text = HEAD.replace("\n", ",best_effort\n") + "x,100,1000,vgg,400,64,2,300,1\ny,100,1000,vgg,400,64,2,300,0\n"
+    text = (
+        HEAD.replace("\n", ",best_effort\n")
+        + "x,100,1000,vgg,400,64,2,300,1\ny,100,1000,vgg,400,64,2,300,0\n"
+    )
     assert [job.get("deadline") for job in make(text)["jobs"]] == [None, 400.0]
 
 
 def test_jobs_are_sorted_by_time_and_stay_in_order_otherwise(make: Make) -> None:
     text = HEAD + "late,9,1,vgg,99,64,1,1\nfirst,2,1,vgg,99,64,1,1\nsecond,2,1,vgg,99,64,1,1\n"
     document = make(text)
-    assert [job["id"] for job in document["jobs"]] == ["first", "second", "late"] and document["now"] == 2.0
+    assert [job["id"] for job in document["jobs"]] == ["first", "second", "late"] and document[
+        "now"
+    ] == 2.0
     assert make("\ufeff" + text.replace("\n", "\r\n")) == document
 
 
@@ -122,10 +139,21 @@ def test_pools_and_tables_go_together(make: Make, tmp_path: Path) -> None:
 
 def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = make(name="elasticflow", at=150.0)
-    given = ["import", "elasticflow", str(tmp_path / "trace.csv"), "--at", "150", "-o", str(tmp_path / "made.json")]
+    given = [
+        "import",
+        "elasticflow",
+        str(tmp_path / "trace.csv"),
+        "--at",
+        "150",
+        "-o",
+        str(tmp_path / "made.json"),
+    ]
     for gpu, size in (("A100", "2x2"), ("T4", "4")):
         given += ["--table", f"{gpu}={tmp_path / f'throughputs_{gpu}'}", "--pool", f"{gpu}={size}"]
-    assert main(given) == 0 and capsys.readouterr().out == f"{tmp_path / 'made.json'}: 2 jobs, 2 pools\n"
+    assert (
+        main(given) == 0
+        and capsys.readouterr().out == f"{tmp_path / 'made.json'}: 2 jobs, 2 pools\n"
+    )
     made = json.loads((tmp_path / "made.json").read_text())
     assert Instance.from_document(made).sha256 == Instance.from_document(expected).sha256
     for more, words in (
@@ -146,7 +174,9 @@ def test_the_public_traces() -> None:
         gpu = "T4" if path.stem == "elasticVpollux_e" else "A100"
         for rigid in (False, True):
             instance = Instance.from_document(
-                import_elasticflow({gpu: DATA / f"throughputs_{gpu}"}, path, {gpu: (16, 4)}, rigid=rigid)
+                import_elasticflow(
+                    {gpu: DATA / f"throughputs_{gpu}"}, path, {gpu: (16, 4)}, rigid=rigid
+                )
             )
             jobs = sum(bool(line.strip()) for line in path.read_text().splitlines()) - 1
             assert len(instance.jobs_table) == jobs == counts.get(path.stem, jobs)

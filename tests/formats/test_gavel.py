@@ -58,7 +58,18 @@ def job(
     slo: object = "-1.0",
     arrival: object = 0,
 ) -> str:
-    cells = (job_type, "python3 main.py --data %s", "cv", "--num_steps", 1, steps, gpus, weight, slo, arrival)
+    cells = (
+        job_type,
+        "python3 main.py --data %s",
+        "cv",
+        "--num_steps",
+        1,
+        steps,
+        gpus,
+        weight,
+        slo,
+        arrival,
+    )
     return "\t".join(map(str, cells))
 
 
@@ -71,11 +82,16 @@ def text(*lines: str) -> bytes:
 
 
 def document(
-    *lines: str, throughputs: Table | None = None, pools: dict[str, int] | None = None, **options: Any
+    *lines: str,
+    throughputs: Table | None = None,
+    pools: dict[str, int] | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Import, and demand that the instance loads, survives JSON, and is plain data."""
     data = json.dumps(table() if throughputs is None else throughputs).encode()
-    result = import_gavel(data, text(*lines), {"v100": 4, "k80": 2} if pools is None else pools, **options)
+    result = import_gavel(
+        data, text(*lines), {"v100": 4, "k80": 2} if pools is None else pools, **options
+    )
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     Instance.from_document(result)
     return result
@@ -89,7 +105,9 @@ def refused(path: str, found: str, expected: str) -> Any:
 
 
 def test_ten_columns_become_arrays() -> None:
-    trace = read_trace(text(job("A", 925982, 4, 2.5, 1.2, 0), "", job("B", 7, 1, 1, "-1.000000", 12.5)))
+    trace = read_trace(
+        text(job("A", 925982, 4, 2.5, 1.2, 0), "", job("B", 7, 1, 1, "-1.000000", 12.5))
+    )
     assert trace.job_type == ("A", "B")
     assert trace.command[0] == "python3 main.py --data %s"
     assert trace.working_directory == ("cv", "cv")
@@ -109,10 +127,19 @@ def test_ten_columns_become_arrays() -> None:
 
 def test_seven_columns_are_the_old_order() -> None:
     trace = read_trace(text(old_job("A", 95121, 7, 3.5)))
-    assert (trace.job_type, trace.command, trace.num_steps_arg) == (("A",), ("cd %s && run",), ("-step",))
+    assert (trace.job_type, trace.command, trace.num_steps_arg) == (
+        ("A",),
+        ("cd %s && run",),
+        ("-step",),
+    )
     assert trace.working_directory == ("",)
     assert trace.needs_data_dir.tolist() == [False]
-    assert (trace.steps[0], trace.gpus[0], trace.arrival[0], trace.weight[0]) == (95121.0, 7, 3.5, 1.0)
+    assert (trace.steps[0], trace.gpus[0], trace.arrival[0], trace.weight[0]) == (
+        95121.0,
+        7,
+        3.5,
+        1.0,
+    )
     assert np.isnan(trace.slo).all()
 
 
@@ -164,7 +191,9 @@ def test_a_strange_line_separator_inside_a_cell_splits_nothing() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_bad_line_is_named_with_column_and_expectation(line: str, path: str, found: str, expected: str) -> None:
+def test_a_bad_line_is_named_with_column_and_expectation(
+    line: str, path: str, found: str, expected: str
+) -> None:
     with refused(path, found, expected):
         read_trace(text(job(arrival=10), "", line, job(arrival=20)))
 
@@ -199,7 +228,9 @@ def test_a_trace_without_jobs_is_refused(data: bytes) -> None:
 
 
 def test_an_error_of_the_old_format_counts_its_own_columns() -> None:
-    with refused("trace line 1, column 1 (job_type)", '"zzzz"', "a job type of the throughput file"):
+    with refused(
+        "trace line 1, column 1 (job_type)", '"zzzz"', "a job type of the throughput file"
+    ):
         document(old_job("zzzz"))
     with refused("trace line 2, column 7 (scale_factor)", '"0"', SCALE):
         read_trace(text(old_job(), old_job(gpus=0)))
@@ -286,7 +317,9 @@ def test_keys_are_python_literals_whatever_their_quotes_and_spaces() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_bad_throughput_file_is_refused_with_the_path(content: str, path: str, found: str, expected: str) -> None:
+def test_a_bad_throughput_file_is_refused_with_the_path(
+    content: str, path: str, found: str, expected: str
+) -> None:
     with refused(path, found, expected):
         read_throughputs(content.encode())
 
@@ -304,10 +337,15 @@ def test_a_key_of_endless_length_is_refused_and_cut_in_the_message() -> None:
 
 def test_strange_names_stay_on_one_line_of_the_message() -> None:
     with pytest.raises(InvalidInput) as caught:
-        read_throughputs(json.dumps({"v\n100" + "x" * 500: {key("A\n" * 200): {"null": -1}}}).encode())
+        read_throughputs(
+            json.dumps({"v\n100" + "x" * 500: {key("A\n" * 200): {"null": -1}}}).encode()
+        )
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 250
-    assert (caught.value.found, caught.value.expected) == ("-1", "a finite rate in steps/s, at least 0")
+    assert (caught.value.found, caught.value.expected) == (
+        "-1",
+        "a finite rate in steps/s, at least 0",
+    )
 
 
 def test_deeply_nested_keys_are_refused_and_not_evaluated() -> None:
@@ -319,12 +357,18 @@ def test_deeply_nested_keys_are_refused_and_not_evaluated() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "throughputs: found an empty throughput table, expected Gavel's throughput table in JSON"),
+        (
+            b"",
+            "throughputs: found an empty throughput table, expected Gavel's throughput table in JSON",
+        ),
         (
             b"{'v100': 1}",
             "throughputs: found text that is not JSON (..., expected Gavel's throughput table in JSON",
         ),
-        (b'{"v100":\n"\xff"}', "throughputs line 2: found a byte 0xff that is not UTF-8, expected UTF-8 text"),
+        (
+            b'{"v100":\n"\xff"}',
+            "throughputs line 2: found a byte 0xff that is not UTF-8, expected UTF-8 text",
+        ),
     ],
 )
 def test_a_throughput_file_that_is_no_json_is_refused(data: bytes, message: str) -> None:
@@ -344,11 +388,17 @@ def test_workloads_have_rates_by_pool_and_gpu_count_without_zeros() -> None:
     }
     assert list(result["workloads"]) == ["B", "A", "C"]
     assert result["format"] == "optsched-instance/1"
-    assert (result["round"], result["performance"], result["colocation"]) == (360.0, {"model": "table"}, [])
+    assert (result["round"], result["performance"], result["colocation"]) == (
+        360.0,
+        {"model": "table"},
+        [],
+    )
 
 
 def test_gpu_counts_are_in_numerical_order() -> None:
-    throughputs = {"v100": {key("A", 10): {"null": 5.0}, key("A", 2): {"null": 2.0}, key("A"): {"null": 1.0}}}
+    throughputs = {
+        "v100": {key("A", 10): {"null": 5.0}, key("A", 2): {"null": 2.0}, key("A"): {"null": 1.0}}
+    }
     result = document(job(), throughputs=throughputs, pools={"v100": 1})
     assert list(result["workloads"]["A"]["throughput"]["v100"]) == ["1", "2", "10"]
 
@@ -376,7 +426,9 @@ def test_an_unknown_job_type_is_named_with_line_and_neighbour() -> None:
             job("ResNet-18 (batch size 64)"), "", job("ResNet-18 (batch size 63)"),
             throughputs=throughputs, pools={"v100": 1},
         )  # fmt: skip
-    with refused("trace line 1, column 1 (job_type)", '"zzzz"', "a job type of the throughput file"):
+    with refused(
+        "trace line 1, column 1 (job_type)", '"zzzz"', "a job type of the throughput file"
+    ):
         document(old_job("zzzz"))
 
 
@@ -403,7 +455,12 @@ def test_pools_keep_their_order_and_take_the_gpu_type_in_upper_case() -> None:
     result = document(job(), pools={"v100_unconsolidated": 8, "k80": 4, "v100": 0}, gpus_per_node=4)
     assert result["cluster"] == {
         "pools": [
-            {"name": "v100_unconsolidated", "gpu": "V100_UNCONSOLIDATED", "nodes": 2, "gpus_per_node": 4},
+            {
+                "name": "v100_unconsolidated",
+                "gpu": "V100_UNCONSOLIDATED",
+                "nodes": 2,
+                "gpus_per_node": 4,
+            },
             {"name": "k80", "gpu": "K80", "nodes": 1, "gpus_per_node": 4},
             {"name": "v100", "gpu": "V100", "nodes": 0, "gpus_per_node": 4},
         ]
@@ -416,7 +473,9 @@ def test_a_rest_makes_a_smaller_last_node_with_the_usual_name(gpus: int, sizes: 
     instance = Instance.from_document(document(job(), pools={"v100": gpus}, gpus_per_node=4))
     pool = instance.cluster.pools[0]
     assert pool.node_gpus.tolist() == sizes
-    assert [pool.node_name(row) for row in range(len(sizes))] == [f"v100-{row}" for row in range(len(sizes))]
+    assert [pool.node_name(row) for row in range(len(sizes))] == [
+        f"v100-{row}" for row in range(len(sizes))
+    ]
 
 
 def test_the_name_is_passed_on() -> None:
@@ -439,13 +498,25 @@ def test_an_unknown_pool_lists_the_worker_types() -> None:
             {"pools": {}},
             "pools is empty, expected GPUs for at least one of the worker types k80, v100, v100_unconsolidated",
         ),
-        ({"pools": {"v100": -1}}, "pools['v100'] is -1, expected a whole number from 0 to 2147483648"),
-        ({"pools": {"v100": 2.5}}, "pools['v100'] is 2.5, expected a whole number from 0 to 2147483648"),
-        ({"pools": {"v100": True}}, "pools['v100'] is True, expected a whole number from 0 to 2147483648"),
+        (
+            {"pools": {"v100": -1}},
+            "pools['v100'] is -1, expected a whole number from 0 to 2147483648",
+        ),
+        (
+            {"pools": {"v100": 2.5}},
+            "pools['v100'] is 2.5, expected a whole number from 0 to 2147483648",
+        ),
+        (
+            {"pools": {"v100": True}},
+            "pools['v100'] is True, expected a whole number from 0 to 2147483648",
+        ),
         ({"gpus_per_node": 0}, "gpus_per_node is 0, expected a whole number from 1 to 2147483648"),
         ({"active": 0}, "active is 0, expected a whole number from 1 to 2147483648"),
         ({"active": 3}, "active is 3, expected at most 2, the number of jobs in the trace"),
-        ({"active": 1, "at": 0.0}, "active and at exclude each other: give the number of jobs or the time, not both"),
+        (
+            {"active": 1, "at": 0.0},
+            "active and at exclude each other: give the number of jobs or the time, not both",
+        ),
         ({"at": math.nan}, "at is nan, expected a finite time in seconds"),
     ],
 )
@@ -460,7 +531,9 @@ ARRIVALS = (5, 10, 10, 20)
 
 
 def taken(**options: Any) -> tuple[list[str], float]:
-    result = document(*(job("A" if time < 20 else "B", arrival=time) for time in ARRIVALS), **options)
+    result = document(
+        *(job("A" if time < 20 else "B", arrival=time) for time in ARRIVALS), **options
+    )
     return [entry["id"] for entry in result["jobs"]], result["now"]
 
 
@@ -547,7 +620,9 @@ def test_a_deadline_beyond_all_numbers_is_refused() -> None:
 # Pairs -------------------------------------------------------------------------------------------------------------
 
 
-def entry(first: str, second: str, pool: str, gpus: int, one: float, other: float) -> dict[str, Any]:
+def entry(
+    first: str, second: str, pool: str, gpus: int, one: float, other: float
+) -> dict[str, Any]:
     return {"workloads": [first, second], "pool": pool, "gpus": gpus, "throughput": [one, other]}
 
 
@@ -571,9 +646,9 @@ def test_pairs_where_one_of_the_two_stands_still_are_left_out() -> None:
     throughputs["v100"][key("A")][key("B")] = [4.0, 0.0]
     throughputs["v100"][key("B")] |= {key("A"): [0.0, 4.0], key("B"): [0.0, 0.0]}
     lines = [job("A"), job("B")]
-    assert document(*lines, throughputs=throughputs, pools={"v100": 1}, pairs=True)["colocation"] == [
-        entry("A", "A", "v100", 1, 2.5, 2.5)
-    ]
+    assert document(*lines, throughputs=throughputs, pools={"v100": 1}, pairs=True)[
+        "colocation"
+    ] == [entry("A", "A", "v100", 1, 2.5, 2.5)]
 
 
 def test_pairs_at_scales_of_jobs_not_taken_are_left_out() -> None:
@@ -581,20 +656,26 @@ def test_pairs_at_scales_of_jobs_not_taken_are_left_out() -> None:
     throughputs = table()
     throughputs["v100"][key("B")].pop(key("B"))
     pairs = [
-        {pair["gpus"] for pair in document(*lines, throughputs=throughputs, pairs=True, active=count)["colocation"]}
+        {
+            pair["gpus"]
+            for pair in document(*lines, throughputs=throughputs, pairs=True, active=count)[
+                "colocation"
+            ]
+        }
         for count in (2, 3)
     ]
     assert pairs == [{1}, {1, 2}]
 
 
 def test_pairs_only_of_job_types_and_pools_taken() -> None:
-    assert document(job("A"), job("B", arrival=1), pools={"v100": 1}, pairs=True, active=1)["colocation"] == [
-        entry("A", "A", "v100", 1, 2.5, 2.5)
-    ]
+    assert document(job("A"), job("B", arrival=1), pools={"v100": 1}, pairs=True, active=1)[
+        "colocation"
+    ] == [entry("A", "A", "v100", 1, 2.5, 2.5)]
 
 
 @pytest.mark.parametrize(
-    ("back", "shown"), [([10.0, 4.000001], "[10.0, 4.000001]"), ([4.0, 10.0], "[4.0, 10.0]"), (None, "[0.0, 0.0]")]
+    ("back", "shown"),
+    [([10.0, 4.000001], "[10.0, 4.000001]"), ([4.0, 10.0], "[4.0, 10.0]"), (None, "[0.0, 0.0]")],
 )
 def test_directions_that_disagree_are_refused(back: list[float] | None, shown: str) -> None:
     throughputs = table()
@@ -620,7 +701,14 @@ def test_a_pair_of_a_type_with_itself_has_equal_rates() -> None:
 def test_directions_may_differ_by_rounding() -> None:
     throughputs = table()
     throughputs["v100"][key("B")] |= {key("A"): [10.0, 4.0 * (1 + 5e-10)], key("B"): [0.0, 0.0]}
-    assert len(document(job("A"), job("B"), throughputs=throughputs, pools={"v100": 1}, pairs=True)["colocation"]) == 2
+    assert (
+        len(
+            document(job("A"), job("B"), throughputs=throughputs, pools={"v100": 1}, pairs=True)[
+                "colocation"
+            ]
+        )
+        == 2
+    )
 
 
 # The real files ----------------------------------------------------------------------------------------------------
@@ -631,8 +719,12 @@ SIMULATION = "simulation_throughputs.json"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=f"Gavel's files are not at {DATA}")
 
 
-def real_document(throughputs: str, trace: str, pools: dict[str, int], **options: Any) -> dict[str, Any]:
-    return import_gavel((DATA / throughputs).read_bytes(), (DATA / "traces" / trace).read_bytes(), pools, **options)
+def real_document(
+    throughputs: str, trace: str, pools: dict[str, int], **options: Any
+) -> dict[str, Any]:
+    return import_gavel(
+        (DATA / throughputs).read_bytes(), (DATA / "traces" / trace).read_bytes(), pools, **options
+    )
 
 
 @real
@@ -648,8 +740,16 @@ def test_the_physical_traces_load(trace: str, count: int) -> None:
     for number, row in enumerate(rows):
         cells = row.split("\t")
         job_view = instance.jobs[f"j{number}"]
-        assert (job_view.workload, job_view.gpus[0], job_view.steps) == (cells[0], int(cells[6]), float(cells[5]))
-        assert (job_view.arrival, job_view.deadline, job_view.weight) == (float(cells[9]), None, 1.0)
+        assert (job_view.workload, job_view.gpus[0], job_view.steps) == (
+            cells[0],
+            int(cells[6]),
+            float(cells[5]),
+        )
+        assert (job_view.arrival, job_view.deadline, job_view.weight) == (
+            float(cells[9]),
+            None,
+            1.0,
+        )
         for pool in pools:
             expected = raw[pool][f"('{cells[0]}', {cells[6]})"]["null"]
             rates = result["workloads"][cells[0]]["throughput"].get(pool, {})
@@ -659,13 +759,17 @@ def test_the_physical_traces_load(trace: str, count: int) -> None:
 
 @real
 def test_an_old_trace_loads_with_scales_that_have_no_row() -> None:
-    result = real_document(SIMULATION, "msr_seed0/ee9e8c.trace", {"v100": 36, "p100": 36, "k80": 36})
+    result = real_document(
+        SIMULATION, "msr_seed0/ee9e8c.trace", {"v100": 36, "p100": 36, "k80": 36}
+    )
     instance = Instance.from_document(result)
     assert len(instance.jobs) == 2000
     assert {7, 16, 20, 32} <= set(instance.jobs_table.gpus_min.tolist())
     assert result["now"] == 0.0
     assert {len(workload["throughput"]) for workload in result["workloads"].values()} <= {2, 3}
-    assert all("7" not in rates for w in result["workloads"].values() for rates in w["throughput"].values())
+    assert all(
+        "7" not in rates for w in result["workloads"].values() for rates in w["throughput"].values()
+    )
 
 
 @pytest.mark.oracle
@@ -674,8 +778,12 @@ def test_an_old_trace_loads_with_scales_that_have_no_row() -> None:
 def test_every_trace_and_both_tables_import(every: bool) -> None:
     for number, path in enumerate(sorted((DATA / "traces").glob("*/*.trace"))):
         jobs = sum(1 for line in path.read_text().splitlines() if line.strip())
-        for throughputs in (PHYSICAL, SIMULATION) if every else ((PHYSICAL, SIMULATION)[number % 2],):
-            result = real_document(throughputs, f"{path.parent.name}/{path.name}", {"v100": 4, "k80_unconsolidated": 4})
+        for throughputs in (
+            (PHYSICAL, SIMULATION) if every else ((PHYSICAL, SIMULATION)[number % 2],)
+        ):
+            result = real_document(
+                throughputs, f"{path.parent.name}/{path.name}", {"v100": 4, "k80_unconsolidated": 4}
+            )
             assert len(Instance.from_document(result).jobs) == jobs
 
 
@@ -705,12 +813,15 @@ def test_the_pairs_of_the_simulation_table_load() -> None:
 @real
 def test_a_known_rate_is_spelled_as_in_the_file() -> None:
     raw = json.loads((DATA / SIMULATION).read_bytes())
-    result = real_document(SIMULATION, "physical_cluster/max_min_fairness.trace", {"v100": 1, "k80": 1}, active=1)
+    result = real_document(
+        SIMULATION, "physical_cluster/max_min_fairness.trace", {"v100": 1, "k80": 1}, active=1
+    )
     assert result["workloads"] == {
         "ResNet-18 (batch size 128)": {
             "throughput": {
                 pool: {
-                    str(scale): raw[pool][key("ResNet-18 (batch size 128)", scale)]["null"] for scale in (1, 2, 4, 8)
+                    str(scale): raw[pool][key("ResNet-18 (batch size 128)", scale)]["null"]
+                    for scale in (1, 2, 4, 8)
                 }
                 for pool in ("v100", "k80")
             },

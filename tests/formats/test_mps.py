@@ -84,7 +84,9 @@ def by_cbc(path: Path, _: LinearArrays) -> float:
     return float(found[-1])
 
 
-def program(instance: str, formulation: str, constraints: tuple[str, ...] = (), **options: Any) -> AllocationProgram:
+def program(
+    instance: str, formulation: str, constraints: tuple[str, ...] = (), **options: Any
+) -> AllocationProgram:
     candidates = api.compile(api.load(instance))
     made = api.make_formulation(formulation, options, constraints)
     return made.program(made.classes(candidates))
@@ -107,9 +109,15 @@ def has_cbc() -> bool:
     return bool(pulp.PULP_CBC_CMD(msg=False).available())
 
 
-def written(arrays: LinearArrays, folder: Path, kind: str, names: ProgramNames | None = None) -> Path:
+def written(
+    arrays: LinearArrays, folder: Path, kind: str, names: ProgramNames | None = None
+) -> Path:
     path = folder / f"program.{kind}"
-    path.write_bytes(program_text(arrays, names or program_names(arrays), kind, comments=["a comment", "größe\nline"]))
+    path.write_bytes(
+        program_text(
+            arrays, names or program_names(arrays), kind, comments=["a comment", "größe\nline"]
+        )
+    )
     return path
 
 
@@ -124,7 +132,9 @@ def test_formulations_read_back(name: str, tmp_path: Path) -> None:
     readers: list[tuple[Reader, Path]] = [(by_highs, mps), (by_highs, lp), (by_scip, mps)]
     readers += [(by_pulp, mps), (by_cbc, lp)] if has_cbc() else []
     for reader, path in readers:
-        tolerance = 5e-5 if reader in (by_pulp, by_cbc) else 1e-6  # CBC's own tolerance is absolute, 1e-7 per row
+        tolerance = (
+            5e-5 if reader in (by_pulp, by_cbc) else 1e-6
+        )  # CBC's own tolerance is absolute, 1e-7 per row
         assert reader(path, arrays) == pytest.approx(expected, rel=tolerance), reader.__name__
 
 
@@ -137,7 +147,9 @@ def odd_program(maximise: bool = True, integer: bool = True) -> LinearProgram:
         integer=[False, False, integer, False, False],
     )  # fmt: skip
     y = lp.variables(1, name="free one", lower=-inf, implied=(-99, 99))
-    matrix = np.array([[1, 1, 0, 0, 0], [1, -1, 1, 0, 0], [0, 1, 1, 1, 0], [1, 0, 0, 0, 1 / 3], [1, 1, 1, 1, 1.0]])
+    matrix = np.array(
+        [[1, 1, 0, 0, 0], [1, -1, 1, 0, 0], [0, 1, 1, 1, 0], [1, 0, 0, 0, 1 / 3], [1, 1, 1, 1, 1.0]]
+    )
     lower, upper = [3, -5, 1, -inf, -inf], [3, 7, inf, 9, inf]
     lp.constrain((matrix @ x).between(lower, upper), name="odd rows")
     lp.constrain((x.sum() + y.sum()).between(-3.0, 0.5), name="range")
@@ -151,14 +163,18 @@ def odd_program(maximise: bool = True, integer: bool = True) -> LinearProgram:
 @pytest.mark.parametrize("integer", [False, True])
 @pytest.mark.parametrize("maximise", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_rows_columns_and_constants(kind: str, maximise: bool, integer: bool, tmp_path: Path) -> None:
+def test_odd_rows_columns_and_constants(
+    kind: str, maximise: bool, integer: bool, tmp_path: Path
+) -> None:
     arrays = odd_program(maximise, integer).arrays
     expected = optimum(arrays)
     path = written(arrays, tmp_path, kind)
     assert by_highs(path, arrays) == pytest.approx(expected, rel=1e-12)
     if kind == "mps":
         assert by_scip(path, arrays) == pytest.approx(expected, rel=1e-9)
-    assert optimum(odd_program(True, False).arrays) > optimum(odd_program(True, True).arrays)  # integers matter
+    assert optimum(odd_program(True, False).arrays) > optimum(
+        odd_program(True, True).arrays
+    )  # integers matter
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -168,8 +184,12 @@ def test_random_programs_read_back(seed: int, tmp_path: Path) -> None:
     lp = LinearProgram()
     lower = random.choice([0.0, -2.5, 1.0], columns)
     upper = lower + random.choice([0.0, 0.5, 3.0, 100.0], columns)
-    x = lp.variables(columns, name="x", lower=lower, upper=upper, integer=random.random(columns) < 0.4)
-    matrix = np.round(random.standard_normal((rows, columns)) * (random.random((rows, columns)) < 0.7), 3)
+    x = lp.variables(
+        columns, name="x", lower=lower, upper=upper, integer=random.random(columns) < 0.4
+    )
+    matrix = np.round(
+        random.standard_normal((rows, columns)) * (random.random((rows, columns)) < 0.7), 3
+    )
     inside = matrix @ np.clip(np.ceil(lower), lower, upper)
     low = np.where(random.random(rows) < 0.4, inside - random.random(rows), -np.inf)
     high = np.where(random.random(rows) < 0.8, inside + random.random(rows), np.inf)
@@ -198,7 +218,12 @@ def test_columns_keep_their_order_and_values_their_digits(tmp_path: Path) -> Non
     assert tuple(lp.col_names_) == names.columns
     assert tuple(lp.row_names_) == names.rows
     matrix = sp.csc_matrix(
-        (np.array(lp.a_matrix_.value_), np.array(lp.a_matrix_.index_), np.array(lp.a_matrix_.start_)), arrays.shape
+        (
+            np.array(lp.a_matrix_.value_),
+            np.array(lp.a_matrix_.index_),
+            np.array(lp.a_matrix_.start_),
+        ),
+        arrays.shape,
     )
     assert abs(matrix - arrays.A).max() <= 1e-14 * abs(arrays.A).max()
     np.testing.assert_allclose(lp.col_cost_, arrays.cost, rtol=1e-14)
@@ -221,7 +246,8 @@ def named(columns: list[tuple[str, int]], rows: list[tuple[str, int]]) -> Linear
 
 def test_names_of_blocks() -> None:
     arrays = named(
-        [("x", 3), ("t", 1), ("max", 1), ("a b/ü", 2), ("7up", 2), ("e12", 1), ("info", 1)], [("r", 2), ("s", 1)]
+        [("x", 3), ("t", 1), ("max", 1), ("a b/ü", 2), ("7up", 2), ("e12", 1), ("info", 1)],
+        [("r", 2), ("s", 1)],
     )
     names = program_names(arrays)
     assert names.columns == (
@@ -244,8 +270,18 @@ def test_words_instead_of_numbers_where_they_make_names() -> None:
     arrays = named([("x", 2)], [("capacity", 3), ("other", 2)])
     words = {"capacity": ["v100", "k 80", "p-100.cpu"], "other": ["a b", "a/b"]}
     names = program_names(arrays, words)
-    assert names.rows == ("capacity_v100", "capacity_k_80", "capacity_p_100_cpu", "other_0", "other_1")
-    assert program_names(arrays, {"capacity": ["a", "", "b"]}).rows[:3] == ("capacity_0", "capacity_1", "capacity_2")
+    assert names.rows == (
+        "capacity_v100",
+        "capacity_k_80",
+        "capacity_p_100_cpu",
+        "other_0",
+        "other_1",
+    )
+    assert program_names(arrays, {"capacity": ["a", "", "b"]}).rows[:3] == (
+        "capacity_0",
+        "capacity_1",
+        "capacity_2",
+    )
 
 
 def test_names_that_would_be_equal_are_told_apart() -> None:
@@ -258,7 +294,8 @@ def test_names_that_would_be_equal_are_told_apart() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_names_survive_every_reader(kind: str, tmp_path: Path) -> None:
     arrays = named(
-        [("end", 1), ("st", 2), ("\x1b[31m", 1), ("x" * 200, 1), ("inf", 1), ("nan_x", 2)], [("free", 1), ("gen", 2)]
+        [("end", 1), ("st", 2), ("\x1b[31m", 1), ("x" * 200, 1), ("inf", 1), ("nan_x", 2)],
+        [("free", 1), ("gen", 2)],
     )
     path = written(arrays, tmp_path, kind)
     assert by_highs(path, arrays) == pytest.approx(1.007)
@@ -279,7 +316,12 @@ def test_every_name_is_described() -> None:
         assert column["job"] == C.instance.jobs_table.names[int(C.first[C.class_a[number]])]
         assert ("partner" in column) == bool(C.class_b[number] >= 0)
         assert column["pool"] == C.instance.cluster.pools[int(C.pool[number])].name
-    assert told["rows"]["capacity_p100"] == {"block": "capacity", "number": 1, "resource": "p100", "capacity": 4.0}
+    assert told["rows"]["capacity_p100"] == {
+        "block": "capacity",
+        "number": 1,
+        "resource": "p100",
+        "capacity": 4.0,
+    }
     assert told["rows"]["levels_0"]["jobs"] == int(C.count[0])
 
 
@@ -300,9 +342,9 @@ def test_head_of_the_files() -> None:
 
 def test_minimum_says_so() -> None:
     arrays = odd_program(maximise=False).arrays
-    assert b"OBJSENSE" not in program_text(arrays, program_names(arrays), "mps") or b"MIN" in program_text(
+    assert b"OBJSENSE" not in program_text(
         arrays, program_names(arrays), "mps"
-    )
+    ) or b"MIN" in program_text(arrays, program_names(arrays), "mps")
     assert b"\nmin\n" in program_text(arrays, program_names(arrays), "lp")
 
 
@@ -317,7 +359,9 @@ def test_sections_of_lp_files_have_their_full_headings() -> None:
 def test_kind_by_suffix() -> None:
     assert program_kind(Path("a/b.MPS")) == "mps"
     assert program_kind(Path("b.lp")) == "lp"
-    with pytest.raises(UsageError, match=r"b\.txt: expected a name that ends in \.mps or \.lp for a program"):
+    with pytest.raises(
+        UsageError, match=r"b\.txt: expected a name that ends in \.mps or \.lp for a program"
+    ):
         program_kind(Path("b.txt"))
 
 

@@ -49,8 +49,16 @@ def test_pools_are_models_and_nodes_without_gpus_are_left_out() -> None:
 
 def test_pods_are_jobs_on_one_node_with_their_share() -> None:
     jobs = document()["jobs"]
-    assert [(job["id"], job["steps"], job["arrival"]) for job in jobs] == [("p0", 90, 0), ("p1", 150, 0), ("p3", 1, 0)]
-    assert [[option["pool"] for option in job["options"]] for job in jobs] == [["P100", "G2"], ["P100"], ["G2"]]
+    assert [(job["id"], job["steps"], job["arrival"]) for job in jobs] == [
+        ("p0", 90, 0),
+        ("p1", 150, 0),
+        ("p3", 1, 0),
+    ]
+    assert [[option["pool"] for option in job["options"]] for job in jobs] == [
+        ["P100", "G2"],
+        ["P100"],
+        ["G2"],
+    ]
     shared = jobs[1]["options"][0]
     assert (shared["gpus"], shared["nodes"], shared["share"]) == (1, 1, 0.46)
     assert shared["uses"] == {"cpu": 6.0, "memory": 12288 * 2**20 / 1e9}
@@ -58,16 +66,23 @@ def test_pods_are_jobs_on_one_node_with_their_share() -> None:
 
 def test_pods_of_a_time() -> None:
     made = document(at=100)
-    assert (made["now"], [(job["id"], job["arrival"]) for job in made["jobs"]]) == (100, [("p1", 50)])
+    assert (made["now"], [(job["id"], job["arrival"]) for job in made["jobs"]]) == (
+        100,
+        [("p1", 50)],
+    )
     assert [job["id"] for job in document(at=50)["jobs"]] == ["p0", "p1"]
 
 
 def test_pods_over_time() -> None:
     pods = PODS.replace(
-        "p1,6000,12288,1,460,P100|T4,LS,Running,50,200,", "p1,6000,12288,1,460,P100|T4,LS,Running,50,200,70"
+        "p1,6000,12288,1,460,P100|T4,LS,Running,50,200,",
+        "p1,6000,12288,1,460,P100|T4,LS,Running,50,200,70",
     )
     made = document(pods=pods, over_time=True)
-    assert [(job["id"], job["arrival"], job["steps"]) for job in made["jobs"]] == [("p0", 0, 90), ("p1", 50, 130)]
+    assert [(job["id"], job["arrival"], job["steps"]) for job in made["jobs"]] == [
+        ("p0", 0, 90),
+        ("p1", 50, 130),
+    ]
     found = describe(Trace(Instance.from_document(made)))
     assert [part.name for part in found.gangs] == ["0.46", "1"]
     assert [(pool.runnable, pool.only) for pool in found.pools] == [(2, 1), (1, 0)]
@@ -76,13 +91,21 @@ def test_pods_over_time() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ("Running,0,100,10", "Running,60,100,70", "pods line 3, creation_time: found 50.0, expected a time from 60 on"),
+        (
+            "Running,0,100,10",
+            "Running,60,100,70",
+            "pods line 3, creation_time: found 50.0, expected a time from 60 on",
+        ),
         (
             "Running,0,100,10",
             "Running,20,100,10",
             "pods line 2, scheduled_time: found 10.0, expected a time from 20 on",
         ),
-        ("Running,0,100,10", "Running,0,5,10", "pods line 2, deletion_time: found 5.0, expected a time from 10 on"),
+        (
+            "Running,0,100,10",
+            "Running,0,5,10",
+            "pods line 2, deletion_time: found 5.0, expected a time from 10 on",
+        ),
     ],
 )
 def test_times_that_go_back(before: str, after: str, message: str) -> None:
@@ -95,7 +118,9 @@ def test_a_trace_needs_pods_and_times() -> None:
         document(pods=None, over_time=True)
     with pytest.raises(UsageError, match="found both at and over_time"):
         document(at=3, over_time=True)
-    with pytest.raises(UsageError, match="a trace needs creation_time, deletion_time, scheduled_time"):
+    with pytest.raises(
+        UsageError, match="a trace needs creation_time, deletion_time, scheduled_time"
+    ):
         document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", over_time=True)
 
 
@@ -110,7 +135,9 @@ def test_the_real_pods_over_time() -> None:
 
 
 def test_columns_in_another_order_and_a_list_without_times() -> None:
-    (job,) = document(pods="gpu_milli,num_gpu,memory_mib,cpu_milli,name\n500,1,1024,2000,x\n\n")["jobs"]
+    (job,) = document(pods="gpu_milli,num_gpu,memory_mib,cpu_milli,name\n500,1,1024,2000,x\n\n")[
+        "jobs"
+    ]
     assert (job["id"], job["steps"], job["options"][0]["share"]) == ("x", 1, 0.5)
 
 
@@ -123,9 +150,17 @@ def test_columns_in_another_order_and_a_list_without_times() -> None:
             PODS,
             'nodes line 1: found "sn,cpu_milli,memory_mib,gpu", expected a column model',
         ),
-        (NODES + "n0,1,1,1,G2\n", PODS, 'nodes line 6, sn: found "n0" a second time, expected names that differ'),
+        (
+            NODES + "n0,1,1,1,G2\n",
+            PODS,
+            'nodes line 6, sn: found "n0" a second time, expected names that differ',
+        ),
         (NODES + "n9,1,1,1,\n", PODS, "nodes line 6, model: found nothing, expected a name"),
-        (NODES + "n9,1,1,-1,G2\n", PODS, 'nodes line 6, gpu: found "-1", expected a whole number, at least 0'),
+        (
+            NODES + "n9,1,1,-1,G2\n",
+            PODS,
+            'nodes line 6, gpu: found "-1", expected a whole number, at least 0',
+        ),
         (NODES + "n9,1,1\n", PODS, "nodes line 6: found 3 cells, expected 5, one for each column"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", PODS, "nodes: found no node with a GPU"),
         (NODES, PODS + PODS.splitlines()[1], 'pods line 6, name: found "p0" a second time'),
@@ -171,13 +206,29 @@ def test_a_time_needs_times() -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
 def test_gangs_on_the_real_nodes() -> None:
     made = import_openb((REAL / "openb_node_list_gpu_node.csv").read_bytes())
-    sizes = {pool["name"]: sum(node["gpus"] for node in pool["nodes"]) for pool in made["cluster"]["pools"]}
-    assert sizes == {"P100": 265, "V100M16": 195, "V100M32": 204, "G2": 4392, "G3": 312, "T4": 842, "A10": 2}
+    sizes = {
+        pool["name"]: sum(node["gpus"] for node in pool["nodes"])
+        for pool in made["cluster"]["pools"]
+    }
+    assert sizes == {
+        "P100": 265,
+        "V100M16": 195,
+        "V100M32": 204,
+        "G2": 4392,
+        "G3": 312,
+        "T4": 842,
+        "A10": 2,
+    }
     random = np.random.default_rng(0)
     for number in range(900):
         pool = str(random.choice(["G2", "T4", "V100M16", "P100"], p=[0.7, 0.2, 0.05, 0.05]))
         gpus = int(random.choice([1, 2, 4, 8, 16], p=[0.4, 0.2, 0.2, 0.15, 0.05]))
-        option = {"pool": pool, "gpus": gpus, "throughput": 1.0, "uses": {"cpu": 6.0 * gpus, "memory": 20.0 * gpus}}
+        option = {
+            "pool": pool,
+            "gpus": gpus,
+            "throughput": 1.0,
+            "uses": {"cpu": 6.0 * gpus, "memory": 20.0 * gpus},
+        }
         made["jobs"].append({"id": f"g{number}", "options": [option]})
     instance = Instance.from_document(made)
     placed = optsched.place(optsched.solve(instance, "max-throughput", integral=True))
@@ -191,7 +242,9 @@ def test_gangs_on_the_real_nodes() -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
 def test_the_real_pods_of_a_day() -> None:
     lists = ("openb_node_list_gpu_node.csv", "openb_pod_list_gpuspec33.csv")
-    instance = Instance.from_document(import_openb(*((REAL / name).read_bytes() for name in lists), at=140 * 86400))
+    instance = Instance.from_document(
+        import_openb(*((REAL / name).read_bytes() for name in lists), at=140 * 86400)
+    )
     placed = optsched.place(optsched.solve(instance, "max-throughput", integral=True))
     assert placed.placement is not None and not placed.placement.refused
     assert placed.placement.figures["exact"] == 1.0

@@ -71,7 +71,10 @@ def test_fractions_and_rates_say_the_same(tmp_path: Path) -> None:
 
 def test_several_files_are_one_table(tmp_path: Path) -> None:
     lines = OWN.splitlines()
-    parts = [written(tmp_path, f"{lines[0]}\n{line}\n", f"{row}.csv") for row, line in enumerate(lines[1:])]
+    parts = [
+        written(tmp_path, f"{lines[0]}\n{line}\n", f"{row}.csv")
+        for row, line in enumerate(lines[1:])
+    ]
     assert fractions(read_pairs(parts)) == fractions(read_pairs(written(tmp_path, OWN)))
 
 
@@ -118,11 +121,19 @@ def test_gavel_s_json(tmp_path: Path) -> None:
     assert fractions(read_pairs(pairs, alone=path)) == {("K80", "A3C", lm): (0.25, 0.5)}
 
 
-def test_a_job_that_is_faster_beside_another_keeps_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = written(tmp_path, "gpu,first,second,rate_first,rate_second,alone_first,alone_second\nT4,a,b,8,3,4,4\n")
+def test_a_job_that_is_faster_beside_another_keeps_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = written(
+        tmp_path,
+        "gpu,first,second,rate_first,rate_second,alone_first,alone_second\nT4,a,b,8,3,4,4\n",
+    )
     with caplog.at_level(logging.WARNING, "optsched"):
         assert fractions(read_pairs(path)) == {("T4", "a", "b"): (1.0, 0.75)}
-    assert f"1 jobs run faster beside another than alone, up to 2 times ({path}:2:rate_first)" in caplog.text
+    assert (
+        f"1 jobs run faster beside another than alone, up to 2 times ({path}:2:rate_first)"
+        in caplog.text
+    )
 
 
 def test_all_of_gavel_s_pairs_by_either_way() -> None:
@@ -177,8 +188,14 @@ def test_wrong_tables_of_pairs(tmp_path: Path, text: str, words: str) -> None:
         ("gpu,workload\nT4,a\n", "alone.csv:1: found no column rate"),
         ("gpu,rate\nT4,1\n", "alone.csv:1: found no column workload"),
         ("gpu,workload,rate\nT4,,1\n", "alone.csv:2:workload: found nothing, expected a text"),
-        ("gpu,workload,rate\nT4,a,-1\n", "alone.csv:2:rate: found -1.0, expected a rate in steps/s, at least 0"),
-        ("gpu,workload,rate\nT4,a,1\nT4,a,2\n", 'alone.csv:3:rate: found 2 steps/s of "a" on "T4", expected 1, as...'),
+        (
+            "gpu,workload,rate\nT4,a,-1\n",
+            "alone.csv:2:rate: found -1.0, expected a rate in steps/s, at least 0",
+        ),
+        (
+            "gpu,workload,rate\nT4,a,1\nT4,a,2\n",
+            'alone.csv:3:rate: found 2 steps/s of "a" on "T4", expected 1, as...',
+        ),
         ("gpu,workload,rate\n", "alone.csv: found no line below the first"),
         ("gpu_type,model,steps_per_s_total\nk80,,1\n", "alone.csv:2:model: found nothing"),
     ],

@@ -17,7 +17,10 @@ from optsched.formats.philly import import_philly, read_machines
 from optsched.traces import Trace, describe
 
 REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "sia" / "philly_jobs.csv"
-POOLS = [{"name": "small", "nodes": 2, "gpus_per_node": 2}, {"name": "large", "nodes": 1, "gpus_per_node": 8}]
+POOLS = [
+    {"name": "small", "nodes": 2, "gpus_per_node": 2},
+    {"name": "large", "nodes": 1, "gpus_per_node": 8},
+]
 TABLE = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-10-09 07:01:55,66.0,1,66.0,11cb48
 2017-10-09 06:01:55,50.0,2,100.0,6214e9
@@ -26,14 +29,18 @@ TABLE = """timestamp,duration,num_gpus,gpu_time,cluster
 
 
 def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, Any]:
-    detail = [{"ip": f"m{k}", "gpus": [f"gpu{i}" for i in range(count)]} for k, count in enumerate(gpus)]
+    detail = [
+        {"ip": f"m{k}", "gpus": [f"gpu{i}" for i in range(count)]} for k, count in enumerate(gpus)
+    ]
     day = "2017-10-07"
     return {
         "start_time": start and f"{day} {start}", "end_time": end and f"{day} {end}", "detail": detail,
     }  # fmt: skip
 
 
-def job(name: str, *attempts: dict[str, Any], at: str = "01:00:00", vc: str = "a") -> dict[str, Any]:
+def job(
+    name: str, *attempts: dict[str, Any], at: str = "01:00:00", vc: str = "a"
+) -> dict[str, Any]:
     return {
         "status": "Pass", "vc": vc, "jobid": name, "attempts": list(attempts), "submitted_time": f"2017-10-07 {at}",
         "user": "u",
@@ -54,7 +61,11 @@ LOG = [
 
 
 def made(log: Any = None, **options: Any) -> Any:
-    data = json.dumps(LOG if log is None else log).encode() if not isinstance(log, str) else log.encode()
+    data = (
+        json.dumps(LOG if log is None else log).encode()
+        if not isinstance(log, str)
+        else log.encode()
+    )
     return import_philly(data, POOLS, **options)
 
 
@@ -75,7 +86,10 @@ def test_the_job_log() -> None:
 
 def test_the_table_is_put_in_order() -> None:
     found = made(TABLE).instance.jobs_table
-    assert (found.arrival.tolist(), found.steps.tolist()) == ([0.0, 3600.0, 3600.0], [50.0, 66.0, 60.0])
+    assert (found.arrival.tolist(), found.steps.tolist()) == (
+        [0.0, 3600.0, 3600.0],
+        [50.0, 66.0, 60.0],
+    )
     assert found.gpus_min.tolist() == [2, 1, 4]
 
 
@@ -88,7 +102,11 @@ def test_a_virtual_cluster(log: str | None, cluster: str, jobs: int) -> None:
 
 def test_the_jobs_that_have_arrived_by_then() -> None:
     found = made(TABLE, at=60.0).instance
-    assert (found.now, found.jobs_table.arrival.tolist(), found.jobs_table.steps.tolist()) == (60.0, [0.0], [50.0])
+    assert (found.now, found.jobs_table.arrival.tolist(), found.jobs_table.steps.tolist()) == (
+        60.0,
+        [0.0],
+        [50.0],
+    )
     assert len(made(TABLE, at=3600.0).instance.jobs_table) == 3
 
 
@@ -99,9 +117,15 @@ def test_speeds_are_rates() -> None:
 
 
 def test_machines_are_pools_by_memory() -> None:
-    text = "machineId,number of GPUs, single GPU mem\nm31,8, 24GB\nm2,2, 12GB\nm3,2,12GB\nm4,0,12GB\n"
+    text = (
+        "machineId,number of GPUs, single GPU mem\nm31,8, 24GB\nm2,2, 12GB\nm3,2,12GB\nm4,0,12GB\n"
+    )
     assert read_machines(text.encode()) == [
-        {"name": "gpu-12GB", "gpu_memory": 12.0, "nodes": [{"name": "m2", "gpus": 2}, {"name": "m3", "gpus": 2}]},
+        {
+            "name": "gpu-12GB",
+            "gpu_memory": 12.0,
+            "nodes": [{"name": "m2", "gpus": 2}, {"name": "m3", "gpus": 2}],
+        },
         {"name": "gpu-24GB", "gpu_memory": 24.0, "nodes": [{"name": "m31", "gpus": 8}]},
     ]
 
@@ -114,12 +138,18 @@ def test_machines_are_pools_by_memory() -> None:
             "machineId,number of GPUs,single GPU mem\nm1,8,lots\n",
             'machines:2:single GPU mem: found "lots", expected a...',
         ),
-        ("machineId,number of GPUs,single GPU mem\nm1,-1,24GB\n", 'machines:2:number of GPUs: found "-1"'),
+        (
+            "machineId,number of GPUs,single GPU mem\nm1,-1,24GB\n",
+            'machines:2:number of GPUs: found "-1"',
+        ),
         (
             "machineId,number of GPUs,single GPU mem\nm1,8,24GB\nm1,8,24GB\n",
             'machines:3:machineId: found "m1" a second time...',
         ),
-        ("machineId,number of GPUs,single GPU mem\nm1,0,24GB\n", "machines: found no machine with a GPU"),
+        (
+            "machineId,number of GPUs,single GPU mem\nm1,0,24GB\n",
+            "machines: found no machine with a GPU",
+        ),
     ],
 )
 def test_machine_lists_that_are_refused(text: str, message: str) -> None:
@@ -143,14 +173,23 @@ def broken(path: str, value: Any) -> list[dict[str, Any]]:
         ({}, "jobs: found {}, expected a list of jobs"),
         ([3], "jobs: [0]: found 3, expected a job: an object"),
         ([], "jobs: found no jobs, expected at least one that ran"),
-        (broken("jobid", "late"), 'jobs: [1].jobid: found "late" a second time, expected ids that differ'),
+        (
+            broken("jobid", "late"),
+            'jobs: [1].jobid: found "late" a second time, expected ids that differ',
+        ),
         (broken("vc", 7), "jobs: [1].vc: found 7, expected a text"),
         (broken("attempts", None), "jobs: [1].attempts: found null, expected a list of attempts"),
-        (broken("submitted_time", "noon"), 'jobs: [1].submitted_time: found "noon", expected a time such as...'),
+        (
+            broken("submitted_time", "noon"),
+            'jobs: [1].submitted_time: found "noon", expected a time such as...',
+        ),
         (broken("attempts.0.end_time", "2017-10-32 00:00:00"), "jobs: [1].attempts[0].end_time"),
         (broken("attempts.0.detail", [{"ip": "m"}]), "jobs: [1].attempts[0].detail"),
         (TABLE.replace("66.0,1", "0,1"), 'jobs:2:duration: found "0", expected seconds above 0'),
-        (TABLE.replace("50.0,2", "50.0,0"), 'jobs:3:num_gpus: found "0", expected a whole number of GPUs...'),
+        (
+            TABLE.replace("50.0,2", "50.0,0"),
+            'jobs:3:num_gpus: found "0", expected a whole number of GPUs...',
+        ),
         (
             TABLE.replace("07:01:55,66", "7:01:55,66"),
             'jobs:2:timestamp: found "2017-10-09 7:01:55", expected a time...',
@@ -187,7 +226,9 @@ def test_as_many_jobs_as_the_published_log_has_are_read() -> None:
 def test_the_real_table() -> None:
     with REAL.open() as file:
         hours = sum(float(row["gpu_time"]) for row in csv.DictReader(file)) / 3600
-    found = import_philly(REAL.read_bytes(), [{"name": "p", "nodes": 40, "gpus_per_node": 8}]).instance
+    found = import_philly(
+        REAL.read_bytes(), [{"name": "p", "nodes": 40, "gpus_per_node": 8}]
+    ).instance
     summary = describe(Trace(found))
     assert (summary.jobs, len(found.tenants)) == (82_247, 15)
     assert summary.gpu_hours == pytest.approx(hours, rel=1e-9)

@@ -16,7 +16,9 @@ from optsched.formats.profiles import read_profiles
 from optsched.performance.profiles import Profiles
 
 DATA = Path(__file__).parents[2] / "../shared/data"
-PUBLIC = pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the project")
+PUBLIC = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the public data sets are not beside the project"
+)
 Put = Callable[..., Path]
 
 OWN = """workload,gpu,gpus,nodes,samples,seconds,sync
@@ -42,7 +44,13 @@ def rows(profiles: Profiles) -> list[tuple[Any, ...]]:
     return [
         (ways.workloads[w], ways.gpu_types[g], k, n, m, t)
         for w, g, k, n, m, t in zip(
-            ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, profiles.seconds, strict=True
+            ways.workload,
+            ways.gpu,
+            ways.gpus,
+            ways.nodes,
+            ways.samples,
+            profiles.seconds,
+            strict=True,
         )
     ]
 
@@ -68,7 +76,9 @@ def test_synonyms_semicolons_and_passes(put: Put) -> None:
 
 def test_rates_stand_where_times_do(put: Put) -> None:
     """The table of rates of the README, and rates of steps whose samples are told."""
-    text = "workload,pool,gpus,throughput\nnet,v100,,4\nnet,k80,1,0\nbert,v100,2,40\nbert,v100,8,100\n"
+    text = (
+        "workload,pool,gpus,throughput\nnet,v100,,4\nnet,k80,1,0\nbert,v100,2,40\nbert,v100,8,100\n"
+    )
     assert rows(read_profiles(put(text), gpus_per_node=4)) == [
         ("net", "v100", 1, 1, 1, 0.25), ("bert", "v100", 2, 1, 0.5, 0.025), ("bert", "v100", 8, 2, 0.125, 0.01),
     ]  # fmt: skip
@@ -82,7 +92,11 @@ def test_rates_stand_where_times_do(put: Put) -> None:
     ("text", "where", "found"),
     [
         ("workload,gpu,throughput,seconds\na,b,1,1\n", "1", "the columns seconds and throughput"),
-        ("workload,gpu,throughput,samples,batch\na,b,1,1,1\n", "1", "the columns samples and batch"),
+        (
+            "workload,gpu,throughput,samples,batch\na,b,1,1,1\n",
+            "1",
+            "the columns samples and batch",
+        ),
         ("workload,gpu,throughput\na,b,-1\n", "2:throughput", '"-1"'),
     ],
 )
@@ -95,7 +109,10 @@ def test_wrong_rates(put: Put, text: str, where: str, found: str) -> None:
 def test_files_of_adaptdl_name_workload_and_gpu_by_their_paths(put: Put, tmp_path: Path) -> None:
     put("placement,local_bsz,step_time,sync_time\n1,8,0.2,0\n44,8,0.3,0.1\n31,8,0.25,0.1\n22,8,0.5,0.1\n",
         "bert/placements-t4.csv")  # fmt: skip
-    put("num_nodes,num_replicas,local_bsz,step_time,sync_time\n2,8,8,0.9,0\n3,8,8,0.4,0\n", "bert/scalability-t4.csv")
+    put(
+        "num_nodes,num_replicas,local_bsz,step_time,sync_time\n2,8,8,0.9,0\n3,8,8,0.4,0\n",
+        "bert/scalability-t4.csv",
+    )
     put("progress,iteration,metric,grad_sqr,grad_var\n1,1,2,3,4\n", "bert/validation-64.csv")
     first = read_profiles(tmp_path)
     assert rows(first) == [
@@ -224,7 +241,9 @@ def test_wrong_cells(put: Put, text: str, words: str) -> None:
 
 def test_tables_that_lack_a_name_or_nodes(put: Put) -> None:
     path = put("global_batch_size,1,2\n64,1,2\n")
-    with refuses("profiles.csv: found no GPU type, expected a --gpu for all rows, or a folder such as..."):
+    with refuses(
+        "profiles.csv: found no GPU type, expected a --gpu for all rows, or a folder such as..."
+    ):
         read_profiles(path)
     with refuses("profiles.csv: found GPUs without their nodes, expected --gpus-per-node..."):
         read_profiles(path, gpu="T4")
@@ -233,10 +252,22 @@ def test_tables_that_lack_a_name_or_nodes(put: Put) -> None:
 @pytest.mark.parametrize(
     ("late", "told"),
     [
-        ("a,b,1,1,16,300,", "profiles.csv:3:seconds: found 300 s, where profiles.csv:2:seconds has 0.2 s"),
-        ("a,b,1,1,4,180,", "profiles.csv:3:seconds: found 180 s, where profiles.csv:2:seconds has 0.2 s"),
-        ("a,b,4,1,8,400,", "profiles.csv:3:seconds: found 400 s, where profiles.csv:2:seconds has 0.2 s"),
-        ("a,b,1,1,8,0.0002,", "profiles.csv:2:seconds: found 0.2 s, where profiles.csv:3:seconds has 0.0002 s"),
+        (
+            "a,b,1,1,16,300,",
+            "profiles.csv:3:seconds: found 300 s, where profiles.csv:2:seconds has 0.2 s",
+        ),
+        (
+            "a,b,1,1,4,180,",
+            "profiles.csv:3:seconds: found 180 s, where profiles.csv:2:seconds has 0.2 s",
+        ),
+        (
+            "a,b,4,1,8,400,",
+            "profiles.csv:3:seconds: found 400 s, where profiles.csv:2:seconds has 0.2 s",
+        ),
+        (
+            "a,b,1,1,8,0.0002,",
+            "profiles.csv:2:seconds: found 0.2 s, where profiles.csv:3:seconds has 0.0002 s",
+        ),
     ],
 )
 def test_milliseconds_beside_seconds(put: Put, late: str, told: str) -> None:
@@ -270,17 +301,28 @@ def test_wrong_words_and_files(put: Put, tmp_path: Path) -> None:
 @PUBLIC
 def test_public_profiles_are_read_whole() -> None:
     sia = read_profiles(DATA / "sia/profiles/cifar10")
-    assert len(sia) == 2090 and sia.ways.gpu_types == ("aws", "azure", "dgx-ext", "dgx", "quad", "rtx")
+    assert len(sia) == 2090 and sia.ways.gpu_types == (
+        "aws",
+        "azure",
+        "dgx-ext",
+        "dgx",
+        "quad",
+        "rtx",
+    )
     assert len(read_profiles(DATA / "sia/profiles/cifar10", repeats="all")) == 4464
     with refuses("placements-dgx-ext.csv:10:sync_time: found 0.28003 s of a step of 0.144..."):
         read_profiles(DATA / "sia/profiles/gpt_pmp")  # a pipeline: its times are those of a stage
-    flow = read_profiles([DATA / f"elasticflow/throughputs_{gpu}" for gpu in ("A100", "T4")], gpus_per_node=8)
+    flow = read_profiles(
+        [DATA / f"elasticflow/throughputs_{gpu}" for gpu in ("A100", "T4")], gpus_per_node=8
+    )
     assert len(flow) == 169 and flow.ways.gpu_types == ("A100", "T4")
     gavel = read_profiles(DATA / "gavel/physical_cluster_throughputs.json")
     assert gavel.ways.gpu_types == ("K80", "P100", "V100") and len(gavel) == 410
 
 
-def test_rates_without_nodes_are_of_one_node_and_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rates_without_nodes_are_of_one_node_and_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The table of rates that the README writes is a table of profiles, too."""
     path = tmp_path / "rates.csv"
     path.write_text("workload,pool,gpus,throughput\nResNet-50,v100,1,18.2\nBERT-base,v100,4,42\n")

@@ -69,11 +69,18 @@ def test_everything_of_an_mps_file(write) -> None:  # type: ignore[no-untyped-de
     assert arrays.integer.tolist() == [False, True, False]
     assert arrays.lower.tolist() == [0, 0, -INF] and arrays.upper.tolist() == [INF, 9, -1]
     assert arrays.row_lower.tolist() == [1.5, 1, 1, 0] and arrays.row_upper.tolist() == [4, 5, 2, 3]
-    assert arrays.A.toarray().tolist() == [[1, 3.141592653589793, 0], [1, 0, 0], [0, 1, 0], [0, 0, -1e-3]]
+    assert arrays.A.toarray().tolist() == [
+        [1, 3.141592653589793, 0],
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, -1e-3],
+    ]
     assert np.isfinite(arrays.implied_upper).all()  # of x from r1 and r2
 
 
-@pytest.mark.parametrize("word", ["OBJSENSE\n    MAX\n", "OBJSENSE MAX\n", "OBJSENSE\n    MAXIMIZE\n"])
+@pytest.mark.parametrize(
+    "word", ["OBJSENSE\n    MAX\n", "OBJSENSE MAX\n", "OBJSENSE\n    MAXIMIZE\n"]
+)
 def test_sense(word: str, write) -> None:  # type: ignore[no-untyped-def]
     assert read_program(write(MPS.replace("ROWS\n", word + "ROWS\n", 1))).arrays.maximise
 
@@ -129,7 +136,11 @@ end
 def test_lp_file(write) -> None:  # type: ignore[no-untyped-def]
     found = read_program(write(LP, "plan.lp"))
     arrays = found.arrays
-    assert found.name == "plan" and found.names.columns == ("x", "y") and found.names.rows == ("c1", "c2")
+    assert (
+        found.name == "plan"
+        and found.names.columns == ("x", "y")
+        and found.names.rows == ("c1", "c2")
+    )
     assert arrays.maximise and arrays.offset == 5 and arrays.cost.tolist() == [3, 2]
     assert arrays.A.toarray().tolist() == [[1, 1], [2, -1]]
     assert arrays.lower.tolist() == [0, -INF] and arrays.integer.tolist() == [True, False]
@@ -146,7 +157,10 @@ def rounded(numbers: np.ndarray) -> np.ndarray:
 def same(one: LinearArrays, other: LinearArrays, round_to_text: bool = False) -> None:
     as_read = rounded if round_to_text else np.asarray
     assert one.maximise == other.maximise and one.shape == other.shape
-    assert one.A.indptr.tolist() == other.A.indptr.tolist() and one.A.indices.tolist() == other.A.indices.tolist()
+    assert (
+        one.A.indptr.tolist() == other.A.indptr.tolist()
+        and one.A.indices.tolist() == other.A.indices.tolist()
+    )
     assert one.A.data.tobytes() == as_read(other.A.data).tobytes()
     for name in ("cost", "lower", "upper", "row_lower", "row_upper"):
         found, wanted = getattr(one, name) + 0.0, as_read(getattr(other, name)) + 0.0
@@ -170,14 +184,22 @@ def programs(draw: st.DrawFn) -> LinearProgram:
     lower = np.where(vector(columns) < 0, -INF, np.minimum(one, other))
     upper = np.where(vector(columns) < 0, INF, np.maximum(one, other))
     integer = np.array(draw(st.lists(st.booleans(), min_size=columns, max_size=columns)))
-    lower, upper = np.where(integer, np.floor(lower), lower), np.where(integer, np.floor(upper), upper)
+    lower, upper = (
+        np.where(integer, np.floor(lower), lower),
+        np.where(integer, np.floor(upper), upper),
+    )
     x = lp.variables(columns, name="x", lower=lower, upper=upper, integer=integer)
     matrix = np.array([vector(columns) for _ in range(rows)])
     one, other = vector(rows), vector(rows)
     low, high = np.minimum(one, other), np.maximum(one, other)
     kind = np.array(draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)))
-    low, high = np.where(kind == 0, -INF, low), np.where(kind == 1, INF, np.where(kind == 2, low, high))
-    low = np.where(kind == 3, np.floor(low), low)  # a range: RANGES holds the difference, so let it be exact
+    low, high = (
+        np.where(kind == 0, -INF, low),
+        np.where(kind == 1, INF, np.where(kind == 2, low, high)),
+    )
+    low = np.where(
+        kind == 3, np.floor(low), low
+    )  # a range: RANGES holds the difference, so let it be exact
     high = np.where(kind == 3, low + 1024.0, high)
     lp.constrain((matrix @ x).between(low, high), name="r")
     objective = vector(columns)[np.newaxis, :] @ x + float(draw(NUMBER))
@@ -272,7 +294,10 @@ BROKEN_LP = {
     "NaN": (LP.replace("3 x", "nan x"), 'p.lp: found nan in the objective, column "x"'),
     "infinity": (LP.replace("3 x", "1e400 x"), 'p.lp: found inf in the objective, column "x"'),
     "a name twice": (LP.replace("c2", "c1"), 'p.lp: found two rows called "c1"'),
-    "semi-continuous": (LP.replace("general", "semi"), 'p.lp: found the semi-continuous column "x"'),
+    "semi-continuous": (
+        LP.replace("general", "semi"),
+        'p.lp: found the semi-continuous column "x"',
+    ),
     "binary data": (bytes(range(256)), "p.lp: found a text that HiGHS cannot read"),
 }
 
@@ -290,7 +315,10 @@ def test_files_that_are_none(write, tmp_path: Path) -> None:  # type: ignore[no-
         (write(""), "m.mps: found an empty file"),
         (write(b" \n\n", "e.lp"), "e.lp: found an empty file"),
         (write("not gzip", "x.mps.gz"), "x.mps.gz: found data that gzip cannot read..."),
-        (write(gzip.compress(MPS.encode())[:-20], "y.mps.gz"), "y.mps.gz: found data that gzip cannot read..."),
+        (
+            write(gzip.compress(MPS.encode())[:-20], "y.mps.gz"),
+            "y.mps.gz: found data that gzip cannot read...",
+        ),
         (write(bytes(range(256)), "b.mps"), "b.mps:1"),
         (tmp_path / "missing.mps", "found no readable file at missing.mps (No such file..."),
         (tmp_path / "folder.mps", "found no readable file at folder.mps (Is a directory..."),
@@ -323,7 +351,9 @@ def test_integers_without_bounds_are_told(write, caplog: pytest.LogCaptureFixtur
         ("m.lp", "minimize\n obj: x\xe4\nsubject to\n c: x\xe4 >= 1\nend\n", 2),
     ],
 )
-def test_names_that_are_not_utf8_are_named_with_their_line(write, name: str, text: str, line: int) -> None:  # type: ignore[no-untyped-def]
+def test_names_that_are_not_utf8_are_named_with_their_line(
+    write, name: str, text: str, line: int
+) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InvalidInput) as told:
         read_program(write(text.encode("latin-1"), name))
     assert told.value.path.endswith(f"{name}:{line}")

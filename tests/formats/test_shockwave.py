@@ -16,18 +16,30 @@ from hypothesis import strategies as st
 from refusals import refuses, reported, stated
 
 from optsched.cli.main import main
-from optsched.formats.batch_schedules import DOUBLES, LARGEST, MODES, SAMPLES, batch_changes, steps_of_epoch
+from optsched.formats.batch_schedules import (
+    DOUBLES,
+    LARGEST,
+    MODES,
+    SAMPLES,
+    batch_changes,
+    steps_of_epoch,
+)
 from optsched.formats.shockwave import import_shockwave, read_shockwave_trace
 from optsched.traces import Trace, load_trace
 
 DATA = Path(__file__).parents[2] / "../shared/data/shockwave"
-PUBLIC = pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the project")
+PUBLIC = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the public data sets are not beside the project"
+)
 LM = {5: 130.0, 10: 95.0, 20: 60.0, 40: 35.0, 80: 20.0}
 """steps/s by batch."""
 
 
 def table(rates: dict[int, float] | None = None, scale: int = 1) -> bytes:
-    alone = {str((f"LM (batch size {batch})", scale)): {"null": rate} for batch, rate in (rates or LM).items()}
+    alone = {
+        str((f"LM (batch size {batch})", scale)): {"null": rate}
+        for batch, rate in (rates or LM).items()
+    }
     alone[str(("A3C", 1))] = {"null": 3.0}
     alone[str(("MyNet (batch size 8)", 1))] = {"null": 2.0}
     return json.dumps({"v100": alone}).encode()
@@ -37,7 +49,20 @@ def job(
     kind: str = "LM (batch size 10)", steps: object = 5968 * 60, mode: str = "gns", slo: object = "-1.0",
     duration: object = 3770, arrival: object = 0, gpus: object = 1,
 ) -> str:  # fmt: skip
-    cells = (kind, "python3 main.py", "lm", "--steps", 1, steps, gpus, mode, 1, slo, duration, arrival)
+    cells = (
+        kind,
+        "python3 main.py",
+        "lm",
+        "--steps",
+        1,
+        steps,
+        gpus,
+        mode,
+        1,
+        slo,
+        duration,
+        arrival,
+    )
     return "\t".join(map(str, cells))
 
 
@@ -67,7 +92,12 @@ def test_a_batch_is_the_largest_outside_critical_regimes() -> None:
     assert batch_changes("accordion", "LM", 10, 1, 60) == [(10, 80)]
     assert batch_changes("accordion", "LM", 80, 1, 60) == []
     assert batch_changes("accordion", "ResNet-18", 32, 2, 200) == [(10, 256), (150, 32), (160, 256)]
-    assert batch_changes("accordion", "ResNet-50", 32, 1, 65) == [(10, 128), (30, 32), (40, 128), (60, 32)]
+    assert batch_changes("accordion", "ResNet-50", 32, 1, 65) == [
+        (10, 128),
+        (30, 32),
+        (40, 128),
+        (60, 32),
+    ]
     assert batch_changes("accordion", "Recommendation", 1024, 1, 100) == [(30, 8192)]
     assert batch_changes("accordion", "Recommendation", 2048, 1, 100) == [(40, 8192)]
     assert batch_changes("accordion", "Recommendation", 4096, 1, 100) == [(10, 8192)]
@@ -79,7 +109,9 @@ def test_the_planner_holds_the_first_batch_longer() -> None:
     assert batch_changes("accordion", "Recommendation", 512, 1, 100, planned=True) == [
         (31, 8192), (60, 512), (70, 8192), (80, 512), (90, 8192),
     ]  # fmt: skip
-    assert batch_changes("gns", "LM", 10, 1, 60, planned=True) == batch_changes("gns", "LM", 10, 1, 60)
+    assert batch_changes("gns", "LM", 10, 1, 60, planned=True) == batch_changes(
+        "gns", "LM", 10, 1, 60
+    )
 
 
 @given(
@@ -107,12 +139,21 @@ def test_no_doubling_goes_beyond_the_largest_batch() -> None:
 def test_the_twelve_columns() -> None:
     trace = read_shockwave_trace(text(job(slo=1.5), job("A3C", 7, "static", arrival=2.5, gpus=2)))
     assert (trace.mode, trace.duration.tolist()) == (("gns", "static"), [3770.0, 3770.0])
-    assert trace.jobs.steps.tolist() == [358080.0, 7.0] and trace.jobs.arrival.tolist() == [0.0, 2.5]
-    assert trace.jobs.slo[0] == 1.5 and math.isnan(trace.jobs.slo[1]) and trace.jobs.gpus.tolist() == [1, 2]
+    assert trace.jobs.steps.tolist() == [358080.0, 7.0] and trace.jobs.arrival.tolist() == [
+        0.0,
+        2.5,
+    ]
+    assert (
+        trace.jobs.slo[0] == 1.5
+        and math.isnan(trace.jobs.slo[1])
+        and trace.jobs.gpus.tolist() == [1, 2]
+    )
 
 
 def test_regimes_in_steps_of_the_first_batch() -> None:
-    document = made(job(), job(mode="static", arrival=5), job(steps=5968 * 10, mode="accordion", arrival=6))
+    document = made(
+        job(), job(mode="static", arrival=5), job(steps=5968 * 10, mode="accordion", arrival=6)
+    )
     assert document["format"] == "optsched-trace/1"
     assert document["regimes"] == {
         "j0": [
@@ -132,7 +173,9 @@ def test_regimes_in_steps_of_the_first_batch() -> None:
 
 def test_a_trace_without_changes_is_an_instance() -> None:
     document = made(
-        job(mode="static"), job("A3C", mode="accordion", arrival=1), job("MyNet (batch size 8)", 5, "static", arrival=2)
+        job(mode="static"),
+        job("A3C", mode="accordion", arrival=1),
+        job("MyNet (batch size 8)", 5, "static", arrival=2),
     )
     assert document["format"] == "optsched-instance/1" and len(document["jobs"]) == 3
 
@@ -160,9 +203,13 @@ def test_pairs_have_the_rates_of_the_batches_they_run_in() -> None:
     one, other = str(("LM (batch size 40)", 1)), str(("LM (batch size 80)", 1))
     rates = {"v100": {one: {"null": 35.0, one: [10.0, 10.0], other: [9.0, 4.0]},
                       other: {"null": 20.0, one: [4.0, 9.0], other: [3.0, 3.0]}}}  # fmt: skip
-    document = made(job("LM (batch size 40)", 1492 * 12), throughputs=json.dumps(rates).encode(), pairs=True)
+    document = made(
+        job("LM (batch size 40)", 1492 * 12), throughputs=json.dumps(rates).encode(), pairs=True
+    )
     larger = "LM (batch size 80) in steps of 40"
-    assert [(entry["workloads"], entry["throughput"]) for entry in document["instance"]["colocation"]] == [
+    assert [
+        (entry["workloads"], entry["throughput"]) for entry in document["instance"]["colocation"]
+    ] == [
         (["LM (batch size 40)"] * 2, [10.0, 10.0]),
         (["LM (batch size 40)", larger], [9.0, 4.0 * 1492 / 746]),
         ([larger] * 2, [3.0 * 1492 / 746] * 2),
@@ -194,14 +241,25 @@ def test_wrong_traces(lines: Sequence[str], words: str) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.json").write_bytes(table())
     (tmp_path / "t.trace").write_bytes(text(job()))
-    base = ["import", "shockwave", "--throughputs", str(tmp_path / "t.json"), "--pools", "v100:4", "--trace"]
+    base = [
+        "import",
+        "shockwave",
+        "--throughputs",
+        str(tmp_path / "t.json"),
+        "--pools",
+        "v100:4",
+        "--trace",
+    ]
     given = [*base, str(tmp_path / "t.trace"), "-o"]
     for name in ("trace.json", "trace.yaml"):
         assert main([*given, str(tmp_path / name), "--planned", "--gpus-per-node", "2"]) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}: 1 job, 1 pool\n"
         trace = load_trace(tmp_path / name)
         assert len(trace.regimes) == 3 and trace.name == "shockwave"
-    assert main([*given, "-"]) == 0 and json.loads(capsys.readouterr().out)["format"] == "optsched-trace/1"
+    assert (
+        main([*given, "-"]) == 0
+        and json.loads(capsys.readouterr().out)["format"] == "optsched-trace/1"
+    )
     assert main([*given, str(tmp_path / "trace.npz")]) == 2
     assert "npz has no place for the regimes" in capsys.readouterr().err
     (tmp_path / "bad.trace").write_bytes(b"x\n")
@@ -240,7 +298,13 @@ def gpu_seconds(trace: Trace) -> float:
 def test_the_work_of_the_120_jobs_is_that_of_the_published_runs() -> None:
     """Utilisation x makespan x GPUs of the published simulations, which the regimes know nothing about."""
     results = json.loads((DATA / "headline_from_pickles.json").read_text())
-    names = ("allox", "finish_time_fairness", "max_min_fairness", "max_sum_throughput_perf", "min_total_duration")
+    names = (
+        "allox",
+        "finish_time_fairness",
+        "max_min_fairness",
+        "max_sum_throughput_perf",
+        "min_total_duration",
+    )
     runs = [results[f"tacc_32gpus/{name}_sim"] for name in names]
     published = [32 * run["util"] * run["makespan"] for run in runs]
     trace = real("120")
@@ -254,9 +318,14 @@ def test_the_duration_is_that_of_the_first_batch() -> None:
     (path,) = (DATA / "traces").glob("120_*")
     trace, instance = read_shockwave_trace(path.read_bytes()), real("120").instance
     rates = json.loads((DATA / "tacc_throughputs.json").read_text())["v100"]
-    keys = [str((kind, gpus)) for kind, gpus in zip(trace.jobs.job_type, trace.jobs.gpus.tolist(), strict=True)]
+    keys = [
+        str((kind, gpus))
+        for kind, gpus in zip(trace.jobs.job_type, trace.jobs.gpus.tolist(), strict=True)
+    ]
     seconds = trace.jobs.steps / np.array([rates[key]["null"] for key in keys])
-    assert seconds == pytest.approx(trace.duration, rel=1e-3) and len(instance.jobs_table) == len(trace)
+    assert seconds == pytest.approx(trace.duration, rel=1e-3) and len(instance.jobs_table) == len(
+        trace
+    )
 
 
 @PUBLIC

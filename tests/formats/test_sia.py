@@ -51,7 +51,9 @@ def profiles(tmp_path: Path) -> Path:
 
 
 def made(profiles: Path, workload: str = WORKLOAD, pools: Any = None, **options: Any) -> Trace:
-    return import_sia(workload.encode(), profiles, {"m": (3, 2)} if pools is None else pools, **options)
+    return import_sia(
+        workload.encode(), profiles, {"m": (3, 2)} if pools is None else pools, **options
+    )
 
 
 def rates(trace: Trace, name: str) -> dict[str, Any]:
@@ -70,7 +72,9 @@ def test_times_of_steps(profiles: Path) -> None:
     step, sync = times.at(2, 2, np.array([10.0, 15.0, 21.0]))
     assert step[:2].tolist() == [2.0, 2.5] and sync[:2].tolist() == [1.0, 1.0]
     assert np.isnan(step[2])
-    assert times.at(3, 2, np.array([10.0]))[0].tolist() == [3.0]  # "12", not the "21" that the file has too
+    assert times.at(3, 2, np.array([10.0]))[0].tolist() == [
+        3.0
+    ]  # "12", not the "21" that the file has too
     step, _ = times.at(5, 2, np.array([10.0]))  # on three nodes, between 3 and 6 GPUs
     assert step == pytest.approx([4.0 + 2 / 3])
     assert (times.most(2, 2), times.most(5, 2), times.least) == (20.0, 15.0, 5.0)
@@ -99,7 +103,9 @@ def test_tuned_jobs_run_as_they_ask(profiles: Path) -> None:
     T, gain = 2.0 + 0.2 * 8, 2 / (10 / 39 + 1)
     assert rates(trace, "net/3x40/epoch 1") == {"m": {"3": pytest.approx(gain / T)}}
     # four GPUs on two nodes were not measured, and nothing larger spans them but the tables of three nodes
-    assert trace.instance.to_document()["workloads"]["net/4x40/epoch 2"]["throughput"]["m"].keys() == {"4"}
+    assert trace.instance.to_document()["workloads"]["net/4x40/epoch 2"]["throughput"][
+        "m"
+    ].keys() == {"4"}
 
 
 def test_epochs_are_regimes(profiles: Path) -> None:
@@ -123,7 +129,9 @@ def test_adaptive_jobs_take_the_best_batch(profiles: Path) -> None:
     assert (table.gpus_min.tolist(), table.gpus_max.tolist()) == ([1] * 4, [6] * 4)
     for epoch in (0, 1):
         told = rates(trace, f"net/epoch {epoch + 1}")["m"]
-        assert told["1"] >= training.gain(np.array([epoch]), np.array([10.0]))[0] / 1.0 - 1e-12  # at M0
+        assert (
+            told["1"] >= training.gain(np.array([epoch]), np.array([10.0]))[0] / 1.0 - 1e-12
+        )  # at M0
         m = np.arange(5, 21).astype(float)  # all batches that 2 GPUs can take in one pass
         T = times.at(2, 2, m)[0]
         goodput = training.gain(np.full(len(m), epoch), 2 * m) / T
@@ -147,16 +155,31 @@ def test_a_pace(profiles: Path) -> None:
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        (WORKLOAD.replace("b,10.5", "b,9"), 'workload:3:time: found "9", expected arrivals in ascending order'),
+        (
+            WORKLOAD.replace("b,10.5", "b,9"),
+            'workload:3:time: found "9", expected arrivals in ascending order',
+        ),
         (WORKLOAD.replace("b,", "a,"), 'workload:3:name: found "a" a second time...'),
-        (WORKLOAD.replace("20,net", "20,web"), 'workload:4:application: found "web", expected an application...'),
+        (
+            WORKLOAD.replace("20,net", "20,web"),
+            'workload:4:application: found "web", expected an application...',
+        ),
         (
             WORKLOAD.replace("20,net", "20,gpt_pmp"),
             'workload:4:application: found "gpt_pmp", expected an application that...',
         ),
-        (WORKLOAD.replace("3,40", "0,40"), 'workload:4:num_replicas: found "0", expected a whole number of GPUs...'),
-        (WORKLOAD.replace("3,40", "3,41"), "workload:4:batch_size: found 41, expected a batch from 10 to 40..."),
-        (WORKLOAD.replace("3,40", "3,x"), 'workload:4:batch_size: found "x", expected a whole number'),
+        (
+            WORKLOAD.replace("3,40", "0,40"),
+            'workload:4:num_replicas: found "0", expected a whole number of GPUs...',
+        ),
+        (
+            WORKLOAD.replace("3,40", "3,41"),
+            "workload:4:batch_size: found 41, expected a batch from 10 to 40...",
+        ),
+        (
+            WORKLOAD.replace("3,40", "3,x"),
+            'workload:4:batch_size: found "x", expected a whole number',
+        ),
         (WORKLOAD.replace("a,10", "a,nan"), 'workload:2:time: found "nan", expected a number'),
         (WORKLOAD.replace(",batch_size", ""), "workload:1: found no column batch_size"),
         (HEAD, "workload: found no line below the first, expected at least one job"),
@@ -171,7 +194,11 @@ def test_workloads_that_are_refused(profiles: Path, workload: str, message: str)
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("validation-10.csv", VALIDATION[10].replace("250,", "90,", 1), 'validation-10.csv:3:progress: found "90"'),
+        (
+            "validation-10.csv",
+            VALIDATION[10].replace("250,", "90,", 1),
+            'validation-10.csv:3:progress: found "90"',
+        ),
         (
             "validation-10.csv",
             VALIDATION[10].replace("1,1,1\n", "1,0,0\n"),
@@ -182,10 +209,26 @@ def test_workloads_that_are_refused(profiles: Path, workload: str, message: str)
             VALIDATION[40].replace("2,1,5", "2,-1,5"),
             'validation-40.csv:3:grad_sqr: found "-1", expected a number...',
         ),
-        ("placements-m.csv", PLACEMENTS.replace("2,20", "0,20"), 'placements-m.csv:4:placement: found "0"'),
-        ("placements-m.csv", PLACEMENTS.replace("3.0,1.0", "3.0,4.0"), 'placements-m.csv:4:sync_time: found "4.0"'),
-        ("placements-m.csv", PLACEMENTS.replace("3.0,1.0", "0,0"), 'placements-m.csv:4:step_time: found "0"'),
-        ("scalability-m.csv", SCALABILITY.replace("3,6,5", "3,0,5"), 'scalability-m.csv:4:num_replicas: found "0"'),
+        (
+            "placements-m.csv",
+            PLACEMENTS.replace("2,20", "0,20"),
+            'placements-m.csv:4:placement: found "0"',
+        ),
+        (
+            "placements-m.csv",
+            PLACEMENTS.replace("3.0,1.0", "3.0,4.0"),
+            'placements-m.csv:4:sync_time: found "4.0"',
+        ),
+        (
+            "placements-m.csv",
+            PLACEMENTS.replace("3.0,1.0", "0,0"),
+            'placements-m.csv:4:step_time: found "0"',
+        ),
+        (
+            "scalability-m.csv",
+            SCALABILITY.replace("3,6,5", "3,0,5"),
+            'scalability-m.csv:4:num_replicas: found "0"',
+        ),
     ],
 )
 def test_profiles_that_are_refused(profiles: Path, file: str, text: str, message: str) -> None:
@@ -197,7 +240,9 @@ def test_profiles_that_are_refused(profiles: Path, file: str, text: str, message
 def test_what_is_not_there(profiles: Path) -> None:
     with refuses("found no file placements-x.csv, expected one of a pool's own kind of machine: m"):
         made(profiles, pools={"x": (1, 1)})
-    with refuses('workload:2:application: found "net", expected an application with profiles in...'):
+    with refuses(
+        'workload:2:application: found "net", expected an application with profiles in...'
+    ):
         made(profiles / "none")
     for batch in VALIDATION:
         (profiles / "net" / f"validation-{batch}.csv").unlink()
@@ -235,7 +280,9 @@ def test_every_real_job_can_run(adaptive: bool) -> None:
 def test_jobs_that_never_wait_take_as_long_as_in_the_published_simulation() -> None:
     """Tiresias runs jobs as they ask, after 30 s of starting; it rounds each epoch to seconds."""
     folder = DATA / "pollux_osdi21"
-    times = json.loads((folder / "results-jobload" / "tiresias-1.0" / "summary.json").read_text())["jcts"]
+    times = json.loads((folder / "results-jobload" / "tiresias-1.0" / "summary.json").read_text())[
+        "jcts"
+    ]
     for workload in ("workload-1", "workload-2"):
         jobs = (folder / "workloads" / f"{workload}.csv").read_bytes()
         trace = import_sia(jobs, DATA / "sia" / "profiles", {"aws": (16, 4)})

@@ -64,11 +64,17 @@ def test_files_that_highs_writes_are_read(tmp_path: Path) -> None:
 
 
 def test_names_of_any_kind(write) -> None:  # type: ignore[no-untyped-def]
-    assert read_sol(write("A ONE 2\n7 3\nobjective 4\n"), ("A ONE", "7", "objective")).tolist() == [2, 3, 4]
+    assert read_sol(write("A ONE 2\n7 3\nobjective 4\n"), ("A ONE", "7", "objective")).tolist() == [
+        2,
+        3,
+        4,
+    ]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3))
-def test_every_number_comes_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[float]) -> None:
+def test_every_number_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[float]
+) -> None:
     x = np.array(numbers) + 0.0
     path = tmp_path_factory.mktemp("sol") / "p.sol"
     path.write_bytes(sol_text(1.0, NAMES, x))
@@ -76,19 +82,31 @@ def test_every_number_comes_back(tmp_path_factory: pytest.TempPathFactory, numbe
 
 
 def test_text() -> None:
-    assert sol_text(7.5, NAMES, np.array([1.0, -0.0, 1 / 3])) == b"=obj= 7.5\nx 1\ny 0\nz 0.3333333333333333\n"
+    assert (
+        sol_text(7.5, NAMES, np.array([1.0, -0.0, 1 / 3]))
+        == b"=obj= 7.5\nx 1\ny 0\nz 0.3333333333333333\n"
+    )
 
 
 REFUSED = {
-    "an unknown name": ("x 1\nw 2\n", 'p.sol:2: found column "w", expected a column of the program'),
+    "an unknown name": (
+        "x 1\nw 2\n",
+        'p.sol:2: found column "w", expected a column of the program',
+    ),
     "a name twice": ("x 1\ny 0\nx 1\n", 'p.sol:3: found column "x" a second time'),
     "no number": ("x one\n", 'p.sol:1: found "one", expected a finite number'),
-    "an infinite number": ("x 1\ny +infinity\n", 'p.sol:2: found "+infinity", expected a finite number'),
+    "an infinite number": (
+        "x 1\ny +infinity\n",
+        'p.sol:2: found "+infinity", expected a finite number',
+    ),
     "NaN": ("x nan\n", 'p.sol:1: found "nan"'),
     "a name alone": ("x\n", 'p.sol:1: found "x", expected the name of a column and its value'),
     "an objective that is none": ("=obj= good\n", 'p.sol:1: found "good"'),
     "a heading in the middle": ("x 1\nobjective value: 3\n", 'p.sol:2: found column "objective"'),
-    "CBC, an unknown name": ("Optimal - objective value 1\n 0 w 1 0\n", 'p.sol:2: found column "w"'),
+    "CBC, an unknown name": (
+        "Optimal - objective value 1\n 0 w 1 0\n",
+        'p.sol:2: found column "w"',
+    ),
     "XML": ("<?xml version='1.0'?>\n<CPLEXSolution>", "p.sol: found XML, as CPLEX writes it"),
     "nothing": ("\n# comment\n", "p.sol: found no value"),
     "another program": ("hello world\n", 'p.sol:1: found column "hello"'),

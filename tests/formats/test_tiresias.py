@@ -16,7 +16,9 @@ from optsched.formats.tiresias import import_tiresias
 from optsched.instance import Instance
 
 DATA = Path(__file__).parents[2] / "../shared/data/tiresias"
-PUBLIC = pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the project")
+PUBLIC = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the public data sets are not beside the project"
+)
 HEAD = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 TRACE = HEAD + "0,1,30,606,vgg,164,30\n1,8,0,133,vgg,147,23\n2,2,30,157,net,127,26\n"
 SPEC = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n"
@@ -25,11 +27,15 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    def make(trace: str = TRACE, spec: str | None = SPEC + "2,3,4,128,254\n", **more: Any) -> dict[str, Any]:
+    def make(
+        trace: str = TRACE, spec: str | None = SPEC + "2,3,4,128,254\n", **more: Any
+    ) -> dict[str, Any]:
         (tmp_path / "trace.csv").write_text(trace)
         if spec is not None:
             (tmp_path / "spec.csv").write_text(spec)
-        document = import_tiresias(tmp_path / "trace.csv", None if spec is None else tmp_path / "spec.csv", **more)
+        document = import_tiresias(
+            tmp_path / "trace.csv", None if spec is None else tmp_path / "spec.csv", **more
+        )
         Instance.from_document(document)
         return document
 
@@ -39,18 +45,32 @@ def make(tmp_path: Path) -> Make:
 def test_steps_are_seconds_and_gangs_as_recorded(make: Make) -> None:
     document = make()
     assert document["cluster"]["pools"] == [
-        {"name": "gpu", "nodes": 6, "gpus_per_node": 4, "cpus_per_node": 128.0, "memory_per_node": 254.0}
+        {
+            "name": "gpu",
+            "nodes": 6,
+            "gpus_per_node": 4,
+            "cpus_per_node": 128.0,
+            "memory_per_node": 254.0,
+        }
     ]
     assert document["workloads"] == {
         "vgg": {"throughput": {"gpu": {"1": 1.0, "8": 1.0}}}, "net": {"throughput": {"gpu": {"2": 1.0}}},
     }  # fmt: skip
     assert [job["id"] for job in document["jobs"]] == ["1", "0", "2"] and document["now"] == 0.0
-    assert document["jobs"][0] == {"id": "1", "workload": "vgg", "gpus": 8, "steps": 147.0, "arrival": 0.0}
+    assert document["jobs"][0] == {
+        "id": "1",
+        "workload": "vgg",
+        "gpus": 8,
+        "steps": 147.0,
+        "arrival": 0.0,
+    }
 
 
 def test_other_pools_and_the_jobs_that_have_arrived(make: Make) -> None:
     document = make(spec=None, pools={"v100": (2, 4), "k80": (8, 1)}, speeds={"k80": 0.25}, at=10.0)
-    assert document["workloads"] == {"vgg": {"throughput": {"v100": {"8": 1.0}, "k80": {"8": 0.25}}}}
+    assert document["workloads"] == {
+        "vgg": {"throughput": {"v100": {"8": 1.0}, "k80": {"8": 0.25}}}
+    }
     assert (len(document["jobs"]), document["now"]) == (1, 10.0)
     for more in ({"spec": None}, {"pools": {"v100": (2, 4)}}):
         with pytest.raises(UsageError, match="the cluster is told by a cluster file or by pools"):
@@ -87,11 +107,16 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
     made = Instance.from_document(json.loads((tmp_path / "made.json").read_text()))
     assert made.sha256 == Instance.from_document(expected).sha256
     assert main([*given, "--pool", "v100=2x4", "--speed", "v100=2"]) == 0
-    assert main(given) == 2 and "the cluster is told by a cluster file or by pools" in capsys.readouterr().err
+    assert (
+        main(given) == 2
+        and "the cluster is told by a cluster file or by pools" in capsys.readouterr().err
+    )
 
 
 @PUBLIC
-@pytest.mark.parametrize(("spec", "gpus"), [("n1g4", 4), ("n32g4", 128), ("n160g8", 1280), ("n256g8", 2048)])
+@pytest.mark.parametrize(
+    ("spec", "gpus"), [("n1g4", 4), ("n32g4", 128), ("n160g8", 1280), ("n256g8", 2048)]
+)
 def test_the_public_files(spec: str, gpus: int) -> None:
     instance = Instance.from_document(import_tiresias(DATA / "60_job.csv", DATA / f"{spec}.csv"))
     assert len(instance.jobs_table) == 60 and instance.cluster.gpus(0.0).tolist() == [gpus]

@@ -50,7 +50,12 @@ class Case:
             steps=self.steps,
             deadline=np.inf if self.deadline is None else self.deadline,
             colocation=[
-                {"jobs": [f"j{a}", f"j{b}"], "pool": pools[j], "gpus": int(self.gang[a]), "throughput": [first, second]}
+                {
+                    "jobs": [f"j{a}", f"j{b}"],
+                    "pool": pools[j],
+                    "gpus": int(self.gang[a]),
+                    "throughput": [first, second],
+                }
                 for a, b, j, first, second in self.pairs
             ],
             **self.more,
@@ -67,7 +72,9 @@ class Case:
             if self.rate[i, j] > 0 and self.gang[i] <= self.capacity[j]
         ]
         shared = [
-            ({a: ra, b: rb}, j, self.gang[a]) for a, b, j, ra, rb in self.pairs if self.gang[a] <= self.capacity[j]
+            ({a: ra, b: rb}, j, self.gang[a])
+            for a, b, j, ra, rb in self.pairs
+            if self.gang[a] <= self.capacity[j]
         ]
         return alone + shared
 
@@ -93,7 +100,9 @@ class Case:
         """A x <= b: time, capacity and deadlines."""
         columns = self.columns()
         time = np.array([[float(i in rates) for rates, _, _ in columns] for i in range(self.jobs)])
-        usage = np.array([[gpus * (pool == j) for _, pool, gpus in columns] for j in range(len(self.capacity))])
+        usage = np.array(
+            [[gpus * (pool == j) for _, pool, gpus in columns] for j in range(len(self.capacity))]
+        )
         A, b = [time, usage], [np.ones(self.jobs), np.asarray(self.capacity, float)]
         if self.deadline is not None:
             due = np.flatnonzero(np.isfinite(self.deadline))
@@ -127,7 +136,9 @@ def rates(case: Case, frozen: FloatArray) -> FloatArray:
                 rate[first] = tenant.get("weight", 1.0) / case.gang[first]
         else:
             share = case.weight[of_tenant].sum()
-            rate[of_tenant] = tenant.get("weight", 1.0) * case.weight[of_tenant] / share / case.gang[of_tenant]
+            rate[of_tenant] = (
+                tenant.get("weight", 1.0) * case.weight[of_tenant] / share / case.gang[of_tenant]
+            )
     return np.where(frozen, 0.0, rate)
 
 
@@ -145,7 +156,11 @@ def filled(case: Case, levels: FloatArray | None = None) -> FloatArray:
         L = L + rate * max(rise, 0.0)
         before = frozen.copy()
         for i in np.flatnonzero(rate > 0):  # can this job rise while nobody falls?
-            most, _ = best(levels[i], np.vstack([A, -np.delete(levels, i, 0)]), np.append(b, SLACK - np.delete(L, i)))
+            most, _ = best(
+                levels[i],
+                np.vstack([A, -np.delete(levels, i, 0)]),
+                np.append(b, SLACK - np.delete(L, i)),
+            )
             frozen[i] = most <= L[i] + SATURATED * max(levels[i].max(), 1e-30)
         assert (frozen & ~before).any()
     return L
@@ -182,7 +197,9 @@ def random_case(seed: int, jobs: int, **kinds: bool) -> Case:
                 for j in range(pools):
                     if gang[a] == gang[b] and rate[a, j] * rate[b, j] > 0 and random.random() < 0.5:
                         share = random.uniform(0.3, 0.95, 2)
-                        pairs.append((a, b, j, float(rate[a, j] * share[0]), float(rate[b, j] * share[1])))
+                        pairs.append(
+                            (a, b, j, float(rate[a, j] * share[0]), float(rate[b, j] * share[1]))
+                        )
     case = Case(capacity, rate, gang, weight, tenant, tenants, pairs)
     if kinds.get("deadlines"):
         keep = 0.7 * (case.throughput() @ even(case))

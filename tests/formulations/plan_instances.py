@@ -24,11 +24,15 @@ def machines(durations: Sequence[Sequence[float]], **parts: Any) -> Instance:
     """R||Cmax: a pool of one GPU per machine; every job states its duration on each."""
     count = len(durations[0])
     return made(
-        cluster={"pools": [{"name": f"m{i}", "nodes": 1, "gpus_per_node": 1} for i in range(count)]},
+        cluster={
+            "pools": [{"name": f"m{i}", "nodes": 1, "gpus_per_node": 1} for i in range(count)]
+        },
         jobs=[
             {
                 "id": f"j{j}",
-                "options": [{"pool": f"m{i}", "gpus": 1, "duration": float(d)} for i, d in enumerate(row)],
+                "options": [
+                    {"pool": f"m{i}", "gpus": 1, "duration": float(d)} for i, d in enumerate(row)
+                ],
             }
             for j, row in enumerate(durations)
         ],
@@ -36,13 +40,21 @@ def machines(durations: Sequence[Sequence[float]], **parts: Any) -> Instance:
     )
 
 
-def leases(gang: Sequence[int], needed: Sequence[int], deadline: Sequence[int], gpus: int) -> Instance:
+def leases(
+    gang: Sequence[int], needed: Sequence[int], deadline: Sequence[int], gpus: int
+) -> Instance:
     """Jobs of a gang that need leases before a deadline in leases."""
     return made(
         round=LEASE,
         cluster={"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": gpus}]},
         jobs=[
-            {"id": f"j{i}", "gpus": g, "steps": b * LEASE, "deadline": d * LEASE, "throughput": {"v100": 1.0}}
+            {
+                "id": f"j{i}",
+                "gpus": g,
+                "steps": b * LEASE,
+                "deadline": d * LEASE,
+                "throughput": {"v100": 1.0},
+            }
             for i, (g, b, d) in enumerate(zip(gang, needed, deadline, strict=True))
         ],
     )
@@ -75,6 +87,8 @@ def verified(solution: optsched.Solution) -> optsched.Solution:
     return solution
 
 
-def random_unrelated(seed: int, jobs: int, count: int, low: int = 10, high: int = 100) -> list[list[int]]:
+def random_unrelated(
+    seed: int, jobs: int, count: int, low: int = 10, high: int = 100
+) -> list[list[int]]:
     """Durations drawn uniformly."""
     return np.random.default_rng(seed).integers(low, high + 1, (jobs, count)).tolist()

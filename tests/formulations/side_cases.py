@@ -17,18 +17,31 @@ POOLS = ("a", "b")
 def six_jobs(**more: Any) -> dict[str, Any]:
     """Four GPUs of a at 3 USD/h and 300 W (60 idle), four of b at 1 USD/h and 100 W (20 idle); six jobs of 1 GPU."""
     pools = [
-        {"name": name, "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": cost, "watts_per_gpu": w, "watts_idle": v}
+        {
+            "name": name,
+            "nodes": 2,
+            "gpus_per_node": 2,
+            "cost_per_gpu_hour": cost,
+            "watts_per_gpu": w,
+            "watts_idle": v,
+        }
         for name, cost, w, v in (("a", 3.0, 300.0, 60.0), ("b", 1.0, 100.0, 20.0))
     ]
     jobs = [
-        {"id": f"j{i}", "workload": "w" if i < 3 else "u", "tenant": "vision" if i % 2 else "language"}
+        {
+            "id": f"j{i}",
+            "workload": "w" if i < 3 else "u",
+            "tenant": "vision" if i % 2 else "language",
+        }
         for i in range(6)
     ]
     fast = {"w": 3.0, "u": 2.0}
     return {
         "format": "optsched-instance/1",
         "cluster": {"pools": pools},
-        "workloads": {name: {"throughput": {"a": {"1": rate}, "b": {"1": 1.0}}} for name, rate in fast.items()},
+        "workloads": {
+            name: {"throughput": {"a": {"1": rate}, "b": {"1": 1.0}}} for name, rate in fast.items()
+        },
         "tenants": [{"name": "vision"}, {"name": "language"}, {"name": "empty"}],
         "jobs": jobs,
         **more,
@@ -37,7 +50,9 @@ def six_jobs(**more: Any) -> dict[str, Any]:
 
 def solve(*constraints: Any, formulation: str = "max-throughput", **more: Any) -> Solution:
     """A certified and verified solution of the six jobs, with parts of the document replaced."""
-    solution = optsched.solve(Instance.from_document(six_jobs(**more)), formulation, constraints=constraints)
+    solution = optsched.solve(
+        Instance.from_document(six_jobs(**more)), formulation, constraints=constraints
+    )
     assert solution.ok
     assert optsched.verify(solution.instance, solution.to_document()).ok
     return solution
@@ -52,7 +67,12 @@ def running(*held: tuple[str, str, int]) -> list[dict[str, Any]]:
         taken[pool] = start + count
         gpus = [f"{pool}-{slot // 2}/{slot % 2}" for slot in range(start, start + count)]
         made.append(
-            {"id": name, "workload": "e", "gpus": {"min": 1, "max": 2}, "running": {"pool": pool, "gpus": gpus}}
+            {
+                "id": name,
+                "workload": "e",
+                "gpus": {"min": 1, "max": 2},
+                "running": {"pool": pool, "gpus": gpus},
+            }
         )
     return made
 
@@ -75,19 +95,27 @@ def random_document(seed: int, jobs: int = 7) -> dict[str, Any]:
         counts = {"x": ("1",), "y": ("1", "2"), "z": ("2",)}[name]
         workloads[name] = {
             "throughput": {
-                pool: {count: float(fast[j] * int(count) ** 0.8) for count in counts} for j, pool in enumerate(POOLS)
+                pool: {count: float(fast[j] * int(count) ** 0.8) for count in counts}
+                for j, pool in enumerate(POOLS)
             }
         }
     for number in range(jobs):
         name = str(random.choice(["x", "x", "y", "z"]))
-        job: dict[str, Any] = {"id": f"j{number}", "workload": name, "steps": float(random.choice([100, 250]))}
+        job: dict[str, Any] = {
+            "id": f"j{number}",
+            "workload": name,
+            "steps": float(random.choice([100, 250])),
+        }
         job["gpus"] = {"x": 1, "y": {"min": 1, "max": 2}, "z": 2}[name]
         job["weight"] = float(random.choice([1.0, 2.0]))
         if random.random() < 0.8:
             job["tenant"] = str(random.choice(["s", "t"]))
         if random.random() < 0.4:
             pool, held = int(random.integers(2)), 2 if name == "z" else 1
-            job["running"] = {"pool": POOLS[pool], "gpus": [f"{POOLS[pool]}-0/{i}" for i in range(held)]}
+            job["running"] = {
+                "pool": POOLS[pool],
+                "gpus": [f"{POOLS[pool]}-0/{i}" for i in range(held)],
+            }
         made.append(job)
     made.append(
         {"id": "o", "workload": "own", "steps": 100.0, "tenant": "s",
@@ -97,7 +125,12 @@ def random_document(seed: int, jobs: int = 7) -> dict[str, Any]:
     workloads["own"] = {}
     base = {name: workloads[name]["throughput"] for name in ("x", "z")}
     pairs = [
-        {"workloads": [name, name], "pool": pool, "gpus": int(count), "throughput": [0.7 * base[name][pool][count]] * 2}
+        {
+            "workloads": [name, name],
+            "pool": pool,
+            "gpus": int(count),
+            "throughput": [0.7 * base[name][pool][count]] * 2,
+        }
         for name, count in (("x", "1"), ("z", "2"))
         for pool in POOLS
     ]
@@ -124,8 +157,12 @@ class ByHand:
     def __init__(self, document: dict[str, Any]) -> None:
         self.document, self.jobs = document, document["jobs"]
         self.pools = {pool["name"]: pool for pool in document["cluster"]["pools"]}
-        self.size = {name: pool["nodes"] * pool["gpus_per_node"] for name, pool in self.pools.items()}
-        self.columns = [column for number in range(len(self.jobs)) for column in self._alone(number)]
+        self.size = {
+            name: pool["nodes"] * pool["gpus_per_node"] for name, pool in self.pools.items()
+        }
+        self.columns = [
+            column for number in range(len(self.jobs)) for column in self._alone(number)
+        ]
         for first in range(len(self.jobs)):
             for second in range(first + 1, len(self.jobs)):
                 self.columns += self._together(first, second)
@@ -138,13 +175,21 @@ class ByHand:
         self.rows: list[tuple[np.ndarray, float]] = []  # row @ x <= side
         self.rows += [(row, 1.0) for row in self.takes_part]
         for name, size in self.size.items():
-            self.rows.append((np.array([column.held * (column.pool == name) for column in self.columns]), size))
+            self.rows.append(
+                (np.array([column.held * (column.pool == name) for column in self.columns]), size)
+            )
 
     def _alone(self, number: int) -> list[Column]:
         job = self.jobs[number]
         if "options" in job:
             return [
-                Column((number,), (o["throughput"],), o["pool"], o["gpus"], o["gpus"] * o.get("share", 1.0))
+                Column(
+                    (number,),
+                    (o["throughput"],),
+                    o["pool"],
+                    o["gpus"],
+                    o["gpus"] * o.get("share", 1.0),
+                )
                 for o in job["options"]
             ]
         table = self.document["workloads"][job["workload"]]["throughput"]
@@ -157,7 +202,13 @@ class ByHand:
     def _together(self, first: int, second: int) -> list[Column]:
         names = [self.jobs[job]["workload"] for job in (first, second)]
         return [
-            Column((first, second), tuple(entry["throughput"]), entry["pool"], entry["gpus"], float(entry["gpus"]))
+            Column(
+                (first, second),
+                tuple(entry["throughput"]),
+                entry["pool"],
+                entry["gpus"],
+                float(entry["gpus"]),
+            )
             for entry in self.document["colocation"]
             if entry["workloads"] == names
         ]
@@ -186,7 +237,11 @@ class ByHand:
 
     def budget(self, wanted: dict[str, Any]) -> None:
         price = self._per_column(
-            lambda c: self._part(c, wanted.get("tenant")) * c.held * self.pools[c.pool]["cost_per_gpu_hour"]
+            lambda c: (
+                self._part(c, wanted.get("tenant"))
+                * c.held
+                * self.pools[c.pool]["cost_per_gpu_hour"]
+            )
         )
         self.rows.append((price, wanted["limit"]))
 
@@ -194,15 +249,25 @@ class ByHand:
         idle, names = wanted.get("idle", True), wanted.get("pools") or list(self.pools)
         rest = {name: pool["watts_idle"] if idle else 0.0 for name, pool in self.pools.items()}
         draw = self._per_column(
-            lambda c: c.held * (self.pools[c.pool]["watts_per_gpu"] - rest[c.pool]) if c.pool in names else 0.0
+            lambda c: (
+                c.held * (self.pools[c.pool]["watts_per_gpu"] - rest[c.pool])
+                if c.pool in names
+                else 0.0
+            )
         )
-        self.rows.append((draw, wanted["limit"] - sum(rest[name] * self.size[name] for name in names)))
+        self.rows.append(
+            (draw, wanted["limit"] - sum(rest[name] * self.size[name] for name in names))
+        )
 
     def _gpus(self, wanted: dict[str, Any]) -> tuple[np.ndarray, float]:
         names = wanted.get("pools") or list(self.pools)
-        held = self._per_column(lambda c: self._part(c, wanted["tenant"]) * c.held if c.pool in names else 0.0)
+        held = self._per_column(
+            lambda c: self._part(c, wanted["tenant"]) * c.held if c.pool in names else 0.0
+        )
         share = wanted.get("share")
-        return held, wanted["gpus"] if share is None else share * sum(self.size[name] for name in names)
+        return held, wanted["gpus"] if share is None else share * sum(
+            self.size[name] for name in names
+        )
 
     def quota(self, wanted: dict[str, Any]) -> None:
         self.rows.append(self._gpus(wanted))
@@ -211,7 +276,11 @@ class ByHand:
         held, gpus = self._gpus(wanted)
         if wanted.get("up_to_demand", True):
             most = [
-                max(amount for column, amount in zip(self.columns, held, strict=True) if column.jobs == (number,))
+                max(
+                    amount
+                    for column, amount in zip(self.columns, held, strict=True)
+                    if column.jobs == (number,)
+                )
                 for number, job in enumerate(self.jobs)
                 if job.get("tenant") == wanted["tenant"]
             ]
@@ -220,7 +289,10 @@ class ByHand:
 
     def _named(self, wanted: dict[str, Any]) -> np.ndarray:
         pools, gpus = wanted.get("pools"), wanted.get("gpus")
-        return np.array([(not pools or c.pool in pools) and (not gpus or c.gpus in gpus) for c in self.columns], bool)
+        return np.array(
+            [(not pools or c.pool in pools) and (not gpus or c.gpus in gpus) for c in self.columns],
+            bool,
+        )
 
     def pinned(self, wanted: dict[str, Any]) -> None:
         self.barred |= self.takes_part[self._meant(wanted)].any(axis=0) & ~self._named(wanted)
@@ -243,7 +315,8 @@ class ByHand:
             running += 1
             now = job["running"]
             mine = self.takes_part[number] * [
-                c.pool == now["pool"] and (not wanted.get("gpus", True) or c.gpus == len(now["gpus"]))
+                c.pool == now["pool"]
+                and (not wanted.get("gpus", True) or c.gpus == len(now["gpus"]))
                 for c in self.columns
             ]
             stay += mine
@@ -268,12 +341,19 @@ class ByHand:
             for pool, column in here.items()
         }
         over = max(1.0, sum(share.values()))
-        return sum(column.rates[0] * share[pool] / over for pool, column in here.items() if column is not None)
+        return sum(
+            column.rates[0] * share[pool] / over
+            for pool, column in here.items()
+            if column is not None
+        )
 
     def proportional(self, job: int) -> float:
         """Mean rate over the GPUs of the cluster."""
         here = {pool: self.smallest(job, pool) for pool in self.pools}
-        rates = [0.0 if column is None else column.rates[0] * self.size[pool] for pool, column in here.items()]
+        rates = [
+            0.0 if column is None else column.rates[0] * self.size[pool]
+            for pool, column in here.items()
+        ]
         return sum(rates) / sum(self.size.values())
 
     def gang(self, job: int) -> int:
@@ -299,10 +379,14 @@ class ByHand:
         else:
             unit = np.array([job["steps"] for job in self.jobs])
             if formulation == "max-min-fairness":
-                unit = np.array([weight[i] * self.proportional(i) / self.gang(i) for i in range(jobs)])
+                unit = np.array(
+                    [weight[i] * self.proportional(i) / self.gang(i) for i in range(jobs)]
+                )
             A = np.vstack([A, np.hstack([-self.rate / unit[:, np.newaxis], np.ones((jobs, 1))])])
             b, cost = np.append(b, np.zeros(jobs)), np.append(np.zeros(columns), -1.0)
-        bounds = [(0, 0 if barred else None) for barred in self.barred] + [(0, 0 if cost[-1] == 0 else None)]
+        bounds = [(0, 0 if barred else None) for barred in self.barred] + [
+            (0, 0 if cost[-1] == 0 else None)
+        ]
         result = so.linprog(cost, A, b, bounds=bounds)
         if result.status == 2:
             return None
@@ -316,7 +400,9 @@ class ByHand:
         prop = np.array([self.proportional(job) for job in range(len(self.jobs))])
         weight = np.array([job.get("weight", 1.0) for job in self.jobs])
         level = (self.rate / prop[:, np.newaxis]) @ x
-        rows = [np.array([row for row, _ in self.rows]) @ x <= np.array([side for _, side in self.rows])]
+        rows = [
+            np.array([row for row, _ in self.rows]) @ x <= np.array([side for _, side in self.rows])
+        ]
         rows += [x[np.flatnonzero(self.barred)] == 0] if self.barred.any() else []
         problem = cp.Problem(cp.Maximize(weight @ cp.log(level)), rows)
         problem.solve(solver=cp.CLARABEL)
@@ -329,16 +415,31 @@ def random_constraints(seed: int, document: dict[str, Any]) -> list[dict[str, An
     names = [job["id"] for job in document["jobs"]]
     some = [str(name) for name in random.choice(names, 3, replace=False)]
     tenant = str(random.choice(["s", "t"]))
-    whom = [{"jobs": some}, {"tenant": tenant}, {"workload": "y"}, {"tenant": tenant, "jobs": some}][random.integers(4)]
+    whom = [
+        {"jobs": some},
+        {"tenant": tenant},
+        {"workload": "y"},
+        {"tenant": tenant, "jobs": some},
+    ][random.integers(4)]
     choices: list[dict[str, Any]] = [
         {"kind": "budget", "limit": float(random.uniform(4, 12))},
         {"kind": "budget", "limit": float(random.uniform(1, 6)), "tenant": tenant},
         {"kind": "power", "limit": float(random.uniform(700, 1600))},
         {"kind": "power", "limit": float(random.uniform(300, 1200)), "idle": False, "pools": ["a"]},
         {"kind": "quota", "tenant": tenant, "gpus": float(random.uniform(1, 4))},
-        {"kind": "quota", "tenant": tenant, "share": float(random.uniform(0.1, 0.5)), "pools": ["b"]},
+        {
+            "kind": "quota",
+            "tenant": tenant,
+            "share": float(random.uniform(0.1, 0.5)),
+            "pools": ["b"],
+        },
         {"kind": "minimum-share", "tenant": tenant, "share": float(random.uniform(0.2, 0.7))},
-        {"kind": "minimum-share", "tenant": tenant, "gpus": float(random.uniform(0, 6)), "up_to_demand": False},
+        {
+            "kind": "minimum-share",
+            "tenant": tenant,
+            "gpus": float(random.uniform(0, 6)),
+            "up_to_demand": False,
+        },
         {"kind": "pinned", "pools": [str(random.choice(POOLS))], **whom},
         {"kind": "forbidden", "pools": ["a"], "gpus": [2], **whom},
         {"kind": "forbidden", "gpus": [int(random.integers(1, 3))], "workload": "y"},

@@ -36,7 +36,9 @@ def pools_of(free: Sequence[Sequence[float]]) -> list[dict]:
     return [
         {
             "name": f"m{j}",
-            "nodes": [{"name": f"m{j}n{i}", "gpus": 1, "available_from": a} for i, a in enumerate(times)],
+            "nodes": [
+                {"name": f"m{j}n{i}", "gpus": 1, "available_from": a} for i, a in enumerate(times)
+            ],
         }
         for j, times in enumerate(free)
     ]
@@ -47,14 +49,20 @@ def jobs_of(p: Sequence[Sequence[float]], **more: object) -> list[dict]:
     return [
         {
             "id": f"j{j}",
-            "options": [{"pool": f"m{i}", "gpus": 1, "duration": float(d)} for i, d in enumerate(row) if d is not None],
+            "options": [
+                {"pool": f"m{i}", "gpus": 1, "duration": float(d)}
+                for i, d in enumerate(row)
+                if d is not None
+            ],
             **more,
         }
         for j, row in enumerate(p)
     ]
 
 
-def instance(p: Sequence[Sequence[float]], free: Sequence[Sequence[float]], **parts: object) -> Instance:
+def instance(
+    p: Sequence[Sequence[float]], free: Sequence[Sequence[float]], **parts: object
+) -> Instance:
     return made(cluster={"pools": pools_of(free)}, jobs=jobs_of(p), **parts)
 
 
@@ -89,7 +97,10 @@ def test_reference(name: str, solver: str) -> None:
 @pytest.mark.skipif(not FORMS.is_file(), reason="the oracles are not beside this checkout")
 def test_golden_value() -> None:
     golden = json.loads(FORMS.read_text())["allox"]
-    assert solve(instance(golden["proc"], [[a] for a in golden["avail"]])).objective == golden["opt_sumC"]
+    assert (
+        solve(instance(golden["proc"], [[a] for a in golden["avail"]])).objective
+        == golden["opt_sumC"]
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -134,11 +145,18 @@ def test_equals_the_whole_assignment_of_jobs_to_places_of_every_machine(seed: in
     """All n places of every single machine, solved by scipy: no pool is compressed and nothing is left out."""
     random = np.random.default_rng(seed)
     n, pools = int(random.integers(1, 14)), int(random.integers(1, 4))
-    p = random.choice([1.0, 2.0, 3.0, 5.5, 40.0], (n, pools)) if seed % 2 else random.lognormal(1, 1, (n, pools))
+    p = (
+        random.choice([1.0, 2.0, 3.0, 5.5, 40.0], (n, pools))
+        if seed % 2
+        else random.lognormal(1, 1, (n, pools))
+    )
     free = [
-        random.choice([0.0, 0.0, 2.0, random.lognormal(1, 1)], random.integers(1, 5)).tolist() for _ in range(pools)
+        random.choice([0.0, 0.0, 2.0, random.lognormal(1, 1)], random.integers(1, 5)).tolist()
+        for _ in range(pools)
     ]
-    cost = np.hstack([a + np.arange(1, n + 1) * p[:, [j]] for j, times in enumerate(free) for a in times])
+    cost = np.hstack(
+        [a + np.arange(1, n + 1) * p[:, [j]] for j, times in enumerate(free) for a in times]
+    )
     rows, columns = so.linear_sum_assignment(cost)
     expected = float(cost[rows, columns].sum())
     for classes in (True, False):
@@ -153,7 +171,9 @@ def test_splitting_a_pool_into_machines_changes_nothing(seed: int) -> None:
     random = np.random.default_rng(seed)
     p = random.lognormal(1, 1, (9, 2))
     together = solve(instance(p.tolist(), [[0.0, 0.0, 0.0], [1.0, 1.0]])).objective
-    apart = solve(instance(p[:, [0, 0, 0, 1, 1]].tolist(), [[0.0], [0.0], [0.0], [1.0], [1.0]])).objective
+    apart = solve(
+        instance(p[:, [0, 0, 0, 1, 1]].tolist(), [[0.0], [0.0], [0.0], [1.0], [1.0]])
+    ).objective
     assert together == pytest.approx(apart, rel=1e-12)
 
 
@@ -191,17 +211,27 @@ def test_who_runs_keeps_its_gpu() -> None:
     solution = solve(running())
     assert solution.objective == 36.0 + 2.0
     first = solution.schedule.to_records()[:2]
-    assert [(row["job"], row["pool"], row["end"]) for row in first] == [("j4", "m0", 2.0), ("r", "m1", 2.0)]
+    assert [(row["job"], row["pool"], row["end"]) for row in first] == [
+        ("j4", "m0", 2.0),
+        ("r", "m1", 2.0),
+    ]
     free = solve(running(), keep_running=False)
     assert free.objective <= 38.0
-    assert free.objective == pytest.approx(brute_force(np.array([*REFERENCE, [9, 2]], float), [[0], [0]]))
+    assert free.objective == pytest.approx(
+        brute_force(np.array([*REFERENCE, [9, 2]], float), [[0], [0]])
+    )
     assert solve(running(False), keep_running=False).objective == 38.0
 
 
 def test_a_job_that_ends_on_a_node_that_takes_no_more_work() -> None:
     nodes = [{"name": "a", "gpus": 1}, {"name": "b", "gpus": 1, "state": "drain"}]
     jobs = [
-        {"id": "r", "steps": 10, "throughput": {"m": 1.0}, "running": {"pool": "m", "gpus": ["b/0"]}},
+        {
+            "id": "r",
+            "steps": 10,
+            "throughput": {"m": 1.0},
+            "running": {"pool": "m", "gpus": ["b/0"]},
+        },
         {"id": "w", "steps": 3, "throughput": {"m": 1.0}},
         {"id": "x", "steps": 4, "throughput": {"m": 1.0}},
     ]
@@ -212,7 +242,14 @@ def test_a_job_that_ends_on_a_node_that_takes_no_more_work() -> None:
 def test_only_running_jobs() -> None:
     problem = made(
         cluster={"pools": [{"name": "m", "nodes": 1, "gpus_per_node": 1}]},
-        jobs=[{"id": "r", "steps": 10, "throughput": {"m": 1.0}, "running": {"pool": "m", "gpus": ["m-0/0"]}}],
+        jobs=[
+            {
+                "id": "r",
+                "steps": 10,
+                "throughput": {"m": 1.0},
+                "running": {"pool": "m", "gpus": ["m-0/0"]},
+            }
+        ],
     )
     solution = solve(problem)
     assert solution.objective == 10.0 and len(solution.schedule) == 1
@@ -225,9 +262,13 @@ def test_alpha_plans_the_oldest() -> None:
     problem = made(cluster={"pools": pools_of([[0.0]])}, jobs=jobs)
     solution = solve(problem, alpha=0.5)
     assert {row["job"] for row in solution.schedule.to_records()} == {"j1", "j3", "j2"}
-    assert solution.unplaced == tuple((f"j{j}", "waits, as others are planned first") for j in (0, 4, 5))
+    assert solution.unplaced == tuple(
+        (f"j{j}", "waits, as others are planned first") for j in (0, 4, 5)
+    )
     assert solution.objective == (2 + 5) + (2 + 3 + 3) + (2 + 3 + 4 + 4)
-    assert {row["job"] for row in solve(problem, alpha=0).schedule.to_records()} == {"j1"}  # as many as GPUs are free
+    assert {row["job"] for row in solve(problem, alpha=0).schedule.to_records()} == {
+        "j1"
+    }  # as many as GPUs are free
     assert not solve(problem).unplaced
     again = make_formulation("allox", {"alpha": 0.5}).classes(solution.candidates)
     assert len(again) == 3  # asked twice, nobody else is held back
@@ -239,7 +280,9 @@ def test_alpha_plans_the_oldest() -> None:
 def test_what_the_program_does_not_know_is_refused() -> None:
     pools = [{"name": "m0", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 8}]
     gang = [{"id": "g", "gpus": 4, "throughput": {"m0": 1.0}}]
-    options = [{"id": "o", "options": [{"pool": "m0", "gpus": 1, "duration": 3, "uses": {"licence": 1}}]}]
+    options = [
+        {"id": "o", "options": [{"pool": "m0", "gpus": 1, "duration": 3, "uses": {"licence": 1}}]}
+    ]
     order = [*jobs_of([[1.0], [2.0]])]
     order[1]["after"] = ["j0"]
     hidden = [
@@ -252,15 +295,25 @@ def test_what_the_program_does_not_know_is_refused() -> None:
     two = [*pools, {"name": "m1", "nodes": 1, "gpus_per_node": 1}]
     few = [{"name": "licence", "capacity": 1}]
     for cluster, jobs, told in (
-        ({"pools": pools}, gang, r"one GPU each: job g has no configuration of exactly one GPU \(its smallest has 4\)"),
-        ({"pools": pools, "resources": few}, [*options, {**options[0], "id": "p"}], "licence may run out: .* 2 of 1"),
+        (
+            {"pools": pools},
+            gang,
+            r"one GPU each: job g has no configuration of exactly one GPU \(its smallest has 4\)",
+        ),
+        (
+            {"pools": pools, "resources": few},
+            [*options, {**options[0], "id": "p"}],
+            "licence may run out: .* 2 of 1",
+        ),
         ({"pools": pools}, order, r"wait for nobody: job j1 waits for j0 \(after\)"),
         ({"pools": two}, hidden, "job r runs on pool m0 without a rate on one GPU there"),
     ):
         with pytest.raises(UsageError, match=told):
             optsched.solve(made(cluster=cluster, jobs=jobs), "allox")
     assert solve(made(cluster={"pools": pools, "resources": few}, jobs=options)).objective == 3.0
-    with pytest.raises(UsageError, match="allox decides what runs when: it takes no side constraints"):
+    with pytest.raises(
+        UsageError, match="allox decides what runs when: it takes no side constraints"
+    ):
         optsched.solve(instance(REFERENCE, [[0], [2]]), "allox", constraints=["deadlines"])
     with pytest.raises(UsageError, match="alpha"):
         optsched.solve(instance(REFERENCE, [[0], [2]]), "allox", alpha=1.5)
@@ -273,10 +326,17 @@ def test_cpus_that_cannot_run_out_are_no_matter() -> None:
         "v": {"throughput": {"m": 1.0}, "demand": {"cpu": 5}},
     }
     jobs = [{"id": f"j{i}", "workload": "w", "steps": 2} for i in range(3)]
-    assert solve(made(cluster={"pools": pools}, workloads=workloads, jobs=jobs)).objective == 2 + 2 + 4
+    assert (
+        solve(made(cluster={"pools": pools}, workloads=workloads, jobs=jobs)).objective == 2 + 2 + 4
+    )
     with pytest.raises(UsageError, match=r"m.cpu may run out: its jobs could hold 10 of 8"):
         optsched.solve(
-            made(cluster={"pools": pools}, workloads=workloads, jobs=[job | {"workload": "v"} for job in jobs]), "allox"
+            made(
+                cluster={"pools": pools},
+                workloads=workloads,
+                jobs=[job | {"workload": "v"} for job in jobs],
+            ),
+            "allox",
         )
 
 
@@ -327,14 +387,21 @@ def test_a_whole_point_that_is_no_optimum_still_becomes_a_schedule() -> None:
 
 def test_every_job_has_its_cheapest_places_and_no_more_than_needed() -> None:
     random = np.random.default_rng(3)
-    p, n, a, N = random.lognormal(0, 1, (7, 4)), np.ones(7), np.array([0.0, 0.5, 0.0, 2.0]), np.array([1, 2, 3, 1])
+    p, n, a, N = (
+        random.lognormal(0, 1, (7, 4)),
+        np.ones(7),
+        np.array([0.0, 0.5, 0.0, 2.0]),
+        np.array([1, 2, 3, 1]),
+    )
     slots = cheapest_slots(p, n, a, N, 1000)
     for k in range(7):
         everything = sorted((a[g] + i * p[k, g], N[g]) for g in range(4) for i in range(1, 8))
         before = np.cumsum([0, *(count for _, count in everything)])
         needed = [cost for (cost, _), held in zip(everything, before, strict=False) if held < 7]
         assert np.sort(slots.cost[slots.k == k]) == pytest.approx(needed)
-    with pytest.raises(UsageError, match=r"7 jobs on 4 groups of equal GPUs make .* variables, at most 5 are taken"):
+    with pytest.raises(
+        UsageError, match=r"7 jobs on 4 groups of equal GPUs make .* variables, at most 5 are taken"
+    ):
         cheapest_slots(p, n, a, N, 5)
 
 
@@ -375,13 +442,18 @@ def test_the_bound_of_a_file_is_made_from_its_duals() -> None:
     }  # fmt: skip
     for name, change in changes.items():
         report = optsched.verify(solution.instance, good | change)
-        assert any(finding.field.startswith(name.strip()) for finding in report.findings), (name, report)
+        assert any(finding.field.startswith(name.strip()) for finding in report.findings), (
+            name,
+            report,
+        )
 
 
 def test_far_from_the_beginning_of_time() -> None:
     """Absolute seconds of today, where a double has seven digits after the point."""
     p = np.random.default_rng(1).lognormal(3, 1, (30, 2))
     near = solve(instance(p.tolist(), [[0.0] * 2, [0.0] * 3]))
-    later = [{"name": f"m{j}", "nodes": count, "gpus_per_node": 1} for j, count in enumerate((2, 3))]
+    later = [
+        {"name": f"m{j}", "nodes": count, "gpus_per_node": 1} for j, count in enumerate((2, 3))
+    ]
     far = solve(made(cluster={"pools": later}, jobs=jobs_of(p.tolist(), arrival=1.7e9), now=1.7e9))
     assert far.objective == pytest.approx(near.objective, rel=1e-12)

@@ -41,7 +41,11 @@ def test_proportional_fairness_is_certified_by_prices(jobs: int, pools: int, see
 def test_proportional_fairness_equals_an_independent_model(seed: int) -> None:
     cp = pytest.importorskip("cvxpy")
     data = np.random.default_rng(seed)
-    rate, gpus, weight = data.lognormal(0, 1, (12, 2)), data.choice([1, 2], 12), data.choice([1.0, 3.0], 12)
+    rate, gpus, weight = (
+        data.lognormal(0, 1, (12, 2)),
+        data.choice([1, 2], 12),
+        data.choice([1.0, 3.0], 12),
+    )
     capacity = np.array([4.0, 3.0])
     x = cp.Variable((12, 2), nonneg=True)
     share = rate @ capacity / capacity.sum()
@@ -67,12 +71,16 @@ def test_conditions_of_optimality() -> None:
 
 def test_limits_of_alpha() -> None:
     given = instance(30, 3, 1, repeated=True)
-    plain = Instance.from_arrays(pools={"a": 3, "b": 4}, throughput=np.random.default_rng(2).lognormal(0, 1, (20, 2)))
+    plain = Instance.from_arrays(
+        pools={"a": 3, "b": 4}, throughput=np.random.default_rng(2).lognormal(0, 1, (20, 2))
+    )
     most = optsched.solve(plain, "max-throughput")
     zero = optsched.solve(plain, "alpha-fairness", alpha=0, normalise="none")
     assert zero.objective == pytest.approx(most.objective, rel=1e-7)
     one = optsched.solve(given, "alpha-fairness", alpha=1)
-    assert one.objective == pytest.approx(optsched.solve(given, "proportional-fairness").objective, abs=1e-6)
+    assert one.objective == pytest.approx(
+        optsched.solve(given, "proportional-fairness").objective, abs=1e-6
+    )
     best = optsched.solve(given, "max-min-fairness").objective
     lowest = []
     for alpha in (1.0, 3.0, 8.0):
@@ -104,7 +112,9 @@ def test_deadlines_compose() -> None:
 
 
 def test_what_cannot_be_solved_is_named() -> None:
-    with pytest.raises(SolverUnavailable, match="solver highs lacks 'conic', which a concave utility"):
+    with pytest.raises(
+        SolverUnavailable, match="solver highs lacks 'conic', which a concave utility"
+    ):
         optsched.solve("@quickstart", "proportional-fairness", solver="highs")
     with pytest.raises(UsageError, match="alpha"):
         optsched.solve("@quickstart", "alpha-fairness", alpha=-1)

@@ -20,7 +20,8 @@ ONE_GPU = {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]}
 def in_turns(**fields: Any) -> optsched.Instance:
     """Two jobs of 2 s, due at 2 s and 4 s, on one GPU: earliest deadline first meets both."""
     jobs = [
-        {"id": name, "steps": 2, "deadline": due, "throughput": {"v100": 1.0}} for name, due in (("a", 2), ("b", 4))
+        {"id": name, "steps": 2, "deadline": due, "throughput": {"v100": 1.0}}
+        for name, due in (("a", 2), ("b", 4))
     ]
     return made(round=1.0, cluster=ONE_GPU, jobs=jobs, **fields)
 
@@ -36,14 +37,21 @@ def test_deadlines_that_turns_meet_are_not_called_impossible() -> None:
     decided_by = steady.conflicts[-1].assumption.decided_by
     assert " lease " in decided_by and decided_by in steady.why_infeasible
     in_rounds = optsched.solve(instance, "lease")
-    assert in_rounds.status == "optimal" and in_rounds.objective == 2.0 and in_rounds.why_infeasible == ""
+    assert (
+        in_rounds.status == "optimal"
+        and in_rounds.objective == 2.0
+        and in_rounds.why_infeasible == ""
+    )
 
 
 def test_what_has_no_assumption_conflicts_as_it_is() -> None:
     shared = [{"kind": "minimum-service", "fraction": 1.0}]
     solution = optsched.solve(in_turns(), "max-throughput", constraints=shared)
     assert solution.status == "infeasible"
-    assert conflict_statement(solution.conflicts, solution.certificate.proof) == "these requirements cannot all hold"
+    assert (
+        conflict_statement(solution.conflicts, solution.certificate.proof)
+        == "these requirements cannot all hold"
+    )
     past = optsched.solve(in_turns(now=3.0), "max-throughput", constraints=["deadlines"])
     assert conflict_statement(past.conflicts, past.certificate.proof) == "this cannot be met"
 
@@ -71,7 +79,10 @@ def test_a_file_says_what_its_conflicts_rest_on() -> None:
 def test_rounds_say_what_was_shown() -> None:
     policy = {"formulation": "max-throughput", "constraints": [{"kind": "deadlines"}]}
     plan = optsched.Scheduler(in_turns(), policy).solve(now=0)
-    assert plan.fallback is not None and f"is infeasible: {STEADY}, these requirements" in plan.fallback
+    assert (
+        plan.fallback is not None
+        and f"is infeasible: {STEADY}, these requirements" in plan.fallback
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +97,9 @@ def test_rounds_say_what_was_shown() -> None:
     ],
     ids=lambda command: f"{command[0]} {command[2]}",
 )
-def test_every_command_says_it(command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_says_it(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from optsched.cli.main import main
 
     path = tmp_path / "turns.json"

@@ -57,8 +57,12 @@ def test_power_with_and_without_idle_gpus() -> None:
 
 
 def test_quota() -> None:
-    assert gpus(solve({"kind": "quota", "tenant": "vision", "gpus": 1}), jobs=VISION) == pytest.approx(1.0)
-    assert gpus(solve({"kind": "quota", "tenant": "vision", "share": 0.25}), jobs=VISION) == pytest.approx(2.0)
+    assert gpus(
+        solve({"kind": "quota", "tenant": "vision", "gpus": 1}), jobs=VISION
+    ) == pytest.approx(1.0)
+    assert gpus(
+        solve({"kind": "quota", "tenant": "vision", "share": 0.25}), jobs=VISION
+    ) == pytest.approx(2.0)
     of_pool = solve({"kind": "quota", "tenant": "vision", "share": 0.25, "pools": ["b"]})
     assert gpus(of_pool, "b", VISION) <= 1 + 1e-9 and gpus(of_pool, jobs=VISION) > 2
 
@@ -66,9 +70,14 @@ def test_quota() -> None:
 def test_minimum_share_and_the_demand_of_its_jobs() -> None:
     least = solve({"kind": "minimum-share", "tenant": "vision", "gpus": 2.5, "pools": "a"})
     assert gpus(least, "a", VISION) == pytest.approx(2.5) and least.objective < solve().objective
-    capped = solve({"kind": "minimum-share", "tenant": "vision", "share": 1.0})  # 8 GPUs, of which they can hold 3
+    capped = solve(
+        {"kind": "minimum-share", "tenant": "vision", "share": 1.0}
+    )  # 8 GPUs, of which they can hold 3
     assert gpus(capped, jobs=VISION) == pytest.approx(3.0)
-    assert solve({"kind": "minimum-share", "tenant": "empty", "gpus": 4}).objective == solve().objective
+    assert (
+        solve({"kind": "minimum-share", "tenant": "empty", "gpus": 4}).objective
+        == solve().objective
+    )
 
 
 def test_a_pair_of_two_tenants_counts_half_for_each() -> None:
@@ -89,9 +98,15 @@ def test_a_pair_of_two_tenants_counts_half_for_each() -> None:
 
 @pytest.mark.parametrize(
     ("solver", "formulation"),
-    [("highs", "max-min-fairness"), ("clarabel", "makespan"), ("clarabel", "proportional-fairness")],
+    [
+        ("highs", "max-min-fairness"),
+        ("clarabel", "makespan"),
+        ("clarabel", "proportional-fairness"),
+    ],
 )
-def test_pinned_and_forbidden_leave_exactly_nothing_elsewhere(solver: str, formulation: str) -> None:
+def test_pinned_and_forbidden_leave_exactly_nothing_elsewhere(
+    solver: str, formulation: str
+) -> None:
     constraints = [
         {"kind": "pinned", "pools": "a", "jobs": ["j0"]},
         {"kind": "forbidden", "pools": ["a"], "tenant": "vision"},
@@ -106,11 +121,15 @@ def test_pinned_and_forbidden_leave_exactly_nothing_elsewhere(solver: str, formu
 def test_the_noise_of_a_loose_solver_is_cleaned_from_barred_columns() -> None:
     random = np.random.default_rng(0)
     rates, weight = random.lognormal(0, 1, (60, 3)), random.choice([1.0, 2.0, 5.0], 60)
-    instance = Instance.from_arrays(pools={"a": 20, "b": 15, "c": 10}, throughput=rates, weight=weight)
+    instance = Instance.from_arrays(
+        pools={"a": 20, "b": 15, "c": 10}, throughput=rates, weight=weight
+    )
     even = [f"j{job}" for job in range(0, 60, 2)]
     constraints = [{"kind": "pinned", "pools": ["a", "b"], "jobs": even}]
     solution = optsched.solve(instance, solver="clarabel", constraints=constraints, tolerance=1e-3)
-    assert {row["job"] for row in solution.allocation.to_records() if row["pool"] == "c"} & set(even) == set()
+    assert {row["job"] for row in solution.allocation.to_records() if row["pool"] == "c"} & set(
+        even
+    ) == set()
 
 
 def test_rows_close_what_they_leave_nothing_to() -> None:
@@ -136,12 +155,24 @@ def test_gpu_counts_can_be_pinned_and_forbidden() -> None:
 
 def test_a_pair_runs_only_where_both_may() -> None:
     jobs = [{"id": name, "throughput": {"a": 1.0, "b": 1.0}} for name in ("v", "l")]
-    pairs = [{"jobs": ["v", "l"], "pool": pool, "gpus": 1, "throughput": [0.9, 0.9]} for pool in "ab"]
+    pairs = [
+        {"jobs": ["v", "l"], "pool": pool, "gpus": 1, "throughput": [0.9, 0.9]} for pool in "ab"
+    ]
     budget = {"kind": "budget", "limit": 1.0}  # enough for a pair on b, or for one job there
     free = solve(budget, jobs=jobs, workloads={}, colocation=pairs)
-    pinned = solve(budget, {"kind": "pinned", "pools": "a", "jobs": "v"}, jobs=jobs, workloads={}, colocation=pairs)
+    pinned = solve(
+        budget,
+        {"kind": "pinned", "pools": "a", "jobs": "v"},
+        jobs=jobs,
+        workloads={},
+        colocation=pairs,
+    )
     assert free.objective == pytest.approx(1.8) and pinned.objective == pytest.approx(1.0)
-    assert all(row["pool"] == "a" for row in pinned.allocation.to_records() if "v" in row.get("jobs", [row.get("job")]))
+    assert all(
+        row["pool"] == "a"
+        for row in pinned.allocation.to_records()
+        if "v" in row.get("jobs", [row.get("job")])
+    )
 
 
 def test_what_uses_no_pool_is_in_none() -> None:
@@ -150,22 +181,29 @@ def test_what_uses_no_pool_is_in_none() -> None:
     assert solve(**more).objective == pytest.approx(5.0)
     assert solve({"kind": "pinned", "pools": ["a", "b"]}, **more).objective == pytest.approx(1.0)
     assert solve({"kind": "forbidden", "pools": ["a", "b"]}, **more).objective == pytest.approx(5.0)
-    assert solve({"kind": "budget", "limit": 0}, {"kind": "power", "limit": 320}, **more).objective == pytest.approx(
-        5.0
-    )
+    assert solve(
+        {"kind": "budget", "limit": 0}, {"kind": "power", "limit": 320}, **more
+    ).objective == pytest.approx(5.0)
 
 
 # --- time ----------------------------------------------------------------------------------------------------------
 
 
 def test_minimum_service_of_time_and_of_the_isolated_throughput() -> None:
-    served = solve({"kind": "minimum-service", "fraction": 1.0, "workload": "u"}, {"kind": "budget", "limit": 6.0})
+    served = solve(
+        {"kind": "minimum-service", "fraction": 1.0, "workload": "u"},
+        {"kind": "budget", "limit": 6.0},
+    )
     assert gpus(served, jobs=("j3", "j4", "j5")) == pytest.approx(3.0)
     isolated = solve(formulation="isolated").throughput
     fair = solve({"kind": "minimum-service", "fraction": 1.0, "of": "isolated"})
     assert all(fair.throughput[job] >= rate * (1 - 1e-7) for job, rate in isolated.items())
-    assert min(solve({"kind": "budget", "limit": 3.0}).throughput.values()) == 0  # it is the constraint that does it
-    some = solve({"kind": "minimum-service", "fraction": 1.2, "of": "isolated", "jobs": ["j4", "j5"]})
+    assert (
+        min(solve({"kind": "budget", "limit": 3.0}).throughput.values()) == 0
+    )  # it is the constraint that does it
+    some = solve(
+        {"kind": "minimum-service", "fraction": 1.2, "of": "isolated", "jobs": ["j4", "j5"]}
+    )
     assert min(some.throughput[job] / isolated[job] for job in ("j4", "j5")) >= 1.2 - 1e-7
 
 
@@ -187,14 +225,20 @@ def test_moves_are_bounded_in_all_and_of_each() -> None:
 def test_another_number_of_gpus_is_a_move_unless_one_says_otherwise() -> None:
     more = {"jobs": running(("p", "a", 1)), "workloads": ELASTIC}
     assert solve({"kind": "moves", "limit": 0}, **more).throughput["p"] == pytest.approx(2.0)
-    assert solve({"kind": "moves", "limit": 0, "gpus": False}, **more).throughput["p"] == pytest.approx(3.0)
+    assert solve({"kind": "moves", "limit": 0, "gpus": False}, **more).throughput[
+        "p"
+    ] == pytest.approx(3.0)
 
 
 def test_integral_programs_count_whole_jobs() -> None:
-    instance = Instance.from_document(six_jobs(jobs=running(("p", "b", 1), ("q", "b", 1)), workloads=ELASTIC))
+    instance = Instance.from_document(
+        six_jobs(jobs=running(("p", "b", 1), ("q", "b", 1)), workloads=ELASTIC)
+    )
     for limit, moved in ((0, 0), (1, 1), (1.9, 1), (2, 2)):
         constraints = [{"kind": "moves", "limit": limit}]
-        solution = optsched.solve(instance, "max-throughput", constraints=constraints, integral=True)
+        solution = optsched.solve(
+            instance, "max-throughput", constraints=constraints, integral=True
+        )
         assert solution.ok and optsched.verify(instance, solution.to_document()).ok
         assert 2 - sum(time_in(solution, job, "b", 1) for job in "pq") == moved
 
@@ -227,7 +271,10 @@ def test_a_value_that_jobs_of_a_class_do_not_share_is_an_error() -> None:
     assert split.common(tenant).tolist() == tenant[split.first].tolist()
     with pytest.raises(KeyError, match="jobs of one class differ"):
         merged.common(tenant)
-    assert candidates.classes(frozenset(), [tenant]) is split and candidates.classes(frozenset()) is merged
+    assert (
+        candidates.classes(frozenset(), [tenant]) is split
+        and candidates.classes(frozenset()) is merged
+    )
 
 
 # --- prices --------------------------------------------------------------------------------------------------------
@@ -253,13 +300,17 @@ def test_duals_are_finite_differences(constraint: dict[str, Any], field: str) ->
 def test_explain_names_the_row_that_holds_a_job() -> None:
     solution = solve({"kind": "pinned", "pools": "b", "jobs": "j0"})
     told = {binding.row: binding for binding in optsched.explain_job(solution, "j0").binding}
-    assert told["pinned"].words == "job j0 may run only in b (pinned)" and told["pinned"].price == pytest.approx(1.0)
+    assert told["pinned"].words == "job j0 may run only in b (pinned)" and told[
+        "pinned"
+    ].price == pytest.approx(1.0)
     assert "pinned" not in {binding.row for binding in optsched.explain_job(solution, "j1").binding}
 
 
 def test_explain_counts_what_the_service_rows_pay_for_steps() -> None:
     budget = {"kind": "budget", "limit": 3.0}
-    solution = solve({"kind": "minimum-service", "fraction": 0.6, "of": "isolated", "workload": "u"}, budget)
+    solution = solve(
+        {"kind": "minimum-service", "fraction": 0.6, "of": "isolated", "workload": "u"}, budget
+    )
     for job in ("j0", "j3"):
         explained = optsched.explain_job(solution, job)
         assert explained.no_prices is None
@@ -268,5 +319,7 @@ def test_explain_counts_what_the_service_rows_pay_for_steps() -> None:
 
 
 def test_several_of_a_kind_hold_together() -> None:
-    solution = solve(*({"kind": "quota", "tenant": tenant, "gpus": 1} for tenant in ("vision", "language")))
+    solution = solve(
+        *({"kind": "quota", "tenant": tenant, "gpus": 1} for tenant in ("vision", "language"))
+    )
     assert gpus(solution) == pytest.approx(2.0) and {"quota", "quota#2"} <= set(solution.duals)

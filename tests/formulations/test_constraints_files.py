@@ -29,7 +29,13 @@ EVERY: tuple[dict[str, Any], ...] = (
     {"kind": "anti-affinity", "jobs": ["j0", "j1"]},
     {"kind": "uninterrupted"},
 )
-FORMULATIONS = ("max-min-fairness", "max-throughput", "makespan", "proportional-fairness", "alpha-fairness")
+FORMULATIONS = (
+    "max-min-fairness",
+    "max-throughput",
+    "makespan",
+    "proportional-fairness",
+    "alpha-fairness",
+)
 
 
 def test_every_kind_is_here() -> None:
@@ -44,16 +50,29 @@ def test_all_of_them_together_in_the_instance(formulation: str) -> None:
     instance = Instance.from_document(six_jobs(constraints=EVERY, jobs=jobs))
     solution = optsched.solve(instance, formulation)
     written = json.loads(json.dumps(solution.to_document()))
-    assert solution.ok and solution.status == "optimal" and optsched.verify(instance, written, resolve=True).ok
+    assert (
+        solution.ok
+        and solution.status == "optimal"
+        and optsched.verify(instance, written, resolve=True).ok
+    )
     assert [item["kind"] for item in written["constraints"]] == [item["kind"] for item in EVERY]
     assert {item["kind"] for item in EVERY} - {"anti-affinity"} <= set(solution.duals)
     free = Instance.from_document(six_jobs(jobs=jobs))
     again = optsched.solve(free, formulation, constraints=EVERY, classes=False)
     assert again.objective == pytest.approx(solution.objective, rel=1e-7)
-    assert optsched.solve(free, formulation).objective != pytest.approx(solution.objective, rel=1e-3)
+    assert optsched.solve(free, formulation).objective != pytest.approx(
+        solution.objective, rel=1e-3
+    )
 
 
-PINNED = {"kind": "pinned", "pools": ["b"], "gpus": None, "jobs": None, "tenant": None, "workload": None}
+PINNED = {
+    "kind": "pinned",
+    "pools": ["b"],
+    "gpus": None,
+    "jobs": None,
+    "tenant": None,
+    "workload": None,
+}
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a limit": (lambda file: file["constraints"][0].update(limit=5.0), "certificate"),
     "a looser limit": (lambda file: file["constraints"][0].update(limit=7.0), "bound"),
@@ -70,14 +89,19 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_tampering_is_refused(change: str) -> None:
     instance = Instance.from_document(six_jobs())
-    constraints = [{"kind": "budget", "limit": 6.0}, {"kind": "quota", "tenant": "vision", "share": 0.5}]
+    constraints = [
+        {"kind": "budget", "limit": 6.0},
+        {"kind": "quota", "tenant": "vision", "share": 0.5},
+    ]
     solution = optsched.solve(instance, "max-min-fairness", constraints=constraints)
     written = json.loads(json.dumps(solution.to_document()))
     assert optsched.verify(instance, written).ok
     changed, (tamper, field) = deepcopy(written), CHANGES[change]
     tamper(changed)
     found = optsched.verify(instance, changed)
-    assert not found.ok and any(finding.field.startswith(field) for finding in found.findings), found.findings
+    assert not found.ok and any(finding.field.startswith(field) for finding in found.findings), (
+        found.findings
+    )
 
 
 def test_a_constraint_that_the_answer_does_not_keep_is_found() -> None:
@@ -90,7 +114,10 @@ def test_a_constraint_that_the_answer_does_not_keep_is_found() -> None:
 
 def test_infeasible_claims_are_checked() -> None:
     instance = Instance.from_document(six_jobs())
-    for constraint, limit in (({"kind": "power", "limit": 319.0}, 1000.0), ({"kind": "power", "limit": 400.0}, 1000.0)):
+    for constraint, limit in (
+        ({"kind": "power", "limit": 319.0}, 1000.0),
+        ({"kind": "power", "limit": 400.0}, 1000.0),
+    ):
         service = {"kind": "minimum-service", "fraction": 0.9}
         written = optsched.solve(instance, constraints=[constraint, service]).to_document()
         assert written["status"] == "infeasible" and optsched.verify(instance, written).ok
@@ -102,7 +129,14 @@ def test_infeasible_claims_are_checked() -> None:
         assert not optsched.verify(instance, changed).ok
 
 
-OPTIONS = ("-C", 'pinned:jobs=["j0","j1"],pools=[b]', "-C", "budget:limit=9", "-C", "minimum-service:fraction=0.1")
+OPTIONS = (
+    "-C",
+    'pinned:jobs=["j0","j1"],pools=[b]',
+    "-C",
+    "budget:limit=9",
+    "-C",
+    "minimum-service:fraction=0.1",
+)
 
 
 @pytest.fixture
@@ -135,5 +169,7 @@ def test_an_exported_program_has_the_rows(file: str, tmp_path: Path) -> None:
     text = program.read_text()
     assert "pinned" in text and "budget" in text and "minimum_service" in text.replace("-", "_")
     constraints = [typed(item) for item in OPTIONS[1::2]]
-    ours = optsched.solve(Instance.from_document(six_jobs()), "max-throughput", constraints=constraints)
+    ours = optsched.solve(
+        Instance.from_document(six_jobs()), "max-throughput", constraints=constraints
+    )
     assert abs(optsched.solve_program(program).objective) == pytest.approx(ours.objective, rel=1e-9)

@@ -24,7 +24,8 @@ def test_random_instances(formulation: str) -> None:
             by_hand.add(constraint)
         expected, instance = by_hand.solve(formulation), Instance.from_document(document)
         merged, single = (
-            optsched.solve(instance, formulation, constraints=constraints, classes=classes) for classes in (True, False)
+            optsched.solve(instance, formulation, constraints=constraints, classes=classes)
+            for classes in (True, False)
         )
         told = (seed, constraints)
         assert merged.ok and single.ok, told

@@ -25,10 +25,16 @@ def words(solution: Solution) -> str:
 # --- what cannot be met --------------------------------------------------------------------------------------------
 
 CONFLICTS: list[tuple[list[dict[str, Any]], list[str]]] = [
-    ([SERVICE, {"kind": "budget", "limit": 4}], ["all jobs together spend at most 4 USD per hour (budget)"]),
+    (
+        [SERVICE, {"kind": "budget", "limit": 4}],
+        ["all jobs together spend at most 4 USD per hour (budget)"],
+    ),
     (
         [SERVICE, {"kind": "budget", "limit": 2, **VISION}],
-        ["the jobs of tenant vision together spend at most 2 USD per hour (budget)", "must run 100 % of the time"],
+        [
+            "the jobs of tenant vision together spend at most 2 USD per hour (budget)",
+            "must run 100 % of the time",
+        ],
     ),
     (
         [SERVICE, {"kind": "power", "limit": 500}],
@@ -40,13 +46,27 @@ CONFLICTS: list[tuple[list[dict[str, Any]], list[str]]] = [
     ),
     (
         [{"kind": "power", "limit": 319}],
-        ["draw at most 319 W, of which they draw 320 W idle (power): more than allowed before any job runs"],
+        [
+            "draw at most 319 W, of which they draw 320 W idle (power): more than allowed before any job runs"
+        ],
     ),
-    ([SERVICE, {"kind": "quota", "gpus": 1, **VISION}], ["the jobs of tenant vision hold at most 1 GPU (quota)"]),
-    ([SERVICE, {"kind": "quota", "share": 0.25, **VISION}], ["hold at most 2 GPUs (25 % of those usable) (quota)"]),
     (
-        [{"kind": "minimum-share", "gpus": 2, "pools": "a", **VISION}, {"kind": "forbidden", "pools": "a", **VISION}],
-        ["the jobs of tenant vision hold at least 2 GPUs of a (minimum-share)", "may not run in a (forbidden)"],
+        [SERVICE, {"kind": "quota", "gpus": 1, **VISION}],
+        ["the jobs of tenant vision hold at most 1 GPU (quota)"],
+    ),
+    (
+        [SERVICE, {"kind": "quota", "share": 0.25, **VISION}],
+        ["hold at most 2 GPUs (25 % of those usable) (quota)"],
+    ),
+    (
+        [
+            {"kind": "minimum-share", "gpus": 2, "pools": "a", **VISION},
+            {"kind": "forbidden", "pools": "a", **VISION},
+        ],
+        [
+            "the jobs of tenant vision hold at least 2 GPUs of a (minimum-share)",
+            "may not run in a (forbidden)",
+        ],
     ),
     (
         [{"kind": "minimum-share", "gpus": 4, "up_to_demand": False, **VISION}],
@@ -57,16 +77,29 @@ CONFLICTS: list[tuple[list[dict[str, Any]], list[str]]] = [
         ["tenant empty hold at least 4 GPUs", "but none of them can hold any now"],
     ),
     (
-        [{**SERVICE, **W}, {"kind": "pinned", "pools": "a", **W}, {"kind": "power", "limit": 500, "idle": False}],
-        ["job j0 (and 2 like it) must run 100 % of the time each", "may run only in a (pinned)", "at most 500 W"],
+        [
+            {**SERVICE, **W},
+            {"kind": "pinned", "pools": "a", **W},
+            {"kind": "power", "limit": 500, "idle": False},
+        ],
+        [
+            "job j0 (and 2 like it) must run 100 % of the time each",
+            "may run only in a (pinned)",
+            "at most 500 W",
+        ],
     ),
     (
         [{"kind": "minimum-service", "fraction": 3, "of": "isolated"}],
-        ["steps/s each, 300 % of its isolated throughput (minimum-service)", "cannot run more than all the time"],
+        [
+            "steps/s each, 300 % of its isolated throughput (minimum-service)",
+            "cannot run more than all the time",
+        ],
     ),
     (
         [{"kind": "pinned", "pools": "a", "jobs": "j2"}, {"kind": "forbidden", "pools": "a", **W}],
-        ["job j2 is left nowhere to run: job j2 may run only in a (pinned); job j2 may not run in a (forbidden)"],
+        [
+            "job j2 is left nowhere to run: job j2 may run only in a (pinned); job j2 may not run in a (forbidden)"
+        ],
     ),
 ]
 
@@ -93,7 +126,9 @@ def test_moves_conflict_in_words() -> None:
     found = words(solve({"kind": "moves", "limit": 0}, elsewhere, **more))
     assert "of the 2 jobs that run now at most 0 are moved or stopped" in found
     found = words(solve({"kind": "moves", "keep": 0.5, "gpus": False}, elsewhere, **more))
-    assert "job p is to stay in a at least 50 % of the time (moves)" in found and "job q" not in found
+    assert (
+        "job p is to stay in a at least 50 % of the time (moves)" in found and "job q" not in found
+    )
     found = words(solve({"kind": "moves", "keep": 0.5, "limit": 2}, elsewhere, **more))
     assert "job p is to stay in a on 1 GPU at least 50 % of the time (moves)" in found
 
@@ -103,14 +138,27 @@ def test_a_named_job_that_runs_nowhere_cannot_be_served() -> None:
     wanted = {"kind": "minimum-service", "fraction": 0.1}
     assert solve(wanted, jobs=jobs).status == "optimal"  # it is in no program
     found = words(solve({**wanted, "jobs": ["huge", "j0"]}, jobs=jobs))
-    assert "job huge runs at least 10 % of the time (minimum-service), but can run nowhere: a, b: needs 8" in found
+    assert (
+        "job huge runs at least 10 % of the time (minimum-service), but can run nowhere: a, b: needs 8"
+        in found
+    )
 
 
 def test_what_was_dropped_helps_to_say_why_a_job_is_left_nowhere() -> None:
     jobs = [{"id": "only", "throughput": {"a": 1.0, "b": 0.0}}]
     found = words(solve({"kind": "forbidden", "pools": ["a"]}, jobs=jobs, workloads={}))
-    assert found == "job only is left nowhere to run: job only may not run in a (forbidden); b: rate 0 on 1 GPU"
-    found = words(solve({"kind": "pinned", "gpus": [1]}, {"kind": "forbidden", "gpus": 1}, jobs=jobs, workloads={}))
+    assert (
+        found
+        == "job only is left nowhere to run: job only may not run in a (forbidden); b: rate 0 on 1 GPU"
+    )
+    found = words(
+        solve(
+            {"kind": "pinned", "gpus": [1]},
+            {"kind": "forbidden", "gpus": 1},
+            jobs=jobs,
+            workloads={},
+        )
+    )
     assert "job only may not run on 1 GPU (forbidden)" in found
 
 
@@ -146,11 +194,17 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
         'pools[1]: found "c", expected one of the pools a, b',
     ),
     ({"kind": "power", "limit": 1, "pools": []}, "pools: found [], expected at least 1 entry"),
-    ({"kind": "quota", **VISION}, "found neither, expected either gpus (a number of GPUs) or share..."),
+    (
+        {"kind": "quota", **VISION},
+        "found neither, expected either gpus (a number of GPUs) or share...",
+    ),
     ({"kind": "quota", "gpus": 1, "share": 0.5, **VISION}, "found both, expected either gpus..."),
     ({"kind": "quota", "gpus": 1}, "tenant: found nothing, expected this key"),
     ({"kind": "quota", "share": 2, **VISION}, "share: found 2, expected a number of at most 1"),
-    ({"kind": "quota", "tenant": "x", "gpus": 1}, 'tenant: found "x", expected one of the tenants...'),
+    (
+        {"kind": "quota", "tenant": "x", "gpus": 1},
+        'tenant: found "x", expected one of the tenants...',
+    ),
     ({"kind": "minimum-share", "tenant": "x", "gpus": 1}, 'tenant: found "x", expected one of...'),
     (
         {"kind": "minimum-share", "gpus": 1, "pools": "x", **VISION},
@@ -175,12 +229,21 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"kind": "forbidden", **VISION}, "found neither, expected pools, gpus, or both"),
     ({"kind": "minimum-service"}, "fraction: found nothing, expected this key"),
     ({"kind": "minimum-service", "fraction": 0}, "fraction: found 0, expected a number above 0"),
-    ({"kind": "minimum-service", "fraction": 1.5}, "fraction: found 1.5, expected at most 1, all the time"),
+    (
+        {"kind": "minimum-service", "fraction": 1.5},
+        "fraction: found 1.5, expected at most 1, all the time",
+    ),
     ({"kind": "minimum-service", "fraction": 0.5, "of": "x"}, 'of: found "x", expected one of...'),
-    ({"kind": "minimum-service", "fraction": 0.5, "jobs": ["x"]}, 'jobs[0]: found "x", expected the id of a job...'),
+    (
+        {"kind": "minimum-service", "fraction": 0.5, "jobs": ["x"]},
+        'jobs[0]: found "x", expected the id of a job...',
+    ),
     ({"kind": "moves"}, "found neither, expected limit (a number of jobs), keep (a fraction..."),
     ({"kind": "moves", "keep": 1.1}, "keep: found 1.1, expected a number of at most 1"),
-    ({"kind": "anti-affinity", "jobs": ["j0", "x"]}, 'jobs[1]: found "x", expected the id of a job...'),
+    (
+        {"kind": "anti-affinity", "jobs": ["j0", "x"]},
+        'jobs[1]: found "x", expected the id of a job...',
+    ),
 ]
 
 
@@ -202,7 +265,10 @@ def test_the_sentence_of_a_constraint_that_is_refused() -> None:
             {"tenant": "visoin"},
             'budget: tenant: found "visoin", expected one of the tenants vision, language, empty; did you mean vision?',
         ),
-        ({"teant": "x"}, "budget has no option 'teant', expected one of limit, tenant; did you mean tenant?"),
+        (
+            {"teant": "x"},
+            "budget has no option 'teant', expected one of limit, tenant; did you mean tenant?",
+        ),
     ):
         with pytest.raises(UsageError) as refusal:
             solve(budget | more)
@@ -210,9 +276,12 @@ def test_the_sentence_of_a_constraint_that_is_refused() -> None:
 
 
 def test_numbers_of_numpy_and_tuples_are_values() -> None:
-    plain = solve({"kind": "budget", "limit": 1}, {"kind": "pinned", "jobs": ["j0"], "pools": ["a"]})
+    plain = solve(
+        {"kind": "budget", "limit": 1}, {"kind": "pinned", "jobs": ["j0"], "pools": ["a"]}
+    )
     from_python = solve(
-        {"kind": "budget", "limit": np.int64(1)}, {"kind": "pinned", "jobs": ("j0",), "pools": np.array(["a"])}
+        {"kind": "budget", "limit": np.int64(1)},
+        {"kind": "pinned", "jobs": ("j0",), "pools": np.array(["a"])},
     )
     assert from_python.constraints == plain.constraints and from_python.objective == plain.objective
 
@@ -230,8 +299,12 @@ def test_a_quota_of_nothing_leaves_a_job_nowhere_where_all_must_run(name: str) -
 
 
 def test_an_instance_without_tenants_says_so() -> None:
-    with refuses('tenant: found "vision", expected none, as the instance has no tenants', UsageError):
-        solve({"kind": "quota", "gpus": 1, **VISION}, tenants=[], jobs=[{"id": "a", "workload": "w"}])
+    with refuses(
+        'tenant: found "vision", expected none, as the instance has no tenants', UsageError
+    ):
+        solve(
+            {"kind": "quota", "gpus": 1, **VISION}, tenants=[], jobs=[{"id": "a", "workload": "w"}]
+        )
 
 
 def without(*fields: tuple[int, str]) -> dict[str, Any]:
@@ -243,7 +316,9 @@ def without(*fields: tuple[int, str]) -> dict[str, Any]:
 
 
 def test_pools_that_do_not_say_what_they_cost_or_draw_are_named() -> None:
-    bare = without((0, "watts_idle"), (1, "watts_idle"), (1, "cost_per_gpu_hour"), (1, "watts_per_gpu"))
+    bare = without(
+        (0, "watts_idle"), (1, "watts_idle"), (1, "cost_per_gpu_hour"), (1, "watts_per_gpu")
+    )
     for constraint, message in (
         (
             {"kind": "budget", "limit": 6.0},
@@ -264,7 +339,10 @@ def test_pools_that_do_not_say_what_they_cost_or_draw_are_named() -> None:
         assert str(refusal.value) == message
     # What is said of pool b is of no matter where it does not count.
     jobs = [{"id": "v", "throughput": {"a": 1.0}, **VISION}, {"id": "l", "throughput": {"b": 1.0}}]
-    ours = [{"kind": "budget", "limit": 6.0, **VISION}, {"kind": "power", "limit": 300, "idle": False, "pools": "a"}]
+    ours = [
+        {"kind": "budget", "limit": 6.0, **VISION},
+        {"kind": "power", "limit": 300, "idle": False, "pools": "a"},
+    ]
     assert solve(*ours, cluster=bare, jobs=jobs, workloads={}).status == "optimal"
 
 

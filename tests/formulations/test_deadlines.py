@@ -20,7 +20,9 @@ def document(*jobs: dict[str, Any], gpus: int = 2) -> dict[str, Any]:
     }
 
 
-def solve(*jobs: dict[str, Any], formulation: str = "max-throughput", **options: Any) -> optsched.Solution:
+def solve(
+    *jobs: dict[str, Any], formulation: str = "max-throughput", **options: Any
+) -> optsched.Solution:
     return optsched.solve(Instance.from_document(document(*jobs)), formulation, **options)
 
 
@@ -32,7 +34,9 @@ def test_the_pace_is_kept(formulation: str) -> None:
     free = solve(*jobs, formulation=formulation)
     worse = -1 if formulation == "makespan" else 1
     assert worse * (free.objective - solution.objective) >= -1e-9
-    assert solution.to_document()["constraints"] == [{"kind": "deadlines", "soft": False, "give_way": "none"}]
+    assert solution.to_document()["constraints"] == [
+        {"kind": "deadlines", "soft": False, "give_way": "none"}
+    ]
 
 
 def test_constraints_of_the_instance_are_applied() -> None:
@@ -45,17 +49,23 @@ def test_conflicting_deadlines_are_named_and_the_set_is_minimal() -> None:
     tight = [{"id": f"tight{i}", "deadline": 100 + 2000} for i in range(3)]
     solution = solve({"id": "easy", "deadline": 1e6}, *tight, constraints=["deadlines"])
     assert solution.status == "infeasible" and solution.allocation is None
-    assert solution.certificate.proof == "dual" and solution.certificate.residuals["least_violation"] > 1e-3
+    assert (
+        solution.certificate.proof == "dual"
+        and solution.certificate.residuals["least_violation"] > 1e-3
+    )
     words = " | ".join(conflict.words for conflict in solution.conflicts)
     assert "tight0 (and 2 like it) needs 0.5 GPU h of a each by 2100 s" in words
     assert "pool a has 2 usable GPUs" in words and "easy" not in words
 
 
 def test_a_deadline_that_passed_is_named() -> None:
-    solution = solve({"id": "late", "arrival": 0, "deadline": 50}, {"id": "ok"}, constraints=["deadlines"])
+    solution = solve(
+        {"id": "late", "arrival": 0, "deadline": 50}, {"id": "ok"}, constraints=["deadlines"]
+    )
     assert solution.status == "infeasible"
     assert (
-        "job late has 3600 steps left and its deadline, 50 s, is not after now (100 s)" in solution.conflicts[0].words
+        "job late has 3600 steps left and its deadline, 50 s, is not after now (100 s)"
+        in solution.conflicts[0].words
     )
 
 
@@ -71,14 +81,21 @@ def test_a_passed_deadline_of_finished_work_is_no_problem() -> None:
 
 
 def test_a_deadline_of_a_job_that_runs_nowhere_is_named() -> None:
-    solution = solve({"id": "huge", "gpus": 9, "deadline": 5000}, {"id": "ok"}, constraints=["deadlines"])
-    assert solution.status == "infeasible" and "job huge has a deadline" in solution.conflicts[0].words
+    solution = solve(
+        {"id": "huge", "gpus": 9, "deadline": 5000}, {"id": "ok"}, constraints=["deadlines"]
+    )
+    assert (
+        solution.status == "infeasible" and "job huge has a deadline" in solution.conflicts[0].words
+    )
 
 
 def test_soft_deadlines_only_on_demand() -> None:
     jobs = [{"id": f"s{i}", "deadline": 100 + 2000, "deadline_kind": "soft"} for i in range(3)]
     assert solve(*jobs, constraints=["deadlines"]).status == "optimal"
-    assert solve(*jobs, constraints=[{"kind": "deadlines", "soft": True, "give_way": "none"}]).status == "infeasible"
+    assert (
+        solve(*jobs, constraints=[{"kind": "deadlines", "soft": True, "give_way": "none"}]).status
+        == "infeasible"
+    )
 
 
 def test_integral_program_with_deadlines() -> None:
@@ -92,7 +109,10 @@ def test_integral_program_with_deadlines() -> None:
     (
         ("deadline", "unknown constraint 'deadline' .did you mean deadlines.., expected one of"),
         ({"kind": "deadlines", "sof": True}, "deadlines has no option 'sof', expected one of soft"),
-        ({"soft": True, "give_way": "none"}, 'a side constraint is a kind or an object with "kind"'),
+        (
+            {"soft": True, "give_way": "none"},
+            'a side constraint is a kind or an object with "kind"',
+        ),
         (7, "a side constraint is a kind"),
     ),
 )
@@ -119,13 +139,20 @@ def test_isolated_takes_no_rows() -> None:
 
 
 def test_the_same_constraint_twice_is_one_and_two_of_a_kind_are_two() -> None:
-    jobs = [{"id": "a", "deadline": 100 + 3600}, {"id": "s", "deadline": 100 + 9000, "deadline_kind": "soft"}]
+    jobs = [
+        {"id": "a", "deadline": 100 + 3600},
+        {"id": "s", "deadline": 100 + 9000, "deadline_kind": "soft"},
+    ]
     instance = Instance.from_document(document(*jobs) | {"constraints": [{"kind": "deadlines"}]})
     once = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
-    assert once.ok and once.to_document()["constraints"] == [{"kind": "deadlines", "soft": False, "give_way": "none"}]
+    assert once.ok and once.to_document()["constraints"] == [
+        {"kind": "deadlines", "soft": False, "give_way": "none"}
+    ]
     softer = {"kind": "deadlines", "soft": True, "give_way": "none"}
     replaced = optsched.solve(instance, "max-throughput", constraints=[softer])
-    assert replaced.ok and replaced.to_document()["constraints"] == [softer]  # in place of the instance's own
+    assert replaced.ok and replaced.to_document()["constraints"] == [
+        softer
+    ]  # in place of the instance's own
     both = optsched.solve(instance, "max-throughput", constraints=["deadlines", softer])
     assert both.ok and {"deadlines", "deadlines#2"} <= set(both.duals)
     assert optsched.verify(instance, both.to_document()).ok

@@ -31,7 +31,12 @@ def solve(instance: Instance, **options: Any) -> Solution:
 
 def shares(solution: Solution) -> FloatArray:
     """Dominant share of every job."""
-    return np.array([solution.figures["dominant share"].get(name, 0.0) for name in solution.instance.jobs_table.names])
+    return np.array(
+        [
+            solution.figures["dominant share"].get(name, 0.0)
+            for name in solution.instance.jobs_table.names
+        ]
+    )
 
 
 def fractions(solution: Solution) -> FloatArray:
@@ -50,11 +55,15 @@ def users(demand: FloatArray, capacity: FloatArray, **more: Any) -> Instance:
         pools={"gpus": 10_000},
         workload=np.arange(len(demand)),
         workloads={
-            f"user {i}": {"throughput": {"gpus": {"1": 1.0}}, "demand": dict(zip(names, row, strict=True))}
+            f"user {i}": {
+                "throughput": {"gpus": {"1": 1.0}},
+                "demand": dict(zip(names, row, strict=True)),
+            }
             for i, row in enumerate(demand.tolist())
         },
         resources=[
-            {"name": name, "kind": "renewable", "capacity": c} for name, c in zip(names, capacity.tolist(), strict=True)
+            {"name": name, "kind": "renewable", "capacity": c}
+            for name, c in zip(names, capacity.tolist(), strict=True)
         ],
         **more,
     )
@@ -90,7 +99,8 @@ def test_three_and_two_tasks_with_two_thirds_each(tasks: int) -> None:
             for user, row in zip("AB", TASKS.tolist(), strict=True)
         },
         resources=[
-            {"name": name, "kind": "renewable", "capacity": c} for name, c in zip(names, CAPACITY.tolist(), strict=True)
+            {"name": name, "kind": "renewable", "capacity": c}
+            for name, c in zip(names, CAPACITY.tolist(), strict=True)
         ],
         tenant=np.repeat([0, 1], tasks),
         tenants=[{"name": "A"}, {"name": "B"}],
@@ -98,8 +108,12 @@ def test_three_and_two_tasks_with_two_thirds_each(tasks: int) -> None:
     for classes in (True, False):
         solution = solve(instance, classes=classes)
         running, share = fractions(solution), shares(solution)
-        assert running[:tasks].sum() == pytest.approx(3.0) and running[tasks:].sum() == pytest.approx(2.0)
-        assert share[:tasks].sum() == pytest.approx(2 / 3) and share[tasks:].sum() == pytest.approx(2 / 3)
+        assert running[:tasks].sum() == pytest.approx(3.0) and running[
+            tasks:
+        ].sum() == pytest.approx(2.0)
+        assert share[:tasks].sum() == pytest.approx(2 / 3) and share[tasks:].sum() == pytest.approx(
+            2 / 3
+        )
 
 
 @pytest.mark.parametrize("solver", ["highs", "clarabel", "glop"])
@@ -158,7 +172,8 @@ class Demanding(Case):
         workloads = {
             f"w{i}": {
                 "throughput": {
-                    pool: {str(self.gang[i]): rate} for pool, rate in zip(pools, self.rate[i].tolist(), strict=True)
+                    pool: {str(self.gang[i]): rate}
+                    for pool, rate in zip(pools, self.rate[i].tolist(), strict=True)
                 },
                 "demand": dict(zip(names, self.demand[i].tolist(), strict=True)),
             }
@@ -175,26 +190,37 @@ class Demanding(Case):
 def test_shares_are_those_of_brute_force(seed: int) -> None:
     base = random_case(seed, 6, gangs=True, zeros=True, weights=True, tenants=seed % 2 == 1)
     random = np.random.default_rng(seed)
-    case = Demanding(**{**vars(base), "demand": random.lognormal(0, 1, (6, 2)), "supply": np.array([8.0, 12.0])})
+    case = Demanding(
+        **{**vars(base), "demand": random.lognormal(0, 1, (6, 2)), "supply": np.array([8.0, 12.0])}
+    )
     case.demand[random.random((6, 2)) < 0.2] = 0.0
-    case.demand *= 0.9 * np.minimum(1.0, (case.supply / 4 / np.maximum(case.demand, 1e-9)).min(axis=1))[:, None]
+    case.demand *= (
+        0.9
+        * np.minimum(1.0, (case.supply / 4 / np.maximum(case.demand, 1e-9)).min(axis=1))[:, None]
+    )
     expected = drf_levels(case)
     for classes in (True, False):
-        found = shares(solve(case.instance(), solver=("highs", "clarabel", "glop")[seed % 3], classes=classes))
+        found = shares(
+            solve(case.instance(), solver=("highs", "clarabel", "glop")[seed % 3], classes=classes)
+        )
         assert found == pytest.approx(expected, abs=1e-7 * expected.max())
 
 
 def drf_levels(case: Demanding) -> FloatArray:
     """Brute force, where a job rises at its weight whatever its gang."""
     plain = filling_reference.rates
-    with mock.patch.object(filling_reference, "rates", lambda case, frozen: plain(case, frozen) * case.gang):
+    with mock.patch.object(
+        filling_reference, "rates", lambda case, frozen: plain(case, frozen) * case.gang
+    ):
         return filled(case, case.shares())
 
 
 def test_one_resource_is_max_min() -> None:
     """Only GPUs, of two pools that are alike: GPUs are shared by weight, up to the gang of each job."""
     gang, weight = np.array([1, 2, 4, 1, 8]), np.array([1.0, 1.0, 2.0, 5.0, 1.0])
-    instance = Instance.from_arrays(pools={"a": 8}, throughput=np.ones((5, 1)), gpus=gang, weight=weight)
+    instance = Instance.from_arrays(
+        pools={"a": 8}, throughput=np.ones((5, 1)), gpus=gang, weight=weight
+    )
     held = shares(solve(instance)) * 8
     c = (8 - 1) / (1 + 1 + 2 + 1)  # the fourth job has all that it can use, one GPU
     expected = np.minimum(gang, weight * c)
@@ -204,7 +230,9 @@ def test_one_resource_is_max_min() -> None:
 
 def test_shares_of_gpus_are_of_the_whole_cluster() -> None:
     """The dominant share counts GPUs of all pools together; the throughput decides where they are."""
-    instance = Instance.from_arrays(pools={"a": 2, "b": 2}, throughput=[[9.0, 1.0], [1.0, 9.0]], gpus=2)
+    instance = Instance.from_arrays(
+        pools={"a": 2, "b": 2}, throughput=[[9.0, 1.0], [1.0, 9.0]], gpus=2
+    )
     solution = solve(instance)
     assert shares(solution) == pytest.approx([0.5, 0.5])
     assert list(solution.throughput.values()) == pytest.approx([9.0, 9.0])
@@ -220,7 +248,10 @@ def test_two_jobs_on_the_same_gpus_count_for_half_of_them() -> None:
 
 def test_a_queue_of_tasks_is_served_in_order() -> None:
     demand = np.array([[3.0], [3.0], [3.0], [3.0]])
-    queue = {"tenant": np.array([0, 0, 0, 1]), "tenants": [{"name": "q", "policy": "fifo"}, {"name": "f"}]}
+    queue = {
+        "tenant": np.array([0, 0, 0, 1]),
+        "tenants": [{"name": "q", "policy": "fifo"}, {"name": "f"}],
+    }
     found = shares(solve(users(demand, np.array([9.0]), **queue)))
     assert found == pytest.approx([1 / 3, 1 / 3, 0.0, 1 / 3], abs=1e-9)
     flat = shares(solve(users(demand, np.array([9.0]), **queue), tenants=False))
@@ -241,7 +272,9 @@ def test_sharing_incentive_envy_freeness_and_pareto_efficiency(seed: int) -> Non
             with_the_other_bundle = tasks[other] * (others / asks).min()
             assert with_the_other_bundle <= tasks[user] * (1 + 1e-7)
     most, _ = best(
-        np.ones(len(tasks)), np.vstack([demand.T, -np.eye(len(tasks))]), np.append(capacity, -tasks * (1 - 1e-9))
+        np.ones(len(tasks)),
+        np.vstack([demand.T, -np.eye(len(tasks))]),
+        np.append(capacity, -tasks * (1 - 1e-9)),
     )
     assert most <= tasks.sum() * (1 + 1e-6)
 

@@ -21,8 +21,13 @@ ONE_GPU = [{"name": "m0", "nodes": 1, "gpus_per_node": 1}]
 
 def with_options(count: int, option: dict[str, Any], **fields: Any) -> Instance:
     """Jobs with one option each."""
-    jobs = [{"id": f"h{i}", **fields, "options": [{"pool": "m0", "gpus": 1, **option}]} for i in range(count)]
-    return made(cluster={"pools": ONE_GPU, "resources": [{"name": "licence", "capacity": 2}]}, jobs=jobs)
+    jobs = [
+        {"id": f"h{i}", **fields, "options": [{"pool": "m0", "gpus": 1, **option}]}
+        for i in range(count)
+    ]
+    return made(
+        cluster={"pools": ONE_GPU, "resources": [{"name": "licence", "capacity": 2}]}, jobs=jobs
+    )
 
 
 @pytest.mark.parametrize("formulation", ["makespan-unrelated", "lease"])
@@ -34,7 +39,9 @@ def test_a_job_that_would_never_end_is_no_job_of_a_plan(formulation: str) -> Non
 
 
 @pytest.mark.parametrize("solver", ["auto", "clarabel"])
-@pytest.mark.parametrize("formulation", ["max-throughput", "isolated", "max-min-fairness", "makespan"])
+@pytest.mark.parametrize(
+    "formulation", ["max-throughput", "isolated", "max-min-fairness", "makespan"]
+)
 def test_values_alone_are_no_rates(formulation: str, solver: str) -> None:
     told = "jobs[0].options: found no throughput or duration (job 'j0'), expected a rate..."
     with refuses(told):
@@ -45,13 +52,18 @@ def test_values_alone_are_no_rates(formulation: str, solver: str) -> None:
 def test_of_values_alone_the_formulation_that_solves_them_is_named(formulation: str) -> None:
     with pytest.raises(optsched.InvalidInput) as caught:
         optsched.solve("@knapsack", formulation)
-    assert caught.value.expected.endswith("; -f multiple-choice needs no rates, but values of options")
+    assert caught.value.expected.endswith(
+        "; -f multiple-choice needs no rates, but values of options"
+    )
     assert (optsched.solve("@knapsack", "multiple-choice").objective or 0) > 0
 
 
 def test_jobs_that_fit_nowhere_are_named_and_counted() -> None:
     options = {"uses": {"licence": 3}}
-    jobs = [{"id": f"h{i}", "options": [{"pool": "m0", "gpus": 1, "duration": i + 1, **options}]} for i in range(23)]
+    jobs = [
+        {"id": f"h{i}", "options": [{"pool": "m0", "gpus": 1, "duration": i + 1, **options}]}
+        for i in range(23)
+    ]
     cluster = {"pools": ONE_GPU, "resources": [{"name": "licence", "capacity": 2}]}
     solution = verified(optsched.solve(made(cluster=cluster, jobs=jobs), "makespan-unrelated"))
     words = [conflict.words for conflict in solution.conflicts]
@@ -61,10 +73,15 @@ def test_jobs_that_fit_nowhere_are_named_and_counted() -> None:
 
 def test_what_fails_for_itself_does_not_conflict() -> None:
     """No two of these requirements are at odds: each is impossible."""
-    one = optsched.solve(with_options(1, {"duration": 1, "uses": {"licence": 3}}), "makespan-unrelated")
+    one = optsched.solve(
+        with_options(1, {"duration": 1, "uses": {"licence": 3}}), "makespan-unrelated"
+    )
     assert conflict_statement(one.conflicts, one.certificate.proof) == "this cannot be met"
     both = one.conflicts * 2
-    assert conflict_statement(both, one.certificate.proof) == "none of these can be met, each for itself"
+    assert (
+        conflict_statement(both, one.certificate.proof)
+        == "none of these can be met, each for itself"
+    )
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "highs", "highs-ipm"])
@@ -75,5 +92,7 @@ def test_where_nothing_can_be_gained_no_duals_prove_it(solver: str) -> None:
     lp.constrain(np.random.default_rng(0).uniform(1, 2, (3, 5)) @ x <= 1.0, name="rows")
     lp.maximise(np.zeros((1, 5)) @ x)
     outcome = Engine(load_solver, solver).solve_linear(lp)
-    assert outcome.certificate.ok and outcome.certificate.proof == "dual", outcome.certificate.problems
+    assert outcome.certificate.ok and outcome.certificate.proof == "dual", (
+        outcome.certificate.problems
+    )
     assert (outcome.status, outcome.value, outcome.bound) == ("optimal", 0.0, 0.0)

@@ -29,7 +29,9 @@ def document(capacity: dict[str, int], jobs: list[dict[str, Any]], **more: Any) 
 def solve(made: dict[str, Any], **options: Any) -> Solution:
     solution = optsched.solve(Instance.from_document(made), "fifo", **options)
     assert solution.ok, solution.certificate
-    verification = optsched.verify(Instance.from_document(made), json.loads(json.dumps(solution.to_document())))
+    verification = optsched.verify(
+        Instance.from_document(made), json.loads(json.dumps(solution.to_document()))
+    )
     assert verification.ok, str(verification)
     return solution
 
@@ -48,7 +50,9 @@ def places(solution: Solution) -> dict[tuple[str, ...], str | None]:
 def random_case(seed: int) -> dict[str, Any]:
     """Mixed gangs, jobs that cannot run everywhere, equal rates, equal arrivals in any order, pairs."""
     random = np.random.default_rng(seed)
-    gangs = (1, 1, 2, 4) if seed % 2 else (1,)  # gangs at the head of the queue stop the packing soon
+    gangs = (
+        (1, 1, 2, 4) if seed % 2 else (1,)
+    )  # gangs at the head of the queue stop the packing soon
     capacity = {name: int(random.integers(1, 6)) for name in POOLS}
     workloads = {
         f"w{i}": {"throughput": {pool: {str(s): float(random.choice([0, 1, 2, 3, 5])) for s in (1, 2, 4)}
@@ -80,7 +84,11 @@ def told_again(made: dict[str, Any], packed: bool) -> dict[tuple[str, ...], str]
 
     def rate(job: dict[str, Any], pool: str) -> float:
         fits = job["gpus"] <= size[pool]
-        return made["workloads"][job["workload"]]["throughput"][pool][str(job["gpus"])] if fits else 0.0
+        return (
+            made["workloads"][job["workload"]]["throughput"][pool][str(job["gpus"])]
+            if fits
+            else 0.0
+        )
 
     def ratio(one: dict[str, Any], other: dict[str, Any], pool: str) -> float:
         """Sum of the ratios of a pair; two jobs of one workload share the mean."""
@@ -89,11 +97,14 @@ def told_again(made: dict[str, Any], packed: bool) -> dict[tuple[str, ...], str]
                 if (entry["workloads"], entry["pool"], entry["gpus"]) == (
                     [first["workload"], second["workload"]], pool, first["gpus"]
                 ) and first["gpus"] == second["gpus"] and rate(first, pool) and rate(second, pool):  # fmt: skip
-                    return entry["throughput"][0] / rate(first, pool) + entry["throughput"][1] / rate(second, pool)
+                    return entry["throughput"][0] / rate(first, pool) + entry["throughput"][
+                        1
+                    ] / rate(second, pool)
         return 0.0
 
     queue = sorted(
-        (job for job in made["jobs"] if any(rate(job, pool) for pool in POOLS)), key=lambda job: job["arrival"]
+        (job for job in made["jobs"] if any(rate(job, pool) for pool in POOLS)),
+        key=lambda job: job["arrival"],
     )
     runs: list[tuple[tuple[str, ...], dict[str, Any], str]] = []
     while queue:
@@ -153,18 +164,26 @@ def test_agnostic_draws_keep_the_capacity(seed: int) -> None:
 
 
 def test_agnostic_draws_are_draws() -> None:
-    made = document(dict.fromkeys(POOLS, 4), [{"id": f"j{i}", "throughput": {"a": 3, "c": 1}} for i in range(6)])
+    made = document(
+        dict.fromkeys(POOLS, 4), [{"id": f"j{i}", "throughput": {"a": 3, "c": 1}} for i in range(6)]
+    )
     drawn = [places(solve(made, variant="agnostic", seed=seed)) for seed in range(8)]
     assert drawn == [places(solve(made, variant="agnostic", seed=seed)) for seed in range(8)]
     assert len({json.dumps(sorted(places.values())) for places in drawn}) > 1
     assert {pool for places in drawn for pool in places.values()} == {"a", "c"}
-    assert drawn == [places(solve(made, variant="agnostic", options={"seed": seed}, seed=99)) for seed in range(8)]
+    assert drawn == [
+        places(solve(made, variant="agnostic", options={"seed": seed}, seed=99))
+        for seed in range(8)
+    ]
     one, other = (solve(made, seed=seed).to_document() for seed in (0, 1))
     assert one["allocation"] == other["allocation"]
 
 
 def test_the_head_of_the_queue_blocks_smaller_jobs() -> None:
-    jobs = [{"id": name, "gpus": gpus, "throughput": {"a": 1}} for name, gpus in (("x", 3), ("y", 2), ("z", 1))]
+    jobs = [
+        {"id": name, "gpus": gpus, "throughput": {"a": 1}}
+        for name, gpus in (("x", 3), ("y", 2), ("z", 1))
+    ]
     assert places(solve(document({"a": 4}, jobs))) == {("x",): "a"}
     jobs[0]["arrival"] = -2.0
     jobs[2]["arrival"] = -1.0
@@ -198,7 +217,9 @@ def test_pools_of_any_name_and_number(pools: int) -> None:
     """F6."""
     capacity = {f"pool {i}": 1 for i in range(pools)}
     jobs = [{"id": f"j{i}", "throughput": {name: 1.0 for name in capacity}} for i in range(50)]
-    assert places(solve(document(capacity, jobs))) == {(f"j{i}",): f"pool {i}" for i in range(pools)}
+    assert places(solve(document(capacity, jobs))) == {
+        (f"j{i}",): f"pool {i}" for i in range(pools)
+    }
 
 
 def test_pools_without_cpus_left_have_no_room() -> None:
@@ -228,14 +249,20 @@ def test_a_pair_needs_the_cpus_of_both() -> None:
 
 def test_options_without_a_pool_need_only_their_resources() -> None:
     made = document(
-        {"a": 1}, [{"id": f"j{i}", "options": [{"throughput": 1.0, "uses": {"licence": 1}}]} for i in range(3)]
+        {"a": 1},
+        [
+            {"id": f"j{i}", "options": [{"throughput": 1.0, "uses": {"licence": 1}}]}
+            for i in range(3)
+        ],
     )
     made["cluster"]["resources"] = [{"name": "licence", "kind": "renewable", "capacity": 2}]
     assert places(solve(made)) == {("j0",): None, ("j1",): None}
 
 
 def test_a_job_without_any_rate_is_refused() -> None:
-    made = document({"a": 1}, [{"id": "x", "steps": 3, "options": [{"pool": "a", "gpus": 1, "value": 2}]}])
+    made = document(
+        {"a": 1}, [{"id": "x", "steps": 3, "options": [{"pool": "a", "gpus": 1, "value": 2}]}]
+    )
     with refuses("jobs[0].options: found no throughput or duration (job 'x')"):
         optsched.solve(Instance.from_document(made), "fifo")
 

@@ -55,7 +55,9 @@ def convex(case: Case, steps: np.ndarray, age: np.ndarray, past: np.ndarray) -> 
     placed, (A, b), T = case.placed(), case.polyhedron(), case.throughput()
     D = past[placed] + steps[placed] / isolated(case)[placed]
     x, rho = cp.Variable(A.shape[1], nonneg=True), cp.Variable()
-    rows = [(age[i] + steps[i] * cp.inv_pos(T[i] @ x)) / D[row] <= rho for row, i in enumerate(placed)]
+    rows = [
+        (age[i] + steps[i] * cp.inv_pos(T[i] @ x)) / D[row] <= rho for row, i in enumerate(placed)
+    ]
     problem = cp.Problem(cp.Minimize(rho), [A @ x <= b, *rows])
     problem.solve(solver="CLARABEL", tol_gap_rel=1e-9, tol_gap_abs=1e-9, tol_feas=1e-9)
     assert problem.status == "optimal"
@@ -71,22 +73,31 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("seed", "solver"), [(0, "highs"), (1, "clarabel"), (2, "glop"), (3, "auto"), (4, "highs")])
+@pytest.mark.parametrize(
+    ("seed", "solver"), [(0, "highs"), (1, "clarabel"), (2, "glop"), (3, "auto"), (4, "highs")]
+)
 def test_rho_is_that_of_the_convex_program(family: str, seed: int, solver: str) -> None:
     """The first call has no history, the second one has: jobs that waited, jobs that ran, jobs that just came."""
-    case, random = random_case(seed, 3 + seed, **FAMILIES[family]), np.random.default_rng(seed + 100)
+    case, random = (
+        random_case(seed, 3 + seed, **FAMILIES[family]),
+        np.random.default_rng(seed + 100),
+    )
     jobs = case.jobs
     first, never = random.lognormal(6, 1.5, jobs), np.zeros(jobs)
     kind = random.integers(0, 3, jobs)
     second = np.where(kind == 1, first * random.uniform(0.05, 0.9, jobs), first)
-    past = np.where(kind == 1, (first - second) / np.where(isolated(case) > 0, isolated(case), 1.0), 0.0)
+    past = np.where(
+        kind == 1, (first - second) / np.where(isolated(case) > 0, isolated(case), 1.0), 0.0
+    )
     age = np.where(kind == 2, 0.0, 360.0 * random.integers(1, 20, jobs))
     for steps, waited, had in ((first, never, never), (second, age, past)):
         rho = convex(case, steps, waited, had)
         for classes in (True, False):
             solution = solve(timed(case, steps, waited, had), solver=solver, classes=classes)
             assert solution.objective == pytest.approx(rho, rel=1e-6)
-            assert max(solution.figures["rho"].values()) == pytest.approx(solution.objective, rel=1e-9)
+            assert max(solution.figures["rho"].values()) == pytest.approx(
+                solution.objective, rel=1e-9
+            )
 
 
 def test_without_ages_one_linear_program_is_enough() -> None:
@@ -116,7 +127,9 @@ EXTREMES = {
 def test_extreme_ages_and_steps(how: str, solver: str) -> None:
     """Against bisection: a rho is reached if the levels that it asks for fit on the GPUs of one pool."""
     steps, age = map(np.array, EXTREMES[how])
-    instance = Instance.from_arrays(pools={"a": 2}, throughput=np.ones((3, 1)), steps=steps, now=NOW, arrival=NOW - age)
+    instance = Instance.from_arrays(
+        pools={"a": 2}, throughput=np.ones((3, 1)), steps=steps, now=NOW, arrival=NOW - age
+    )
     D = steps * 3 / 2  # two GPUs among three jobs
 
     def fits(rho: float) -> bool:
@@ -134,7 +147,12 @@ def test_extreme_ages_and_steps(how: str, solver: str) -> None:
 def test_one_job() -> None:
     for steps, age in ((1e4, 0.0), (1.0, 1e7), (1e8, 3.0)):
         instance = Instance.from_arrays(
-            pools={"a": 1, "b": 1}, throughput=[[1.0, 4.0]], steps=steps, now=NOW, arrival=NOW - age, isolated_time=5.0
+            pools={"a": 1, "b": 1},
+            throughput=[[1.0, 4.0]],
+            steps=steps,
+            now=NOW,
+            arrival=NOW - age,
+            isolated_time=5.0,
         )
         best, D = steps / 4.0, 5.0 + steps / 2.5  # in isolation it splits its time over both pools
         assert solve(instance).objective == pytest.approx((age + best) / D, rel=1e-9)
@@ -142,7 +160,12 @@ def test_one_job() -> None:
 
 def test_equal_jobs_that_came_together_have_equal_ratios() -> None:
     instance = Instance.from_arrays(
-        pools={"a": 3}, throughput=np.ones((7, 1)), steps=700.0, now=NOW, arrival=NOW - 50.0, isolated_time=20.0
+        pools={"a": 3},
+        throughput=np.ones((7, 1)),
+        steps=700.0,
+        now=NOW,
+        arrival=NOW - 50.0,
+        isolated_time=20.0,
     )
     for classes in (True, False):
         rho = list(solve(instance, classes=classes).figures["rho"].values())
@@ -167,9 +190,15 @@ def test_no_rho_is_below_what_a_job_alone_reaches() -> None:
 def test_seconds_and_steps_have_no_unit() -> None:
     """Ages, isolated times and steps times a constant leave rho as it is, and so do a job's rates with its steps."""
     case, random = random_case(9, 6, gangs=True), np.random.default_rng(9)
-    steps, age, past = random.lognormal(5, 1, 6), random.uniform(0, 900, 6), random.uniform(0, 90, 6)
+    steps, age, past = (
+        random.lognormal(5, 1, 6),
+        random.uniform(0, 900, 6),
+        random.uniform(0, 90, 6),
+    )
     rho = solve(timed(case, steps, age, past)).objective
-    assert solve(timed(case, steps * 60, age * 60, past * 60)).objective == pytest.approx(rho, rel=1e-8)
+    assert solve(timed(case, steps * 60, age * 60, past * 60)).objective == pytest.approx(
+        rho, rel=1e-8
+    )
     factor = random.lognormal(0, 3, 6)
     case.rate = case.rate * factor[:, None]
     assert solve(timed(case, steps * factor, age, past)).objective == pytest.approx(rho, rel=1e-8)
@@ -190,7 +219,11 @@ def test_a_job_without_steps_is_left_out() -> None:
     assert [job for job, _ in solution.unplaced] == ["j1"] and "j1" not in solution.figures["rho"]
     keep = [0, 2, 3, 4]
     others = replace(
-        case, rate=case.rate[keep], gang=case.gang[keep], weight=case.weight[keep], tenant=case.tenant[keep]
+        case,
+        rate=case.rate[keep],
+        gang=case.gang[keep],
+        weight=case.weight[keep],
+        tenant=case.tenant[keep],
     )
     rest = solve(timed(others, steps[keep], age[keep], np.zeros(4)))
     assert rest.objective == pytest.approx(solution.objective, rel=1e-9)
@@ -198,7 +231,11 @@ def test_a_job_without_steps_is_left_out() -> None:
 
 def test_agnostic_counts_every_pool_as_the_reference_pool() -> None:
     rate = np.array([[2.0, 8.0], [2.0, 2.0], [3.0, 1.0]])
-    arrays = {"steps": np.array([100.0, 300.0, 50.0]), "now": NOW, "arrival": NOW - np.array([0.0, 40.0, 10.0])}
+    arrays = {
+        "steps": np.array([100.0, 300.0, 50.0]),
+        "now": NOW,
+        "arrival": NOW - np.array([0.0, 40.0, 10.0]),
+    }
     instance = Instance.from_arrays(pools={"a": 1, "b": 1}, throughput=rate, **arrays)
     same = Instance.from_arrays(pools={"a": 1, "b": 1}, throughput=rate[:, [0, 0]], **arrays)
     agnostic = solve(instance, agnostic=True, reference_pool="a")
@@ -215,7 +252,9 @@ def waiting() -> Instance:
     return timed(case, np.geomspace(1, 1e4, 8), np.geomspace(1e4, 10, 8), np.zeros(8))
 
 
-def test_a_solver_that_raises_raises_or_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_raises_raises_or_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real, best = HighsSession.run, solve(waiting(), solver="highs").objective
     for after in range(2):
         left = [after]
@@ -235,19 +274,25 @@ def test_a_solver_that_raises_raises_or_is_followed_by_another(monkeypatch: pyte
         assert [attempt.name for attempt in solution.solver.attempts] == ["highs", "clarabel"]
 
 
-def test_a_limit_midway_leaves_a_feasible_allocation_and_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_midway_leaves_a_feasible_allocation_and_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real, best = HighsSession.run, solve(waiting(), solver="highs").objective
     for after in range(3):
         for empty in (False, True):
             left = [after]
 
-            def run(session: HighsSession, limits: Limits, left: list[int] = left, empty: bool = empty) -> Values:
+            def run(
+                session: HighsSession, limits: Limits, left: list[int] = left, empty: bool = empty
+            ) -> Values:
                 values = real(session, limits)
                 left[0] -= 1
                 if left[0] >= 0:
                     return values
                 values = replace(values, termination=Termination.TIME_LIMIT)
-                return replace(values, x=None, y=None, objective=None, bound=None) if empty else values
+                return (
+                    replace(values, x=None, y=None, objective=None, bound=None) if empty else values
+                )
 
             monkeypatch.setattr(HighsSession, "run", run)
             solution = optsched.solve(waiting(), NAME, solver="highs")
@@ -275,9 +320,13 @@ def test_limits_on_a_large_instance(limit: dict[str, Any]) -> None:
 TAMPERED = {
     "objective": lambda document: document.update(objective=document["objective"] * 0.99),
     "bound": lambda document: document.update(bound=document["bound"] * 1.01),
-    "duals.levels": lambda document: document["duals"].update(levels=[0.0] * len(document["duals"]["levels"])),
+    "duals.levels": lambda document: document["duals"].update(
+        levels=[0.0] * len(document["duals"]["levels"])
+    ),
     "rho": lambda document: document["figures"]["rho"].update(j0=1e-3),
-    "allocation": lambda document: document["allocation"][0].update(fraction=document["allocation"][0]["fraction"] / 2),
+    "allocation": lambda document: document["allocation"][0].update(
+        fraction=document["allocation"][0]["fraction"] / 2
+    ),
     "stages": lambda document: document.update(
         stages=[{"name": "filling", "value": 1.0, "bound": 1.0, "duals": {}, "kept": {}}]
     ),
@@ -310,7 +359,9 @@ def aged(age: float, **options: Any) -> Solution:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("age", [1e18, 1e60, 1e99])
 @pytest.mark.parametrize("options", [{}, {"agnostic": True, "reference_pool": "a"}])
-def test_an_age_beside_which_the_rest_is_lost_is_refused(age: float, options: dict[str, Any]) -> None:
+def test_an_age_beside_which_the_rest_is_lost_is_refused(
+    age: float, options: dict[str, Any]
+) -> None:
     with refuses("jobs[1].arrival: found 0 s, ..., expected at most..."):
         aged(age, **options)
 
@@ -320,4 +371,6 @@ def test_an_age_beside_which_the_rest_is_lost_is_refused(age: float, options: di
 def test_long_ages_are_right(age: float) -> None:
     """The old job alone decides, by its 100 s in isolation: rho = (age + 100) / 100 at best."""
     solution = aged(age)
-    assert solution.status == "optimal" and solution.objective == pytest.approx((age + 100) / 100, rel=1e-6)
+    assert solution.status == "optimal" and solution.objective == pytest.approx(
+        (age + 100) / 100, rel=1e-6
+    )

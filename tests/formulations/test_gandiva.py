@@ -23,7 +23,9 @@ POOLS = ("a", "b")
 
 def case(seed: int, jobs: int = 12, workloads: int = 4) -> dict[str, Any]:
     random = np.random.default_rng(seed)
-    rates = {f"w{i}": {pool: float(random.uniform(1, 5)) for pool in POOLS} for i in range(workloads)}
+    rates = {
+        f"w{i}": {pool: float(random.uniform(1, 5)) for pool in POOLS} for i in range(workloads)
+    }
     return {
         "format": "optsched-instance/1",
         "cluster": {"pools": [{"name": pool, "nodes": 1, "gpus_per_node": 2} for pool in POOLS]},
@@ -76,14 +78,17 @@ def gains(document: dict[str, Any]) -> dict[tuple[str, str], float]:
     ratios: dict[tuple[str, str, int], list[float]] = {}
     for entry in document["colocation"]:
         first, second, pool, gpus = *entry["workloads"], entry["pool"], entry["gpus"]
-        alone = [document["workloads"][name]["throughput"][pool][str(gpus)] for name in (first, second)]
+        alone = [
+            document["workloads"][name]["throughput"][pool][str(gpus)] for name in (first, second)
+        ]
         ratio = sum(rate / of for rate, of in zip(entry["throughput"], alone, strict=True))
         for key in {(first, second, gpus), (second, first, gpus)}:
             ratios.setdefault(key, []).append(ratio)
     return {
         (one["id"], other["id"]): max(ratios[one["workload"], other["workload"], one["gpus"]]) - 1
         for one, other in combinations(document["jobs"], 2)
-        if one["gpus"] == other["gpus"] and (one["workload"], other["workload"], one["gpus"]) in ratios
+        if one["gpus"] == other["gpus"]
+        and (one["workload"], other["workload"], one["gpus"]) in ratios
     }
 
 
@@ -99,7 +104,9 @@ def best_by_enumeration(names: list[str], gain: dict[tuple[str, str], float]) ->
     for other in rest:
         worth = gain.get((first, other), 0.0)
         if worth > 0:
-            values.append(worth + best_by_enumeration([name for name in rest if name != other], gain))
+            values.append(
+                worth + best_by_enumeration([name for name in rest if name != other], gain)
+            )
     return max(values)
 
 
@@ -111,7 +118,9 @@ def test_matching_is_the_best_of_all_pairings(seed: int) -> None:
     for classes in (True, False):
         solution = solve(made, "matching", classes=classes)
         assert solution.objective == pytest.approx(expected, rel=1e-9, abs=1e-12)
-        assert sum(gain[pair] for pair in pairs_of(solution)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert sum(gain[pair] for pair in pairs_of(solution)) == pytest.approx(
+            expected, rel=1e-9, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -154,7 +163,9 @@ def test_no_pair_loses_and_none_is_of_two_sizes(formulation: str, seed: int) -> 
     for row in shared.tolist():
         place = (int(C.pool[rows.column[row]]), int(C.gpus[rows.column[row]]))
         first, second = int(rows.job[row]), int(rows.partner[row])
-        ratio = rows.rate[row] / alone[first, *place] + rows.partner_rate[row] / alone[second, *place]
+        ratio = (
+            rows.rate[row] / alone[first, *place] + rows.partner_rate[row] / alone[second, *place]
+        )
         assert ratio >= 1
         assert gang[first] == gang[second] == place[1]
     partners: dict[int, set[int]] = {}
@@ -228,7 +239,11 @@ def test_bounds(seed: int) -> None:
     instance = Instance.from_document(made)
     exact = solve(made, "matching", bound=True)
     assert exact.bound == pytest.approx(exact.objective, rel=1e-9)
-    assert (exact.bound_source, exact.certificate.proof, exact.status) == ("solver", "claimed", "optimal")
+    assert (exact.bound_source, exact.certificate.proof, exact.status) == (
+        "solver",
+        "claimed",
+        "optimal",
+    )
     greedy = solve(made, "gandiva", pairing="greedy", bound=True)
     assert greedy.bound >= exact.objective * (1 - 1e-9)
     assert greedy.bound_source == "relaxation"
@@ -238,7 +253,9 @@ def test_bounds(seed: int) -> None:
         wrong = written | {name: written[name] * 1.1}
         assert name in {finding.field for finding in optsched.verify(instance, wrong).findings}
     written["figures"]["gain"]["j0"] += 0.1
-    assert {finding.field for finding in optsched.verify(instance, written).findings} == {"figures.gain.j0"}
+    assert {finding.field for finding in optsched.verify(instance, written).findings} == {
+        "figures.gain.j0"
+    }
 
 
 def test_the_relaxation_knows_that_three_alike_are_one_pair() -> None:
@@ -257,7 +274,9 @@ def test_pairs_hold_what_each_would_hold_alone() -> None:
     for pool in made["cluster"]["pools"]:
         pool["gpus_per_node"] = 2
     for number in (0, 1):
-        made["jobs"] = [{"id": name, "gpus": 2, "throughput": {"a": 4.0, "b": 2.0}} for name in ("x", "y", "z")]
+        made["jobs"] = [
+            {"id": name, "gpus": 2, "throughput": {"a": 4.0, "b": 2.0}} for name in ("x", "y", "z")
+        ]
         made["colocation"][0]["gpus"] = 2
         assert pairs_of(solve(made, "matching")) == {("x", "y")}
         rates = {pool: {"1": 2.0, "2": 3.0} for pool in POOLS}
@@ -291,7 +310,11 @@ def test_a_matching_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPa
     instance = Instance.from_document(case(1))
     monkeypatch.setattr(Engine, "solve_linear", stopped)
     solution = optsched.solve(instance, "matching")
-    assert (solution.status, solution.termination, solution.reproducible) == ("limit", "time_limit", False)
+    assert (solution.status, solution.termination, solution.reproducible) == (
+        "limit",
+        "time_limit",
+        False,
+    )
     assert solution.allocation is None and solution.objective is None
     assert optsched.verify(instance, solution.to_document()).ok
 

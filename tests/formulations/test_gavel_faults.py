@@ -51,17 +51,26 @@ def test_pairs_of_mixed_gangs_keep_time_and_capacity_and_are_optimal(seed: int) 
     """Gavel: a ValueError, or silently time and capacity broken by 0.1 to 0.74, with 0.227 instead of 0.981."""
     case = random_case(seed, 4 + seed % 3, pairs=True, gangs=True, weights=True)
     (A, b), levels = case.polyhedron(), case.normalised() * (case.gang / case.weight)[:, None]
-    rows = np.vstack([np.hstack([A, np.zeros((len(A), 1))]), np.hstack([-levels, np.ones((case.jobs, 1))])])
-    expected, _ = best(np.append(np.zeros(A.shape[1]), 1.0), rows, np.append(b, np.zeros(case.jobs)))
+    rows = np.vstack(
+        [np.hstack([A, np.zeros((len(A), 1))]), np.hstack([-levels, np.ones((case.jobs, 1))])]
+    )
+    expected, _ = best(
+        np.append(np.zeros(A.shape[1]), 1.0), rows, np.append(b, np.zeros(case.jobs))
+    )
     solution = solve(case.instance(), "max-min-fairness")
     assert solution.objective == pytest.approx(expected, rel=1e-7)
     C, x = solution.allocation.classes, solution.allocation.x
-    assert (C.member @ x <= C.count * (1 + 1e-9)).all() and (C.usage @ x <= C.capacity * (1 + 1e-9)).all()
+    assert (C.member @ x <= C.count * (1 + 1e-9)).all() and (
+        C.usage @ x <= C.capacity * (1 + 1e-9)
+    ).all()
 
 
 def test_pairs_padded_with_zeros_change_nothing() -> None:
     case = random_case(3, 6, pairs=True, gangs=True)
-    natural = [solve(case.instance(), name).objective for name in ("max-min-fairness", "water-filling", "makespan")]
+    natural = [
+        solve(case.instance(), name).objective
+        for name in ("max-min-fairness", "water-filling", "makespan")
+    ]
     known = {(a, b, j) for a, b, j, _, _ in case.pairs}
     case.pairs = [
         *case.pairs,
@@ -71,7 +80,10 @@ def test_pairs_padded_with_zeros_change_nothing() -> None:
             if case.gang[a] == case.gang[b] and (a, b, j) not in known
         ),
     ]  # fmt: skip
-    padded = [solve(case.instance(), name).objective for name in ("max-min-fairness", "water-filling", "makespan")]
+    padded = [
+        solve(case.instance(), name).objective
+        for name in ("max-min-fairness", "water-filling", "makespan")
+    ]
     assert padded == pytest.approx(natural, rel=1e-9)
 
 
@@ -79,7 +91,9 @@ def test_a_pair_of_unequal_gangs_is_refused() -> None:
     """Gavel's importer pads these with zeros; there is no count of GPUs that both could have."""
     pair = {"jobs": ["j0", "j1"], "pool": "a", "gpus": 2, "throughput": [0.0, 0.0]}
     with refuses('colocation[0].gpus: found 2, expected a count that job "j0" may have, 1'):
-        Instance.from_arrays(pools={"a": 4}, throughput=np.ones((2, 1)), gpus=np.array([1, 2]), colocation=[pair])
+        Instance.from_arrays(
+            pools={"a": 4}, throughput=np.ones((2, 1)), gpus=np.array([1, 2]), colocation=[pair]
+        )
 
 
 # --- F3: hierarchical water filling stops early ----------------------------------------------------------------------
@@ -94,7 +108,9 @@ def test_one_tenant_with_few_active_jobs_has_the_large_cluster() -> None:
     )  # fmt: skip
     found = nt(solve(case.instance(), "water-filling"))
     assert found == pytest.approx(filled(case), abs=1e-8)
-    assert found[:2] == pytest.approx([5.5 / 2.0] * 2) and found[2:] == pytest.approx([2.0 / (17 / 9)] * 2)
+    assert found[:2] == pytest.approx([5.5 / 2.0] * 2) and found[2:] == pytest.approx(
+        [2.0 / (17 / 9)] * 2
+    )
 
 
 def test_a_starved_queue_does_not_stop_the_others() -> None:
@@ -109,7 +125,9 @@ def test_a_starved_queue_does_not_stop_the_others() -> None:
     assert nt(solve(case.instance(), "water-filling")) == pytest.approx(expected, abs=1e-8)
 
 
-def test_a_solver_that_fails_is_no_reason_for_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_fails_is_no_reason_for_another_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Gavel catches everything and returns the max-min of one level, without a message."""
     real, left = HighsSession.run, [1]
 
@@ -141,7 +159,9 @@ def test_the_makespan_is_exact() -> None:
         case, random = random_case(seed, 6, gangs=True, pairs=True), np.random.default_rng(seed)
         case.steps = random.lognormal(4, 1, 6)
         (A, b), levels = case.polyhedron(), case.throughput() / case.steps[:, None]
-        rows = np.vstack([np.hstack([A, np.zeros((len(A), 1))]), np.hstack([-levels, np.ones((6, 1))])])
+        rows = np.vstack(
+            [np.hstack([A, np.zeros((len(A), 1))]), np.hstack([-levels, np.ones((6, 1))])]
+        )
         speed, _ = best(np.append(np.zeros(A.shape[1]), 1.0), rows, np.append(b, np.zeros(6)))
         assert solve(case.instance(), "makespan").objective == pytest.approx(1 / speed, rel=1e-7)
 
@@ -155,13 +175,17 @@ def test_jobs_that_cannot_run_are_listed_and_nobody_sees_them(formulation: str) 
     rate = np.array([[4.0, 1.0], [0.0, 0.0], [3.0, 2.0], [1.0, 1.0], [5.0, 2.0], [1.0, 5.0]])
     gang, steps = np.array([1, 1, 1, 8, 2, 1]), np.array([100.0, 100, 300, 100, 200, 0])
     pools = {"v100": 2, "k80": 2}
-    all_jobs = solve(Instance.from_arrays(pools=pools, throughput=rate, gpus=gang, steps=steps), formulation)
+    all_jobs = solve(
+        Instance.from_arrays(pools=pools, throughput=rate, gpus=gang, steps=steps), formulation
+    )
     told = dict(all_jobs.unplaced)
     assert list(told) == ["j1", "j3", "j5"]
     assert "no rate is given" in told["j1"] and "needs 8 GPUs, but only 2 are usable" in told["j3"]
     assert told["j5"] == "no step left to do"
     keep = [0, 2, 4]
-    others = Instance.from_arrays(pools=pools, throughput=rate[keep], gpus=gang[keep], steps=steps[keep])
+    others = Instance.from_arrays(
+        pools=pools, throughput=rate[keep], gpus=gang[keep], steps=steps[keep]
+    )
     rest = solve(others, formulation)
     assert all_jobs.objective == pytest.approx(rest.objective, rel=1e-8)
     assert rest.unplaced == ()
@@ -170,7 +194,9 @@ def test_jobs_that_cannot_run_are_listed_and_nobody_sees_them(formulation: str) 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("formulation", FAMILY)
 def test_nobody_can_run(formulation: str) -> None:
-    instance = Instance.from_arrays(pools={"a": 1}, throughput=[[0.0], [1.0]], gpus=np.array([1, 2]))
+    instance = Instance.from_arrays(
+        pools={"a": 1}, throughput=[[0.0], [1.0]], gpus=np.array([1, 2])
+    )
     solution = optsched.solve(instance, formulation)
     assert solution.ok and len(solution.unplaced) == 2 and not solution.to_document()["allocation"]
 
@@ -182,7 +208,10 @@ def test_nobody_can_run(formulation: str) -> None:
 def test_pools_have_any_names_and_any_number(formulation: str) -> None:
     """Gavel knows v100, p100 and k80; a cluster of one pool a100 loops for ever."""
     random = np.random.default_rng(0)
-    one = solve(Instance.from_arrays(pools={"a100": 2}, throughput=random.lognormal(0, 1, (4, 1))), formulation)
+    one = solve(
+        Instance.from_arrays(pools={"a100": 2}, throughput=random.lognormal(0, 1, (4, 1))),
+        formulation,
+    )
     assert {row["pool"] for row in one.to_document()["allocation"]} == {"a100"}
     names = [f"Pool № {j} / β" for j in range(40)]
     rate = random.lognormal(0, 1, (60, 40))
@@ -204,12 +233,22 @@ def test_a_trace_of_seven_columns_is_read_and_a_wrong_line_is_named() -> None:
         text = "".join("\t".join(cells) + "\n" for cells in lines).encode()
         return import_gavel(json.dumps(table).encode(), text, {"v100": 1})
 
-    assert solve(Instance.from_document(imported(line)), "makespan").objective == pytest.approx(250.0)
+    assert solve(Instance.from_document(imported(line)), "makespan").objective == pytest.approx(
+        250.0
+    )
     ten = ["A", "run", "cv", "--steps", "1", "5e2", "1", "1", "-1", "0"]
     assert len(read_trace(("\t".join(ten) + "\n").encode())) == 1
     for column, cell, words in (
-        (7, "heavy", 'trace line 2, column 8 (priority_weight): found "heavy", expected a weight above 0'),
-        (6, "0", 'trace line 2, column 7 (scale_factor): found "0", expected a whole number of GPUs, at least 1'),
+        (
+            7,
+            "heavy",
+            'trace line 2, column 8 (priority_weight): found "heavy", expected a weight above 0',
+        ),
+        (
+            6,
+            "0",
+            'trace line 2, column 7 (scale_factor): found "0", expected a whole number of GPUs, at least 1',
+        ),
         (
             8,
             "soon",
@@ -231,7 +270,11 @@ def test_a_job_that_arrives_on_an_idle_cluster_starts_in_the_next_round(formulat
     """Gavel lets it wait up to 1,920 s for an allocation."""
     for now, expected in ((359.0, set()), (360.0, {"j0"}), (720.0, {"j0", "j1"})):
         instance = Instance.from_arrays(
-            pools={"a": 2}, throughput=np.ones((2, 1)), steps=1e4, arrival=np.array([360.0, 361.0]), now=now
+            pools={"a": 2},
+            throughput=np.ones((2, 1)),
+            steps=1e4,
+            arrival=np.array([360.0, 361.0]),
+            now=now,
         )
         solution = optsched.realise(optsched.solve(instance, formulation), "priority", rounds=1)
         rows = solution.to_document()["allocation"]
@@ -261,7 +304,9 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Values], Value
     return install
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "makespan", "max-throughput", "finish-time-fairness"])
+@pytest.mark.parametrize(
+    "formulation", ["max-min-fairness", "makespan", "max-throughput", "finish-time-fairness"]
+)
 def test_what_is_not_optimal_says_so(
     formulation: str, spoil: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,7 +328,11 @@ def test_a_stopped_run_is_feasible_and_told(spoil: Any, capsys: pytest.CaptureFi
 
     spoil(worse)
     solution = optsched.solve("@quickstart", "max-throughput", solver="highs")
-    assert (solution.status, solution.termination, solution.reproducible) == ("feasible", "time_limit", False)
+    assert (solution.status, solution.termination, solution.reproducible) == (
+        "feasible",
+        "time_limit",
+        False,
+    )
     given = ["solve", "@quickstart", "-f", "max-throughput", "--solver", "highs"]
     assert main(given) == 0 and "feasible" in capsys.readouterr().out
     assert main([*given, "--require-optimal"]) == 5
@@ -291,7 +340,9 @@ def test_a_stopped_run_is_feasible_and_told(spoil: Any, capsys: pytest.CaptureFi
 
 def test_sums_of_unlike_throughputs_can_be_normalised() -> None:
     """Gavel adds steps/s of different models, so that the one with the shortest steps gets everything."""
-    instance = Instance.from_arrays(pools={"a": 1}, throughput=[[1000.0], [1.0]], weight=np.array([1.0, 1.5]))
+    instance = Instance.from_arrays(
+        pools={"a": 1}, throughput=[[1000.0], [1.0]], weight=np.array([1.0, 1.5])
+    )
     raw = solve(instance, "max-throughput", normalise="none").throughput
     fair = solve(instance, "max-throughput", normalise="proportional")
     assert raw["j0"] == pytest.approx(1000.0) and fair.objective == pytest.approx(1.0)

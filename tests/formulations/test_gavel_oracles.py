@@ -67,7 +67,9 @@ def check(case: dict, solvers: tuple[str, ...], jobwise: tuple[str, ...]) -> Non
                 continue
             assert solution.ok and solution.status == "optimal", solution.certificate
             if case["objective"] is not None:
-                assert solution.objective == pytest.approx(case["objective"], rel=min(1e-6, case["tolerance"]))
+                assert solution.objective == pytest.approx(
+                    case["objective"], rel=min(1e-6, case["tolerance"])
+                )
             if solver != "auto":
                 assert solution.certificate.proof == "dual"
                 assert solution.gap <= 1e-7
@@ -78,7 +80,9 @@ def check(case: dict, solvers: tuple[str, ...], jobwise: tuple[str, ...]) -> Non
                 assert {row["job"]: row["pool"] for row in rows} == case["vector"]
                 continue
             for job, value in case.get("vector", {}).items():
-                assert found[job] == pytest.approx(value, rel=case["tolerance"], abs=case["tolerance"])
+                assert found[job] == pytest.approx(
+                    value, rel=case["tolerance"], abs=case["tolerance"]
+                )
 
 
 def check_infeasible(solution: optsched.Solution) -> None:
@@ -89,15 +93,26 @@ def check_infeasible(solution: optsched.Solution) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in cases() if "objective_without_deadlines" in case], ids=lambda case: case["id"]
+    "case",
+    [case for case in cases() if "objective_without_deadlines" in case],
+    ids=lambda case: case["id"],
 )
 def test_known_optimum_without_its_deadlines(case: dict) -> None:
     solution = optsched.solve(CASES / case["instance"], case["formulation"], tolerance=1e-9)
-    assert solution.ok and solution.objective == pytest.approx(case["objective_without_deadlines"], rel=1e-6)
+    assert solution.ok and solution.objective == pytest.approx(
+        case["objective_without_deadlines"], rel=1e-6
+    )
 
 
 def test_all_families_are_covered() -> None:
     covered = {case["formulation"] for case in cases()}
-    assert covered >= {"max-min-fairness", "makespan", "max-throughput", "isolated", "fifo", "throughput-per-cost"}
+    assert covered >= {
+        "max-min-fairness",
+        "makespan",
+        "max-throughput",
+        "isolated",
+        "fifo",
+        "throughput-per-cost",
+    }
     assert covered >= {"water-filling", "finish-time-fairness", "allox", "partial-allocation"}
     assert len(cases()) >= 64

@@ -35,10 +35,17 @@ def tight(seed: int, jobs: int = 7, slack: float = 0.5) -> optsched.Instance:
 def parts(instance: optsched.Instance) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Constraint matrix, right side and pace of the deadlines, made by hand."""
     table = instance.jobs_table
-    rate = np.array([[entry for _, entry in sorted(job.throughput.items())] for job in instance.jobs])
+    rate = np.array(
+        [[entry for _, entry in sorted(job.throughput.items())] for job in instance.jobs]
+    )
     n = len(table)
     gang = table.gpus_min
-    columns = [(i, j) for i in range(n) for j in range(2) if rate[i, j] > 0 and gang[i] <= list(POOLS.values())[j]]
+    columns = [
+        (i, j)
+        for i in range(n)
+        for j in range(2)
+        if rate[i, j] > 0 and gang[i] <= list(POOLS.values())[j]
+    ]
     time = np.array([[float(i == k) for i, _ in columns] for k in range(n)])
     capacity = np.array([[float(j == p) * gang[i] for i, j in columns] for p in range(2)])
     made = np.array([[rate[i, j] * (i == k) for i, j in columns] for k in range(n)])
@@ -56,11 +63,19 @@ def least_shortfall(instance: optsched.Instance, given_up: tuple[int, ...] | Non
     weight = instance.jobs_table.weight
     if given_up is not None:
         keep = np.array([k for k in range(n) if not given_up[k]], int)
-        result = scipy.optimize.linprog(np.zeros(N), np.vstack([A, -made[keep]]), np.r_[b, -pace[keep]], method="highs")
+        result = scipy.optimize.linprog(
+            np.zeros(N), np.vstack([A, -made[keep]]), np.r_[b, -pace[keep]], method="highs"
+        )
         return float(weight @ np.array(given_up)) if result.status == 0 else np.inf
-    rows = sp.csr_matrix(np.vstack([np.hstack([A, np.zeros((len(b), n))]), np.hstack([-made, -np.diag(pace)])]))
+    rows = sp.csr_matrix(
+        np.vstack([np.hstack([A, np.zeros((len(b), n))]), np.hstack([-made, -np.diag(pace)])])
+    )
     result = scipy.optimize.linprog(
-        np.r_[np.zeros(N), weight], rows, np.r_[b, -pace], bounds=[(0, None)] * N + [(0, 1)] * n, method="highs"
+        np.r_[np.zeros(N), weight],
+        rows,
+        np.r_[b, -pace],
+        bounds=[(0, None)] * N + [(0, 1)] * n,
+        method="highs",
     )
     return float(result.fun)
 
@@ -101,7 +116,9 @@ def test_the_fewest_are_given_up(seed: int) -> None:
 def test_nothing_gives_way_where_all_can_be_met() -> None:
     instance = tight(0, jobs=2, slack=20.0)
     hard = optsched.solve(instance, "max-min-fairness", constraints=["deadlines"])
-    soft = optsched.solve(instance, "max-min-fairness", constraints=[{"kind": "deadlines", "give_way": "shortfall"}])
+    soft = optsched.solve(
+        instance, "max-min-fairness", constraints=[{"kind": "deadlines", "give_way": "shortfall"}]
+    )
     assert soft.stages[0].value == 0.0 and soft.stages[0].words == ()
     assert soft.objective == pytest.approx(hard.objective)
 
@@ -113,7 +130,9 @@ def test_a_deadline_that_has_passed_is_named_and_given_up() -> None:
     instance = optsched.Instance.from_document(document)
     refused = optsched.solve(instance, "max-throughput", constraints=["deadlines"])
     assert refused.status == "infeasible" and "is not after now" in refused.conflicts[0].words
-    solution = optsched.solve(instance, "max-throughput", constraints=[{"kind": "deadlines", "give_way": "count"}])
+    solution = optsched.solve(
+        instance, "max-throughput", constraints=[{"kind": "deadlines", "give_way": "count"}]
+    )
     assert solution.status == "optimal"
     assert solution.stages[0].words[0].endswith("is not after now (0 s): is given up")
     assert optsched.verify(instance, solution.to_document()).ok
@@ -140,12 +159,16 @@ def test_a_tampered_stage_is_refused(path: tuple, value: object, told: str) -> N
         place = place[key]
     place[path[-1]] = value
     verification = optsched.verify(instance, document)
-    assert not verification.ok and any(str(finding).startswith(told) for finding in verification.findings)
+    assert not verification.ok and any(
+        str(finding).startswith(told) for finding in verification.findings
+    )
 
 
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(UsageError, match=r"give_way.*'none', 'shortfall' or 'count'"):
-        optsched.solve(tight(0), "max-throughput", constraints=[{"kind": "deadlines", "give_way": "never"}])
+        optsched.solve(
+            tight(0), "max-throughput", constraints=[{"kind": "deadlines", "give_way": "never"}]
+        )
 
 
 # --- an instance's own, and a caller's -------------------------------------------------------------------------------
@@ -154,7 +177,9 @@ def test_an_unknown_way_is_refused() -> None:
 def own_deadlines(*more: dict[str, object]) -> optsched.Instance:
     """An instance that asks for deadlines which cannot all be met."""
     document = tight(3).to_document()
-    return optsched.Instance.from_document({**document, "constraints": [{"kind": "deadlines"}, *more]})
+    return optsched.Instance.from_document(
+        {**document, "constraints": [{"kind": "deadlines"}, *more]}
+    )
 
 
 def test_a_caller_s_deadlines_replace_the_instance_s_own() -> None:
@@ -170,7 +195,10 @@ def test_a_caller_s_deadlines_replace_the_instance_s_own() -> None:
     assert verification.ok and verification.bound == "verified"
     compared = optsched.compare(given, ["max-min-fairness"], constraints=[way])
     assert compared.constraints == solution.constraints
-    assert compared.rows[0].solution is not None and compared.rows[0].solution.objective == solution.objective
+    assert (
+        compared.rows[0].solution is not None
+        and compared.rows[0].solution.objective == solution.objective
+    )
 
 
 def test_other_constraints_of_an_instance_stay_in_force() -> None:
@@ -178,14 +206,31 @@ def test_other_constraints_of_an_instance_stay_in_force() -> None:
     given = own_deadlines(quota, quota | {"jobs": ["j1"]})
     mine = [{"kind": "deadlines", "give_way": "count"}, quota | {"jobs": ["j2"]}]
     solution = optsched.solve(given, constraints=mine)
-    assert [item["kind"] for item in solution.constraints] == ["forbidden", "forbidden", "deadlines", "forbidden"]
+    assert [item["kind"] for item in solution.constraints] == [
+        "forbidden",
+        "forbidden",
+        "deadlines",
+        "forbidden",
+    ]
     document = solution.to_document()
     assert optsched.verify(given, document).ok
     for gone in (0, 1):
-        less = {**document, "constraints": [item for row, item in enumerate(document["constraints"]) if row != gone]}
-        assert "constraints" in {finding.field.partition("[")[0] for finding in optsched.verify(given, less).findings}
-    without = {**document, "constraints": [item for item in document["constraints"] if item["kind"] != "deadlines"]}
-    assert "constraints[0]" in {finding.field for finding in optsched.verify(given, without).findings}
+        less = {
+            **document,
+            "constraints": [
+                item for row, item in enumerate(document["constraints"]) if row != gone
+            ],
+        }
+        assert "constraints" in {
+            finding.field.partition("[")[0] for finding in optsched.verify(given, less).findings
+        }
+    without = {
+        **document,
+        "constraints": [item for item in document["constraints"] if item["kind"] != "deadlines"],
+    }
+    assert "constraints[0]" in {
+        finding.field for finding in optsched.verify(given, without).findings
+    }
 
 
 def test_a_caller_may_ask_twice() -> None:

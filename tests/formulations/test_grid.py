@@ -85,7 +85,9 @@ def check(formulation: str, packed: bool, constraint: str, solver: str) -> str:
     given = CONSTRAINTS[constraint]
     constraints = [] if constraint == "none" else [{"kind": constraint} | given]
     try:
-        solution = optsched.solve(instance(packed), formulation, constraints=constraints, solver=solver, time_limit=10)
+        solution = optsched.solve(
+            instance(packed), formulation, constraints=constraints, solver=solver, time_limit=10
+        )
     except OptschedError as error:
         told = str(error)
         assert told and "\n" not in told and "Traceback" not in told, told
@@ -115,9 +117,18 @@ ALONE = ("partial-allocation", "makespan-unrelated")
     ],
 )  # fmt: skip
 def test_with_every_side_constraint(formulation: str, packed: bool) -> None:
-    found = {constraint: check(formulation, packed, constraint, "auto") for constraint in CONSTRAINTS}
-    composes = load_formulation(formulation).sense != "rule" and found["none"] in ("optimal", "feasible")
-    solved = [constraint for constraint, told in found.items() if told in ("optimal", "feasible", "infeasible")]
+    found = {
+        constraint: check(formulation, packed, constraint, "auto") for constraint in CONSTRAINTS
+    }
+    composes = load_formulation(formulation).sense != "rule" and found["none"] in (
+        "optimal",
+        "feasible",
+    )
+    solved = [
+        constraint
+        for constraint, told in found.items()
+        if told in ("optimal", "feasible", "infeasible")
+    ]
     plan = any("takes no side constraints" in told for told in found.values())
     if composes and not plan and formulation != "partial-allocation":
         assert solved == list(CONSTRAINTS), found

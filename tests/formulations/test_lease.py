@@ -35,20 +35,26 @@ def published() -> list[dict]:
 
 
 @pytest.mark.skipif(not published(), reason="the oracles are not beside this checkout")
-@pytest.mark.parametrize("case", published(), ids=lambda case: f"{case['name']}-{case['objective']}")
+@pytest.mark.parametrize(
+    "case", published(), ids=lambda case: f"{case['name']}-{case['objective']}"
+)
 @pytest.mark.parametrize("solver", ["highs", "scip", "cbc"])
 def test_published_cases(case: dict, solver: str) -> None:
     capacity = case["capacity_per_lease"]
     instance = soft_leases(case["options"], max(capacity))
     sense = SENSES[case["objective"]]
-    solution = solve(instance, first_lease=sense, capacity={"v100": capacity}, solver=solver, prove=True)
+    solution = solve(
+        instance, first_lease=sense, capacity={"v100": capacity}, solver=solver, prove=True
+    )
     assert case["expected"]["feasible"] == (solution.status == "optimal")
     assert solution.objective == pytest.approx(case["expected"]["objective"])
     assert solution.certificate.proof == "cross-checked"
 
 
 @pytest.mark.parametrize(("gang", "needed", "deadline", "gpus", "feasible"), REFERENCE)
-def test_reference_feasibility(gang: list, needed: list, deadline: list, gpus: int, feasible: bool) -> None:
+def test_reference_feasibility(
+    gang: list, needed: list, deadline: list, gpus: int, feasible: bool
+) -> None:
     solution = solve(leases(gang, needed, deadline, gpus))
     assert (solution.status == "optimal") == feasible
     if not feasible:
@@ -58,7 +64,9 @@ def test_reference_feasibility(gang: list, needed: list, deadline: list, gpus: i
         assert len(set(told)) == len(told)
 
 
-@pytest.mark.skipif(not (ORACLES / "forms").is_dir(), reason="the oracles are not beside this checkout")
+@pytest.mark.skipif(
+    not (ORACLES / "forms").is_dir(), reason="the oracles are not beside this checkout"
+)
 def test_golden_feasibility() -> None:
     for case in json.loads((ORACLES / "forms" / "goldens.json").read_text())["lease"]:
         instance = leases(case["gang"], case["leases"], case["deadline"], case["gpus"])
@@ -120,7 +128,11 @@ def latest_first(jobs: list[tuple[int, int, int]], gpus: int) -> bool:
 def test_what_the_greedy_packs_is_feasible(seed: int) -> None:
     random = np.random.default_rng(100 + seed)
     jobs = [
-        (int(random.choice([1, 2, 4])), b := int(random.integers(1, 4)), b + int(random.integers(0, 3)))
+        (
+            int(random.choice([1, 2, 4])),
+            b := int(random.integers(1, 4)),
+            b + int(random.integers(0, 3)),
+        )
         for _ in range(5)
     ]
     solution = solve(leases(*map(list, zip(*jobs, strict=True)), 4))
@@ -149,7 +161,11 @@ def test_the_greedy_misses_a_set_that_can_be_met() -> None:
 def random_set(seed: int) -> list[tuple[int, int, int]]:
     random = np.random.default_rng(seed)
     return [
-        (int(random.choice([1, 2, 4])), b := int(random.integers(1, 4)), b + int(random.integers(0, 3)))
+        (
+            int(random.choice([1, 2, 4])),
+            b := int(random.integers(1, 4)),
+            b + int(random.integers(0, 3)),
+        )
         for _ in range(4)
     ]
 
@@ -164,17 +180,29 @@ def test_admission_declines_the_fewest() -> None:
 
 def test_soft_jobs_may_miss_and_best_effort_jobs_are_not_planned() -> None:
     job = {"gpus": 4, "steps": 2 * LEASE, "deadline": 2 * LEASE, "throughput": {"v100": 1.0}}
-    jobs = [job | {"id": "hard"}, job | {"id": "soft", "deadline_kind": "soft"}, job | {"id": "free", "deadline": None}]
-    instance = made(round=LEASE, cluster={"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]}, jobs=jobs)
+    jobs = [
+        job | {"id": "hard"},
+        job | {"id": "soft", "deadline_kind": "soft"},
+        job | {"id": "free", "deadline": None},
+    ]
+    instance = made(
+        round=LEASE,
+        cluster={"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]},
+        jobs=jobs,
+    )
     solution = solve(instance)
-    assert solution.status == "optimal" and [row["job"] for row in solution.schedule.to_records()] == ["hard"]
+    assert solution.status == "optimal" and [
+        row["job"] for row in solution.schedule.to_records()
+    ] == ["hard"]
     assert solution.unplaced == (("free", "it has no deadline: best effort, not planned"),)
 
 
 def test_a_cluster_without_any_deadline_says_so() -> None:
     solution = solve(optsched.load("@topology"))
     assert solution.objective == 0.0 and len(solution.schedule) == 0
-    assert {reason for _, reason in solution.unplaced} == {"it has no deadline: best effort, not planned"}
+    assert {reason for _, reason in solution.unplaced} == {
+        "it has no deadline: best effort, not planned"
+    }
     assert len(solution.unplaced) == 12
     told = measure(solution, solution.candidates)
     assert told is not None and told.idle == 12  # as comparisons count them
@@ -203,9 +231,17 @@ def test_equal_jobs_take_turns(classes: bool) -> None:
 
 
 def test_a_job_stays_on_its_gpu_type() -> None:
-    pools = [{"name": "fast", "nodes": 1, "gpus_per_node": 1}, {"name": "slow", "nodes": 1, "gpus_per_node": 1}]
+    pools = [
+        {"name": "fast", "nodes": 1, "gpus_per_node": 1},
+        {"name": "slow", "nodes": 1, "gpus_per_node": 1},
+    ]
     jobs = [
-        {"id": f"j{i}", "steps": 4 * LEASE, "deadline": 4 * LEASE, "throughput": {"fast": 2.0, "slow": 1.0}}
+        {
+            "id": f"j{i}",
+            "steps": 4 * LEASE,
+            "deadline": 4 * LEASE,
+            "throughput": {"fast": 2.0, "slow": 1.0},
+        }
         for i in range(3)
     ]
     instance = made(round=LEASE, cluster={"pools": pools}, jobs=jobs)
@@ -219,7 +255,10 @@ def test_a_job_stays_on_its_gpu_type() -> None:
 
 def test_nodes_that_become_available_count_from_then_on() -> None:
     nodes = [{"name": "n0", "gpus": 1}, {"name": "n1", "gpus": 1, "available_from": 1.5 * LEASE}]
-    jobs = [{"id": f"j{i}", "steps": 2 * LEASE, "deadline": 4 * LEASE, "throughput": {"v100": 1.0}} for i in range(3)]
+    jobs = [
+        {"id": f"j{i}", "steps": 2 * LEASE, "deadline": 4 * LEASE, "throughput": {"v100": 1.0}}
+        for i in range(3)
+    ]
     instance = made(round=LEASE, cluster={"pools": [{"name": "v100", "nodes": nodes}]}, jobs=jobs)
     solution = solve(instance)  # 1 + 1 + 2 + 2 leases are exactly enough
     assert solution.status == "optimal"
@@ -235,7 +274,10 @@ def test_impossible_alone_is_told_without_a_solver() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"capacity": {"k80": [1]}}, 'option of lease: capacity: found "k80", expected one of v100'),
+        (
+            {"capacity": {"k80": [1]}},
+            'option of lease: capacity: found "k80", expected one of v100',
+        ),
         ({"capacity": {"v100": []}}, "capacity.v100: found []"),
         ({"capacity": {"v100": [-1]}}, "capacity.v100[0]: found -1"),
         ({"first_lease": "most"}, 'first_lease: found "most"'),

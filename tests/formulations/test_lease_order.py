@@ -53,7 +53,14 @@ def instance_of(jobs: list[Job], gpus: dict[str, int]) -> optsched.Instance:
 def best_of_all(jobs: list[Job], gpus: dict[str, int]) -> tuple[float, float, float]:
     """The best plan among all: every set of leases of every job in every pool, or none."""
     ways: list[list[tuple[str | None, tuple[int, ...]]]] = [
-        [(None, ()), *((pool, t) for pool, b in needed.items() for t in itertools.combinations(range(due), b))]
+        [
+            (None, ()),
+            *(
+                (pool, t)
+                for pool, b in needed.items()
+                for t in itertools.combinations(range(due), b)
+            ),
+        ]
         for _, needed, due in jobs
     ]
     best = (0.0, 0.0, 0.0)
@@ -102,12 +109,18 @@ def test_a_job_alone_starts_now_and_runs_in_one_piece() -> None:
 
 def test_equal_jobs_do_not_interrupt_each_other() -> None:
     records = solve(leases([1, 1], [3, 3], [9, 9], 1)).schedule.to_records()
-    assert [(row["start"], row["end"]) for row in records] == [(0.0, 3 * LEASE), (3 * LEASE, 6 * LEASE)]
+    assert [(row["start"], row["end"]) for row in records] == [
+        (0.0, 3 * LEASE),
+        (3 * LEASE, 6 * LEASE),
+    ]
 
 
 def test_the_same_instance_gives_the_same_bytes() -> None:
     jobs, gpus = drawn(3)
-    documents = [solve(instance_of(jobs, gpus), admission=True).to_document() | {"timings": {}} for _ in range(2)]
+    documents = [
+        solve(instance_of(jobs, gpus), admission=True).to_document() | {"timings": {}}
+        for _ in range(2)
+    ]
     assert documents[0] == documents[1]
 
 
@@ -128,7 +141,8 @@ def test_the_bound_is_about_the_value_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "field", "value"), [(0, "value", 1.0), (1, "value", 1.0), (1, "bound", 9.0), (0, "name", "ends")]
+    ("stage", "field", "value"),
+    [(0, "value", 1.0), (1, "value", 1.0), (1, "bound", 9.0), (0, "name", "ends")],
 )
 def test_wrong_stages_of_a_file_are_refused(stage: int, field: str, value: object) -> None:
     solution = optsched.solve(leases([1, 2], [2, 2], [6, 6], 2), "lease")
@@ -139,7 +153,9 @@ def test_wrong_stages_of_a_file_are_refused(stage: int, field: str, value: objec
 
 
 @pytest.mark.parametrize("ends", ["time_limit", "error", "nothing", "worse"])
-def test_what_becomes_of_later_runs_never_costs_the_answer(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_becomes_of_later_runs_never_costs_the_answer(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even then no job can start earlier by itself."""
     run = schedules._run_later
 
@@ -196,9 +212,17 @@ def test_a_stopped_plan_is_moved_to_the_left(monkeypatch: pytest.MonkeyPatch) ->
 
     def stopped(engine: Engine, session: Any) -> Values:
         values = original(engine, session)
-        return Values(Termination.WORK_LIMIT, values.primal, x=values.x, objective=values.objective, bound=values.bound)
+        return Values(
+            Termination.WORK_LIMIT,
+            values.primal,
+            x=values.x,
+            objective=values.objective,
+            bound=values.bound,
+        )
 
     monkeypatch.setattr(Engine, "run", stopped)
     solution = solve(leases([1], [2], [10], 1))
-    assert solution.termination == "work_limit" and solution.schedule.to_records()[0]["start"] == 0.0
+    assert (
+        solution.termination == "work_limit" and solution.schedule.to_records()[0]["start"] == 0.0
+    )
     assert [stage.bound for stage in solution.stages] == [None, None]

@@ -38,7 +38,9 @@ def solve(instance: optsched.Instance, **options: Any) -> optsched.Solution:
     return verified(optsched.solve(instance, "lease", solver="highs", **options))
 
 
-def test_the_plan_by_deadline_is_the_answer_and_where_the_solver_starts(no_time: list[FloatArray]) -> None:
+def test_the_plan_by_deadline_is_the_answer_and_where_the_solver_starts(
+    no_time: list[FloatArray],
+) -> None:
     """On one GPU of j0 (2 leases by 2), j1 (2 by 3) and j2 (1 by 4), j1 is late after j0."""
     instance = leases([1, 1, 1], [2, 2, 1], [2, 3, 4], 1)
     solution = solve(instance, admission=True)
@@ -85,7 +87,9 @@ def test_jobs_that_run_and_cannot_be_preempted_come_first(preemptible: bool, kep
     assert {record["job"] for record in solution.schedule.to_records()} == {kept}
 
 
-def test_a_worse_point_of_a_stopped_solver_is_not_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worse_point_of_a_stopped_solver_is_not_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nobody admitted is a point too."""
     real = HighsSession.run
 
@@ -113,7 +117,9 @@ def test_the_plan_is_the_answer_where_every_solver_crashes(monkeypatch: pytest.M
 @pytest.mark.usefixtures("no_time")
 def test_rounds_follow_the_plan() -> None:
     policy = {"formulation": "lease", "solver": "highs", "time_limit": 1}
-    plan = optsched.Scheduler(leases([1, 1, 1], [2, 2, 1], [2, 3, 4], 1), policy, isolate=False).solve(now=0)
+    plan = optsched.Scheduler(
+        leases([1, 1, 1], [2, 2, 1], [2, 3, 4], 1), policy, isolate=False
+    ).solve(now=0)
     assert plan.fallback is None and [decision.job for decision in plan.start] == ["j0"]
 
 
@@ -131,5 +137,7 @@ def test_any_number_up_to_the_largest_one_fits(seed: int) -> None:
     fit = [jobs for jobs in range(1, 8) if sum(min(m, jobs) for m in most) >= needed * jobs]
     jobs, running = most_that_fit(most, 7, needed)
     assert jobs == max(fit, default=0) and fit == list(range(1, jobs + 1))
-    assert sum(running) == jobs * needed and all(x <= min(m, jobs) for x, m in zip(running, most, strict=False))
+    assert sum(running) == jobs * needed and all(
+        x <= min(m, jobs) for x, m in zip(running, most, strict=False)
+    )
     assert running == earliest(most, jobs, needed)

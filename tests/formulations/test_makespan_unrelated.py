@@ -29,7 +29,11 @@ def solve(instance: optsched.Instance, **options: object) -> optsched.Solution:
 @pytest.mark.parametrize("solver", ["auto", "highs"])
 def test_reference(program: str, solver: str) -> None:
     solution = solve(machines(REFERENCE), program=program, solver=solver, prove=True)
-    assert (solution.objective, solution.bound, solution.certificate.proof) == (9.0, 9.0, "cross-checked")
+    assert (solution.objective, solution.bound, solution.certificate.proof) == (
+        9.0,
+        9.0,
+        "cross-checked",
+    )
     assert solution.schedule.end.max() == 9.0
 
 
@@ -37,7 +41,9 @@ def test_reference(program: str, solver: str) -> None:
 def test_golden_value() -> None:
     golden = json.loads(FORMS.read_text())["rcmax"]
     for program in ("assignment", "timeline"):
-        assert solve(machines(golden["proc"]), program=program).objective == pytest.approx(golden["opt"])
+        assert solve(machines(golden["proc"]), program=program).objective == pytest.approx(
+            golden["opt"]
+        )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -51,11 +57,15 @@ def test_brute_force(seed: int) -> None:
         assert solve(machines(p.tolist()), program=program).objective == pytest.approx(best)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.study) for seed in (2, 3))])
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.study) for seed in (2, 3))]
+)
 @pytest.mark.parametrize(("jobs", "count"), [(15, 3), (20, 4), (30, 5)])
 def test_milp_and_timeline_agree_and_are_cross_checked(seed: int, jobs: int, count: int) -> None:
     instance = machines(random_unrelated(seed, jobs, count))
-    by_milp, by_timeline = (solve(instance, program=name, prove=True) for name in ("assignment", "timeline"))
+    by_milp, by_timeline = (
+        solve(instance, program=name, prove=True) for name in ("assignment", "timeline")
+    )
     assert by_milp.objective == by_timeline.objective == by_milp.bound == by_timeline.bound
     assert {by_milp.certificate.proof, by_timeline.certificate.proof} == {"cross-checked"}
     assert by_milp.solver.name == "highs" and by_timeline.solver.name == "cp-sat"
@@ -63,9 +73,17 @@ def test_milp_and_timeline_agree_and_are_cross_checked(seed: int, jobs: int, cou
 
 def test_equal_jobs_are_counted_and_named() -> None:
     """Six equal jobs on a pool of 2 GPUs and a slower one of 1: 2 x 2 at 3 s and 1 at 6 s, one more at 3."""
-    pools = [{"name": "fast", "nodes": 1, "gpus_per_node": 2}, {"name": "slow", "nodes": 1, "gpus_per_node": 1}]
+    pools = [
+        {"name": "fast", "nodes": 1, "gpus_per_node": 2},
+        {"name": "slow", "nodes": 1, "gpus_per_node": 1},
+    ]
     jobs = [
-        {"id": f"j{i}", "options": [{"pool": pool, "gpus": 1, "duration": d} for pool, d in (("fast", 3), ("slow", 6))]}
+        {
+            "id": f"j{i}",
+            "options": [
+                {"pool": pool, "gpus": 1, "duration": d} for pool, d in (("fast", 3), ("slow", 6))
+            ],
+        }
         for i in range(6)
     ]
     instance = made(cluster={"pools": pools}, jobs=jobs)
@@ -80,30 +98,45 @@ def test_gangs_share_a_pool_without_overlap() -> None:
     """Gangs 4, 2, 2, 1 of 2, 3, 3, 5 s on 4 GPUs: the 4 alone, then 2 + 2, and the 1 beside nothing: 2 + 5 or more."""
     pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4}]
     rows = [(4, 2), (2, 3), (2, 3), (1, 5)]
-    jobs = [{"id": f"j{i}", "options": [{"pool": "v100", "gpus": g, "duration": d}]} for i, (g, d) in enumerate(rows)]
+    jobs = [
+        {"id": f"j{i}", "options": [{"pool": "v100", "gpus": g, "duration": d}]}
+        for i, (g, d) in enumerate(rows)
+    ]
     instance = made(cluster={"pools": pools}, jobs=jobs)
     solution = solve(instance, prove=True)
     assert solution.objective == 8.0 and solution.solver.name == "cp-sat"
     assert solve(instance, solver="highs").objective == 8.0
-    with pytest.raises(UsageError, match=r"program=assignment: .* takes more than one unit .*; use program=timeline"):
+    with pytest.raises(
+        UsageError,
+        match=r"program=assignment: .* takes more than one unit .*; use program=timeline",
+    ):
         solve(instance, program="assignment")
 
 
 def test_arrivals_orders_and_budgets() -> None:
-    pools = [{"name": "a", "nodes": 1, "gpus_per_node": 1}, {"name": "b", "nodes": 1, "gpus_per_node": 1}]
+    pools = [
+        {"name": "a", "nodes": 1, "gpus_per_node": 1},
+        {"name": "b", "nodes": 1, "gpus_per_node": 1},
+    ]
     jobs = [
         {"id": "first", "options": [{"pool": "a", "gpus": 1, "duration": 4}]},
         {"id": "second", "after": ["first"], "options": [{"pool": "b", "gpus": 1, "duration": 2, "uses": {"budget": 3}},
                                                           {"pool": "a", "gpus": 1, "duration": 5}]},
         {"id": "late", "arrival": 10, "options": [{"pool": "b", "gpus": 1, "duration": 1}]},
     ]  # fmt: skip
-    cluster = {"pools": pools, "resources": [{"name": "budget", "kind": "consumable", "capacity": 3}]}
+    cluster = {
+        "pools": pools,
+        "resources": [{"name": "budget", "kind": "consumable", "capacity": 3}],
+    }
     assert solve(made(cluster=cluster, jobs=jobs)).objective == 11.0  # the late one ends it
     poor = {"pools": pools, "resources": [{"name": "budget", "kind": "consumable", "capacity": 2}]}
     solution = solve(made(cluster=poor, jobs=jobs[:2]))
     assert solution.objective == 9.0  # on a: 4 + 5
     assert [row["start"] for row in solution.schedule.to_records()] == [0.0, 4.0]
-    assert solve(made(cluster=cluster, jobs=jobs[:2], now=100)).schedule.start.tolist() == [100.0, 104.0]
+    assert solve(made(cluster=cluster, jobs=jobs[:2], now=100)).schedule.start.tolist() == [
+        100.0,
+        104.0,
+    ]
 
 
 def test_a_solver_of_timelines_alone_is_told_of_the_timeline() -> None:
@@ -125,7 +158,12 @@ def test_a_coarse_unit_rounds_up() -> None:
 
 
 def test_a_job_that_fits_nowhere_is_named() -> None:
-    jobs = [{"id": "huge", "options": [{"pool": "m0", "gpus": 1, "duration": 1, "uses": {"licence": 3}}]}]
+    jobs = [
+        {
+            "id": "huge",
+            "options": [{"pool": "m0", "gpus": 1, "duration": 1, "uses": {"licence": 3}}],
+        }
+    ]
     cluster = {
         "pools": [{"name": "m0", "nodes": 1, "gpus_per_node": 1}], "resources": [{"name": "licence", "capacity": 2}],
     }  # fmt: skip
@@ -137,14 +175,18 @@ def test_a_job_that_fits_nowhere_is_named() -> None:
 
 
 def test_side_constraints_are_refused() -> None:
-    with pytest.raises(UsageError, match="makespan-unrelated decides what runs when: it takes no side constraints"):
+    with pytest.raises(
+        UsageError, match="makespan-unrelated decides what runs when: it takes no side constraints"
+    ):
         optsched.solve(machines(REFERENCE), "makespan-unrelated", constraints=["deadlines"])
 
 
 @pytest.mark.clock
 def test_stopped_by_the_clock_it_returns_the_list_schedule() -> None:
     instance = machines(random_unrelated(5, 300, 12))
-    solution = verified(optsched.solve(instance, "makespan-unrelated", program="timeline", time_limit=0.05))
+    solution = verified(
+        optsched.solve(instance, "makespan-unrelated", program="timeline", time_limit=0.05)
+    )
     assert solution.status in ("feasible", "optimal") and solution.certificate.ok
     assert solution.bound <= solution.objective
 
@@ -158,10 +200,16 @@ def test_no_job() -> None:
 TAMPERED = {
     "earlier": (lambda row: moved(row, -1.0), "starts before now|release of job"),
     "longer": (lambda row: row | {"end": row["end"] + 1}, "schedule: job .* runs"),
-    "empty": (lambda row: row | {"end": row["start"]}, r"schedule\[0\].end: found .*, expected a time after"),
+    "empty": (
+        lambda row: row | {"end": row["start"]},
+        r"schedule\[0\].end: found .*, expected a time after",
+    ),
     "option": (lambda row: row | {"option": 7}, r"schedule\[0\].option"),
     "nobody": (lambda row: row | {"job": "nobody"}, r"schedule\[0\].job: found"),
-    "later": (lambda row: moved(row, 2.0), "beyond its capacity|capacity of m|schedule runs it now"),
+    "later": (
+        lambda row: moved(row, 2.0),
+        "beyond its capacity|capacity of m|schedule runs it now",
+    ),
 }
 
 
@@ -194,7 +242,10 @@ def test_other_tampering() -> None:
         assert any(finding.field.startswith(name) for finding in report.findings), (name, report)
     missing = dict(good)
     missing["schedule"] = good["schedule"][1:]
-    assert any("expected once" in str(finding) for finding in optsched.verify(solution.instance, missing).findings)
+    assert any(
+        "expected once" in str(finding)
+        for finding in optsched.verify(solution.instance, missing).findings
+    )
 
 
 def test_a_schedule_in_a_file_of_fractions_is_refused() -> None:
@@ -213,6 +264,11 @@ def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(values, bound=values.bound + 2, objective=values.objective + 2)
 
     monkeypatch.setattr(CpSat, "solve_timeline", late)
-    solution = optsched.solve(machines(REFERENCE), "makespan-unrelated", program="timeline", solver="cp-sat")
+    solution = optsched.solve(
+        machines(REFERENCE), "makespan-unrelated", program="timeline", solver="cp-sat"
+    )
     assert not solution.certificate.ok
-    assert "the bound 11 is worse than the objective of the schedule, 9" in solution.certificate.problems
+    assert (
+        "the bound 11 is worse than the objective of the schedule, 9"
+        in solution.certificate.problems
+    )

@@ -19,7 +19,9 @@ RATES = {"quick": {"a": 100.0, "b": 20.0}, "slow": {"a": 2.0, "b": 1.0}}
 
 def instance(**change: Any) -> Instance:
     jobs = [{"id": name, "throughput": rates} for name, rates in RATES.items()]
-    return Instance.from_document({"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "jobs": jobs} | change)
+    return Instance.from_document(
+        {"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "jobs": jobs} | change
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,10 @@ def instance(**change: Any) -> Instance:
     (
         ("none", 100.0 + 1.0),
         ("proportional", 100.0 / (160 / 4) + 1.0 / (5 / 4)),
-        ("best", 1.0 + 0.5),  # quick on a and half of slow's best on b; the other way round gives 1 + 0.2
+        (
+            "best",
+            1.0 + 0.5,
+        ),  # quick on a and half of slow's best on b; the other way round gives 1 + 0.2
     ),
 )
 def test_who_counts_by_what(normalise: str, objective: float) -> None:
@@ -47,7 +52,9 @@ def test_the_best_is_that_alone_and_of_pairs_only_where_there_is_no_other() -> N
 def test_normalised_by_the_best_no_unit_matters() -> None:
     random = np.random.default_rng(3)
     rates, factor = random.lognormal(size=(9, 2)), random.lognormal(0, 3, (9, 1))
-    given = [Instance.from_arrays(pools={"a": 2, "b": 3}, throughput=T) for T in (rates, rates * factor)]
+    given = [
+        Instance.from_arrays(pools={"a": 2, "b": 3}, throughput=T) for T in (rates, rates * factor)
+    ]
     values = [optsched.solve(instance, "max-throughput", normalise="best") for instance in given]
     assert values[0].objective == pytest.approx(values[1].objective, rel=1e-9)
     assert values[0].objective <= 5.0 + 1e-9, "nobody does better than the best on any of 5 GPUs"

@@ -27,7 +27,9 @@ seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=15, deadline=None)
 
 
-def document(seed: int, jobs: int = 5, ways: int = 4, resources: int = 2, integers: bool = False) -> dict[str, Any]:
+def document(
+    seed: int, jobs: int = 5, ways: int = 4, resources: int = 2, integers: bool = False
+) -> dict[str, Any]:
     """Jobs with options that use GPUs of a pool, CPUs, renewable and consumable resources; some are repeated."""
     random = np.random.default_rng(seed)
     names = [f"r{row}" for row in range(resources)]
@@ -64,7 +66,9 @@ def document(seed: int, jobs: int = 5, ways: int = 4, resources: int = 2, intege
 
 def best_value(given: dict[str, Any]) -> float:
     """The optimum by trying all choices."""
-    capacity = {"g": 4.0, "cpu": 6.0} | {item["name"]: item["capacity"] for item in given["cluster"]["resources"]}
+    capacity = {"g": 4.0, "cpu": 6.0} | {
+        item["name"]: item["capacity"] for item in given["cluster"]["resources"]
+    }
     best = 0.0
     for choice in product(*([None, *job["options"]] for job in given["jobs"])):
         taken = [option for option in choice if option is not None]
@@ -91,8 +95,12 @@ def test_brute_force(seed: int) -> None:
     case = document(seed)
     solution = solve(case)
     assert solution.objective == pytest.approx(best_value(case), rel=1e-9, abs=1e-9)
-    assert solve(case, prune=False).objective == pytest.approx(solution.objective, rel=1e-9, abs=1e-9)
-    assert solve(case, classes=False).objective == pytest.approx(solution.objective, rel=1e-9, abs=1e-9)
+    assert solve(case, prune=False).objective == pytest.approx(
+        solution.objective, rel=1e-9, abs=1e-9
+    )
+    assert solve(case, classes=False).objective == pytest.approx(
+        solution.objective, rel=1e-9, abs=1e-9
+    )
     assert optsched.verify(solution.instance, solution.to_document()).ok
     runs = [row["job"] for row in solution.allocation.to_records()]
     assert len(runs) == len(set(runs))
@@ -101,7 +109,10 @@ def test_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_solvers_agree(seed: int) -> None:
     case = document(seed, jobs=8, integers=True)
-    values = {solver: solve(case, solver=solver).objective for solver in ("highs", "scip", "cbc", "cp-sat")}
+    values = {
+        solver: solve(case, solver=solver).objective
+        for solver in ("highs", "scip", "cbc", "cp-sat")
+    }
     assert len({round(value, 6) for value in values.values()}) == 1, values
 
 
@@ -117,7 +128,13 @@ def test_the_relaxation_has_few_fractional_classes(seed: int) -> None:
     full = relaxed.allocation.usage >= C.capacity * (1 - 1e-9)
     assert len(fractional) <= full.sum()
     assert relaxed.certificate.proof == "dual"
-    rounded = float(sum(solve_value(C, column) * count for column, count in enumerate(np.floor(x + 1e-9)) if count))
+    rounded = float(
+        sum(
+            solve_value(C, column) * count
+            for column, count in enumerate(np.floor(x + 1e-9))
+            if count
+        )
+    )
     assert rounded <= whole.objective + 1e-9
 
 
@@ -172,7 +189,10 @@ def test_a_plain_item_needs_no_rate() -> None:
 
 def rates() -> Instance:
     return Instance.from_arrays(
-        pools={"fast": 2, "slow": 3}, throughput=[[8.0, 4.0], [6.0, 1.0], [0.0, 5.0]], gpus=[1, 2, 3], weight=[1, 2, 4]
+        pools={"fast": 2, "slow": 3},
+        throughput=[[8.0, 4.0], [6.0, 1.0], [0.0, 5.0]],
+        gpus=[1, 2, 3],
+        weight=[1, 2, 4],
     )
 
 
@@ -194,7 +214,10 @@ def packed(first: float, second: float) -> Instance:
             "format": "optsched-instance/1",
             "cluster": {"pools": [{"name": "g", "nodes": 1, "gpus_per_node": 1}]},
             "throughputs": {"A": {"g": 10.0}, "B": {"g": 4.0}},
-            "jobs": [{"id": "b", "workload": "B", "weight": 3}, {"id": "a", "workload": "A", "weight": 2}],
+            "jobs": [
+                {"id": "b", "workload": "B", "weight": 3},
+                {"id": "a", "workload": "A", "weight": 2},
+            ],
             "colocation": [{"workloads": ["A", "B"], "pool": "g", "throughput": [first, second]}],
         }
     )
@@ -234,7 +257,10 @@ def test_an_unknown_value() -> None:
 
 def test_deadlines_are_kept_although_nothing_is_pruned() -> None:
     """The slow way is worth as much and needs less, so that it would dominate the fast one."""
-    ways = [{"uses": {"r0": 1}, "duration": 100, "value": 5}, {"uses": {"r0": 2}, "duration": 10, "value": 5}]
+    ways = [
+        {"uses": {"r0": 1}, "duration": 100, "value": 5},
+        {"uses": {"r0": 2}, "duration": 10, "value": 5},
+    ]
     case = document(0) | {"jobs": [{"id": "a", "options": ways, "deadline": 50}]}
     assert solve(case).allocation.to_records()[0]["option"] == 0
     solution = solve(case, constraints=["deadlines"])
@@ -277,7 +303,13 @@ def test_pruning_may_stop_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dominance, "ROUNDS", 1)
     owner, value = np.zeros(5, np.int64), np.array([5.0, 4, 3, 2, 1])
     use = sp.csr_matrix([[2.0, 3, 1, 1, 0]])
-    assert dominated(owner, value, use, np.ones(5, bool)).tolist() == [False, True, False, False, False]
+    assert dominated(owner, value, use, np.ones(5, bool)).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_pruned_columns_are_remembered() -> None:
@@ -285,13 +317,17 @@ def test_pruned_columns_are_remembered() -> None:
     candidates = solution.candidates
     assert Drop.DOMINATED in set(candidates.dropped.drop.tolist())
     whole = optsched.compile(candidates.instance)
-    assert len(candidates.columns) + len(candidates.dropped) == len(whole.columns) + len(whole.dropped)
+    assert len(candidates.columns) + len(candidates.dropped) == len(whole.columns) + len(
+        whole.dropped
+    )
 
 
 # --- the benchmark of Chu and Beasley --------------------------------------------------------------------------------
 
 ORLIB = Path(__file__).resolve().parents[3] / "shared" / "data" / "orlib" / "mkp"
-beside = pytest.mark.skipif(not ORLIB.is_dir(), reason="the benchmark files are not beside this checkout")
+beside = pytest.mark.skipif(
+    not ORLIB.is_dir(), reason="the benchmark files are not beside this checkout"
+)
 
 
 def chu_beasley(file: str) -> Iterator[Instance]:
@@ -306,12 +342,19 @@ def chu_beasley(file: str) -> Iterator[Instance]:
                 "format": "optsched-instance/1",
                 "cluster": {
                     "pools": [{"name": "none", "nodes": 0, "gpus_per_node": 1}],
-                    "resources": [{"name": f"r{row}", "capacity": float(next(numbers))} for row in range(rows)],
+                    "resources": [
+                        {"name": f"r{row}", "capacity": float(next(numbers))} for row in range(rows)
+                    ],
                 },
                 "jobs": [
                     {
                         "id": f"item{item}",
-                        "options": [{"value": value, "uses": {f"r{row}": sizes[row][item] for row in range(rows)}}],
+                        "options": [
+                            {
+                                "value": value,
+                                "uses": {f"r{row}": sizes[row][item] for row in range(rows)},
+                            }
+                        ],
                     }
                     for item, value in enumerate(values)
                 ],

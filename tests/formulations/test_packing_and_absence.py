@@ -19,17 +19,36 @@ def packed(seed: int, gangs: tuple[int, ...] = (1,)) -> dict[str, Any]:
     for number in range(8):
         rates = {pool["name"]: float(random.lognormal()) for pool in pools}
         gang = int(random.choice(gangs))
-        jobs.append({"id": f"j{number}", "gpus": gang, "weight": float(random.choice([1, 2])), "throughput": rates})
+        jobs.append(
+            {
+                "id": f"j{number}",
+                "gpus": gang,
+                "weight": float(random.choice([1, 2])),
+                "throughput": rates,
+            }
+        )
     for first in range(8):
         for second in range(first + 1, 8):
             if jobs[first]["gpus"] != jobs[second]["gpus"]:
                 continue
             for pool in pools:
                 share = random.uniform(0.3, 0.9, 2)
-                rate = [jobs[j]["throughput"][pool["name"]] * s for j, s in zip((first, second), share, strict=True)]
-                pair = {"jobs": [f"j{first}", f"j{second}"], "pool": pool["name"], "throughput": rate}
+                rate = [
+                    jobs[j]["throughput"][pool["name"]] * s
+                    for j, s in zip((first, second), share, strict=True)
+                ]
+                pair = {
+                    "jobs": [f"j{first}", f"j{second}"],
+                    "pool": pool["name"],
+                    "throughput": rate,
+                }
                 pairs.append(pair | {"gpus": jobs[first]["gpus"]})
-    return {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs, "colocation": pairs}
+    return {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools},
+        "jobs": jobs,
+        "colocation": pairs,
+    }
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -51,22 +70,37 @@ def test_mixed_gangs_natural_and_padded_pairs_agree(seed: int) -> None:
     padded = document | {
         "colocation": document["colocation"]
         + [
-            {"jobs": [a["id"], b["id"]], "pool": "a", "gpus": a["gpus"], "throughput": [0.0, 0.0], "nodes": 1}
+            {
+                "jobs": [a["id"], b["id"]],
+                "pool": "a",
+                "gpus": a["gpus"],
+                "throughput": [0.0, 0.0],
+                "nodes": 1,
+            }
             for a in document["jobs"][:3]
             for b in document["jobs"][5:]
             if a["gpus"] == b["gpus"]
         ]
     }
-    assert natural.ok and natural.objective == pytest.approx(optsched.solve(Instance.from_document(padded)).objective)
+    assert natural.ok and natural.objective == pytest.approx(
+        optsched.solve(Instance.from_document(padded)).objective
+    )
 
 
 def test_pairs_by_workload_equal_pairs_by_job() -> None:
     """The same co-location told by workload (classes) and job by job gives the same optimum."""
     random = np.random.default_rng(3)
-    names, pools = ["x", "y", "z"], [{"name": name, "nodes": 2, "gpus_per_node": 1} for name in ("a", "b")]
+    names, pools = (
+        ["x", "y", "z"],
+        [{"name": name, "nodes": 2, "gpus_per_node": 1} for name in ("a", "b")],
+    )
     rates = {w: {p["name"]: float(random.lognormal()) for p in pools} for w in names}
     table = [
-        {"workloads": [v, w], "pool": p["name"], "throughput": [rates[v][p["name"]] * s, rates[w][p["name"]] * s]}
+        {
+            "workloads": [v, w],
+            "pool": p["name"],
+            "throughput": [rates[v][p["name"]] * s, rates[w][p["name"]] * s],
+        }
         for i, v in enumerate(names)
         for w in names[i:]
         for p in pools
@@ -76,7 +110,9 @@ def test_pairs_by_workload_equal_pairs_by_job() -> None:
     base = {
         "format": "optsched-instance/1",
         "cluster": {"pools": pools},
-        "workloads": {w: {"throughput": {pool: {"1": r} for pool, r in rates[w].items()}} for w in names},
+        "workloads": {
+            w: {"throughput": {pool: {"1": r} for pool, r in rates[w].items()}} for w in names
+        },
         "jobs": [{"id": f"j{i}", "workload": w} for i, w in enumerate(member)],
     }
     by_job = []
@@ -86,7 +122,9 @@ def test_pairs_by_workload_equal_pairs_by_job() -> None:
                 if sorted(entry["workloads"]) == sorted([member[i], member[j]]):
                     forward = entry["workloads"] == [member[i], member[j]]
                     rate = entry["throughput"] if forward else entry["throughput"][::-1]
-                    by_job.append({"jobs": [f"j{i}", f"j{j}"], "pool": entry["pool"], "throughput": rate})
+                    by_job.append(
+                        {"jobs": [f"j{i}", f"j{j}"], "pool": entry["pool"], "throughput": rate}
+                    )
     first = optsched.solve(Instance.from_document(base | {"colocation": table}))
     second = optsched.solve(Instance.from_document(base | {"colocation": by_job}))
     assert len(first.allocation.classes) == 3 and len(second.allocation.classes) == 9
@@ -106,7 +144,9 @@ def test_jobs_that_cannot_take_part_are_listed_and_the_others_unchanged() -> Non
     base = {"format": "optsched-instance/1", "cluster": {"pools": pools}}
     for formulation in ("max-min-fairness", "makespan", "max-throughput", "isolated"):
         alone = optsched.solve(Instance.from_document(base | {"jobs": good}), formulation)
-        mixed = optsched.solve(Instance.from_document(base | {"jobs": bad[:2] + good + bad[2:]}), formulation)
+        mixed = optsched.solve(
+            Instance.from_document(base | {"jobs": bad[:2] + good + bad[2:]}), formulation
+        )
         assert mixed.ok and mixed.objective == pytest.approx(alone.objective, rel=1e-9)
         reasons = dict(mixed.unplaced)
         assert list(reasons) == ["huge", "nowhere", "done", "later"]

@@ -53,7 +53,11 @@ def optimum(solution: Solution) -> np.ndarray:
 def test_the_optimum_and_the_discounts_of_an_independent_model(seed: int, weights: str) -> None:
     cp = pytest.importorskip("cvxpy")
     given = data(seed, 5)
-    rate, gpus, capacity = given["throughput"], given["gpus"], np.array(list(given["pools"].values()), float)
+    rate, gpus, capacity = (
+        given["throughput"],
+        given["gpus"],
+        np.array(list(given["pools"].values()), float),
+    )
     p = given["weight"] if weights == "exponent" else np.ones(5)
 
     def welfare(jobs: Sequence[int]) -> tuple[float, np.ndarray]:
@@ -69,7 +73,9 @@ def test_the_optimum_and_the_discounts_of_an_independent_model(seed: int, weight
     assert optimum(solution) == pytest.approx(level, rel=1e-4)
     share = rate @ capacity / capacity.sum()
     scale = gpus / share / (1 if weights == "exponent" else given["weight"])
-    assert solution.objective == pytest.approx(np.exp(p @ np.log(level * scale) / p.sum()), rel=1e-6)
+    assert solution.objective == pytest.approx(
+        np.exp(p @ np.log(level * scale) / p.sum()), rel=1e-6
+    )
     for i, left in enumerate(solution.throughput.values()):
         without = welfare([j for j in range(5) if j != i])[0]
         assert left == pytest.approx(np.exp((best - without) / p[i]), rel=1e-5)
@@ -83,7 +89,9 @@ def test_discounts_are_bounded_and_the_rest_is_feasible(seed: int) -> None:
     f = discounts(solution)
     assert (f > np.exp(-1.0)).all() and (f <= 1.0).all()
     C, x = solution.allocation.classes, solution.allocation.x
-    assert (C.member @ x <= C.count * (1 + 1e-9)).all() and (C.usage @ x <= C.capacity * (1 + 1e-9)).all()
+    assert (C.member @ x <= C.count * (1 + 1e-9)).all() and (
+        C.usage @ x <= C.capacity * (1 + 1e-9)
+    ).all()
     assert solution.certificate.residuals["rows"] <= 1e-9
 
 
@@ -127,10 +135,14 @@ def test_overstating_all_rates_changes_nothing(seed: int) -> None:
     first, second = solve(given), solve(told)
     assert discounts(first) == pytest.approx(discounts(second), abs=LEVELS)
     assert optimum(first) * factor.ravel() == pytest.approx(optimum(second), rel=LEVELS)
-    assert first.objective == pytest.approx(second.objective, rel=1e-7)  # levels are relative to what is reported
+    assert first.objective == pytest.approx(
+        second.objective, rel=1e-7
+    )  # levels are relative to what is reported
 
 
-@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(10, 20))])
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(10, 20))]
+)
 def test_nobody_gains_by_misreporting(seed: int) -> None:
     """A job that reports a distorted row never gets more of what it truly values."""
     random = np.random.default_rng(1000 + seed)
@@ -207,7 +219,10 @@ def test_a_file_holds_what_is_left_and_leads_back_to_the_optimum(weights: str) -
     }  # fmt: skip
     for name, change in changes.items():
         report = optsched.verify("@quickstart", good | change)
-        assert any(finding.field.startswith(name.strip()) for finding in report.findings), (name, report)
+        assert any(finding.field.startswith(name.strip()) for finding in report.findings), (
+            name,
+            report,
+        )
 
 
 def test_explained_at_the_optimum() -> None:
@@ -220,7 +235,9 @@ def test_explained_at_the_optimum() -> None:
 
 
 def test_what_cannot_be_solved_is_told() -> None:
-    with pytest.raises(UsageError, match=r"job \S+ .*may share GPUs with job .*; solve it without colocation"):
+    with pytest.raises(
+        UsageError, match=r"job \S+ .*may share GPUs with job .*; solve it without colocation"
+    ):
         optsched.solve("@packing", "partial-allocation")
     with pytest.raises(UsageError, match="takes from every job, which breaks demands such as: "):
         optsched.solve("@quickstart", "partial-allocation", constraints=["deadlines"])
@@ -241,15 +258,23 @@ def test_a_stopped_run_has_a_point_without_discounts() -> None:
     best = optsched.solve("@quickstart", "partial-allocation")
     solution = optsched.solve("@quickstart", "partial-allocation", work_limit=2)
     assert solution.status == "feasible" and not solution.figures
-    assert solution.objective is not None and best.objective is not None and solution.objective < best.objective
+    assert (
+        solution.objective is not None
+        and best.objective is not None
+        and solution.objective < best.objective
+    )
     assert "without discounts" in solution.solver.attempts[-1].outcome
     document = solution.to_document()
     assert optsched.verify("@quickstart", document).ok
     document["status"] = "optimal"
-    assert {"status", "figures.discount"} <= {item.field for item in optsched.verify("@quickstart", document).findings}
+    assert {"status", "figures.discount"} <= {
+        item.field for item in optsched.verify("@quickstart", document).findings
+    }
 
 
-def test_an_optimum_whose_discounts_are_not_found_is_feasible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimum_whose_discounts_are_not_found_is_feasible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     solve_allocation, runs = Engine.solve_allocation, 0
 
     def stopped(self: Engine, *arguments: Any) -> Outcome:
@@ -261,7 +286,11 @@ def test_an_optimum_whose_discounts_are_not_found_is_feasible(monkeypatch: pytes
     best = optsched.solve("@quickstart", "partial-allocation")
     monkeypatch.setattr(Engine, "solve_allocation", stopped)
     solution = optsched.solve("@quickstart", "partial-allocation")
-    assert (solution.status, solution.termination, solution.reproducible) == ("feasible", "time_limit", False)
+    assert (solution.status, solution.termination, solution.reproducible) == (
+        "feasible",
+        "time_limit",
+        False,
+    )
     assert (solution.objective, solution.bound) == pytest.approx((best.objective, best.bound))
     assert "1 of 12 were found" in solution.solver.attempts[-1].outcome
     monkeypatch.undo()

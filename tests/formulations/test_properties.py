@@ -63,12 +63,17 @@ def test_classes_do_not_change_the_optimum(formulation: str, seed: int) -> None:
 def test_order_of_jobs_and_pools_does_not_matter(formulation: str, seed: int) -> None:
     data = arrays(seed)
     random = np.random.default_rng(seed)
-    jobs, pools = random.permutation(len(data["throughput"])), random.permutation(len(data["pools"]))
+    jobs, pools = (
+        random.permutation(len(data["throughput"])),
+        random.permutation(len(data["pools"])),
+    )
     names = list(data["pools"])
     other = {key: value[jobs] for key, value in data.items() if key != "pools"}
     other["throughput"] = other["throughput"][:, pools]
     other["pools"] = {names[pool]: data["pools"][names[pool]] for pool in pools}
-    assert solve(data, formulation).objective == pytest.approx(solve(other, formulation).objective, rel=1e-8)
+    assert solve(data, formulation).objective == pytest.approx(
+        solve(other, formulation).objective, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("formulation", ("max-throughput", "makespan"))
@@ -77,7 +82,9 @@ def test_order_of_jobs_and_pools_does_not_matter(formulation: str, seed: int) ->
 def test_more_capacity_never_hurts(formulation: str, seed: int) -> None:
     data = arrays(seed)
     more = data | {"pools": {pool: gpus + 1 for pool, gpus in data["pools"].items()}}
-    gain = BETTER[formulation] * (solve(more, formulation).objective - solve(data, formulation).objective)
+    gain = BETTER[formulation] * (
+        solve(more, formulation).objective - solve(data, formulation).objective
+    )
     assert gain >= -1e-8 * solve(data, formulation).objective
 
 
@@ -86,9 +93,14 @@ def test_more_capacity_never_hurts(formulation: str, seed: int) -> None:
 def test_scaling_a_job_changes_neither_level_nor_makespan(seed: int) -> None:
     data = arrays(seed, repeated=False)
     factor = np.random.default_rng(seed).lognormal(0, 2, len(data["throughput"]))
-    scaled = data | {"throughput": data["throughput"] * factor[:, None], "steps": data["steps"] * factor}
+    scaled = data | {
+        "throughput": data["throughput"] * factor[:, None],
+        "steps": data["steps"] * factor,
+    }
     for formulation in ("max-min-fairness", "makespan"):
-        assert solve(data, formulation).objective == pytest.approx(solve(scaled, formulation).objective, rel=1e-7)
+        assert solve(data, formulation).objective == pytest.approx(
+            solve(scaled, formulation).objective, rel=1e-7
+        )
 
 
 @few
@@ -103,7 +115,9 @@ def test_splitting_a_pool_changes_nothing(seed: int) -> None:
         "throughput": np.hstack([data["throughput"][:, :1], data["throughput"]]),
     }
     for formulation in FORMULATIONS:
-        assert solve(data, formulation).objective == pytest.approx(solve(split, formulation).objective, rel=1e-8)
+        assert solve(data, formulation).objective == pytest.approx(
+            solve(split, formulation).objective, rel=1e-8
+        )
 
 
 @few
@@ -121,7 +135,10 @@ def test_at_least_as_good_as_isolated(seed: int) -> None:
         totals = isolated.allocation.classes
         spread = (x / totals.count[totals.class_a])[
             [
-                np.flatnonzero((totals.class_a == totals.of_job[program.classes.first[k]]) & (totals.pool == pool))[0]
+                np.flatnonzero(
+                    (totals.class_a == totals.of_job[program.classes.first[k]])
+                    & (totals.pool == pool)
+                )[0]
                 for k, pool in zip(program.classes.class_a, program.classes.pool, strict=True)
             ]
         ]
@@ -160,7 +177,9 @@ def test_max_min_equals_an_independent_program(seed: int) -> None:
     bounds = [(0, None if free else 0) for free in runs.ravel()] + [(0, None)]
     cost = np.zeros(n * m + 1)
     cost[-1] = -1.0
-    result = so.linprog(cost, np.array([row for row, _ in rows]), [side for _, side in rows], bounds=bounds)
+    result = so.linprog(
+        cost, np.array([row for row, _ in rows]), [side for _, side in rows], bounds=bounds
+    )
     assert solve(data, "max-min-fairness").objective == pytest.approx(-result.fun, rel=1e-7)
 
 
@@ -174,11 +193,16 @@ def test_prices_are_finite_differences() -> None:
                 continue
             more = solve(data | {"pools": data["pools"] | {pool: gpus + 1}}, formulation)
             gain = BETTER[formulation] * (more.objective - here.objective)
-            assert -1e-7 <= gain <= here.prices[pool] + 1e-7 * abs(here.objective), (formulation, pool)
+            assert -1e-7 <= gain <= here.prices[pool] + 1e-7 * abs(here.objective), (
+                formulation,
+                pool,
+            )
 
 
 def test_three_jobs_share_one_gpu_by_weight() -> None:
-    instance = Instance.from_arrays(pools={"a100": 1}, throughput=np.ones((3, 1)), weight=np.array([1.0, 1.0, 2.0]))
+    instance = Instance.from_arrays(
+        pools={"a100": 1}, throughput=np.ones((3, 1)), weight=np.array([1.0, 1.0, 2.0])
+    )
     solution = optsched.solve(instance)
     assert solution.throughput == pytest.approx({"j0": 0.25, "j1": 0.25, "j2": 0.5}, abs=1e-9)
     assert solution.objective == pytest.approx(0.25)
@@ -186,7 +210,9 @@ def test_three_jobs_share_one_gpu_by_weight() -> None:
 
 def test_a_gang_shares_gpu_time_not_wall_time() -> None:
     """A gang of 2 reaches the level t with half of the normalised throughput."""
-    instance = Instance.from_arrays(pools={"a100": 2}, throughput=[[1.0], [1.0], [1.0]], gpus=np.array([1, 1, 2]))
+    instance = Instance.from_arrays(
+        pools={"a100": 2}, throughput=[[1.0], [1.0], [1.0]], gpus=np.array([1, 1, 2])
+    )
     solution = optsched.solve(instance)
     fraction = solution.throughput
     assert fraction["j2"] == pytest.approx(fraction["j0"] / 2)
@@ -217,7 +243,9 @@ def test_isolated_formula(jobs: int) -> None:
     y /= np.maximum(1.0, y.sum(axis=1, keepdims=True))
     solution = optsched.solve(instance, "isolated")
     assert solution.ok and solution.sense == "rule" and solution.bound is None
-    assert list(solution.throughput.values()) == pytest.approx((rate * y).sum(axis=1).tolist(), rel=1e-12)
+    assert list(solution.throughput.values()) == pytest.approx(
+        (rate * y).sum(axis=1).tolist(), rel=1e-12
+    )
 
 
 def test_integral_allocation_is_whole_jobs_and_matches_brute_force() -> None:
@@ -263,14 +291,18 @@ def test_undeclared_job_data_does_not_change_the_optimum() -> None:
         free = {name: value for name, value in other.items() if name not in reads}
         if "steps_left" in reads:
             free.pop("steps")
-        assert solve(data, formulation).objective == pytest.approx(solve(data | free, formulation).objective, rel=1e-9)
+        assert solve(data, formulation).objective == pytest.approx(
+            solve(data | free, formulation).objective, rel=1e-9
+        )
 
 
 def test_agnostic_levels_count_time_only() -> None:
     data = arrays(8)
     first = solve(data, "max-min-fairness", agnostic=True)
     scaled = data | {"throughput": data["throughput"] * np.where(data["throughput"] > 0, 3.7, 1.0)}
-    assert first.objective == pytest.approx(solve(scaled, "max-min-fairness", agnostic=True).objective, rel=1e-9)
+    assert first.objective == pytest.approx(
+        solve(scaled, "max-min-fairness", agnostic=True).objective, rel=1e-9
+    )
 
 
 def test_literal_agnostic_uses_pools_without_a_rate() -> None:

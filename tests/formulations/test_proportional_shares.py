@@ -13,7 +13,9 @@ from optsched import Instance
 W = np.array([4.0, 8.0, 6.0])
 
 
-def instance(jobs: int, weight: Any, tenants: dict[str, float] | None = None, of: list[int] | None = None) -> Instance:
+def instance(
+    jobs: int, weight: Any, tenants: dict[str, float] | None = None, of: list[int] | None = None
+) -> Instance:
     rate, gang = rates(jobs)
     more = (
         {}
@@ -21,7 +23,11 @@ def instance(jobs: int, weight: Any, tenants: dict[str, float] | None = None, of
         else {"tenants": [{"name": name, "weight": w} for name, w in tenants.items()], "tenant": of}
     )
     return Instance.from_arrays(
-        pools={"a": 4, "b": 8, "c": 6}, throughput=rate, gpus=gang, weight=np.broadcast_to(weight, jobs), **more
+        pools={"a": 4, "b": 8, "c": 6},
+        throughput=rate,
+        gpus=gang,
+        weight=np.broadcast_to(weight, jobs),
+        **more,
     )
 
 
@@ -52,8 +58,13 @@ def test_by_weight(jobs: int) -> None:
 
 def test_equal_weights_are_isolated() -> None:
     for weight in (1.0, 7.0):
-        fair, isolated = (optsched.solve(instance(12, weight), name) for name in ("proportional-shares", "isolated"))
-        assert list(fair.throughput.values()) == pytest.approx(list(isolated.throughput.values()), rel=1e-12)
+        fair, isolated = (
+            optsched.solve(instance(12, weight), name)
+            for name in ("proportional-shares", "isolated")
+        )
+        assert list(fair.throughput.values()) == pytest.approx(
+            list(isolated.throughput.values()), rel=1e-12
+        )
 
 
 def test_tenants_share_first() -> None:
@@ -73,7 +84,9 @@ def test_tenants_share_first() -> None:
 
 def test_capacity_is_kept_where_gavel_s_proportional_breaks_it() -> None:
     """20 jobs of 4 GPUs that each spent all their time on 18 GPUs would hold 80."""
-    made = Instance.from_arrays(pools={"a": 4, "b": 8, "c": 6}, throughput=np.ones((20, 3)), gpus=np.full(20, 4))
+    made = Instance.from_arrays(
+        pools={"a": 4, "b": 8, "c": 6}, throughput=np.ones((20, 3)), gpus=np.full(20, 4)
+    )
     solution = optsched.solve(made, "proportional-shares")
     assert solution.allocation.usage == pytest.approx(W, rel=1e-12)
 

@@ -30,7 +30,8 @@ def test_build_leaves_nothing_on_the_formulation(name: str) -> None:
 def test_the_objective_of_a_program_does_not_depend_on_a_program_built_later(name: str) -> None:
     formulation = make_formulation(name)
     first, later = (
-        formulation.classes(compile_for(formulation, optsched.load(instance))) for instance in ("@quickstart", "@large")
+        formulation.classes(compile_for(formulation, optsched.load(instance)))
+        for instance in ("@quickstart", "@large")
     )
     program = formulation.build(first)
     x = program.even()

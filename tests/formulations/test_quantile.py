@@ -25,13 +25,23 @@ def instance_of(**more: Any) -> Instance:
         {
             "format": "optsched-instance/1",
             "round": 360,
-            "cluster": {"pools": [{"name": pool, "nodes": 10, "gpus_per_node": 4} for pool in ("fast", "slow")]},
+            "cluster": {
+                "pools": [
+                    {"name": pool, "nodes": 10, "gpus_per_node": 4} for pool in ("fast", "slow")
+                ]
+            },
             "performance": {"model": "noisy", "of": {"model": "table"}, "sd": SD, "seed": 3},
             "workloads": {
-                f"w{row}": {"throughput": {"fast": float(2 * a), "slow": float(b)}} for row, (a, b) in enumerate(rate)
+                f"w{row}": {"throughput": {"fast": float(2 * a), "slow": float(b)}}
+                for row, (a, b) in enumerate(rate)
             },
             "jobs": [
-                {"id": f"j{row}", "workload": f"w{row}", "steps": float(rng.uniform(500, 1500)), "deadline": 3600}
+                {
+                    "id": f"j{row}",
+                    "workload": f"w{row}",
+                    "steps": float(rng.uniform(500, 1500)),
+                    "deadline": 3600,
+                }
                 for row in range(JOBS)
             ],
         }
@@ -43,7 +53,9 @@ def met(solution: Any, error: np.ndarray) -> np.ndarray:
     """Share of the draws in which each job has its steps by the deadline, where its rates err by exp(error)."""
     table = solution.candidates.instance.jobs_table
     got = np.array([solution.throughput[name] for name in table.names])
-    return np.mean(got[:, None] * np.exp(error) * 3600 >= table.steps_left[:, None] * (1 - 1e-9), axis=1)
+    return np.mean(
+        got[:, None] * np.exp(error) * 3600 >= table.steps_left[:, None] * (1 - 1e-9), axis=1
+    )
 
 
 @pytest.mark.parametrize("quantile", [0.9, 0.99])
@@ -68,7 +80,9 @@ def cheap() -> Instance:
 def test_errors_that_do_not_go_together_miss_no_more_deadlines() -> None:
     """A job in several columns whose rates err independently: what one loses another may win."""
     instance = cheap()
-    sure = optsched.solve(instance, "cost", constraints=["deadlines", {"kind": "budget", "limit": 38.0}], quantile=0.9)
+    sure = optsched.solve(
+        instance, "cost", constraints=["deadlines", {"kind": "budget", "limit": 38.0}], quantile=0.9
+    )
     assert sure.status == "optimal"
     rng = np.random.default_rng(1)
     C, x = sure.allocation.classes, sure.allocation.x
@@ -114,7 +128,9 @@ def test_what_cannot_be_kept_so_surely_is_infeasible_in_words() -> None:
     steps = 10 * rate * 0.8  # can be done at the median, but not at 90 %
     jobs = [{"id": "a", "workload": "w0", "steps": float(steps), "deadline": 10}]
     instance = instance_of(
-        jobs=jobs, workloads={"w0": {"throughput": {"fast": 1.2}}}, performance=dict(instance.performance)
+        jobs=jobs,
+        workloads={"w0": {"throughput": {"fast": 1.2}}},
+        performance=dict(instance.performance),
     )
     assert optsched.solve(instance, constraints=["deadlines"]).status == "optimal"
     refused = optsched.solve(instance, constraints=["deadlines"], quantile=0.9)
@@ -124,7 +140,9 @@ def test_what_cannot_be_kept_so_surely_is_infeasible_in_words() -> None:
 
 def test_leases_are_long_enough() -> None:
     instance = instance_of(round=60)
-    plain, sure = (optsched.solve(instance, "lease", **options) for options in ({}, {"quantile": 0.9}))
+    plain, sure = (
+        optsched.solve(instance, "lease", **options) for options in ({}, {"quantile": 0.9})
+    )
     assert plain.status == sure.status == "optimal"
 
     def leases(solution: Any) -> np.ndarray:
@@ -143,4 +161,7 @@ def test_leases_are_long_enough() -> None:
 def test_stated_durations_and_tables_are_certain() -> None:
     instance = instance_of(performance={"model": "table"})
     plain = optsched.solve(instance, constraints=["deadlines"])
-    assert optsched.solve(instance, constraints=["deadlines"], quantile=0.99).objective == plain.objective
+    assert (
+        optsched.solve(instance, constraints=["deadlines"], quantile=0.99).objective
+        == plain.objective
+    )

@@ -18,7 +18,12 @@ pytestmark = pytest.mark.property
 
 FloatArray = np.ndarray
 FAIR = ("max-min-fairness", "water-filling", "finish-time-fairness", "drf")
-BETTER = {"max-min-fairness": 1.0, "finish-time-fairness": -1.0, "makespan": -1.0, "max-throughput": 1.0}
+BETTER = {
+    "max-min-fairness": 1.0,
+    "finish-time-fairness": -1.0,
+    "makespan": -1.0,
+    "max-throughput": 1.0,
+}
 EXACT = 1e-8
 
 
@@ -36,7 +41,9 @@ def figure(solution: Solution) -> FloatArray:
 
 
 def throughput(solution: Solution) -> FloatArray:
-    return np.array([solution.throughput.get(name, 0.0) for name in solution.instance.jobs_table.names])
+    return np.array(
+        [solution.throughput.get(name, 0.0) for name in solution.instance.jobs_table.names]
+    )
 
 
 def bundles(solution: Solution, pools: int) -> FloatArray:
@@ -51,7 +58,9 @@ def bundles(solution: Solution, pools: int) -> FloatArray:
 def plain(rate: Any, capacity: Any, **more: Any) -> Instance:
     """Jobs j0, j1, ... with these rates on pools p0, p1, ..."""
     return Instance.from_arrays(
-        pools={f"p{j}": int(count) for j, count in enumerate(capacity)}, throughput=np.asarray(rate, float), **more
+        pools={f"p{j}": int(count) for j, count in enumerate(capacity)},
+        throughput=np.asarray(rate, float),
+        **more,
     )
 
 
@@ -83,7 +92,9 @@ def lexicographic(levels: FloatArray, others: FloatArray) -> None:
 @pytest.mark.parametrize("formulation", FAIR)
 @pytest.mark.parametrize("seed", range(4))
 def test_names_and_order_of_jobs_and_pools_do_not_matter(formulation: str, seed: int) -> None:
-    case = waiting_case(seed, gangs=True, weights=True, zeros=True, pairs=seed % 2 == 0, tenants=seed == 3)
+    case = waiting_case(
+        seed, gangs=True, weights=True, zeros=True, pairs=seed % 2 == 0, tenants=seed == 3
+    )
     random = np.random.default_rng(seed)
     jobs, pools = random.permutation(case.jobs), random.permutation(len(case.capacity))
     if case.tenants:
@@ -96,13 +107,17 @@ def test_names_and_order_of_jobs_and_pools_do_not_matter(formulation: str, seed:
         case.steps[jobs], more=case.more | {"arrival": case.more["arrival"][jobs]},
     )  # fmt: skip
     here, there = solve(case.instance(), formulation), solve(other.instance(), formulation)
-    tolerance = 1e-6 if formulation in ("water-filling", "drf") else EXACT  # totals of throughput at these levels
+    tolerance = (
+        1e-6 if formulation in ("water-filling", "drf") else EXACT
+    )  # totals of throughput at these levels
     assert there.objective == pytest.approx(here.objective, rel=tolerance)
     if formulation in ("water-filling", "drf"):
         assert figure(there)[where] == pytest.approx(figure(here), abs=1e-6)
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling", "finish-time-fairness", "makespan"])
+@pytest.mark.parametrize(
+    "formulation", ["max-min-fairness", "water-filling", "finish-time-fairness", "makespan"]
+)
 def test_the_unit_of_a_jobs_steps_does_not_matter(formulation: str) -> None:
     for seed in range(4):
         case = waiting_case(seed + 10, gangs=True, weights=True, zeros=True)
@@ -125,7 +140,9 @@ def test_two_halves_of_a_pool_are_the_pool(formulation: str) -> None:
         case.rate = np.hstack([case.rate[:, :1], case.rate])
         there = solve(case.instance(), formulation)
         assert there.objective == pytest.approx(here.objective, rel=1e-6)
-        assert formulation not in ("water-filling", "drf") or figure(there) == pytest.approx(figure(here), abs=1e-6)
+        assert formulation not in ("water-filling", "drf") or figure(there) == pytest.approx(
+            figure(here), abs=1e-6
+        )
 
 
 # --- more is never worse ---------------------------------------------------------------------------------------------
@@ -156,11 +173,15 @@ def test_more_capacity_never_hurts_while_the_normaliser_stays(seed: int) -> None
     case.capacity = np.asarray(case.capacity) + 2
     capacities = np.linspace(4.0, float(np.sum(case.capacity)), 4).tolist()
     for formulation, sense in BETTER.items():
-        found = [sense * solve(with_slots(case, slots), formulation).objective for slots in capacities]
+        found = [
+            sense * solve(with_slots(case, slots), formulation).objective for slots in capacities
+        ]
         assert all(more >= less - EXACT * abs(less) for less, more in pairwise(found))
         assert formulation != "max-throughput" or found[-1] > found[0]
     scale = case.gang / case.weight
-    levels = [figure(solve(with_slots(case, slots), "water-filling")) * scale for slots in capacities]
+    levels = [
+        figure(solve(with_slots(case, slots), "water-filling")) * scale for slots in capacities
+    ]
     for less, more in pairwise(levels):
         lexicographic(more, less)
 
@@ -173,7 +194,9 @@ def test_more_pairs_never_hurt(seed: int) -> None:
         found = []
         for case.pairs in ((), few, all_of_them):
             found.append(sense * solve(case.instance(), formulation).objective)
-        assert found[0] <= found[1] + EXACT * abs(found[1]) and found[1] <= found[2] + EXACT * abs(found[2])
+        assert found[0] <= found[1] + EXACT * abs(found[1]) and found[1] <= found[2] + EXACT * abs(
+            found[2]
+        )
     levels = []
     for case.pairs in ((), few, all_of_them):
         levels.append(figure(solve(case.instance(), "water-filling")) / case.weight)
@@ -187,15 +210,21 @@ def test_at_least_as_good_as_isolated(seed: int) -> None:
     case = waiting_case(seed + 50, gangs=True, weights=True)
     alone = isolated(case.rate, np.asarray(case.capacity, float), case.gang)
     age, iso = 5000.0 - case.more["arrival"], case.steps / alone
-    assert solve(case.instance(), "finish-time-fairness").objective <= ((age + iso) / iso).max() * (1 + EXACT)
+    assert solve(case.instance(), "finish-time-fairness").objective <= ((age + iso) / iso).max() * (
+        1 + EXACT
+    )
     scale = case.gang / case.weight
-    lexicographic(figure(solve(case.instance(), "water-filling")) * scale, alone / case.proportional() * scale)
+    lexicographic(
+        figure(solve(case.instance(), "water-filling")) * scale, alone / case.proportional() * scale
+    )
 
 
 # --- efficiency ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("formulation", ["water-filling", "proportional-fairness", "max-throughput"])
+@pytest.mark.parametrize(
+    "formulation", ["water-filling", "proportional-fairness", "max-throughput"]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_nobody_can_gain_without_loss(formulation: str, seed: int) -> None:
     """Pareto efficiency, with a linear program that looks for a gain."""
@@ -224,11 +253,15 @@ def test_an_optimum_of_max_min_may_waste_what_water_filling_gives_away() -> None
 
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 @pytest.mark.parametrize("seed", range(6))
-def test_jobs_of_one_gpu_and_one_weight_have_an_incentive_to_share(formulation: str, seed: int) -> None:
+def test_jobs_of_one_gpu_and_one_weight_have_an_incentive_to_share(
+    formulation: str, seed: int
+) -> None:
     """iso_i / prop_i = min(1, W / n) for all of them, and the isolated allocation is feasible."""
     case = random_case(seed + 70, 2 + seed, zeros=seed % 2 == 1)
     alone = isolated(case.rate, np.asarray(case.capacity, float), case.gang)
-    assert alone / case.proportional() == pytest.approx(np.full(case.jobs, min(1.0, np.sum(case.capacity) / case.jobs)))
+    assert alone / case.proportional() == pytest.approx(
+        np.full(case.jobs, min(1.0, np.sum(case.capacity) / case.jobs))
+    )
     assert (throughput(solve(case.instance(), formulation)) >= alone * (1 - 1e-7)).all()
 
 
@@ -274,14 +307,18 @@ def test_where_there_is_no_incentive_to_share(what: str) -> None:
 # --- envy ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling", "finish-time-fairness"])
+@pytest.mark.parametrize(
+    "formulation", ["max-min-fairness", "water-filling", "finish-time-fairness"]
+)
 def test_nobody_envies_on_pools_that_are_alike(formulation: str) -> None:
     """One kind of GPU, jobs of one weight: everybody has the same time, whatever the rates."""
     for seed in range(4):
         random = np.random.default_rng(seed)
         jobs = int(random.integers(3, 9))
         rate = np.repeat(random.lognormal(0, 2, (jobs, 1)), 2, axis=1)
-        held = bundles(solve(plain(rate, [1, 2], steps=random.lognormal(5, 1, jobs)), formulation), 2).sum(axis=1)
+        held = bundles(
+            solve(plain(rate, [1, 2], steps=random.lognormal(5, 1, jobs)), formulation), 2
+        ).sum(axis=1)
         assert held == pytest.approx(np.full(jobs, 3 / jobs), rel=1e-6)
 
 

@@ -37,13 +37,20 @@ seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=12, deadline=None)
 
 
-def document(seed: int, prices: Any = None, jobs: int = 7, slack: float = 3.0, pairs: bool = True) -> dict[str, Any]:
+def document(
+    seed: int, prices: Any = None, jobs: int = 7, slack: float = 3.0, pairs: bool = True
+) -> dict[str, Any]:
     """Two or three pools, gangs, pairs of single-GPU jobs, deadlines for some jobs that an equal split about meets."""
     random = np.random.default_rng(seed)
     names = ["a", "b", "c"][: int(random.integers(2, 4))]
     prices = random.uniform(0.2, 5.0, len(names)) if prices is None else prices
     pools = [
-        {"name": name, "nodes": 1, "gpus_per_node": int(random.integers(2, 5)), "cost_per_gpu_hour": float(price)}
+        {
+            "name": name,
+            "nodes": 1,
+            "gpus_per_node": int(random.integers(2, 5)),
+            "cost_per_gpu_hour": float(price),
+        }
         for name, price in zip(names, prices, strict=False)
     ]
     gangs = random.choice([1, 1, 2], jobs)
@@ -66,7 +73,9 @@ def document(seed: int, prices: Any = None, jobs: int = 7, slack: float = 3.0, p
     if pairs and len(single) >= 2:
         first, second = single[:2]
         rate = (0.7 * rates[[first, second], 0]).tolist()
-        found["colocation"] = [{"jobs": [f"j{first}", f"j{second}"], "pool": "a", "throughput": rate}]
+        found["colocation"] = [
+            {"jobs": [f"j{first}", f"j{second}"], "pool": "a", "throughput": rate}
+        ]
     return found
 
 
@@ -76,9 +85,13 @@ def solve(given: dict[str, Any], **options: Any) -> optsched.Solution:
     return solution
 
 
-def program_of(solution: optsched.Solution, constraints: tuple[SideConstraint, ...] = ()) -> AllocationProgram:
+def program_of(
+    solution: optsched.Solution, constraints: tuple[SideConstraint, ...] = ()
+) -> AllocationProgram:
     assert solution.allocation is not None
-    made = optsched.api.make_formulation("throughput-per-cost", solution.options, [*solution.constraints])
+    made = optsched.api.make_formulation(
+        "throughput-per-cost", solution.options, [*solution.constraints]
+    )
     made.constraints = (*made.constraints, *constraints)
     program = made.program(solution.allocation.classes)
     assert isinstance(program, AllocationProgram)
@@ -91,7 +104,10 @@ def linear(program: AllocationProgram, cost: np.ndarray) -> np.ndarray:
     A, low, high = rows.A.tocsr(), rows.row_lower, rows.row_upper
     up, down = np.isfinite(high), np.isfinite(low)
     found = so.linprog(
-        -cost, A_ub=sp.vstack([A[up], -A[down]]), b_ub=np.concatenate([high[up], -low[down]]), method="highs"
+        -cost,
+        A_ub=sp.vstack([A[up], -A[down]]),
+        b_ub=np.concatenate([high[up], -low[down]]),
+        method="highs",
     )
     assert found.status == 0, found.message
     return found.x
@@ -133,7 +149,9 @@ def test_the_sum_by_hand() -> None:
     }
     solution = solve(given)
     assert solution.objective == pytest.approx(4.0 + 1.5 + 1.5)
-    assert solution.to_document()["figures"]["cost_per_hour"] == pytest.approx({"gang": 2.0, "one": 2.0, "two": 2.0})
+    assert solution.to_document()["figures"]["cost_per_hour"] == pytest.approx(
+        {"gang": 2.0, "one": 2.0, "two": 2.0}
+    )
 
 
 @few
@@ -147,7 +165,9 @@ def test_equal_prices_give_the_optimum_of_max_throughput(seed: int) -> None:
 @pytest.mark.parametrize("options", ({}, RATIO), ids=("sum", "ratio"))
 @few
 @given(seed=seeds)
-def test_loosening_a_deadline_never_lowers_the_objective(options: dict[str, str], seed: int) -> None:
+def test_loosening_a_deadline_never_lowers_the_objective(
+    options: dict[str, str], seed: int
+) -> None:
     given = document(seed)
     tight = solve(given, constraints=["deadlines"], **options)
     if tight.status == "infeasible":
@@ -171,7 +191,9 @@ def test_without_side_constraints_the_best_column_is_the_optimum(seed: int) -> N
     solution = solve(document(seed), **RATIO)
     program = program_of(solution)
     assert solution.status == "optimal" and solution.certificate.proof == "dual"
-    assert solution.objective == pytest.approx((program.gain / program.utility.denominator).max(), rel=1e-9)
+    assert solution.objective == pytest.approx(
+        (program.gain / program.utility.denominator).max(), rel=1e-9
+    )
     assert set(solution.prices.values()) == {0.0}
     C, x = program.classes, solution.allocation.x
     room = np.concatenate([(C.member @ x) / C.count, (C.usage @ x) / C.capacity])
@@ -204,7 +226,11 @@ def test_rows_that_only_limit_need_no_solver(seed: int) -> None:
         assert ((C.usage @ np.ones(C.columns)) > 0).all() and (matrix[2] > 0).all()
         return
     solution = made.solve(candidates, Engine(no_solver))
-    assert (solution.solver.name, solution.status, solution.certificate.proof) == ("closed form", "optimal", "dual")
+    assert (solution.solver.name, solution.status, solution.certificate.proof) == (
+        "closed form",
+        "optimal",
+        "dual",
+    )
     by_rows = made.solve(candidates, Engine(load_solver, "highs"))
     assert by_rows.solver.name == "highs" and by_rows.status == "optimal"
     assert solution.objective == pytest.approx(by_rows.objective, rel=1e-9)
@@ -219,7 +245,9 @@ def test_rows_that_only_limit_need_no_solver(seed: int) -> None:
 
 def test_the_best_ratio_of_a_file_is_verified() -> None:
     problem = Instance.from_document(document(3))
-    solution = optsched.solve(problem, "throughput-per-cost", constraints=[{"kind": "budget", "limit": 1.0}], **RATIO)
+    solution = optsched.solve(
+        problem, "throughput-per-cost", constraints=[{"kind": "budget", "limit": 1.0}], **RATIO
+    )
     assert solution.solver.name == "closed form" and solution.metrics["cost_per_hour"] <= 1.0 + 1e-9
     answer = solution.to_document()
     assert optsched.verify(problem, answer, resolve=True).ok
@@ -231,7 +259,9 @@ def test_a_small_allocation_is_raised_as_far_as_rows_allow() -> None:
     solution = solve(document(4), **RATIO)
     x = solution.allocation.x
     columns = len(x)
-    rows = Between(np.vstack([np.ones(columns), np.zeros(columns)]), [0.0, 0.0], [0.5 * x.sum(), 0.0])
+    rows = Between(
+        np.vstack([np.ones(columns), np.zeros(columns)]), [0.0, 0.0], [0.5 * x.sum(), 0.0]
+    )
     for constraints, factor in (((), 1.0), ((rows,), 0.5)):
         program = program_of(solution, constraints)
         raised = program.allocation_of(program.complete(x / 3))
@@ -261,7 +291,9 @@ def test_wrong_duals_are_moved_to_where_they_prove_most(seed: int) -> None:
 @settings(max_examples=8, deadline=None)
 @given(seed=seeds)
 def test_with_deadlines_it_is_what_dinkelbach_finds(solver: str, seed: int) -> None:
-    solution = solve(document(seed), solver=solver, constraints=["deadlines"], tolerance=1e-9, **RATIO)
+    solution = solve(
+        document(seed), solver=solver, constraints=["deadlines"], tolerance=1e-9, **RATIO
+    )
     if solution.status == "infeasible":
         assert solution.conflicts and solution.certificate.proof == "dual"
         return
@@ -274,8 +306,17 @@ def test_with_deadlines_it_is_what_dinkelbach_finds(solver: str, seed: int) -> N
     program = program_of(solution)
     arrays = program.to_linear().arrays
     assert np.isfinite(arrays.implied_upper).all()
-    assert (program.complete(x) <= arrays.implied_upper * (1 + 1e-9)).all(), "what the certificate takes for granted"
-    jobwise = solve(document(seed), solver=solver, constraints=["deadlines"], tolerance=1e-9, classes=False, **RATIO)
+    assert (program.complete(x) <= arrays.implied_upper * (1 + 1e-9)).all(), (
+        "what the certificate takes for granted"
+    )
+    jobwise = solve(
+        document(seed),
+        solver=solver,
+        constraints=["deadlines"],
+        tolerance=1e-9,
+        classes=False,
+        **RATIO,
+    )
     assert jobwise.objective == pytest.approx(solution.objective, rel=1e-6)
 
 
@@ -286,10 +327,16 @@ class Between(SideConstraint):
 
     def __init__(self, matrix: sp.csr_matrix, lower: Any, upper: Any) -> None:
         super().__init__(self.Options())
-        self.matrix, self.lower, self.upper = sp.csr_matrix(matrix), np.array(lower, float), np.array(upper, float)
+        self.matrix, self.lower, self.upper = (
+            sp.csr_matrix(matrix),
+            np.array(lower, float),
+            np.array(upper, float),
+        )
 
     def rows(self, C: Classes) -> SideRows:
-        return SideRows("between", self.matrix, self.lower, self.upper, lambda row: f"between {row}")
+        return SideRows(
+            "between", self.matrix, self.lower, self.upper, lambda row: f"between {row}"
+        )
 
 
 @settings(max_examples=15, deadline=None)
@@ -299,12 +346,24 @@ def test_rows_with_two_sides_equalities_and_negative_sides(seed: int) -> None:
     candidates = optsched.compile(problem)
     C = candidates.classes(frozenset({"gang"}))
     random = np.random.default_rng(seed)
-    inside = linear(AllocationProgram(C, ThroughputPerCost().build(C).utility, C.throughput), random.random(C.columns))
+    inside = linear(
+        AllocationProgram(C, ThroughputPerCost().build(C).utility, C.throughput),
+        random.random(C.columns),
+    )
     matrix = np.vstack(
-        [C.gpus * 1.0, random.random(C.columns), -random.random(C.columns), random.normal(size=C.columns)]
+        [
+            C.gpus * 1.0,
+            random.random(C.columns),
+            -random.random(C.columns),
+            random.normal(size=C.columns),
+        ]
     )
     at = matrix @ (0.7 * inside)
-    side = Between(matrix, [0.9 * at[0], at[1], -np.inf, at[3] - 0.5], [1.1 * at[0], at[1], 0.8 * at[2], at[3] + 0.5])
+    side = Between(
+        matrix,
+        [0.9 * at[0], at[1], -np.inf, at[3] - 0.5],
+        [1.1 * at[0], at[1], 0.8 * at[2], at[3] + 0.5],
+    )
     made = ThroughputPerCost(ThroughputPerCost.Options(objective="ratio"), (side,))
     solution = made.solve(candidates, Engine(load_solver))
     assert solution.status == "optimal" and solution.ok, solution.certificate
@@ -328,7 +387,9 @@ def test_prices_are_derivatives() -> None:
             rows = program.requirements
             limit = rows.row_upper.copy()
             limit[rows.row_block("capacity").start + names.index(name)] += step
-            moved = AllocationProgram(program.classes, program.utility, program.levels, program.side)
+            moved = AllocationProgram(
+                program.classes, program.utility, program.levels, program.side
+            )
             object.__setattr__(moved, "requirements", replace(rows, row_upper=limit))
             values.append(dinkelbach(moved))
         assert price == pytest.approx((values[1] - values[0]) / 2e-4, rel=1e-3)
@@ -351,12 +412,19 @@ def test_the_gain_of_a_column_is_a_derivative() -> None:
     given = document(6, jobs=9, slack=1.0)
     solution = solve(given, constraints=["deadlines"], tolerance=1e-10, **RATIO)
     program = program_of(solution)
-    unused = [way for job in given["jobs"] for way in explain_job(solution, job["id"]).ways if not way.in_use]
+    unused = [
+        way
+        for job in given["jobs"]
+        for way in explain_job(solution, job["id"]).ways
+        if not way.in_use
+    ]
     way = min(unused, key=lambda way: way.gain)
     rows, step = program.requirements, 1e-5
     pushed = np.zeros(rows.shape[1])
     pushed[way.column] = step
-    moved = replace(rows, row_upper=rows.row_upper - rows.A @ pushed, row_lower=rows.row_lower - rows.A @ pushed)
+    moved = replace(
+        rows, row_upper=rows.row_upper - rows.A @ pushed, row_lower=rows.row_lower - rows.A @ pushed
+    )
     shifted = AllocationProgram(program.classes, program.utility, program.levels, program.side)
     object.__setattr__(shifted, "requirements", moved)
     gain, spent, q = program.gain, program.utility.denominator, solution.objective
@@ -376,8 +444,14 @@ def test_a_file_is_verified_and_a_wrong_one_refused(tmp_path: Path) -> None:
     answer = solution.to_document()
     assert optsched.verify(problem, answer).ok
     assert optsched.verify(problem, answer, resolve=True).ok
-    for name, value in (("objective", answer["objective"] * 1.01), ("bound", answer["bound"] * 0.9)):
-        assert any(name in str(finding) for finding in optsched.verify(problem, answer | {name: value}).findings)
+    for name, value in (
+        ("objective", answer["objective"] * 1.01),
+        ("bound", answer["bound"] * 0.9),
+    ):
+        assert any(
+            name in str(finding)
+            for finding in optsched.verify(problem, answer | {name: value}).findings
+        )
     price = next(name for name, value in answer["prices"].items() if value > 1e-6)
     wrong = answer | {"prices": answer["prices"] | {price: answer["prices"][price] * 2}}
     assert any("prices" in str(finding) for finding in optsched.verify(problem, wrong).findings)
@@ -391,7 +465,11 @@ def test_the_exported_program_is_the_homogenised_one(tmp_path: Path) -> None:
     assert names.columns[-1] == "tau" and names.columns[0] == "y_0" and "spending" in names.rows
     (tmp_path / "point.sol").write_bytes(sol_of(solution))
     again = optsched.solve(
-        problem, "throughput-per-cost", constraints=["deadlines"], start=tmp_path / "point.sol", **RATIO
+        problem,
+        "throughput-per-cost",
+        constraints=["deadlines"],
+        start=tmp_path / "point.sol",
+        **RATIO,
     )
     assert again.objective == pytest.approx(solution.objective, rel=1e-9)
 
@@ -409,7 +487,9 @@ def test_rows_of_one_s_own() -> None:
     def columns(lp: Any, variables: Any, C: Classes) -> None:
         lp.variables(1, name="z")
 
-    with pytest.raises(UsageError, match="extend may add rows over x, and neither columns nor an objective"):
+    with pytest.raises(
+        UsageError, match="extend may add rows over x, and neither columns nor an objective"
+    ):
         solve(given, extend=columns, **RATIO)
 
 
@@ -438,7 +518,8 @@ def two_pools(**prices: float | None) -> dict[str, Any]:
         "format": "optsched-instance/1",
         "cluster": {
             "pools": [
-                {"name": name, "nodes": 1, "gpus_per_node": 1} | ({} if price is None else {"cost_per_gpu_hour": price})
+                {"name": name, "nodes": 1, "gpus_per_node": 1}
+                | ({} if price is None else {"cost_per_gpu_hour": price})
                 for name, price in prices.items()
             ]
         },
@@ -493,7 +574,9 @@ def test_a_free_pool_that_nobody_may_use_is_no_matter() -> None:
 
 def test_options_without_a_pool_are_refused() -> None:
     given = two_pools(paid=1.0, other=1.0)
-    given["jobs"].append({"id": "loose", "steps": 10, "options": [{"pool": None, "throughput": 2.0, "uses": {}}]})
+    given["jobs"].append(
+        {"id": "loose", "steps": 10, "options": [{"pool": None, "throughput": 2.0, "uses": {}}]}
+    )
     with refuses("jobs[2].options: found no pool (job 'loose'), expected a pool with..."):
         solve(given)
 
@@ -513,7 +596,10 @@ def test_deadlines_that_cannot_be_kept_are_told() -> None:
     solution = solve(given, constraints=["deadlines"], **RATIO)
     assert solution.status == "infeasible" and solution.certificate.proof == "dual"
     words = " | ".join(conflict.words for conflict in solution.conflicts)
-    assert "needs 0.0278 GPU h of paid each by 100 s" in words and "pool paid has 1 usable GPU" in words
+    assert (
+        "needs 0.0278 GPU h of paid each by 100 s" in words
+        and "pool paid has 1 usable GPU" in words
+    )
     assert optsched.verify(solution.instance, solution.to_document()).ok
 
 

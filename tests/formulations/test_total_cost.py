@@ -29,10 +29,19 @@ def test_without_requirements_nothing_runs() -> None:
 
 
 def test_with_deadlines_it_is_the_cheapest_way_to_meet_them() -> None:
-    solution = optsched.solve(optsched.Instance.from_document(TWO), "cost", constraints=["deadlines"])
+    solution = optsched.solve(
+        optsched.Instance.from_document(TWO), "cost", constraints=["deadlines"]
+    )
     # a on fast, a on slow, b on fast, c on fast, c on slow
     price = [3.0, 1.0, 6.0, 3.0, 1.0]
-    rows = [[-4, -1, 0, 0, 0], [0, 0, -2, 0, 0], [0, 0, 0, -1, -1], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1], [1, 0, 2, 1, 0]]
+    rows = [
+        [-4, -1, 0, 0, 0],
+        [0, 0, -2, 0, 0],
+        [0, 0, 0, -1, -1],
+        [1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 1],
+        [1, 0, 2, 1, 0],
+    ]
     best = linprog(price, A_ub=np.array(rows), b_ub=[-2.0, -1.0, -0.5, 1.0, 1.0, 4.0])
     assert solution.objective == pytest.approx(best.fun, rel=1e-9)
     assert solution.metrics["cost_per_hour"] == pytest.approx(best.fun, rel=1e-9)
@@ -44,8 +53,12 @@ def test_a_pair_costs_once() -> None:
     document = copy.deepcopy(TWO)
     document["jobs"] = [{"id": name, "gpus": 1, "steps": 3600, "deadline": 3600, "throughput": {"fast": 1.0}}
                         for name in "ab"]  # fmt: skip
-    document["colocation"] = [{"jobs": ["a", "b"], "pool": "fast", "gpus": 1, "throughput": [1.0, 1.0]}]
-    solution = optsched.solve(optsched.Instance.from_document(document), "cost", constraints=["deadlines"])
+    document["colocation"] = [
+        {"jobs": ["a", "b"], "pool": "fast", "gpus": 1, "throughput": [1.0, 1.0]}
+    ]
+    solution = optsched.solve(
+        optsched.Instance.from_document(document), "cost", constraints=["deadlines"]
+    )
     assert solution.objective == pytest.approx(3.0)
 
 

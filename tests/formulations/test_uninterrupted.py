@@ -12,13 +12,22 @@ from optsched import Instance
 
 
 def instance_of(jobs: list[dict[str, Any]], nodes: int = 2) -> Instance:
-    pools = [{"name": name, "nodes": nodes, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0} for name in ("fast", "slow")]
+    pools = [
+        {"name": name, "nodes": nodes, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0}
+        for name in ("fast", "slow")
+    ]
     document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
     return Instance.from_document(document)
 
 
 def job(name: str, gpus: int = 1, **more: Any) -> dict[str, Any]:
-    return {"id": name, "gpus": gpus, "steps": 1e5, "throughput": {"fast": 4.0 * gpus, "slow": 1.0 * gpus}, **more}
+    return {
+        "id": name,
+        "gpus": gpus,
+        "steps": 1e5,
+        "throughput": {"fast": 4.0 * gpus, "slow": 1.0 * gpus},
+        **more,
+    }
 
 
 def held(*gpus: str) -> dict[str, Any]:
@@ -34,7 +43,8 @@ def share_of(solution: Any, name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    "name", ["max-min-fairness", "max-throughput", "makespan", "water-filling", "proportional-fairness"]
+    "name",
+    ["max-min-fairness", "max-throughput", "makespan", "water-filling", "proportional-fairness"],
 )
 def test_it_runs_on_whatever_the_objective_would_rather_do(name: str) -> None:
     jobs = [job("held", 2, **held("slow-0/0", "slow-0/1")), *(job(f"j{i}") for i in range(6))]
@@ -54,7 +64,9 @@ def test_jobs_that_can_be_preempted_or_wait_are_free() -> None:
 
 
 def test_equal_jobs_are_one_class_each_where_they_run_and_where_they_wait() -> None:
-    jobs = [job(f"h{i}", **held(f"slow-{i // 2}/{i % 2}")) for i in range(3)] + [job(f"w{i}") for i in range(5)]
+    jobs = [job(f"h{i}", **held(f"slow-{i // 2}/{i % 2}")) for i in range(3)] + [
+        job(f"w{i}") for i in range(5)
+    ]
     instance = instance_of(jobs)
     merged = optsched.solve(instance, constraints=["uninterrupted"])
     assert len(merged.allocation.classes) == 2
@@ -65,10 +77,17 @@ def test_equal_jobs_are_one_class_each_where_they_run_and_where_they_wait() -> N
 
 def test_its_price_says_what_stopping_it_would_be_worth() -> None:
     jobs = [job("held", **held("fast-0/0")), job("better", throughput={"fast": 40.0})]
-    solution = optsched.solve(instance_of(jobs, nodes=1), "max-throughput", constraints=["uninterrupted"])
+    solution = optsched.solve(
+        instance_of(jobs, nodes=1), "max-throughput", constraints=["uninterrupted"]
+    )
     assert solution.status == "optimal"
-    tight = [job("held", 2, **held("fast-0/0", "fast-0/1")), job("better", 2, throughput={"fast": 40.0})]
-    solution = optsched.solve(instance_of(tight, nodes=1), "max-throughput", constraints=["uninterrupted"])
+    tight = [
+        job("held", 2, **held("fast-0/0", "fast-0/1")),
+        job("better", 2, throughput={"fast": 40.0}),
+    ]
+    solution = optsched.solve(
+        instance_of(tight, nodes=1), "max-throughput", constraints=["uninterrupted"]
+    )
     assert solution.objective == pytest.approx(8.0)
     assert np.asarray(solution.duals["uninterrupted"]) == pytest.approx([-34.0])
 

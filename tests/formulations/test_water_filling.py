@@ -28,7 +28,13 @@ FAMILIES = {
     "pairs": {"pairs": True, "weights": True},
     "pairs of gangs": {"pairs": True, "gangs": True, "zeros": True},
     "tenants": {"tenants": True, "weights": True},
-    "tenants with everything": {"tenants": True, "weights": True, "gangs": True, "pairs": True, "zeros": True},
+    "tenants with everything": {
+        "tenants": True,
+        "weights": True,
+        "gangs": True,
+        "pairs": True,
+        "zeros": True,
+    },
     "equal jobs of tenants": {"tenants": True, "twins": True, "zeros": True},
     "deadlines": {"deadlines": True, "weights": True, "zeros": True},
     "deadlines of tenants": {"deadlines": True, "tenants": True, "gangs": True, "twins": True},
@@ -110,13 +116,22 @@ def tenants(*policies: str, weight: tuple[float, ...] = ()) -> list[dict[str, An
 def equal_jobs(gpus: int, tenant: list[int], given: list[dict[str, Any]]) -> Instance:
     """Equal jobs of one GPU on one pool, where nt is the fraction of time."""
     return Instance.from_arrays(
-        pools={"a": gpus}, throughput=np.full((len(tenant), 1), 3.0), tenant=np.array(tenant), tenants=given
+        pools={"a": gpus},
+        throughput=np.full((len(tenant), 1), 3.0),
+        tenant=np.array(tenant),
+        tenants=given,
     )
 
 
 def test_weights_of_tenants_share_whatever_the_number_of_their_jobs() -> None:
     for few, many in ((4, 12), (8, 40), (9, 9)):
-        found = reached(solve(equal_jobs(4, [0] * few + [1] * many, tenants("fairness", "fairness", weight=(1, 3)))))
+        found = reached(
+            solve(
+                equal_jobs(
+                    4, [0] * few + [1] * many, tenants("fairness", "fairness", weight=(1, 3))
+                )
+            )
+        )
         assert found[:few].sum() == pytest.approx(1.0) and found[few:].sum() == pytest.approx(3.0)
 
 
@@ -139,10 +154,17 @@ def test_the_second_job_of_a_queue_rises_when_the_first_cannot() -> None:
 
 
 def test_a_queue_is_served_by_arrival_and_then_by_row() -> None:
-    arrays = {"pools": {"a": 1}, "throughput": np.ones((4, 1)), "tenant": np.zeros(4, int), "tenants": tenants("fifo")}
+    arrays = {
+        "pools": {"a": 1},
+        "throughput": np.ones((4, 1)),
+        "tenant": np.zeros(4, int),
+        "tenants": tenants("fifo"),
+    }
     instance = Instance.from_arrays(**arrays, arrival=np.array([-1.0, -5.0, -9.0, -5.0]))
     assert reached(solve(instance)) == pytest.approx([0, 0, 1, 0], abs=1e-9)
-    instance = Instance.from_arrays(**arrays | {"pools": {"a": 2}}, arrival=np.array([-1.0, -5.0, -9.0, -5.0]))
+    instance = Instance.from_arrays(
+        **arrays | {"pools": {"a": 2}}, arrival=np.array([-1.0, -5.0, -9.0, -5.0])
+    )
     assert reached(solve(instance)) == pytest.approx([0, 1, 1, 0], abs=1e-9)
 
 
@@ -156,7 +178,9 @@ def test_many_queues_starve_and_the_loop_ends() -> None:
     given = tenants("fifo", "fifo", "fairness")
     instance = equal_jobs(2, [0] * 6 + [1] * 6 + [2] * 6, given)
     found = reached(solve(instance))
-    assert found[[0, 6]] == pytest.approx([2 / 3, 2 / 3]) and found[12:].sum() == pytest.approx(2 / 3)
+    assert found[[0, 6]] == pytest.approx([2 / 3, 2 / 3]) and found[12:].sum() == pytest.approx(
+        2 / 3
+    )
     assert np.abs(np.delete(found, [0, 6, *range(12, 18)])).max() <= 1e-9
     assert (found >= 0).all()
 
@@ -175,15 +199,21 @@ def one_pool(weight: np.ndarray, gpus: int) -> np.ndarray:
     return np.ones(len(weight))
 
 
-@pytest.mark.parametrize(("spread", "solver"), [(9, "highs"), (9, "auto"), (3, "clarabel"), (3, "glop")])
+@pytest.mark.parametrize(
+    ("spread", "solver"), [(9, "highs"), (9, "auto"), (3, "clarabel"), (3, "glop")]
+)
 @pytest.mark.parametrize("seed", range(4))
 def test_tiny_and_huge_weights(spread: int, solver: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     jobs = int(random.integers(3, 9))
     gpus = int(random.integers(1, jobs))
     weight = 10.0 ** random.choice([-spread, 0, spread], jobs)
-    instance = Instance.from_arrays(pools={"a": gpus}, throughput=np.full((jobs, 1), 3.0), weight=weight)
-    assert reached(solve(instance, solver=solver)) == pytest.approx(one_pool(weight, gpus), abs=1e-8)
+    instance = Instance.from_arrays(
+        pools={"a": gpus}, throughput=np.full((jobs, 1), 3.0), weight=weight
+    )
+    assert reached(solve(instance, solver=solver)) == pytest.approx(
+        one_pool(weight, gpus), abs=1e-8
+    )
 
 
 def test_tiny_and_huge_rates() -> None:
@@ -195,7 +225,9 @@ def test_tiny_and_huge_rates() -> None:
 
 def test_enough_for_all_is_one_stage() -> None:
     solution = solve(
-        Instance.from_arrays(pools={"a": 9, "b": 9}, throughput=np.ones((9, 2)), weight=np.arange(1.0, 10))
+        Instance.from_arrays(
+            pools={"a": 9, "b": 9}, throughput=np.ones((9, 2)), weight=np.arange(1.0, 10)
+        )
     )
     assert reached(solution) == pytest.approx(np.ones(9)) and len(solution.stages) == 1
 
@@ -211,7 +243,9 @@ def test_agnostic_counts_time_only() -> None:
     rate = np.array([[5.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
     instance = Instance.from_arrays(pools={"a": 1, "b": 1}, throughput=rate)
     assert reached(solve(instance, agnostic=True)) == pytest.approx([2 / 3, 2 / 3, 2 / 3])
-    single = Instance.from_arrays(pools={"a": 1, "b": 1}, throughput=[[5.0, 0.0], [1.0, 0.0], [2.0, 1.0]])
+    single = Instance.from_arrays(
+        pools={"a": 1, "b": 1}, throughput=[[5.0, 0.0], [1.0, 0.0], [2.0, 1.0]]
+    )
     assert reached(solve(single, agnostic=True)) == pytest.approx([0.5, 0.5, 1.0])
     assert reached(solve(single, agnostic="literal")) == pytest.approx([2 / 3, 2 / 3, 2 / 3])
 
@@ -256,7 +290,9 @@ def test_what_is_rebuilt_is_named(solver: str) -> None:
     solution = solve(case_of_stages(), solver=solver)
     names = {"coefficients", "column bounds", "row bounds", "cost"}
     assert set(solution.solver.rebuilt) == names
-    assert solution.solver.rebuilt.count("cost") == 1  # the last program alone has another objective
+    assert (
+        solution.solver.rebuilt.count("cost") == 1
+    )  # the last program alone has another objective
 
 
 def test_every_stage_holds_somebody() -> None:
@@ -369,7 +405,9 @@ def zero_duals(values: Values) -> Values:
     return replace(values, y=None if values.y is None else np.zeros_like(values.y))
 
 
-def test_a_solver_that_raises_in_any_run_raises_or_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_raises_in_any_run_raises_or_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     total, best = runs_of_highs(monkeypatch), optsched.solve(case_of_stages().instance(), NAME)
     assert total >= 4
     for after in range(total):
@@ -427,14 +465,20 @@ def test_a_stopped_run_says_why_it_has_no_bound(monkeypatch: pytest.MonkeyPatch)
     instance, seen = case_of_stages().instance(), set()
     for after in range(runs_of_highs(monkeypatch)):
         with monkeypatch.context() as patch:
-            After(after, lambda values: replace(values, termination=Termination.WORK_LIMIT)).install(patch)
+            After(
+                after, lambda values: replace(values, termination=Termination.WORK_LIMIT)
+            ).install(patch)
             solution = optsched.solve(instance, NAME, solver="highs")
         notes = [note for note in solution.notes if note.startswith("filling was stopped")]
         if solution.status == "optimal" or solution.bound is not None:
             assert not notes
             continue
         (note,) = notes
-        proved = f"not all jobs can rise beyond {solution.stages[0].bound:.6g}" if solution.stages else "no stage ended"
+        proved = (
+            f"not all jobs can rise beyond {solution.stages[0].bound:.6g}"
+            if solution.stages
+            else "no stage ended"
+        )
         assert proved in note
         seen.add(bool(solution.stages))
         placed = optsched.place(solution, rows=[]) if after == 0 else solution
@@ -445,9 +489,16 @@ def test_a_stopped_run_says_why_it_has_no_bound(monkeypatch: pytest.MonkeyPatch)
 def test_limits_of_time_and_work_on_a_large_instance() -> None:
     random = np.random.default_rng(0)
     instance = Instance.from_arrays(
-        pools={"a": 40, "b": 60, "c": 50}, throughput=random.lognormal(0, 1, (300, 3)), weight=random.uniform(1, 5, 300)
+        pools={"a": 40, "b": 60, "c": 50},
+        throughput=random.lognormal(0, 1, (300, 3)),
+        weight=random.uniform(1, 5, 300),
     )
-    for limit in ({"time_limit": 1e-3}, {"time_limit": 0.15}, {"work_limit": 40}, {"work_limit": 400}):
+    for limit in (
+        {"time_limit": 1e-3},
+        {"time_limit": 0.15},
+        {"work_limit": 40},
+        {"work_limit": 400},
+    ):
         solution = optsched.solve(instance, NAME, solver="highs", **limit)
         assert solution.ok and solution.status in ("limit", "feasible", "optimal")
         assert optsched.verify(instance, solution.to_document()).ok

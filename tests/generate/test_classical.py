@@ -34,7 +34,10 @@ def jobs_of(kind: str, **options: Any) -> list[dict[str, Any]]:
 def test_same_seed_same_bytes(kind: str) -> None:
     first = instance_bytes(generate(kind, jobs=12, seed=5).instance, "json")
     assert instance_bytes(generate(kind, jobs=12, seed=5).instance, "json") == first
-    assert instance_bytes(generate(kind, jobs=12, seed=6).instance, "json").replace(b"-s6", b"-s5") != first
+    assert (
+        instance_bytes(generate(kind, jobs=12, seed=6).instance, "json").replace(b"-s6", b"-s5")
+        != first
+    )
     assert generate(kind, jobs=12, name="mine").instance.name == "mine"
     assert len(generate(kind, jobs=12).instance.jobs_table) == 12
 
@@ -62,9 +65,9 @@ def test_unrelated_is_durations_by_machine() -> None:
     instance = generate("unrelated", jobs=40, machines=6, low=20, high=50, seed=3).instance
     assert instance.cluster.gpus(0).tolist() == [1] * 6
     for job, row in zip(instance.to_document()["jobs"], p.tolist(), strict=True):
-        assert [(option["pool"], option["gpus"], option["duration"]) for option in job["options"]] == [
-            (f"m{machine}", 1, duration) for machine, duration in enumerate(row)
-        ]
+        assert [
+            (option["pool"], option["gpus"], option["duration"]) for option in job["options"]
+        ] == [(f"m{machine}", 1, duration) for machine, duration in enumerate(row)]
     assert set(p.ravel().tolist()) == set(range(20, 51))
 
 
@@ -74,7 +77,9 @@ def test_correlation_is_where_it_is_asked_for(seed: int) -> None:
     def spread(correlation: str, axis: int) -> int:
         noise = {} if correlation == "none" else {"noise": 10}
         p = unrelated.durations(
-            unrelated.UnrelatedOptions(jobs=60, machines=8, correlation=correlation, seed=seed, **noise)
+            unrelated.UnrelatedOptions(
+                jobs=60, machines=8, correlation=correlation, seed=seed, **noise
+            )
         )
         assert p.min() >= 10 and p.max() <= 110
         return int(np.ptp(p, axis=axis).max())
@@ -104,7 +109,9 @@ def test_gap_by_its_formulas(type: str, jobs: int, agents: int) -> None:
         for job in range(jobs):
             cheapest = min(range(agents), key=lambda agent: (c[agent, job], agent))
             load[cheapest] += int(p[cheapest, job])
-        wanted = np.full(agents, 0.6 * jobs / agents * 15 + 0.4 * max(load)) * (0.7 if type == "b" else 1.0)
+        wanted = np.full(agents, 0.6 * jobs / agents * 15 + 0.4 * max(load)) * (
+            0.7 if type == "b" else 1.0
+        )
     else:
         wanted = np.array([0.8 * sum(row) / agents for row in p.tolist()])
     assert ((b <= wanted + 1e-9) & (b > wanted - 1) & (b % 1 == 0)).all()
@@ -126,9 +133,13 @@ def test_gap_e_has_the_distribution_of_its_formula() -> None:
 def test_gap_as_an_instance(objective: str) -> None:
     p, c, b = gap.draw(gap.GapOptions(jobs=9, agents=4, type="d", seed=3))
     instance = generate("gap", jobs=9, agents=4, type="d", objective=objective, seed=3).instance
-    assert {r.name: r.capacity for r in instance.cluster.resources} == {f"agent{i}": b[i] for i in range(4)}
+    assert {r.name: r.capacity for r in instance.cluster.resources} == {
+        f"agent{i}": b[i] for i in range(4)
+    }
     for j, job in enumerate(instance.to_document()["jobs"]):
-        assert job["options"] == [{"gpus": 0, "uses": {f"agent{i}": p[i, j]}, objective: c[i, j]} for i in range(4)]
+        assert job["options"] == [
+            {"gpus": 0, "uses": {f"agent{i}": p[i, j]}, objective: c[i, j]} for i in range(4)
+        ]
 
 
 def test_gap_with_costs_says_that_nothing_reads_them() -> None:
@@ -148,7 +159,9 @@ def test_least_costs_by_multiple_choice() -> None:
     best = min(
         sum(c[agent, job] for job, agent in enumerate(agents))
         for agents in itertools.product(range(2), repeat=5)
-        if all(sum(p[i, j] for j, agent in enumerate(agents) if agent == i) <= b[i] for i in range(2))
+        if all(
+            sum(p[i, j] for j, agent in enumerate(agents) if agent == i) <= b[i] for i in range(2)
+        )
     )
     assert 5 * M - optsched.solve(document, "multiple-choice").objective == pytest.approx(best)
 
@@ -156,10 +169,24 @@ def test_least_costs_by_multiple_choice() -> None:
 # --- knapsacks -----------------------------------------------------------------------------------------------------
 
 
-@given(SEEDS, st.integers(1, 30), st.integers(1, 6), st.integers(1, 4), st.sampled_from([0.25, 0.5, 0.75, 1.0]))
+@given(
+    SEEDS,
+    st.integers(1, 30),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.sampled_from([0.25, 0.5, 0.75, 1.0]),
+)
 @settings(max_examples=40, deadline=None)
-def test_knapsack_by_its_formulas(seed: int, jobs: int, resources: int, choices: int, tightness: float) -> None:
-    options = {"jobs": jobs, "resources": resources, "choices": choices, "tightness": tightness, "seed": seed}
+def test_knapsack_by_its_formulas(
+    seed: int, jobs: int, resources: int, choices: int, tightness: float
+) -> None:
+    options = {
+        "jobs": jobs,
+        "resources": resources,
+        "choices": choices,
+        "tightness": tightness,
+        "seed": seed,
+    }
     r, u, b = knapsack.draw(knapsack.KnapsackOptions(**options))
     assert r.shape == (jobs, choices, resources) and r.min() >= 0 and r.max() <= 1000
     wanted = [tightness * sum(max(row[:, k]) for row in r) for k in range(resources)]
@@ -168,9 +195,14 @@ def test_knapsack_by_its_formulas(seed: int, jobs: int, resources: int, choices:
     assert extra.min() >= -0.5 and extra.max() <= 501
     instance = generate("knapsack", **options).instance
     assert [resource.capacity for resource in instance.cluster.resources] == b.tolist()
-    for job, uses, values in zip(instance.to_document()["jobs"], r.tolist(), u.tolist(), strict=True):
+    for job, uses, values in zip(
+        instance.to_document()["jobs"], r.tolist(), u.tolist(), strict=True
+    ):
         assert [option["value"] for option in job["options"]] == values
-        assert [[option.get("uses", {}).get(f"r{k}", 0) for k in range(resources)] for option in job["options"]] == uses
+        assert [
+            [option.get("uses", {}).get(f"r{k}", 0) for k in range(resources)]
+            for option in job["options"]
+        ] == uses
 
 
 def test_all_fit_where_nothing_is_tight() -> None:
@@ -190,16 +222,25 @@ def can_be_kept(instance: Instance) -> bool:
     own = np.kron(np.eye(n), np.ones(T))
     use = np.kron(table.gpus_min, np.eye(T))
     upper = (np.arange(T) < due[:, np.newaxis]).ravel().astype(float)
-    rows = [LinearConstraint(own, needed, needed), LinearConstraint(use, ub=instance.cluster.gpus(0)[0])]
-    result = milp(np.zeros(n * T), constraints=rows, integrality=np.ones(n * T), bounds=Bounds(0, upper))
+    rows = [
+        LinearConstraint(own, needed, needed),
+        LinearConstraint(use, ub=instance.cluster.gpus(0)[0]),
+    ]
+    result = milp(
+        np.zeros(n * T), constraints=rows, integrality=np.ones(n * T), bounds=Bounds(0, upper)
+    )
     assert result.status in (0, 2), result.message
     return bool(result.success)
 
 
 @given(SEEDS, st.integers(1, 25), st.integers(1, 3), st.floats(0.3, 1.0))
 @settings(max_examples=25, deadline=None)
-def test_deadlines_can_be_kept_up_to_tightness_1(seed: int, jobs: int, nodes: int, tightness: float) -> None:
-    result = generate("leases", jobs=jobs, nodes=nodes, gpus_per_node=3, tightness=tightness, seed=seed, longest=4)
+def test_deadlines_can_be_kept_up_to_tightness_1(
+    seed: int, jobs: int, nodes: int, tightness: float
+) -> None:
+    result = generate(
+        "leases", jobs=jobs, nodes=nodes, gpus_per_node=3, tightness=tightness, seed=seed, longest=4
+    )
     assert can_be_kept(result.instance)
     assert result.notes() == ("a plan that keeps all deadlines exists, by construction",)
 
@@ -223,10 +264,20 @@ def test_twice_too_tight_is_proven_infeasible() -> None:
 
 def test_the_note_counts_right() -> None:
     plan = leases.Leases(
-        gang=np.array([2, 2, 1]), needed=np.array([2, 2, 1]), planned=np.zeros(3, int), due=np.array([2, 3, 9]), gpus=2
+        gang=np.array([2, 2, 1]),
+        needed=np.array([2, 2, 1]),
+        planned=np.zeros(3, int),
+        due=np.array([2, 3, 9]),
+        gpus=2,
     )
-    assert plan.overfull() == (3, 8)  # 2 x 2 + 2 x 2 GPU leases, 3 x 2 there are; 9 of 18 by lease 9
-    assert leases.Leases(plan.gang, plan.needed, plan.planned, np.array([2, 4, 5]), 2).overfull() is None
+    assert plan.overfull() == (
+        3,
+        8,
+    )  # 2 x 2 + 2 x 2 GPU leases, 3 x 2 there are; 9 of 18 by lease 9
+    assert (
+        leases.Leases(plan.gang, plan.needed, plan.planned, np.array([2, 4, 5]), 2).overfull()
+        is None
+    )
 
 
 def test_the_plan_is_a_plan() -> None:
@@ -239,9 +290,15 @@ def test_the_plan_is_a_plan() -> None:
     assert work <= 4 * plan.planned.max() < 1.15 * work
     assert plan.overfull() is None
     loose = leases.draw(options.model_copy(update={"tightness": 0.7}))
-    wanted = [max(b, math.ceil(end / 0.7)) for b, end in zip(plan.needed.tolist(), plan.planned.tolist(), strict=True)]
+    wanted = [
+        max(b, math.ceil(end / 0.7))
+        for b, end in zip(plan.needed.tolist(), plan.planned.tolist(), strict=True)
+    ]
     assert loose.due.tolist() == wanted
-    slacker = [leases.draw(options.model_copy(update={"tightness": t})).due.sum() for t in (0.25, 0.5, 1.0, 2.0)]
+    slacker = [
+        leases.draw(options.model_copy(update={"tightness": t})).due.sum()
+        for t in (0.25, 0.5, 1.0, 2.0)
+    ]
     assert all(later >= earlier for later, earlier in pairwise(slacker))
 
 
@@ -256,5 +313,7 @@ def test_leases_as_an_instance() -> None:
 
 
 def test_noise_of_durations_drawn_alone_is_refused() -> None:
-    with refuses("noise: found 3..., expected none unless correlation is jobs or machines", UsageError):
+    with refuses(
+        "noise: found 3..., expected none unless correlation is jobs or machines", UsageError
+    ):
         generate("unrelated", jobs=3, noise=3)

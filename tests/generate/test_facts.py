@@ -9,7 +9,15 @@ from optsched.generate.hardware import GPUS
 from optsched.generate.rates import fits, in_half, rate, ring_seconds, slowdown, step
 from optsched.generate.workloads import WORKLOADS
 
-ORDER = ("K80", "P100-PCIe-16GB", "T4", "V100-SXM2-16GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB")
+ORDER = (
+    "K80",
+    "P100-PCIe-16GB",
+    "T4",
+    "V100-SXM2-16GB",
+    "A100-SXM4-40GB",
+    "A100-SXM4-80GB",
+    "H100-SXM5-80GB",
+)
 """GPUs from slow to fast in half-precision products and normalisations."""
 
 
@@ -30,10 +38,14 @@ def test_resnet_rates_are_near_the_vendors_figures() -> None:
 def test_roofline_and_ring_by_hand() -> None:
     vae, vgg, v100 = WORKLOADS["Mult-VAE"], WORKLOADS["VGG-16"], GPUS["V100-SXM2-16GB"]
     assert step(vae, v100).compute == pytest.approx(500 * 3 * 49e6 / (0.5 * 15.7e12))
-    assert step(vae, v100).memory == pytest.approx((500 * 4 * 42e3 * 4 + 32 * 24.5e6) / (0.7 * 900e9))
+    assert step(vae, v100).memory == pytest.approx(
+        (500 * 4 * 42e3 * 4 + 32 * 24.5e6) / (0.7 * 900e9)
+    )
     assert ring_seconds(vgg, v100, 4, 150) == pytest.approx(2 * 3 / 4 * 2 * 138.4e6 / (0.8 * 150e9))
     assert ring_seconds(vgg, v100, 1, 150) == 0
-    assert ring_seconds(vgg, GPUS["K80"], 2, 16) == pytest.approx(4 * 138.4e6 / (0.8 * 16e9))  # single precision
+    assert ring_seconds(vgg, GPUS["K80"], 2, 16) == pytest.approx(
+        4 * 138.4e6 / (0.8 * 16e9)
+    )  # single precision
 
 
 @pytest.mark.parametrize("gpu", GPUS)

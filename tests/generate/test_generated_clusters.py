@@ -60,14 +60,18 @@ def test_capacity_is_as_scarce_as_asked_for(case: str, seed: int) -> None:
     ratio = solution.objective / program(instance).highest_level.min()
     load = options.get("load", 1.5)
     assert ratio <= 1 / load + 1e-6
-    assert ratio > 0.65 / load  # not much scarcer than asked for; what is missing is rounding to whole nodes
+    assert (
+        ratio > 0.65 / load
+    )  # not much scarcer than asked for; what is missing is rounding to whole nodes
 
 
 def test_the_note_says_what_solving_says() -> None:
     for options in (CASES["plain"], CASES["elastic kinds"]):
         result = generate("cluster", **options)
         (note,) = result.notes()
-        ratio = optsched.solve(result.instance).objective / program(result.instance).highest_level.min()
+        ratio = (
+            optsched.solve(result.instance).objective / program(result.instance).highest_level.min()
+        )
         assert note.startswith(f"max-min fairness: t*/tmax {ratio:.3f} (solved; at most 0.")
 
 
@@ -82,15 +86,22 @@ def test_the_note_of_many_jobs_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
 
 @given(st.integers(0, 10**6), st.integers(12, 80), st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_small_clusters_are_scarce_and_have_room_for_every_gang(seed: int, jobs: int, pools: int) -> None:
+def test_small_clusters_are_scarce_and_have_room_for_every_gang(
+    seed: int, jobs: int, pools: int
+) -> None:
     result = generate("cluster", jobs=jobs, pools=pools, gangs=(0.2, 0.2, 0.4), load=1.2, seed=seed)
     table, W = result.instance.jobs_table, result.instance.cluster.gpus(result.instance.now)
     widest = int(table.gpus_max.max())
     assert widest <= W.max() and not optsched.compile(result.instance).absence.any()
     notes = result.notes()
-    assert float(notes[-1].split("at most ")[1].split()[0]) <= 1 / 1.2 + 5e-4  # rounding to whole nodes is counted
+    assert (
+        float(notes[-1].split("at most ")[1].split()[0]) <= 1 / 1.2 + 5e-4
+    )  # rounding to whole nodes is counted
     assert len(notes) == (1 if widest == 8 else 2)
-    assert widest == 8 or notes[0] == f"gangs have {widest} GPUs at most, as no pool has room for wider ones"
+    assert (
+        widest == 8
+        or notes[0] == f"gangs have {widest} GPUs at most, as no pool has room for wider ones"
+    )
 
 
 def test_plenty_is_possible_too() -> None:
@@ -107,7 +118,11 @@ def test_any_prices_bound_the_level(seed: int, pools: int, jobs: int) -> None:
     random = np.random.default_rng(seed)
     T = np.exp(random.normal(size=(jobs, pools))) * (random.random((jobs, pools)) < 0.8)
     T[T.sum(axis=1) == 0, 0] = 1.0
-    s, w, W = random.choice([1, 2, 4], jobs), random.choice([1.0, 2.0], jobs), random.integers(4, 20, pools) * 1.0
+    s, w, W = (
+        random.choice([1, 2, 4], jobs),
+        random.choice([1.0, 2.0], jobs),
+        random.integers(4, 20, pools) * 1.0,
+    )
     demand = Demand(T, T, s, w, np.ones(jobs))
     a = T * (s / w / (T @ W / W.sum()))[:, np.newaxis]
     level = np.hstack([-np.kron(np.eye(jobs), np.ones(pools)) * a.ravel(), np.ones((jobs, 1))])
@@ -119,7 +134,9 @@ def test_any_prices_bound_the_level(seed: int, pools: int, jobs: int) -> None:
     assert t <= highest(demand, W) * (1 + 1e-9)
     for prices in (np.ones(pools), random.random(pools) + 1e-3, balanced_prices(demand, W)):
         assert t <= level_bound(demand, W, prices) * (1 + 1e-9)
-    assert level_bound(demand, W, balanced_prices(demand, W)) <= level_bound(demand, W, np.ones(pools)) * (1 + 1e-9)
+    assert level_bound(demand, W, balanced_prices(demand, W)) <= level_bound(
+        demand, W, np.ones(pools)
+    ) * (1 + 1e-9)
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------
@@ -128,7 +145,10 @@ def test_any_prices_bound_the_level(seed: int, pools: int, jobs: int) -> None:
 def test_distinct_means_distinct() -> None:
     instance = made(jobs=3000, pools=2, elastic=0.2)
     table = instance.jobs_table
-    rows = {(int(table.gpus_max[row]), str(instance.rates.document(int(table.rates[row])))) for row in range(3000)}
+    rows = {
+        (int(table.gpus_max[row]), str(instance.rates.document(int(table.rates[row]))))
+        for row in range(3000)
+    }
     assert len(rows) == 3000
     assert len(optsched.compile(instance).kinds) == 3000
 
@@ -163,7 +183,14 @@ def test_significant_digits() -> None:
 
 
 def test_sizes_and_shares() -> None:
-    instance = made(jobs=20_000, elastic=0.25, gangs=(0.2, 0.3, 0.1), weights=(0.3, 0.2), deadlines=0.4, tenants=4)
+    instance = made(
+        jobs=20_000,
+        elastic=0.25,
+        gangs=(0.2, 0.3, 0.1),
+        weights=(0.3, 0.2),
+        deadlines=0.4,
+        tenants=4,
+    )
     table = instance.jobs_table
     elastic = table.levels >= 0
     assert table.level_lists == ((1, 2, 4, 8),)
@@ -195,7 +222,9 @@ def fastest(instance: Instance) -> np.ndarray:
         ({"durations": "pareto", "shape": 4.0}, 10 ** (1 / 4)),
     ],
 )
-def test_durations_have_the_median_and_the_tail_asked_for(options: dict[str, Any], tail: float) -> None:
+def test_durations_have_the_median_and_the_tail_asked_for(
+    options: dict[str, Any], tail: float
+) -> None:
     """``tail``: the 95 % quantile over the median, from the formula of the distribution."""
     instance = made(jobs=20_000, median=7, **options)
     hours = instance.jobs_table.steps / fastest(instance) / 3600
@@ -206,7 +235,9 @@ def test_durations_have_the_median_and_the_tail_asked_for(options: dict[str, Any
 def test_slack_is_time_over_the_fastest() -> None:
     instance = made(jobs=500, deadlines=1.0, slack=2.5)
     time = instance.jobs_table.deadline - instance.now
-    assert time == pytest.approx(2.5 * instance.jobs_table.steps / fastest(instance), abs=2, rel=1e-3)
+    assert time == pytest.approx(
+        2.5 * instance.jobs_table.steps / fastest(instance), abs=2, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("rows", ["distinct", "repeated"])
@@ -216,11 +247,16 @@ def test_pairs_slow_each_other_down(rows: str) -> None:
     table, rates = instance.jobs_table, instance.rates
     if rows == "distinct":
         single = int((table.gpus_max == 1).sum())
-        assert len({entry.jobs for entry in instance.colocation}) == pytest.approx(single / 2, abs=2)
+        assert len({entry.jobs for entry in instance.colocation}) == pytest.approx(
+            single / 2, abs=2
+        )
         members = [table.rates[list(entry.jobs)] for entry in instance.colocation]
         assert len({job for entry in instance.colocation for job in entry.jobs}) > 0.9 * single
     else:
-        members = [[instance.workloads[row].rates for row in entry.workloads] for entry in instance.colocation]
+        members = [
+            [instance.workloads[row].rates for row in entry.workloads]
+            for entry in instance.colocation
+        ]
     assert instance.colocation
     for entry, profiles in zip(instance.colocation, members, strict=True):
         name = instance.cluster.pools[entry.pool].name
@@ -233,7 +269,11 @@ def test_pairs_slow_each_other_down(rows: str) -> None:
 def test_networks(topology: str) -> None:
     instance = made(jobs=900, load=1.2, topology=topology, unavailable=0.1)
     graph = topology_graph(instance.cluster)
-    nodes = {pool.node_name(row): pool for pool in instance.cluster.pools for row in range(len(pool.node_gpus))}
+    nodes = {
+        pool.node_name(row): pool
+        for pool in instance.cluster.pools
+        for row in range(len(pool.node_gpus))
+    }
     assert {name for name, data in graph.nodes(data=True) if data["kind"] == "node"} == set(nodes)
     assert all(data["bandwidth"] > 0 for *_, data in graph.edges(data=True))
     for name, pool in nodes.items():
@@ -244,7 +284,9 @@ def test_networks(topology: str) -> None:
         assert len(spines) == (1 if topology == "tree" else 2)
         assert topology == "tree" or len(hosts) <= 8
         down = sum(graph.edges[leaf, host]["bandwidth"] for host in hosts)
-        assert sum(graph.edges[leaf, spine]["bandwidth"] for spine in spines) == pytest.approx(down / 2)
+        assert sum(graph.edges[leaf, spine]["bandwidth"] for spine in spines) == pytest.approx(
+            down / 2
+        )
     states = np.concatenate([pool.node_state for pool in instance.cluster.pools])
     assert 0.05 < (states != 0).mean() < 0.15
     assert set(states.tolist()) == {0, 1, 2}  # up, drained, down
@@ -279,12 +321,24 @@ def test_json_and_npz_say_the_same() -> None:
         ({"jobs": 5, "rows": "repeated"}, "kinds: found 100, expected at most one per job, 5"),
         ({"kinds": 3}, "kinds: found 3, expected none unless rows is repeated"),
         ({"shape": 3}, "shape: found 3.0, expected none unless durations is pareto"),
-        ({"sigma": 1, "durations": "pareto"}, "sigma: found 1.0, expected none unless durations is lognormal"),
+        (
+            {"sigma": 1, "durations": "pareto"},
+            "sigma: found 1.0, expected none unless durations is lognormal",
+        ),
         ({"slack": 2}, "slack: found 2.0, expected none unless deadlines is above 0"),
         ({"jobs": 160_000, "colocation": 1}, "colocation: found 1, up to ..."),
-        ({"gangs": (0.5, 0.6, 0)}, "gangs: found [0.5, 0.6, 0.0], expected shares that add up to at most 1"),
-        ({"weights": (0.5, 0.6)}, "weights: found [0.5, 0.6], expected shares that add up to at most 1"),
-        ({"jbos": 4}, "jbos: found an unknown key 'jbos', expected one of the format's keys (did you mean jobs?)"),
+        (
+            {"gangs": (0.5, 0.6, 0)},
+            "gangs: found [0.5, 0.6, 0.0], expected shares that add up to at most 1",
+        ),
+        (
+            {"weights": (0.5, 0.6)},
+            "weights: found [0.5, 0.6], expected shares that add up to at most 1",
+        ),
+        (
+            {"jbos": 4},
+            "jbos: found an unknown key 'jbos', expected one of the format's keys (did you mean jobs?)",
+        ),
     ],
 )
 def test_what_cannot_be_made_is_refused(options: dict[str, Any], refusal: str) -> None:
@@ -299,5 +353,7 @@ def test_the_sentence_of_an_option_that_is_refused() -> None:
 
 
 def test_a_generator_that_there_is_not() -> None:
-    with pytest.raises(UsageError, match="no generator 'clutser', expected one of cluster, unrelated"):
+    with pytest.raises(
+        UsageError, match="no generator 'clutser', expected one of cluster, unrelated"
+    ):
         generate("clutser")

@@ -85,11 +85,15 @@ def test_gavel_s_mixture() -> None:
 
 
 @pytest.mark.parametrize("arrivals", ["poisson", "diurnal", "even"])
-@pytest.mark.parametrize("options", [{"load": 0.5}, {"load": 1.2, "pools": 3}, {"durations": "gavel", "load": 2.0}])
+@pytest.mark.parametrize(
+    "options", [{"load": 0.5}, {"load": 1.2, "pools": 3}, {"durations": "gavel", "load": 2.0}]
+)
 def test_the_load_is_hit(arrivals: str, options: dict[str, Any]) -> None:
     jobs = 4000
     found = told(jobs=jobs, arrivals=arrivals, **options)
-    assert found.load_mean == pytest.approx(options["load"], rel=1e-3 if arrivals == "even" else 5 / np.sqrt(jobs))
+    assert found.load_mean == pytest.approx(
+        options["load"], rel=1e-3 if arrivals == "even" else 5 / np.sqrt(jobs)
+    )
     assert not found.nowhere
 
 
@@ -113,7 +117,9 @@ def test_gangs_tenants_and_deadlines() -> None:
         "2": pytest.approx(0.2, abs=0.03),
         "4": pytest.approx(0.1, abs=0.03),
     }
-    assert [part.jobs / 5000 for part in found.tenants] == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.03)
+    assert [part.jobs / 5000 for part in found.tenants] == pytest.approx(
+        [6 / 11, 3 / 11, 2 / 11], abs=0.03
+    )
     assert found.deadlines.jobs / 5000 == pytest.approx(0.4, abs=0.03)
     assert 1.99 < found.deadlines.tightness["min"] < 2.1  # type: ignore[operator]
     assert found.deadlines.tightness["p50"] == pytest.approx(2.5, abs=0.1)
@@ -126,7 +132,13 @@ def test_gangs_tenants_and_deadlines() -> None:
     st.sampled_from(["lognormal", "pareto", "gavel"]),
 )
 def test_the_same_options_give_the_same_bytes(seed: int, arrivals: str, durations: str) -> None:
-    options = {"jobs": 40, "arrivals": arrivals, "durations": durations, "deadlines": 0.5, "tenants": 2}
+    options = {
+        "jobs": 40,
+        "arrivals": arrivals,
+        "durations": durations,
+        "deadlines": 0.5,
+        "tenants": 2,
+    }
     one, two = (instance_bytes(made(seed, **options), "json") for _ in range(2))
     assert one == two
     assert instance_bytes(made(seed + 1, **options), "json") != one
@@ -134,13 +146,19 @@ def test_the_same_options_give_the_same_bytes(seed: int, arrivals: str, duration
 
 def test_what_moves_leaves_the_jobs_as_they_are() -> None:
     """Arrivals, deadlines and tenants have streams of random numbers of their own."""
-    one, two = made(jobs=50).jobs_table, made(jobs=50, arrivals="diurnal", deadlines=0.5, load=3.0).jobs_table
+    one, two = (
+        made(jobs=50).jobs_table,
+        made(jobs=50, arrivals="diurnal", deadlines=0.5, load=3.0).jobs_table,
+    )
     assert one.steps.tolist() == two.steps.tolist()
     assert one.gpus_min.tolist() == two.gpus_min.tolist()
 
 
 def test_gangs_that_no_pool_holds() -> None:
-    with refuses("gangs: found a share of 0.05 of gangs of 8, expected none, as pools have 4 GPUs", UsageError):
+    with refuses(
+        "gangs: found a share of 0.05 of gangs of 8, expected none, as pools have 4 GPUs",
+        UsageError,
+    ):
         made(nodes=1, gpus_per_node=4)
     assert told(nodes=1, gpus_per_node=4, gangs=(0.5, 0.5, 0.0)).jobs == 1000
 
@@ -154,4 +172,6 @@ def test_what_makes_no_sense() -> None:
 
 def test_the_note() -> None:
     note = generate("trace", jobs=500, arrivals="even").notes()[0]
-    assert note.endswith("arrivals per hour; offered load 0.8 where pools take turns, 0.8 in the best ones")
+    assert note.endswith(
+        "arrivals per hour; offered load 0.8 where pools take turns, 0.8 in the best ones"
+    )

@@ -46,7 +46,9 @@ def gpus_of(document: dict[str, Any]) -> dict[str, int]:
     return {pool["name"]: sum(node_sizes(pool)) for pool in document["cluster"]["pools"]}
 
 
-def most_fair(document: dict[str, Any], leave_out: Collection[str] = (), pairs: bool = False) -> tuple[float, float]:
+def most_fair(
+    document: dict[str, Any], leave_out: Collection[str] = (), pairs: bool = False
+) -> tuple[float, float]:
     """Max-min fairness (deadlines kept when the document asks) by an LP of its own: (level or NaN, trivial bound).
 
     A column is a job, or two that share a GPU, in one pool at its best spread; x is its fraction of time.
@@ -56,10 +58,16 @@ def most_fair(document: dict[str, Any], leave_out: Collection[str] = (), pairs: 
     gangs = [job.get("gpus", 1) for job in jobs]
     profiles = [document["workloads"][job["workload"]]["throughput"] for job in jobs]
     alone = [
-        {pool: best_rate({pool: profile[pool]}, gang) for pool in profile if str(gang) in profile[pool]}
+        {
+            pool: best_rate({pool: profile[pool]}, gang)
+            for pool in profile
+            if str(gang) in profile[pool]
+        }
         for profile, gang in zip(profiles, gangs, strict=True)
     ]
-    columns = [({i: rates[pool]}, pool, gangs[i]) for i, rates in enumerate(alone) for pool in rates]
+    columns = [
+        ({i: rates[pool]}, pool, gangs[i]) for i, rates in enumerate(alone) for pool in rates
+    ]
     if pairs:
         shared = {}
         for entry in document["colocation"]:
@@ -94,12 +102,18 @@ def most_fair(document: dict[str, Any], leave_out: Collection[str] = (), pairs: 
     return (np.nan if result.x is None else float(result.x[-1])), bound
 
 
-def test_shipped_files_are_what_the_generator_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_files_are_what_the_generator_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     main([str(tmp_path)])
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.json" for name in NAMES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{name}.json" for name in NAMES
+    )
     assert capsys.readouterr().out.split() == [str(tmp_path / f"{name}.json") for name in NAMES]
     for name in NAMES:
-        assert (tmp_path / f"{name}.json").read_bytes() == (SHIPPED / f"{name}.json").read_bytes(), name
+        assert (tmp_path / f"{name}.json").read_bytes() == (
+            SHIPPED / f"{name}.json"
+        ).read_bytes(), name
 
 
 def test_no_shipped_file_is_without_a_generator() -> None:
@@ -120,7 +134,9 @@ def test_instance_reads_back(name: str) -> None:
     instance = read_instance(SHIPPED / f"{name}.json")
     assert instance.name == name
     assert [job.id for job in instance.jobs] == [job["id"] for job in document["jobs"]]
-    assert [pool.capacity(instance.now) for pool in instance.cluster.pools] == list(gpus_of(document).values())
+    assert [pool.capacity(instance.now) for pool in instance.cluster.pools] == list(
+        gpus_of(document).values()
+    )
     assert len(instance.colocation) == len(document.get("colocation", ()))
     assert (instance.jobs_table.arrival <= instance.now).all()
 
@@ -130,7 +146,9 @@ def test_every_gang_has_a_rate_and_every_rate_a_place(name: str) -> None:
     document = shipped(name)
     pools = {pool["name"]: pool for pool in document["cluster"]["pools"]}
     for job in document["jobs"]:
-        assert best_rate(document["workloads"][job["workload"]]["throughput"], job.get("gpus", 1)) > 0, job["id"]
+        assert (
+            best_rate(document["workloads"][job["workload"]]["throughput"], job.get("gpus", 1)) > 0
+        ), job["id"]
     for workload in document["workloads"].values():
         for name_of_pool, by_count in workload["throughput"].items():
             pool = pools[name_of_pool]
@@ -141,7 +159,9 @@ def test_every_gang_has_a_rate_and_every_rate_a_place(name: str) -> None:
                     assert 0 < speed <= int(count) * by_count["1"] * 1.001
                     assert int(nodes) <= min(len(node_sizes(pool)), int(count))
                     assert int(count) <= int(nodes) * max(node_sizes(pool))
-                assert list(by_nodes.values()) == sorted(by_nodes.values(), reverse=True)  # wider is never faster
+                assert list(by_nodes.values()) == sorted(
+                    by_nodes.values(), reverse=True
+                )  # wider is never faster
 
 
 def test_quickstart_is_bound_by_capacity_and_its_deadlines_can_be_met() -> None:
@@ -204,7 +224,9 @@ def test_large_is_what_its_docstring_says() -> None:
     wanted = sum(job["gpus"] for job in jobs)
     assert sum(gpus_of(document).values()) == pytest.approx(wanted / 6, rel=0.05)
     hours = [
-        job["steps"] / 3600 / best_rate(document["workloads"][job["workload"]]["throughput"], job["gpus"])
+        job["steps"]
+        / 3600
+        / best_rate(document["workloads"][job["workload"]]["throughput"], job["gpus"])
         for job in jobs
     ]
     assert np.median(hours) == pytest.approx(4, rel=0.1)
@@ -264,7 +286,9 @@ def test_unrelated_has_the_optimum_that_the_readme_tells() -> None:
 
 def test_knapsack_has_the_optimum_that_the_readme_tells() -> None:
     document = shipped("knapsack")
-    options = [(row, option) for row, job in enumerate(document["jobs"]) for option in job["options"]]
+    options = [
+        (row, option) for row, job in enumerate(document["jobs"]) for option in job["options"]
+    ]
     assert len(document["jobs"]) == 24 and len(options) == 72
     value = np.array([option["value"] for _, option in options])
     once = np.array([[float(owner == row) for owner, _ in options] for row in range(24)])
@@ -272,7 +296,9 @@ def test_knapsack_has_the_optimum_that_the_readme_tells() -> None:
     use = np.array([[option["uses"].get(name, 0.0) for _, option in options] for name in names])
     capacity = [resource["capacity"] for resource in document["cluster"]["resources"]]
     rows = [LinearConstraint(once, ub=1), LinearConstraint(use, ub=capacity)]
-    best = milp(-value, constraints=rows, integrality=np.ones(len(value)), options={"mip_rel_gap": 0})
+    best = milp(
+        -value, constraints=rows, integrality=np.ones(len(value)), options={"mip_rel_gap": 0}
+    )
     relaxed = milp(-value, constraints=rows, bounds=(0, 1))
     assert round(-best.fun) == told("knapsack", r"best value is ([\d,]+)")
     assert np.floor(-relaxed.fun) == told("knapsack", r"relaxation reaches ([\d,]+)")
@@ -287,13 +313,17 @@ def test_leases_can_all_be_kept_but_not_at_a_steady_pace() -> None:
     own, use = np.kron(np.eye(24), np.ones(T)), np.kron(gang, np.eye(T))
     upper = (np.arange(T) < due[:, np.newaxis]).ravel().astype(float)
     rows = [LinearConstraint(own, needed, needed), LinearConstraint(use, ub=16)]
-    assert milp(np.zeros(24 * T), constraints=rows, integrality=np.ones(24 * T), bounds=Bounds(0, upper)).success
+    assert milp(
+        np.zeros(24 * T), constraints=rows, integrality=np.ones(24 * T), bounds=Bounds(0, upper)
+    ).success
     assert (gang * table.steps / table.deadline).sum() > 16
 
 
 def told(name: str, pattern: str) -> int:
     """A number that the README tells of an instance."""
-    (paragraph,) = re.findall(rf"^- \*\*{name}\.\*\*(.*?)(?=^- |^$)", README, re.MULTILINE | re.DOTALL)
+    (paragraph,) = re.findall(
+        rf"^- \*\*{name}\.\*\*(.*?)(?=^- |^$)", README, re.MULTILINE | re.DOTALL
+    )
     match = re.search(pattern, " ".join(paragraph.split()))
     assert match is not None, pattern
     return int(match[1].replace(",", ""))

@@ -79,7 +79,9 @@ def masked(line: str, text: str) -> str:
     text = re.sub(r"^(time  +).*(?:\n {8,}\S.*)*", r"\1#", text, flags=re.MULTILINE)
     text = re.sub(r"^(solver  +[\w-]+) [\d.]+", r"\1 #", text, flags=re.MULTILINE)
     text = re.sub(r"(?<=journal written ).*(?= ago)", "#", text)
-    text = re.sub(CLOCKED + r"(?:\{[^}]*\}|\[[^]]*\]|[^,}\n]+)", lambda m: m[0].split(":")[0] + ": #", text)
+    text = re.sub(
+        CLOCKED + r"(?:\{[^}]*\}|\[[^]]*\]|[^,}\n]+)", lambda m: m[0].split(":")[0] + ": #", text
+    )
     text = re.sub(r"(?<![\w.])-?\d[\d.]*(?:e[+-]\d+)?(?![\w.-])", lambda m: short(m[0]), text)
     parts = re.split(r"\n\n", text)
     for i, part in enumerate(parts):
@@ -122,12 +124,16 @@ def record_commands() -> None:
 # --- objectives ----------------------------------------------------------------------------------------------------
 
 OBJECTIVES = HERE / "objectives.json"
-FORMULATIONS = sorted({registry.load_formulation(name).name for name in registry.names("formulation")})
+FORMULATIONS = sorted(
+    {registry.load_formulation(name).name for name in registry.names("formulation")}
+)
 
 
 def instances() -> dict[str, str]:
     """Every instance that ships and, where the oracles are, every one of theirs: name -> what `load` takes."""
-    shipped = {f"@{path.stem}": f"@{path.stem}" for path in sorted((ROOT / "instances").glob("*.json"))}
+    shipped = {
+        f"@{path.stem}": f"@{path.stem}" for path in sorted((ROOT / "instances").glob("*.json"))
+    }
     return shipped | {path.name: str(path) for path in sorted(ORACLES.glob("*/*.instance.json"))}
 
 
@@ -155,7 +161,12 @@ def answers(name: str, source: str) -> dict[str, Any]:
             found[formulation] = type(error).__name__
         else:
             certificate = solution.certificate
-            found[formulation] = [str(solution.status), solution.objective, certificate.ok, certificate.proof]
+            found[formulation] = [
+                str(solution.status),
+                solution.objective,
+                certificate.ok,
+                certificate.proof,
+            ]
     return found
 
 
@@ -170,13 +181,22 @@ def close(first: Any, second: Any, relative: float = 1e-9) -> bool:
 
 def record_objectives() -> None:
     assert ORACLES.is_dir(), f"no oracles at {ORACLES}"
-    rows = [f"{json.dumps(name)}: {json.dumps(answers(name, source))}" for name, source in instances().items()]
+    rows = [
+        f"{json.dumps(name)}: {json.dumps(answers(name, source))}"
+        for name, source in instances().items()
+    ]
     OBJECTIVES.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
 # --- stored files --------------------------------------------------------------------------------------------------
 
-POLICY = {"formulation": "water-filling", "hysteresis": 1.0, "max_moves": 3, "patience": 8, "time_limit": 60.0}
+POLICY = {
+    "formulation": "water-filling",
+    "hysteresis": 1.0,
+    "max_moves": 3,
+    "patience": 8,
+    "time_limit": 60.0,
+}
 POLICIES = {
     "max-min-fairness": ("@quickstart", {"formulation": "max-min-fairness", "patience": 10}),
     "tiresias": ("@quickstart", {"ranking": "tiresias", "options": {"knob": 4.0}}),
@@ -216,7 +236,9 @@ def profiles() -> str:
         for gpu, slow in (("A100", 1.0), ("T4", 5.0)):
             for samples in (8, 16, 32):
                 for gpus, nodes in ((1, 1), (2, 1), (4, 1), (4, 2), (8, 2)):
-                    seconds = (0.02 + 0.004 * (w + 1) * samples * slow) + 0.01 * (w + 1) * math.log2(gpus * nodes)
+                    seconds = (0.02 + 0.004 * (w + 1) * samples * slow) + 0.01 * (
+                        w + 1
+                    ) * math.log2(gpus * nodes)
                     ripple = 1 + 0.01 * math.sin(7.0 * len(lines))
                     lines.append(f"{name},{gpu},{gpus},{nodes},{samples},{seconds * ripple:.6f}")
     return "\n".join(lines) + "\n"
@@ -232,13 +254,19 @@ def pairs() -> str:
     for gpu, rate in RATES.items():
         for first, second in combinations_with_replacement(LOADS, 2):
             kept = 0.95 * min(1.0, (1.2 if gpu == "A100" else 1.0) / (LOADS[first] + LOADS[second]))
-            lines.append(f"{gpu},{first},{second},{rate * kept / LOADS[first]:.4f},{rate * kept / LOADS[second]:.4f}")
+            lines.append(
+                f"{gpu},{first},{second},{rate * kept / LOADS[first]:.4f},{rate * kept / LOADS[second]:.4f}"
+            )
     return "\n".join(lines) + "\n"
 
 
 def alone() -> str:
     """Rates of the same jobs alone."""
-    lines = [f"{gpu},{name},{rate / load:.6f}" for gpu, rate in RATES.items() for name, load in LOADS.items()]
+    lines = [
+        f"{gpu},{name},{rate / load:.6f}"
+        for gpu, rate in RATES.items()
+        for name, load in LOADS.items()
+    ]
     return "\n".join(["gpu,workload,rate", *lines]) + "\n"
 
 
@@ -247,7 +275,9 @@ def keep_journal(folder: Path, source: str, policy: dict[str, Any]) -> None:
     instance = optsched.load(source)
     now, first = instance.now, instance.jobs[0]
     node = instance.cluster.pools[0].node_name(0)
-    with optsched.Scheduler(instance, policy, journal=folder, snapshot_every=2, keep=2) as scheduler:
+    with optsched.Scheduler(
+        instance, policy, journal=folder, snapshot_every=2, keep=2
+    ) as scheduler:
         for number in range(5):
             plan = scheduler.solve(now=now)
             if number == 0:
@@ -288,12 +318,19 @@ def record_stored() -> None:
     shutil.rmtree(STORED, ignore_errors=True)
     for name in ("solutions", "instances", "traces", "states", "plans", "models", "journals"):
         (STORED / name).mkdir(parents=True)
-    for name, document in (("policy", POLICY), ("sweep", SWEEP), ("fleet", FLEET), ("stated", STATED)):
+    for name, document in (
+        ("policy", POLICY),
+        ("sweep", SWEEP),
+        ("fleet", FLEET),
+        ("stated", STATED),
+    ):
         (STORED / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     for table in (profiles, pairs, alone):
         (STORED / f"{table.__name__}.csv").write_text(table())
     store_solutions(STORED / "solutions")
-    online = optsched.load("@quickstart").to_document() | {"performance": {"model": "online", "of": {"model": "table"}}}
+    online = optsched.load("@quickstart").to_document() | {
+        "performance": {"model": "online", "of": {"model": "table"}}
+    }
     (STORED / "instances" / "online.json").write_text(json.dumps(online, indent=1) + "\n")
     with chdir(STORED):
         for line in lines_of(WRITE):

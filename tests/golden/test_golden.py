@@ -44,7 +44,9 @@ def arrays(data: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("page", record.PAGES)
-def test_commands_print_the_same(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_print_the_same(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     recorded = record.read_commands(page)
     assert [line for line, _ in recorded] == record.lines_of(page)
@@ -64,7 +66,11 @@ def test_answers_are_the_same(name: str) -> None:
         pytest.skip("the oracles are not beside this checkout")
     found = record.answers(name, record.instances()[name])
     assert set(found) == set(ANSWERS[name])
-    assert {key: (found[key], then) for key, then in ANSWERS[name].items() if not close(found[key], then)} == {}
+    assert {
+        key: (found[key], then)
+        for key, then in ANSWERS[name].items()
+        if not close(found[key], then)
+    } == {}
 
 
 def test_every_instance_and_formulation_has_been_recorded() -> None:
@@ -121,8 +127,20 @@ def test_stored_plans_have_the_fields_and_the_worth_of_those_of_today(name: str)
     again = json.loads(json.dumps(again))
     assert list(again) == list(stored)
     for key in ("start", "keep", "hold", "actions", "allocation"):
-        assert {field for row in again[key] for field in row} == {field for row in stored[key] for field in row}, key
-    for key in ("format", "round", "now", "until", "instance", "formulation", "status", "objective", "bound"):
+        assert {field for row in again[key] for field in row} == {
+            field for row in stored[key] for field in row
+        }, key
+    for key in (
+        "format",
+        "round",
+        "now",
+        "until",
+        "instance",
+        "formulation",
+        "status",
+        "objective",
+        "bound",
+    ):
         assert close(again[key], stored[key]), key
 
 
@@ -139,7 +157,19 @@ def test_stored_journals_are_recovered(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", files("models"))
 def test_stored_models_become_part_of_an_instance(name: str, tmp_path: Path) -> None:
     path = tmp_path / "instance.json"
-    assert main(["export", str(STORED / "fleet.json"), "--model", str(STORED / "models" / name), "-o", str(path)]) == 0
+    assert (
+        main(
+            [
+                "export",
+                str(STORED / "fleet.json"),
+                "--model",
+                str(STORED / "models" / name),
+                "-o",
+                str(path),
+            ]
+        )
+        == 0
+    )
     performance = json.loads(path.read_text())["performance"]
     assert {"format": "optsched-model/1", **performance} == read("models", name)
 
@@ -180,14 +210,27 @@ def run(*command: str) -> Any:
 @pytest.mark.process
 def test_a_package_of_somebody_else_works_as_before() -> None:
     found = run(sys.executable, str(COLLEAGUE / "use.py"))
-    assert list(found) == list(OBJECTIVES) and close(list(found.values()), list(OBJECTIVES.values()))
+    assert list(found) == list(OBJECTIVES) and close(
+        list(found.values()), list(OBJECTIVES.values())
+    )
 
 
 @pytest.mark.process
 def test_its_parts_can_be_named_on_the_shell() -> None:
     command = str(Path(sys.executable).parent / "optsched")
     limit = "tenant-limit:tenant=vision,pool=v100,gpus=0.1"
-    solution = run(command, "solve", "@quickstart", "-f", "least-slowdown", "-C", limit, "--solver", "scipy", "--json")
+    solution = run(
+        command,
+        "solve",
+        "@quickstart",
+        "-f",
+        "least-slowdown",
+        "-C",
+        limit,
+        "--solver",
+        "scipy",
+        "--json",
+    )
     assert solution["certificate"]["ok"] and close(solution["objective"], OBJECTIVES["constraint"])
     plan = run(command, "round", "@quickstart", "--ranking", "longest-wait", "--json")
     assert len(plan["start"]) == OBJECTIVES["starts"]

@@ -15,8 +15,14 @@ numbers = st.just(0.0) | st.floats(1e-100, 1e100) | st.integers(0, 10**6)
 above_0 = st.floats(1e-100, 1e100) | st.integers(1, 10**6)
 times = st.floats(-1e100, 1e100) | st.integers(-(10**6), 10**6)
 free = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 free_objects = st.dictionaries(st.text(max_size=3), free, max_size=3)
@@ -44,7 +50,9 @@ def pools(draw: st.DrawFn, name: str, node_names: list[str]) -> Document:
         document["nodes"] = draw(st.integers(0, 3))
     bandwidth = some(dict.fromkeys(("intra_node", "node", "leaf"), above_0))
     keys = {"gpu": names, "gpu_memory": above_0, "bandwidth": bandwidth, "watts_idle": numbers}
-    keys |= {f"{key}_per_node": values for key, values in limits.items()} | {"cost_per_gpu_hour": numbers}
+    keys |= {f"{key}_per_node": values for key, values in limits.items()} | {
+        "cost_per_gpu_hour": numbers
+    }
     return document | draw(some(keys))
 
 
@@ -75,7 +83,13 @@ def gpu_ranges(draw: st.DrawFn) -> int | Document:
 
 @st.composite
 def options(draw: st.DrawFn, pool: str | None, resources: list[str]) -> Document:
-    keys = {"throughput": numbers, "duration": above_0, "value": times, "cost": times, "attributes": free_objects}
+    keys = {
+        "throughput": numbers,
+        "duration": above_0,
+        "value": times,
+        "cost": times,
+        "attributes": free_objects,
+    }
     keys["share"] = st.floats(0, 1, exclude_min=True)
     document = draw(some(keys))
     uses = unique(st.sampled_from(resources), 0, 2) if resources else st.just([])
@@ -93,22 +107,30 @@ def hosts_of(pool: Document) -> list[tuple[str, str, int]]:
         named = [{"name": f"{pool['name']}-{row}"} for row in range(pool["nodes"])]
     else:
         named = pool["nodes"]
-    sized = [(pool["name"], node["name"], node.get("gpus", pool["gpus_per_node"])) for node in named]
+    sized = [
+        (pool["name"], node["name"], node.get("gpus", pool["gpus_per_node"])) for node in named
+    ]
     return [host for host in sized if host[2] > 0]
 
 
 @st.composite
-def colocations(draw: st.DrawFn, jobs: list[Document], workloads: list[str], pools: list[str]) -> list[Document]:
+def colocations(
+    draw: st.DrawFn, jobs: list[Document], workloads: list[str], pools: list[str]
+) -> list[Document]:
     """Entries of jobs and of workloads, at most one of each."""
     entries: list[Document] = []
     rates = st.tuples(numbers, numbers).map(list)
     gangs = [job for job in jobs if job["gpus"] == jobs[0]["gpus"] and isinstance(job["gpus"], int)]
     if len(gangs) > 1 and draw(st.booleans()):
         pair = draw(unique(st.sampled_from([job["id"] for job in gangs]), 2, 2))
-        entries.append({"jobs": pair, "pool": pools[0], "gpus": gangs[0]["gpus"], "throughput": draw(rates)})
+        entries.append(
+            {"jobs": pair, "pool": pools[0], "gpus": gangs[0]["gpus"], "throughput": draw(rates)}
+        )
     if workloads and draw(st.booleans()):
         pair = [draw(st.sampled_from(workloads)) for _ in range(2)]
-        entries.append({"workloads": pair, "pool": draw(st.sampled_from(pools)), "throughput": draw(rates)})
+        entries.append(
+            {"workloads": pair, "pool": draw(st.sampled_from(pools)), "throughput": draw(rates)}
+        )
     return entries
 
 
@@ -122,7 +144,9 @@ def documents(draw: st.DrawFn) -> Document:
     ]
     resource_names = [f"r-{name}" for name in draw(unique(names, 0, 2))]
     kinds = st.sampled_from(["renewable", "consumable"])
-    resources = [{"name": name, "kind": draw(kinds), "capacity": draw(numbers)} for name in resource_names]
+    resources = [
+        {"name": name, "kind": draw(kinds), "capacity": draw(numbers)} for name in resource_names
+    ]
     places = sorted({*pool_names, *(pool.get("gpu", pool["name"]) for pool in pool_list)})
     workload_names, tenant_names = draw(unique(names, 0, 3)), draw(unique(names, 0, 2))
     job_names = draw(unique(names, 0, 5))
@@ -149,14 +173,20 @@ def documents(draw: st.DrawFn) -> Document:
         if hosts and draw(st.booleans()):
             place, host, size = draw(st.sampled_from(hosts))
             gpus = draw(unique(st.integers(0, size - 1), 1, 3))
-            job["running"] = {"pool": place, "gpus": [f"{host}/{gpu}" for gpu in gpus]} | draw(some({"since": times}))
+            job["running"] = {"pool": place, "gpus": [f"{host}/{gpu}" for gpu in gpus]} | draw(
+                some({"since": times})
+            )
         if row and draw(st.booleans()):
             job["after"] = draw(st.lists(st.sampled_from(job_names[:row]), max_size=2))
         jobs.append(job)
     document = draw(some({"name": names, "round": above_0, "now": times}))
     labels = sorted({job["workload"] for job in jobs if job.get("workload") in LABELS})
     document["colocation"] = draw(colocations(jobs, [*workload_names, *labels], pool_names))
-    workload_keys = {"throughput": rates(places, plain=True), "gpu_memory": numbers, "parameters": free_objects}
+    workload_keys = {
+        "throughput": rates(places, plain=True),
+        "gpu_memory": numbers,
+        "parameters": free_objects,
+    }
     return document | {
         "format": "optsched-instance/1",
         "cluster": {"pools": pool_list, "resources": resources},

@@ -25,11 +25,23 @@ NAN, INF = math.nan, math.inf
 # begins with "found" is about the very path.
 HEADER = [
     ("format", ..., 'found nothing, expected "optsched-instance/1"'),
-    ("format", "optsched-instance/2", 'found "optsched-instance/2", expected "optsched-instance/1"'),
+    (
+        "format",
+        "optsched-instance/2",
+        'found "optsched-instance/2", expected "optsched-instance/1"',
+    ),
     ("format", 1, 'found 1, expected "optsched-instance/1"'),
     ("format", None, 'found null, expected "optsched-instance/1"'),
-    ("jbos", [], "found an unknown key 'jbos', expected one of the format's keys (did you mean jobs?)"),
-    ("job", [], "found an unknown key 'job', expected one of the format's keys (did you mean jobs?)"),
+    (
+        "jbos",
+        [],
+        "found an unknown key 'jbos', expected one of the format's keys (did you mean jobs?)",
+    ),
+    (
+        "job",
+        [],
+        "found an unknown key 'job', expected one of the format's keys (did you mean jobs?)",
+    ),
     ("zzz", 1, "found an unknown key 'zzz', expected one of the format's keys"),
     ("name", "", 'found "", expected a non-empty text'),
     ("name", 5, "found 5, expected text"),
@@ -42,7 +54,11 @@ HEADER = [
     ("now", True, "found true, expected a number"),
     ("cluster", ..., "found nothing, expected this key"),
     ("cluster", [], "found [], expected an object"),
-    ("cluster.pool", [], "found an unknown key 'pool', expected one of the format's keys (did you mean pools?)"),
+    (
+        "cluster.pool",
+        [],
+        "found an unknown key 'pool', expected one of the format's keys (did you mean pools?)",
+    ),
     ("performance", "table", 'found "table", expected an object'),
     ("performance", {}, "performance.model: found nothing, expected this key"),
     ("performance", {"path": "rates.csv"}, "performance.model: found nothing, expected this key"),
@@ -81,7 +97,11 @@ POOLS = [
     ),
     ("cluster.pools.1.name", "v100", 'found "v100" a second time, expected names that differ'),
     ("cluster.pools.0.name", ..., "found nothing, expected this key"),
-    ("cluster.pools.1.gpus_per_node", ..., "found nothing, expected the GPUs of each node, as nodes is a count"),
+    (
+        "cluster.pools.1.gpus_per_node",
+        ...,
+        "found nothing, expected the GPUs of each node, as nodes is a count",
+    ),
     ("cluster.pools.1.nodes", -1, "found -1, expected a number of at least 0"),
     ("cluster.pools.1.nodes", 1.5, "found 1.5, expected a whole number"),
     ("cluster.pools.1.nodes", True, "found true, expected a whole number"),
@@ -123,7 +143,11 @@ POOLS = [
         [{"name": "n0", "gpus": -1}],
         "cluster.pools[1].nodes[0].gpus: found -1, expected a number of at least 0",
     ),
-    ("cluster.pools.1.nodes", [{"gpus": 1}], "cluster.pools[1].nodes[0].name: found nothing, expected this key"),
+    (
+        "cluster.pools.1.nodes",
+        [{"gpus": 1}],
+        "cluster.pools[1].nodes[0].name: found nothing, expected this key",
+    ),
     (
         "cluster.pools.1.nodes",
         [{"name": "n0", "gpu": 4}],
@@ -175,14 +199,22 @@ RESOURCES = [
     ("cluster.resources.0.capacity", -1, "found -1, expected a number of at least 0"),
     ("cluster.resources.0.capacity", "100", 'found "100", expected a number'),
     ("cluster.resources.0.capacity", ..., "found nothing, expected this key"),
-    ("cluster.resources.0.kind", "money", "found \"money\", expected one of 'renewable' or 'consumable'"),
+    (
+        "cluster.resources.0.kind",
+        "money",
+        "found \"money\", expected one of 'renewable' or 'consumable'",
+    ),
     ("cluster.resources.0.pool", "p100", 'found "p100", expected one of the pools v100, k80'),
     (
         "cluster.resources.0.nodes",
         ["v100-9"],
         'cluster.resources[0].nodes[0]: found "v100-9", expected the name of a node',
     ),
-    ("cluster.resources.0.nodes", ["v100-0", "v100-0"], 'found ["v100-0", "v100-0"], expected each node once'),
+    (
+        "cluster.resources.0.nodes",
+        ["v100-0", "v100-0"],
+        'found ["v100-0", "v100-0"], expected each node once',
+    ),
     ("cluster.resources.0.nodes", [], "found [], expected at least 1 entry"),
     (
         "cluster.resources.0.capcity",
@@ -208,7 +240,11 @@ WORKLOADS = [
         {},
         "found an unknown key 'demands', expected one of the format's keys (did you mean demand?)",
     ),
-    ("workloads.ResNet-18/64.demand.gpu", 1, "found an unknown resource, expected one of cpu, memory, budget"),
+    (
+        "workloads.ResNet-18/64.demand.gpu",
+        1,
+        "found an unknown resource, expected one of cpu, memory, budget",
+    ),
     (
         "workloads.ResNet-18/64.demand.budget",
         1,
@@ -230,19 +266,47 @@ WORKLOADS = [
         3.0,
         "found no pool or GPU type of the cluster, expected one of v100, k80, V100-SXM2-16GB",
     ),
-    ("workloads.LM/20.throughput.v100", -1, "found -1, expected a finite rate in steps/s, at least 0"),
-    ("workloads.LM/20.throughput.v100", NAN, "found NaN, expected a finite rate in steps/s, at least 0"),
-    ("workloads.LM/20.throughput.v100", INF, "found Infinity, expected a finite rate in steps/s, at least 0"),
-    ("workloads.LM/20.throughput.v100", "fast", 'found "fast", expected a finite rate in steps/s, at least 0'),
-    ("workloads.LM/20.throughput.v100", True, "found true, expected a finite rate in steps/s, at least 0"),
-    ("workloads.LM/20.throughput.v100", None, "found null, expected a finite rate in steps/s, at least 0"),
+    (
+        "workloads.LM/20.throughput.v100",
+        -1,
+        "found -1, expected a finite rate in steps/s, at least 0",
+    ),
+    (
+        "workloads.LM/20.throughput.v100",
+        NAN,
+        "found NaN, expected a finite rate in steps/s, at least 0",
+    ),
+    (
+        "workloads.LM/20.throughput.v100",
+        INF,
+        "found Infinity, expected a finite rate in steps/s, at least 0",
+    ),
+    (
+        "workloads.LM/20.throughput.v100",
+        "fast",
+        'found "fast", expected a finite rate in steps/s, at least 0',
+    ),
+    (
+        "workloads.LM/20.throughput.v100",
+        True,
+        "found true, expected a finite rate in steps/s, at least 0",
+    ),
+    (
+        "workloads.LM/20.throughput.v100",
+        None,
+        "found null, expected a finite rate in steps/s, at least 0",
+    ),
     (
         "workloads.LM/20.throughput.v100",
         10**400,
         "found 100000000000000000000000000000000000000000000000000000000..., expected a finite rate in "
         "steps/s, at least 0",
     ),
-    ("workloads.LM/20.throughput.v100", {"0": 1}, 'found "0", expected a whole number of GPUs, at least 1, as the key'),
+    (
+        "workloads.LM/20.throughput.v100",
+        {"0": 1},
+        'found "0", expected a whole number of GPUs, at least 1, as the key',
+    ),
     (
         "workloads.LM/20.throughput.v100",
         {"01": 1},
@@ -253,7 +317,11 @@ WORKLOADS = [
         {"two": 1},
         'found "two", expected a whole number of GPUs, at least 1, as the key',
     ),
-    ("workloads.LM/20.throughput.v100", {"٢": 1}, 'found "٢", expected a whole number of GPUs, at least 1, as the key'),
+    (
+        "workloads.LM/20.throughput.v100",
+        {"٢": 1},
+        'found "٢", expected a whole number of GPUs, at least 1, as the key',
+    ),
     (
         "workloads.LM/20.throughput.v100",
         {"2": {"3": 1}},
@@ -267,7 +335,11 @@ WORKLOADS = [
 ]
 
 TENANTS = [
-    ("tenants.+", {"name": "vision"}, 'tenants[1].name: found "vision" a second time, expected names that differ'),
+    (
+        "tenants.+",
+        {"name": "vision"},
+        'tenants[1].name: found "vision" a second time, expected names that differ',
+    ),
     ("tenants.0.weight", 0, "found 0, expected a number above 0"),
     ("tenants.0.policy", "lottery", "found \"lottery\", expected one of 'fairness' or 'fifo'"),
     (
@@ -289,7 +361,11 @@ JOBS = [
     ("jobs.1.id", "a", 'found "a" a second time, expected ids that differ'),
     ("jobs.0.id", "", 'found "", expected a non-empty text'),
     ("jobs.0.id", 3, "found 3, expected text"),
-    ("jobs.0.step", 1, "found an unknown key 'step', expected one of the format's keys (did you mean steps?)"),
+    (
+        "jobs.0.step",
+        1,
+        "found an unknown key 'step', expected one of the format's keys (did you mean steps?)",
+    ),
     (
         "jobs.0.history.isolatd_time",
         1,
@@ -306,7 +382,11 @@ JOBS = [
     ("jobs.0.gpus", True, "found true, expected a whole number"),
     ("jobs.0.gpus", None, "found null, expected a whole number"),
     ("jobs.0.gpus", "1", 'found "1", expected a whole number'),
-    ("jobs.0.gpus", 10**30, "found 1000000000000000000000000000000, expected a number of at most 2147483648"),
+    (
+        "jobs.0.gpus",
+        10**30,
+        "found 1000000000000000000000000000000, expected a number of at most 2147483648",
+    ),
     ("jobs.0.gpus", {"min": 1}, "jobs[0].gpus.max: found nothing, expected this key"),
     (
         "jobs.0.gpus",
@@ -315,8 +395,16 @@ JOBS = [
         'count such as {"1": 9}',
     ),
     ("jobs.1.gpus.min", 9, "jobs[1].gpus: found min 9 above max 8, expected min at most max"),
-    ("jobs.1.gpus.min", 2, "jobs[1].gpus.levels: found [1, 2, 4, 8], expected different counts from 2 to 8"),
-    ("jobs.1.gpus.max", 4, "jobs[1].gpus.levels: found [1, 2, 4, 8], expected different counts from 1 to 4"),
+    (
+        "jobs.1.gpus.min",
+        2,
+        "jobs[1].gpus.levels: found [1, 2, 4, 8], expected different counts from 2 to 8",
+    ),
+    (
+        "jobs.1.gpus.max",
+        4,
+        "jobs[1].gpus.levels: found [1, 2, 4, 8], expected different counts from 1 to 4",
+    ),
     ("jobs.1.gpus.levels", [1, 1], "found [1, 1], expected different counts from 1 to 8"),
     ("jobs.1.gpus.levels", [], "found [], expected at least 1 entry"),
     ("jobs.1.gpus.levels", [1, 1.5], "jobs[1].gpus.levels[1]: found 1.5, expected a whole number"),
@@ -336,20 +424,32 @@ JOBS = [
     ("jobs.0.weight", 0, "found 0, expected a number above 0"),
     ("jobs.0.weight", -2, "found -2, expected a number above 0"),
     ("jobs.0.arrival", INF, "found Infinity, expected a finite number"),
-    ("jobs.0.deadline", -1, 'found -1, before the arrival 0 (job "a"), expected a deadline not before the arrival'),
+    (
+        "jobs.0.deadline",
+        -1,
+        'found -1, before the arrival 0 (job "a"), expected a deadline not before the arrival',
+    ),
     ("jobs.0.deadline", "2h", 'found "2h", expected a number'),
     ("jobs.0.deadline_kind", "soon", "found \"soon\", expected one of 'hard' or 'soft'"),
     ("jobs.0.preemptible", 1, "found 1, expected true or false"),
     ("jobs.0.restart_cost", -30, "found -30, expected a number of at least 0"),
     ("jobs.0.history", 60, "found 60, expected an object"),
     ("jobs.0.history.isolated_time", -1, "found -1, expected a number of at least 0"),
-    ("jobs.+", {"id": "c"}, "jobs[2]: found no workload, throughput or options, expected one of them"),
+    (
+        "jobs.+",
+        {"id": "c"},
+        "jobs[2]: found no workload, throughput or options, expected one of them",
+    ),
     (
         "jobs.+",
         {"id": "c", "workload": "BERT"},
         'jobs[2].workload: found "BERT", expected one of the workloads, or a throughput of the job\'s own',
     ),
-    ("jobs.0.throughput", [1], 'found [1], expected an object such as {"v100": 40.2} (rates by pool or GPU type)'),
+    (
+        "jobs.0.throughput",
+        [1],
+        'found [1], expected an object such as {"v100": 40.2} (rates by pool or GPU type)',
+    ),
     (
         "jobs.0.throughput.p100",
         1,
@@ -374,7 +474,11 @@ REFERENCES = [
         {"pool": "p100", "gpus": ["v100-0/0"]},
         'jobs[0].running.pool: found "p100", expected one of the pools v100, k80',
     ),
-    ("jobs.0.running", {"pool": "v100", "gpus": []}, "jobs[0].running.gpus: found [], expected at least 1 entry"),
+    (
+        "jobs.0.running",
+        {"pool": "v100", "gpus": []},
+        "jobs[0].running.gpus: found [], expected at least 1 entry",
+    ),
     (
         "jobs.0.running",
         {"pool": "v100", "gpus": ["v100-0/4"]},
@@ -447,7 +551,11 @@ OPTIONS = [
         {"uses": {"cpu": 1}},
         "jobs[1].options[0].uses: found cpu or memory without a pool, expected resources of the cluster",
     ),
-    ("jobs.1.options.0.uses.gpus", 1, "found an unknown resource, expected one of cpu, memory, budget"),
+    (
+        "jobs.1.options.0.uses.gpus",
+        1,
+        "found an unknown resource, expected one of cpu, memory, budget",
+    ),
     ("jobs.1.options.0.uses.cpu", -1, "found -1, expected a number of at least 0"),
     ("jobs.1.options.0.nodes", 3, "found 3, expected at most the option's 2 GPUs"),
     ("jobs.1.options.0.nodes", 0, "found 0, expected a number of at least 1"),
@@ -472,9 +580,21 @@ COLOCATION = [
         ["a"],
         "found an unknown key 'workload', expected one of the format's keys (did you mean workloads?)",
     ),
-    ("colocation.0.workloads", ..., "colocation[0]: found neither of workloads and jobs, expected exactly one of them"),
-    ("colocation.0.jobs", ["a", "b"], "colocation[0]: found both of workloads and jobs, expected exactly one of them"),
-    ("colocation.0.workloads", ["LM/20"], "colocation[0].workloads[1]: found nothing, expected an entry"),
+    (
+        "colocation.0.workloads",
+        ...,
+        "colocation[0]: found neither of workloads and jobs, expected exactly one of them",
+    ),
+    (
+        "colocation.0.jobs",
+        ["a", "b"],
+        "colocation[0]: found both of workloads and jobs, expected exactly one of them",
+    ),
+    (
+        "colocation.0.workloads",
+        ["LM/20"],
+        "colocation[0].workloads[1]: found nothing, expected an entry",
+    ),
     (
         "colocation.0.workloads",
         ["LM/20", "BERT"],
@@ -490,9 +610,21 @@ COLOCATION = [
     ("colocation.1.gpus", 2, 'found 2, expected a count that job "a" may have, 1'),
     ("colocation.1.nodes", 2, "found 2, expected at most the entry's 1 GPUs"),
     ("colocation.1.throughput", ..., "found nothing, expected this key"),
-    ("colocation.1.throughput", [1], "colocation[1].throughput[1]: found nothing, expected an entry"),
-    ("colocation.1.throughput", [1, -1], "colocation[1].throughput[1]: found -1, expected a number of at least 0"),
-    ("colocation.1.throughput", [1, NAN], "colocation[1].throughput[1]: found NaN, expected a finite number"),
+    (
+        "colocation.1.throughput",
+        [1],
+        "colocation[1].throughput[1]: found nothing, expected an entry",
+    ),
+    (
+        "colocation.1.throughput",
+        [1, -1],
+        "colocation[1].throughput[1]: found -1, expected a number of at least 0",
+    ),
+    (
+        "colocation.1.throughput",
+        [1, NAN],
+        "colocation[1].throughput[1]: found NaN, expected a finite number",
+    ),
     ("colocation.1.throughput", 1, "found 1, expected a list"),
     (
         "colocation.+",
@@ -504,12 +636,20 @@ COLOCATION = [
 TOPOLOGY = [
     ("cluster.topology", [], "found [], expected an object"),
     ("cluster.topology", 5, "found 5, expected an object"),
-    ("cluster.topology.node", [], "found an unknown key, expected networkx node-link JSON (nodes, links)"),
+    (
+        "cluster.topology.node",
+        [],
+        "found an unknown key, expected networkx node-link JSON (nodes, links)",
+    ),
     ("cluster.topology.nodes", ..., "found nothing, expected a list of nodes with ids"),
     ("cluster.topology.nodes", {}, "found {}, expected a list of nodes with ids"),
     ("cluster.topology.links", ..., "found nothing, expected a list of links"),
     ("cluster.topology.links", None, "found null, expected a list of links"),
-    ("cluster.topology.edges", [], "cluster.topology: found both links and edges, expected one of them"),
+    (
+        "cluster.topology.edges",
+        [],
+        "cluster.topology: found both links and edges, expected one of them",
+    ),
     ("cluster.topology.directed", "yes", 'found "yes", expected true or false'),
     ("cluster.topology.multigraph", 1, "found 1, expected true or false"),
     ("cluster.topology.graph", [], "found [], expected an object"),
@@ -525,21 +665,67 @@ TOPOLOGY = [
         [1],
         'cluster.topology.nodes[0]: found {"id": [1]}, expected an object with an "id"',
     ),
-    ("cluster.topology.nodes.1.id", "v100-0", 'found "v100-0" a second time, expected ids that differ'),
-    ("cluster.topology.links.0", 3, "found 3, expected an object with source, target and bandwidth"),
-    ("cluster.topology.links.0.source", "x", 'found "x", expected the id of one of the topology\'s nodes'),
-    ("cluster.topology.links.0.target", ..., "found nothing, expected the id of one of the topology's nodes"),
-    ("cluster.topology.links.0.target", [1], "found [1], expected the id of one of the topology's nodes"),
-    ("cluster.topology.links.0.bandwidth", 0, "found 0, expected a finite bandwidth in GB/s above 0"),
-    ("cluster.topology.links.0.bandwidth", -1, "found -1, expected a finite bandwidth in GB/s above 0"),
+    (
+        "cluster.topology.nodes.1.id",
+        "v100-0",
+        'found "v100-0" a second time, expected ids that differ',
+    ),
+    (
+        "cluster.topology.links.0",
+        3,
+        "found 3, expected an object with source, target and bandwidth",
+    ),
+    (
+        "cluster.topology.links.0.source",
+        "x",
+        'found "x", expected the id of one of the topology\'s nodes',
+    ),
+    (
+        "cluster.topology.links.0.target",
+        ...,
+        "found nothing, expected the id of one of the topology's nodes",
+    ),
+    (
+        "cluster.topology.links.0.target",
+        [1],
+        "found [1], expected the id of one of the topology's nodes",
+    ),
+    (
+        "cluster.topology.links.0.bandwidth",
+        0,
+        "found 0, expected a finite bandwidth in GB/s above 0",
+    ),
+    (
+        "cluster.topology.links.0.bandwidth",
+        -1,
+        "found -1, expected a finite bandwidth in GB/s above 0",
+    ),
     ("cluster.topology.links.0.bandwidth", NAN, "found NaN, expected a finite number"),
-    ("cluster.topology.links.0.bandwidth", "fast", 'found "fast", expected a finite bandwidth in GB/s above 0'),
-    ("cluster.topology.links.0.bandwidth", True, "found true, expected a finite bandwidth in GB/s above 0"),
+    (
+        "cluster.topology.links.0.bandwidth",
+        "fast",
+        'found "fast", expected a finite bandwidth in GB/s above 0',
+    ),
+    (
+        "cluster.topology.links.0.bandwidth",
+        True,
+        "found true, expected a finite bandwidth in GB/s above 0",
+    ),
     ("cluster.topology.links.0.key", [1], "found [1], expected text or a whole number"),
     ("cluster.topology.nodes.0.x", {1: 1}, "found 1, expected text as the key"),
 ]
 
-ONE_ENTRY = [*HEADER, *POOLS, *RESOURCES, *WORKLOADS, *TENANTS, *JOBS, *REFERENCES, *OPTIONS, *COLOCATION]
+ONE_ENTRY = [
+    *HEADER,
+    *POOLS,
+    *RESOURCES,
+    *WORKLOADS,
+    *TENANTS,
+    *JOBS,
+    *REFERENCES,
+    *OPTIONS,
+    *COLOCATION,
+]
 
 
 def full(path: str, message: str) -> str:
@@ -556,7 +742,11 @@ def name_of(value: object) -> str | None:
     """Test ids: short texts as they are, long ones cut."""
     if value is ...:
         return "nothing"
-    return str(value)[:40] if isinstance(value, str | int | float | list | dict) or value is None else None
+    return (
+        str(value)[:40]
+        if isinstance(value, str | int | float | list | dict) or value is None
+        else None
+    )
 
 
 @pytest.mark.parametrize(("path", "value", "message"), ONE_ENTRY, ids=name_of)
@@ -580,15 +770,23 @@ def test_topology_refused(
 
 @pytest.mark.parametrize(
     ("document", "found"),
-    [({}, "nothing"), ({"jobs": []}, "nothing"), ({"format": "optsched-solution/1"}, '"optsched-solution/1"')],
+    [
+        ({}, "nothing"),
+        ({"jobs": []}, "nothing"),
+        ({"format": "optsched-solution/1"}, '"optsched-solution/1"'),
+    ],
 )
 def test_format_comes_first(refusal: Refusal, document: Document, found: str) -> None:
     assert stated(f'format: found {found}, expected "optsched-instance/1"').holds(refusal(document))
 
 
-@pytest.mark.parametrize(("document", "found"), [([], "[]"), (5, "5"), ("a", '"a"'), (None, "null"), ([{}], "[{}]")])
+@pytest.mark.parametrize(
+    ("document", "found"), [([], "[]"), (5, "5"), ("a", '"a"'), (None, "null"), ([{}], "[{}]")]
+)
 def test_not_an_object(refusal: Refusal, document: object, found: str) -> None:
-    assert stated(f'found {found}, expected an object with "format": "optsched-instance/1"').holds(refusal(document))
+    assert stated(f'found {found}, expected an object with "format": "optsched-instance/1"').holds(
+        refusal(document)
+    )
 
 
 def test_error_has_its_three_parts(two_types: Document, edit: Edit) -> None:
@@ -604,15 +802,23 @@ def test_late_chunk_has_the_number_in_the_file(two_types: Document, refusal: Ref
     two_types["jobs"][8500]["weight"] = 0
     assert stated("jobs[8500].weight: found 0, expected a number above 0").holds(refusal(two_types))
     two_types["jobs"][8500] = {"id": "x3", "throughput": {"v100": 1.0}}
-    assert stated('jobs[8500].id: found "x3" a second time, expected ids that differ').holds(refusal(two_types))
+    assert stated('jobs[8500].id: found "x3" a second time, expected ids that differ').holds(
+        refusal(two_types)
+    )
 
 
-def test_colocated_jobs_can_have_the_count(two_types: Document, edit: Edit, refusal: Refusal) -> None:
+def test_colocated_jobs_can_have_the_count(
+    two_types: Document, edit: Edit, refusal: Refusal
+) -> None:
     edit(two_types, "jobs.0", {"id": "a", "gpus": {"min": 1, "max": 5}, "throughput": {}})
     Instance.from_document(edit(two_types, "colocation.1.gpus", 4))
     message = 'colocation[1].gpus: found {}, expected a count that job "{}" may have, {}'
-    assert stated(message.format(3, "b", "[1, 2, 4, 8]")).holds(refusal(edit(two_types, "colocation.1.gpus", 3)))
-    assert stated(message.format(8, "a", "1 to 5")).holds(refusal(edit(two_types, "colocation.1.gpus", 8)))
+    assert stated(message.format(3, "b", "[1, 2, 4, 8]")).holds(
+        refusal(edit(two_types, "colocation.1.gpus", 3))
+    )
+    assert stated(message.format(8, "a", "1 to 5")).holds(
+        refusal(edit(two_types, "colocation.1.gpus", 8))
+    )
 
 
 def test_cycle_over_several_jobs(two_types: Document, refusal: Refusal) -> None:
@@ -625,9 +831,13 @@ def test_cycle_over_several_jobs(two_types: Document, refusal: Refusal) -> None:
 
     two_types["colocation"] = []
     two_types["jobs"] = chain(3)
-    assert stated("jobs[0].after: found a cycle (c0 after c1 after c2 after c0)").holds(refusal(two_types))
+    assert stated("jobs[0].after: found a cycle (c0 after c1 after c2 after c0)").holds(
+        refusal(two_types)
+    )
     two_types["jobs"] = chain(5000)
-    assert stated("jobs[0].after: found a cycle (c0 after c1 after c2 after ... after c0)...").holds(refusal(two_types))
+    assert stated(
+        "jobs[0].after: found a cycle (c0 after c1 after c2 after ... after c0)..."
+    ).holds(refusal(two_types))
 
 
 def test_cycle_is_told_from_its_own_start(two_types: Document, refusal: Refusal) -> None:
@@ -636,9 +846,9 @@ def test_cycle_is_told_from_its_own_start(two_types: Document, refusal: Refusal)
         {"id": job, "throughput": {"v100": 1}, "after": after}
         for job, after in {"x": ["p"], "p": ["q", "r"], "q": [], "r": ["p"]}.items()
     ]
-    assert stated("jobs[1].after: found a cycle (p after r after p), expected precedences without cycles").holds(
-        refusal(two_types)
-    )
+    assert stated(
+        "jobs[1].after: found a cycle (p after r after p), expected precedences without cycles"
+    ).holds(refusal(two_types))
 
 
 def test_diamond_and_repeated_predecessors_are_no_cycle(two_types: Document) -> None:
@@ -652,22 +862,43 @@ def test_diamond_and_repeated_predecessors_are_no_cycle(two_types: Document) -> 
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_label_of_another_job_defines_no_workload(two_types: Document, refusal: Refusal, order: int) -> None:
+def test_a_label_of_another_job_defines_no_workload(
+    two_types: Document, refusal: Refusal, order: int
+) -> None:
     labelled = {"id": "c", "workload": "BERT", "throughput": {"v100": 1}}
     two_types["jobs"] += [labelled, {"id": "d", "workload": "BERT"}][::order]
     row = 3 if order == 1 else 2
-    assert stated(f'jobs[{row}].workload: found "BERT", expected one of the workloads, or...').holds(refusal(two_types))
+    assert stated(
+        f'jobs[{row}].workload: found "BERT", expected one of the workloads, or...'
+    ).holds(refusal(two_types))
 
 
 @pytest.mark.parametrize("field", ["steps", "gpus", "deadline", "weight", "throughput.v100"])
-@pytest.mark.parametrize("value", [16**5000, -(16**5000), "x" * 10**5, ["y"] * 10**4, {"k" * 500: 1}], ids=kind_of)
-def test_long_values_are_cut(two_types: Document, edit: Edit, refusal: Refusal, field: str, value: object) -> None:
+@pytest.mark.parametrize(
+    "value", [16**5000, -(16**5000), "x" * 10**5, ["y"] * 10**4, {"k" * 500: 1}], ids=kind_of
+)
+def test_long_values_are_cut(
+    two_types: Document, edit: Edit, refusal: Refusal, field: str, value: object
+) -> None:
     assert stated(f"jobs[0].{field}...").holds(refusal(edit(two_types, f"jobs.0.{field}", value)))
 
 
 OBJECTS = [
-    *("", "cluster", "cluster.pools.0", "cluster.pools.0.bandwidth", "throughputs", "workloads.ResNet-18/64", "jobs.0"),
-    *("workloads.ResNet-18/64.throughput", "workloads.ResNet-18/64.demand", "jobs.0.throughput", "jobs.1.gpus"),
+    *(
+        "",
+        "cluster",
+        "cluster.pools.0",
+        "cluster.pools.0.bandwidth",
+        "throughputs",
+        "workloads.ResNet-18/64",
+        "jobs.0",
+    ),
+    *(
+        "workloads.ResNet-18/64.throughput",
+        "workloads.ResNet-18/64.demand",
+        "jobs.0.throughput",
+        "jobs.1.gpus",
+    ),
     "jobs.1.options.0.uses",
 ]
 AWKWARD = [
@@ -699,17 +930,32 @@ def test_awkward_keys(two_types: Document, edit: Edit, refusal: Refusal, name: s
 @pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name[:12]))
 def test_awkward_names(two_types: Document, edit: Edit, refusal: Refusal, name: str) -> None:
     two_types["jobs"][0] |= {"running": {"pool": "v100", "gpus": ["v100-0/0"]}, "after": ["b"]}
-    for path in ("jobs.0.tenant", "jobs.0.running.pool", "jobs.0.after.0", "colocation.0.pool", "colocation.1.jobs.0"):
+    for path in (
+        "jobs.0.tenant",
+        "jobs.0.running.pool",
+        "jobs.0.after.0",
+        "colocation.0.pool",
+        "colocation.1.jobs.0",
+    ):
         error = refusal(edit(copy.deepcopy(two_types), path, name))
         assert stated(full(path, "found ") + "...").holds(error)
 
 
 def test_many_names_are_cut(two_types: Document, edit: Edit, refusal: Refusal) -> None:
-    two_types["cluster"]["pools"] += [{"name": f"pool{i}", "nodes": 1, "gpus_per_node": 1} for i in range(500)]
+    two_types["cluster"]["pools"] += [
+        {"name": f"pool{i}", "nodes": 1, "gpus_per_node": 1} for i in range(500)
+    ]
     two_types["tenants"] += [{"name": f"tenant{i}"} for i in range(500)]
-    two_types["cluster"]["resources"] += [{"name": f"resource{i}", "capacity": 1} for i in range(500)]
+    two_types["cluster"]["resources"] += [
+        {"name": f"resource{i}", "capacity": 1} for i in range(500)
+    ]
     Instance.from_document(two_types)
-    cases = {"jobs.0.tenant": "x", "colocation.0.pool": "x", "jobs.1.options.0.uses.x": 1, "jobs.0.throughput.x": 1}
+    cases = {
+        "jobs.0.tenant": "x",
+        "colocation.0.pool": "x",
+        "jobs.1.options.0.uses.x": 1,
+        "jobs.0.throughput.x": 1,
+    }
     for path, value in cases.items():
         error = refusal(edit(copy.deepcopy(two_types), path, value))
         assert error.expected.endswith("...")
@@ -749,12 +995,18 @@ def test_endless_free_content(two_types: Document, edit: Edit, refusal: Refusal)
         "jobs",
     ],
 )
-def test_values_that_no_file_holds(two_types: Document, edit: Edit, refusal: Refusal, path: str, value: object) -> None:
+def test_values_that_no_file_holds(
+    two_types: Document, edit: Edit, refusal: Refusal, path: str, value: object
+) -> None:
     refusal(edit(two_types, path, value))
 
 
-@pytest.mark.parametrize("path", ["name", "jobs.0.id", "workloads.ResNet-18/64.parameters.x", "cluster.pools.0.gpu"])
-def test_half_of_a_surrogate_pair(two_types: Document, edit: Edit, refusal: Refusal, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["name", "jobs.0.id", "workloads.ResNet-18/64.parameters.x", "cluster.pools.0.gpu"]
+)
+def test_half_of_a_surrogate_pair(
+    two_types: Document, edit: Edit, refusal: Refusal, path: str
+) -> None:
     error = refusal(edit(two_types, path, "\ud800"))
     assert (error.found, error.expected) == ('"\\ud800"', "text in Unicode")
 

@@ -107,7 +107,9 @@ def test_zip(file_refusal: FileRefusal, data: bytes, suffix: str) -> None:
         assert stated(unreadable).holds(error) or stated(empty).holds(error)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", npy_bytes(), RANDOM], ids=["empty", "json", "npy", "random"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", npy_bytes(), RANDOM], ids=["empty", "json", "npy", "random"]
+)
 def test_npz_that_is_none(file_refusal: FileRefusal, data: bytes) -> None:
     error = file_refusal(data, ".npz")
     assert stated(
@@ -128,12 +130,21 @@ def test_truncated_json(file_refusal: FileRefusal, two_types: Document, step: in
     [
         ('"steps": 5000', '"steps": 1, "steps": 2, "steps" : 5000', "jobs[1].steps"),
         ('"steps": 5000', '"st\\u0065ps": 1, "steps": 5000', "jobs[1].steps"),
-        ('"now"', '"jobs": [{"id": "x", "id": "y"}], "now"', "jobs"),  # the outer one, whose value is left
+        (
+            '"now"',
+            '"jobs": [{"id": "x", "id": "y"}], "now"',
+            "jobs",
+        ),  # the outer one, whose value is left
         ('"steps": 5000', '"steps": 5000, "tenant": ":", "tenant": "\\":"', "jobs[1].tenant"),
     ],
 )
 def test_a_key_that_stands_twice(
-    two_types: Document, read_bytes: Callable[[bytes, str], Instance], suffix: str, once: str, twice: str, path: str
+    two_types: Document,
+    read_bytes: Callable[[bytes, str], Instance],
+    suffix: str,
+    once: str,
+    twice: str,
+    path: str,
 ) -> None:
     text = json.dumps(two_types)
     assert once in text
@@ -142,7 +153,9 @@ def test_a_key_that_stands_twice(
     assert (caught.value.path, caught.value.found) == (path, "this key a second time")
 
 
-def test_colons_in_texts_are_no_keys(two_types: Document, read_bytes: Callable[[bytes, str], Instance]) -> None:
+def test_colons_in_texts_are_no_keys(
+    two_types: Document, read_bytes: Callable[[bytes, str], Instance]
+) -> None:
     two_types["name"] = ': ":" \\": "name": 1, "name":'
     text = json.dumps(two_types)
     assert read_bytes(text.encode(), ".json").sha256 == Instance.from_document(two_types).sha256
@@ -159,12 +172,16 @@ def test_colons_in_texts_are_no_keys(two_types: Document, read_bytes: Callable[[
         ('"5000"', 'jobs[1].steps: found "5000", expected a number'),
     ],
 )
-def test_numbers_of_a_file(file_refusal: FileRefusal, two_types: Document, number: str, message: str) -> None:
+def test_numbers_of_a_file(
+    file_refusal: FileRefusal, two_types: Document, number: str, message: str
+) -> None:
     text = json.dumps(two_types).replace('"steps": 5000', f'"steps": {number}')
     assert stated(f"{message}...").holds(file_refusal(text.encode()))
 
 
-def test_large_numbers_that_are_fine(two_types: Document, read_bytes: Callable[[bytes, str], Instance]) -> None:
+def test_large_numbers_that_are_fine(
+    two_types: Document, read_bytes: Callable[[bytes, str], Instance]
+) -> None:
     text = json.dumps(two_types).replace('"steps": 5000', '"steps": 1' + "0" * 30)
     assert read_bytes(text.encode(), ".json").jobs["b"].steps == 1e30
 

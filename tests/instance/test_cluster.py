@@ -48,7 +48,11 @@ def test_nodes_take_what_they_leave_out_from_the_pool(everything: Document) -> N
 
 def test_partitions(everything: Document) -> None:
     (partition,) = Instance.from_document(everything).cluster.pools[1].partitions
-    assert (partition.profile, partition.compute_slices, partition.memory_slices) == ("1g.5gb", 1, 1)
+    assert (partition.profile, partition.compute_slices, partition.memory_slices) == (
+        "1g.5gb",
+        1,
+        1,
+    )
     assert (partition.starts, partition.memory) == ((0, 1, 2), 5.0)
 
 
@@ -66,7 +70,9 @@ def test_names_close_to_generated_ones_are_free(two_types: Document) -> None:
 def test_gpus_of_a_node_with_a_slash_in_its_name(two_types: Document) -> None:
     two_types["cluster"]["pools"][1]["nodes"] = [{"name": "rack/1", "gpus": 2}]
     two_types["jobs"][0]["running"] = {"pool": "k80", "gpus": ["rack/1/1", "rack/1/0"], "since": -5}
-    assert Instance.from_document(two_types).jobs_table.running == {0: (1, ("rack/1/1", "rack/1/0"), -5.0)}
+    assert Instance.from_document(two_types).jobs_table.running == {
+        0: (1, ("rack/1/1", "rack/1/0"), -5.0)
+    }
 
 
 def test_default_topology_is_a_tree(two_types: Document) -> None:
@@ -95,7 +101,9 @@ def test_topology_of_the_document(everything: Document, edges: str) -> None:
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("multigraph", [False, True])
-def test_what_networkx_writes_is_read(two_types: Document, directed: bool, multigraph: bool) -> None:
+def test_what_networkx_writes_is_read(
+    two_types: Document, directed: bool, multigraph: bool
+) -> None:
     kinds: dict[tuple[bool, bool], Any] = {
         (False, False): networkx.Graph,
         (False, True): networkx.MultiGraph,

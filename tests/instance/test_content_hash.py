@@ -88,7 +88,9 @@ def other(value: Any) -> Any:
 
 def changes() -> list[tuple[str, Any]]:
     document = json.loads((Path(__file__).parent / "everything.json").read_text())
-    new = {path: OTHER.get(path, other(value)) for path, value in leaves(document) if path != "format"}
+    new = {
+        path: OTHER.get(path, other(value)) for path, value in leaves(document) if path != "format"
+    }
     return [(path, value) for path, value in new.items() if value is not None]
 
 
@@ -99,10 +101,15 @@ def test_any_entry_counts(everything: Document, edit: Edit, path: str, value: An
 
 
 @pytest.mark.parametrize(
-    "name", ["v100", "a100", "big", "budget", "licence", "switch", "vision", "resnet", "lm", "a", "c"]
+    "name",
+    ["v100", "a100", "big", "budget", "licence", "switch", "vision", "resnet", "lm", "a", "c"],
 )
 def test_any_name_counts(everything: Document, name: str) -> None:
-    renamed = json.dumps(everything).replace(f'"{name}"', '"renamed"').replace(f'"{name}/3"', '"renamed/3"')
+    renamed = (
+        json.dumps(everything)
+        .replace(f'"{name}"', '"renamed"')
+        .replace(f'"{name}/3"', '"renamed/3"')
+    )
     assert hash_of(json.loads(renamed)) != hash_of(everything)
 
 
@@ -151,7 +158,9 @@ MORE = [  # what is not an entry changed but one added, taken away or moved
 
 
 @pytest.mark.parametrize(("path", "value"), MORE, ids=str)
-def test_additions_and_removals_count(everything: Document, edit: Edit, path: str, value: Any) -> None:
+def test_additions_and_removals_count(
+    everything: Document, edit: Edit, path: str, value: Any
+) -> None:
     before = hash_of(everything)
     if path == "throughputs.lm":
         before = hash_of(edit(copy.deepcopy(everything), path, ...) | {"throughputs": {}})

@@ -47,7 +47,12 @@ def test_the_design_leaves_a_pool_and_a_workload_out() -> None:
 
 
 def test_header(instance: Instance) -> None:
-    assert (instance.name, instance.round, instance.now, instance.kind) == ("two-types", 360, 0, "optsched-instance/1")
+    assert (instance.name, instance.round, instance.now, instance.kind) == (
+        "two-types",
+        360,
+        0,
+        "optsched-instance/1",
+    )
     assert instance.performance == {"model": "table"}
     assert instance.tenants == (Tenant("vision", 2, "fairness"),)
     assert instance.constraints == ()
@@ -57,7 +62,12 @@ def test_header(instance: Instance) -> None:
 
 def test_pools(instance: Instance) -> None:
     v100, k80 = instance.cluster.pools
-    assert (v100.name, v100.gpu, v100.gpu_memory, v100.cost_per_gpu_hour) == ("v100", "V100-SXM2-16GB", 16, 2.48)
+    assert (v100.name, v100.gpu, v100.gpu_memory, v100.cost_per_gpu_hour) == (
+        "v100",
+        "V100-SXM2-16GB",
+        16,
+        2.48,
+    )
     assert (v100.watts_per_gpu, v100.watts_idle, v100.partitions) == (300, 50, ())
     assert v100.bandwidth == {"intra_node": 150, "node": 12.5, "leaf": 100}
     assert v100.node_gpus.tolist() == [4, 4]
@@ -68,13 +78,25 @@ def test_pools(instance: Instance) -> None:
     assert instance.cluster.gpus(0).tolist() == [8, 4]
     assert instance.cluster.node_sizes == {"v100": {"v100-0": 4, "v100-1": 4}, "k80": {"k80-0": 4}}
     wanted = ("v100-0", "v100-1", "k80-0", "v100-2", "v100-00", "v100", "-0", "")
-    assert [instance.cluster.find_node(name) for name in wanted] == [(0, 0), (0, 1), (1, 0), *[(-1, -1)] * 5]
+    assert [instance.cluster.find_node(name) for name in wanted] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        *[(-1, -1)] * 5,
+    ]
 
 
 def test_workloads(instance: Instance) -> None:
     resnet, lm = instance.workloads
-    assert (resnet.name, resnet.demand, resnet.gpu_memory) == ("ResNet-18/64", {"cpu": 3, "memory": 20}, 9)
-    assert instance.rates.document(resnet.rates) == {"v100": {"1": 40.2, "2": {"1": 77.0, "2": 70.0}}, "k80": 8.1}
+    assert (resnet.name, resnet.demand, resnet.gpu_memory) == (
+        "ResNet-18/64",
+        {"cpu": 3, "memory": 20},
+        9,
+    )
+    assert instance.rates.document(resnet.rates) == {
+        "v100": {"1": 40.2, "2": {"1": 77.0, "2": 70.0}},
+        "k80": 8.1,
+    }
     assert instance.rates.document(lm.rates) == {"v100": 2.9}
 
 
@@ -143,5 +165,10 @@ def test_everything_uses_every_key(everything: Document) -> None:
 
     collect(everything)
     models = [model for model in vars(documents).values() if isinstance(model, type)]
-    fields = {name for model in models if issubclass(model, documents.BaseModel) for name in model.model_fields}
+    fields = {
+        name
+        for model in models
+        if issubclass(model, documents.BaseModel)
+        for name in model.model_fields
+    }
     assert fields <= used

@@ -29,9 +29,14 @@ def document_of_three_jobs(jobs: list[dict[str, Any]] | None = None, **more: Any
     return {
         "format": "optsched-instance/1",
         "name": "arrays",
-        "cluster": {"pools": [{"name": name, "nodes": count, "gpus_per_node": 1} for name, count in POOLS.items()]},
+        "cluster": {
+            "pools": [
+                {"name": name, "nodes": count, "gpus_per_node": 1} for name, count in POOLS.items()
+            ]
+        },
         "jobs": [
-            {"id": f"j{row}", "throughput": rate} | job for row, (job, rate) in enumerate(zip(jobs, rates, strict=True))
+            {"id": f"j{row}", "throughput": rate} | job
+            for row, (job, rate) in enumerate(zip(jobs, rates, strict=True))
         ],
     } | more
 
@@ -62,19 +67,29 @@ def test_every_array(read_bytes: Read) -> None:
     }
     jobs = [{name: values[row] for name, values in columns.items()} for row in range(3)]
     del jobs[0]["deadline"]
-    jobs[2] |= {"deadline_kind": "soft", "tenant": "speech", "workload": "lm", "history": {"isolated_time": 60}}
+    jobs[2] |= {
+        "deadline_kind": "soft",
+        "tenant": "speech",
+        "workload": "lm",
+        "history": {"isolated_time": 60},
+    }
     jobs[0] |= {"tenant": "vision"}
     header: dict[str, Any] = {
         "now": 50.0,
         "round": 60.0,
         "name": "every",
-        "workloads": {"resnet": {"throughput": {"v100": 1}}, "lm": {"demand": {"cpu": 2, "licence": 1}}},
+        "workloads": {
+            "resnet": {"throughput": {"v100": 1}},
+            "lm": {"demand": {"cpu": 2, "licence": 1}},
+        },
         "tenants": [{"name": "vision", "weight": 2}, {"name": "speech", "policy": "fifo"}],
         "colocation": [{"jobs": ["j0", "x"], "pool": "v100", "gpus": 1, "throughput": [1, 2]}],
         "constraints": [{"kind": "budget", "limit": 3}],
         "performance": {"model": "table", "source": "measured"},
     }
-    header["colocation"] = [{"workloads": ["resnet", "lm"], "pool": "v100", "gpus": 1, "throughput": [1, 2]}]
+    header["colocation"] = [
+        {"workloads": ["resnet", "lm"], "pool": "v100", "gpus": 1, "throughput": [1, 2]}
+    ]
     resources = [{"name": "licence", "capacity": 3}]
     instance = three_jobs(
         **columns,
@@ -118,7 +133,13 @@ def test_rates_of_jobs_follow_those_of_workloads() -> None:
 @pytest.mark.parametrize(("workload", "jobs"), [([0, 1], 2), (0, 3)])
 def test_numbers_stand_for_all_jobs(workload: Any, jobs: int) -> None:
     instance = Instance.from_arrays(
-        pools=POOLS, workloads={"lm": {}, "resnet": {}}, workload=workload, steps=7, ids=None, gpus=[2] * jobs, weight=2
+        pools=POOLS,
+        workloads={"lm": {}, "resnet": {}},
+        workload=workload,
+        steps=7,
+        ids=None,
+        gpus=[2] * jobs,
+        weight=2,
     )
     assert instance.jobs_table.steps.tolist() == [7.0] * jobs
     assert instance.jobs_table.weight.tolist() == [2.0] * jobs
@@ -137,10 +158,16 @@ def test_no_jobs() -> None:
 
 
 def test_pools_as_documents() -> None:
-    pools = ({"name": "v100", "nodes": 2, "gpus_per_node": 4}, {"name": "k80", "nodes": [{"name": "old", "gpus": 4}]})
+    pools = (
+        {"name": "v100", "nodes": 2, "gpus_per_node": 4},
+        {"name": "k80", "nodes": [{"name": "old", "gpus": 4}]},
+    )
     instance = three_jobs(pools=pools)
     assert instance.cluster.gpus(0).tolist() == [8, 4]
-    same(instance, Instance.from_document(document_of_three_jobs() | {"cluster": {"pools": list(pools)}}))
+    same(
+        instance,
+        Instance.from_document(document_of_three_jobs() | {"cluster": {"pools": list(pools)}}),
+    )
 
 
 def test_zero_hides_the_rate_of_the_gpu_type() -> None:
@@ -150,7 +177,9 @@ def test_zero_hides_the_rate_of_the_gpu_type() -> None:
         {"name": "big", "gpu": "v100", "nodes": 1, "gpus_per_node": 1},
         {"name": "k80", "nodes": 1, "gpus_per_node": 1},
     ]
-    instance = Instance.from_arrays(pools=pools, throughput=[[5.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    instance = Instance.from_arrays(
+        pools=pools, throughput=[[5.0, 0.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]]
+    )
     assert [job.throughput for job in instance.jobs] == [
         {"v100": 5.0, "big": 0.0},
         {"big": 0.0, "k80": 2.0},
@@ -159,7 +188,11 @@ def test_zero_hides_the_rate_of_the_gpu_type() -> None:
 
 
 def test_arrays_of_the_caller_stay_the_callers() -> None:
-    given: dict[str, AnyArray] = {"steps": np.ones(3), "gpus": np.ones(3, int), "preemptible": np.ones(3, bool)}
+    given: dict[str, AnyArray] = {
+        "steps": np.ones(3),
+        "gpus": np.ones(3, int),
+        "preemptible": np.ones(3, bool),
+    }
     given["throughput"] = RATES.copy()
     instance = three_jobs(**given)
     before = instance.to_document()
@@ -171,7 +204,13 @@ def test_arrays_of_the_caller_stay_the_callers() -> None:
 
 @pytest.mark.parametrize(
     "steps",
-    [[1, 2, 3], (1.0, 2.0, 3.0), np.array([1, 2, 3], "u1"), np.array([1, 2, 3], ">f4"), np.arange(1, 7)[::2] // 2 + 1],
+    [
+        [1, 2, 3],
+        (1.0, 2.0, 3.0),
+        np.array([1, 2, 3], "u1"),
+        np.array([1, 2, 3], ">f4"),
+        np.arange(1, 7)[::2] // 2 + 1,
+    ],
 )
 def test_any_numbers_will_do(steps: Any) -> None:
     assert three_jobs(steps=steps).jobs_table.steps.tolist() == [1.0, 2.0, 3.0]
@@ -212,22 +251,35 @@ def refused(**arrays: Any) -> InvalidInput:
 FLOATS = ("steps", "steps_done", "weight", "arrival", "deadline", "restart_cost", "isolated_time")
 WHOLE = ("gpus", "workload", "tenant")
 FLAGS = ("soft_deadline", "preemptible")
-WORDS = dict.fromkeys(FLOATS, "numbers") | dict.fromkeys(WHOLE, "whole numbers") | dict.fromkeys(FLAGS, "true or false")
+WORDS = (
+    dict.fromkeys(FLOATS, "numbers")
+    | dict.fromkeys(WHOLE, "whole numbers")
+    | dict.fromkeys(FLAGS, "true or false")
+)
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_shapes(name: str) -> None:
     for shape in ((2,), (4,), (1,), (0,), (3, 1), (1, 3), (3, 3)):
         array: AnyArray = np.ones(shape, bool if name in FLAGS else int)
-        assert stated(f"{name}: found an array of shape {shape}, expected one number or shape (3,)").holds(
-            refused(**{name: array})
-        )
+        assert stated(
+            f"{name}: found an array of shape {shape}, expected one number or shape (3,)"
+        ).holds(refused(**{name: array}))
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_types(name: str) -> None:
-    values = [["a", "b", "c"], [None] * 3, [1j] * 3, np.zeros(3, "M8[s]"), np.zeros(3, "m8[s]"), np.zeros(3, "V4")]
-    values += [[{}] * 3, "x"] if name in ("arrival", "workload", "tenant") else [[{}] * 3, "x", None]  # None: not given
+    values = [
+        ["a", "b", "c"],
+        [None] * 3,
+        [1j] * 3,
+        np.zeros(3, "M8[s]"),
+        np.zeros(3, "m8[s]"),
+        np.zeros(3, "V4"),
+    ]
+    values += (
+        [[{}] * 3, "x"] if name in ("arrival", "workload", "tenant") else [[{}] * 3, "x", None]
+    )  # None: not given
     for value in values:
         error = refused(**{name: value})
         assert stated(f"{name}: found an array of ...").holds(error)
@@ -236,7 +288,9 @@ def test_types(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORDS)
 def test_booleans_and_numbers_are_told_apart(name: str) -> None:
-    wrong: list[Any] = [[1, 0, 1], [1.0, 0.0, 1.0]] if name in FLAGS else [[True, False, True], True]
+    wrong: list[Any] = (
+        [[1, 0, 1], [1.0, 0.0, 1.0]] if name in FLAGS else [[True, False, True], True]
+    )
     wrong += [[1.0, 2.0, 3.0], 1.5] if name in WHOLE else []
     for value in wrong:
         assert stated(f"{name}: found an array of ...").holds(refused(**{name: value}))
@@ -245,7 +299,9 @@ def test_booleans_and_numbers_are_told_apart(name: str) -> None:
 @pytest.mark.parametrize("name", [*WORDS, "throughput"])
 def test_ragged(name: str) -> None:
     for value in ([[1], [2, 3], 4], [[1, 2], [3]]):
-        assert stated(f"{name}: found rows of different lengths, expected an array").holds(refused(**{name: value}))
+        assert stated(f"{name}: found rows of different lengths, expected an array").holds(
+            refused(**{name: value})
+        )
 
 
 VALUES = [  # (array, bad value, message after the name)
@@ -272,7 +328,9 @@ def test_values(name: str, value: float, found: str, expected: str) -> None:
     for row in (0, 2):
         array = np.full(3, 0 if name in ("workload", "tenant") else 1, type(value))
         array[row:] = value
-        error = refused(**{name: array}, workloads={"lm": {}}, tenants=[{"name": "x"}, {"name": "y"}])
+        error = refused(
+            **{name: array}, workloads={"lm": {}}, tenants=[{"name": "x"}, {"name": "y"}]
+        )
         assert stated(f'{name}[{row}]: {found} (job "j{row}"), expected {expected}').holds(error)
 
 
@@ -283,7 +341,9 @@ def test_numbers_beyond_64_bits() -> None:
         assert stated(f"{name}: found an array of object, expected whole numbers").holds(
             refused(**{name: [10**30] * 3})
         )
-    assert stated("steps: found an array of object, expected numbers").holds(refused(steps=[10**30, 1, 1]))
+    assert stated("steps: found an array of object, expected numbers").holds(
+        refused(steps=[10**30, 1, 1])
+    )
 
 
 def test_deadline_before_arrival() -> None:
@@ -294,7 +354,10 @@ def test_deadline_before_arrival() -> None:
 MATRICES: list[tuple[Any, str]] = [
     ([1.0, 2.0, 3.0], "throughput: found an array of shape (3,), expected shape (jobs, pools)"),
     (1.0, "throughput: found an array of shape (), expected shape (jobs, pools)"),
-    (np.ones((3, 2, 1)), "throughput: found an array of shape (3, 2, 1), expected shape (jobs, pools)"),
+    (
+        np.ones((3, 2, 1)),
+        "throughput: found an array of shape (3, 2, 1), expected shape (jobs, pools)",
+    ),
     (np.ones((3, 1)), "throughput: found 1 columns, expected one per pool, 2"),
     (np.ones((3, 3)), "throughput: found 3 columns, expected one per pool, 2"),
     (np.ones((3, 0)), "throughput: found 0 columns, expected one per pool, 2"),
@@ -302,9 +365,18 @@ MATRICES: list[tuple[Any, str]] = [
     (np.ones((3, 2), complex), "throughput: found an array of complex128, expected numbers"),
     (np.ones((3, 2), object), "throughput: found an array of object, expected numbers"),
     ([["1", "2"]] * 3, "throughput: found an array of <U1, expected numbers"),
-    ([[1, 2], [3, np.nan], [-1, 2]], "throughput[1, 1]: found nan, expected a finite rate in steps/s, at least 0"),
-    ([[1, 2], [3, 4], [-1, 2]], "throughput[2, 0]: found -1, expected a finite rate in steps/s, at least 0"),
-    ([[np.inf, 2], [3, 4], [1, 2]], "throughput[0, 0]: found inf, expected a finite rate in steps/s, at least 0"),
+    (
+        [[1, 2], [3, np.nan], [-1, 2]],
+        "throughput[1, 1]: found nan, expected a finite rate in steps/s, at least 0",
+    ),
+    (
+        [[1, 2], [3, 4], [-1, 2]],
+        "throughput[2, 0]: found -1, expected a finite rate in steps/s, at least 0",
+    ),
+    (
+        [[np.inf, 2], [3, 4], [1, 2]],
+        "throughput[0, 0]: found inf, expected a finite rate in steps/s, at least 0",
+    ),
 ]
 
 
@@ -336,17 +408,37 @@ def test_ids(ids: Any, message: str) -> None:
 
 HEADERS: list[tuple[str, Any, str]] = [
     ("pools", {}, "cluster.pools: found [], expected at least 1 entry"),
-    ("pools", {"v100": 1.5, "k80": 1}, "cluster.pools[0].nodes: found 1.5, expected a whole number"),
-    ("pools", {"v100": -1, "k80": 1}, "cluster.pools[0].nodes: found -1, expected a number of at least 0"),
+    (
+        "pools",
+        {"v100": 1.5, "k80": 1},
+        "cluster.pools[0].nodes: found 1.5, expected a whole number",
+    ),
+    (
+        "pools",
+        {"v100": -1, "k80": 1},
+        "cluster.pools[0].nodes: found -1, expected a number of at least 0",
+    ),
     ("pools", {1: 1, "k80": 1}, "cluster.pools[0].name: found 1, expected text"),
     ("pools", "ab", 'cluster.pools: found "ab", expected a list'),
     ("pools", [1, 2], "cluster.pools[0]: found 1, expected an object"),
     ("pools", None, "cluster.pools: found null, expected a list"),
-    ("pools", [{"name": "a", "nodes": 1}] * 2, "cluster.pools[0].gpus_per_node: found nothing, expected the GPUs of"),
+    (
+        "pools",
+        [{"name": "a", "nodes": 1}] * 2,
+        "cluster.pools[0].gpus_per_node: found nothing, expected the GPUs of",
+    ),
     ("workloads", 5, "workloads: found 5, expected an object"),
-    ("workloads", {"lm": {"throughput": {"t4": 1}}}, "workloads.lm.throughput.t4: found no pool or GPU type"),
+    (
+        "workloads",
+        {"lm": {"throughput": {"t4": 1}}},
+        "workloads.lm.throughput.t4: found no pool or GPU type",
+    ),
     ("tenants", 5, "tenants: found 5, expected a list"),
-    ("tenants", [{"name": "a"}, {"name": "a"}], 'tenants[1].name: found "a" a second time, expected names that differ'),
+    (
+        "tenants",
+        [{"name": "a"}, {"name": "a"}],
+        'tenants[1].name: found "a" a second time, expected names that differ',
+    ),
     ("resources", {"a": 1}, 'cluster.resources: found {"a": 1}, expected a list'),
     ("colocation", "x", 'colocation: found "x", expected a list'),
     ("constraints", [5], "constraints[0]: found 5, expected an object"),
@@ -366,7 +458,9 @@ def test_header(name: str, value: Any, message: str) -> None:
 
 
 def test_nothing_over_jobs() -> None:
-    assert stated("throughput: found nothing, expected at least one array over jobs").holds(refused(throughput=None))
+    assert stated("throughput: found nothing, expected at least one array over jobs").holds(
+        refused(throughput=None)
+    )
 
 
 def test_jobs_without_any_rate() -> None:

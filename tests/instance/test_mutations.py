@@ -30,7 +30,25 @@ Document = dict[str, Any]
 DEEP: list[Any] = []
 for _ in range(150):
     DEEP = [DEEP]
-NUMBERS = [0, 1, -1, 2, 3, 8, 1.5, 0.5, -0.0, math.nan, math.inf, -math.inf, 1e308, 5e-324, 2**31, 10**30, 10**400]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    8,
+    1.5,
+    0.5,
+    -0.0,
+    math.nan,
+    math.inf,
+    -math.inf,
+    1e308,
+    5e-324,
+    2**31,
+    10**30,
+    10**400,
+]
 TEXTS = [
     "",
     "a",
@@ -78,8 +96,25 @@ ODD = [
         {1, 2},
         frozenset("ac"),
     ),
-    *(datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), decimal.Decimal(1), 1j, object(), range(3), int, len),
-    *(np.float64(2), np.float64("nan"), np.float32(2), np.int64(2), np.bool_(True), np.array([1, 2]), np.str_("a")),
+    *(
+        datetime.date(2020, 1, 1),
+        datetime.datetime(2020, 1, 1),
+        decimal.Decimal(1),
+        1j,
+        object(),
+        range(3),
+        int,
+        len,
+    ),
+    *(
+        np.float64(2),
+        np.float64("nan"),
+        np.float32(2),
+        np.int64(2),
+        np.bool_(True),
+        np.array([1, 2]),
+        np.str_("a"),
+    ),
 ]
 
 
@@ -150,7 +185,9 @@ def check_writing(instance: Instance, kind: str) -> None:
     if kind == "npz":
         again = from_npz(data)
     else:
-        again = Instance.from_document((parse_json if kind == "json" else parse_yaml)(data, "instance"))
+        again = Instance.from_document(
+            (parse_json if kind == "json" else parse_yaml)(data, "instance")
+        )
     assert again.sha256 == instance.sha256
     assert again.to_document() == instance.to_document()
 
@@ -166,7 +203,9 @@ def test_damaged_documents(document: Document, seed: int) -> None:
         instance = load(functools.partial(Instance.from_document, damaged))
         if instance is not None:
             loaded += 1
-            check_writing(instance, "yaml" if number % 25 == 0 else "npz" if number % 4 == 1 else "json")
+            check_writing(
+                instance, "yaml" if number % 25 == 0 else "npz" if number % 4 == 1 else "json"
+            )
     assert 5 < loaded < 100
 
 
@@ -190,7 +229,9 @@ def test_damaged_text(document: Document, kind: str) -> None:
         for _ in range(rng.choice([1, 1, 3])):
             start = rng.randrange(len(damaged))
             end = start + rng.choice([0, 0, 1, 1, 5, 50])
-            damaged = damaged[:start] + rng.choice([*pieces, "", damaged[end : end + 30]]) + damaged[end:]
+            damaged = (
+                damaged[:start] + rng.choice([*pieces, "", damaged[end : end + 30]]) + damaged[end:]
+            )
         data = damaged.encode("latin-1")
         instance = load(lambda data=data: Instance.from_document(parse(data, "instance")))
         if instance is not None:
@@ -222,7 +263,9 @@ def test_damaged_npz(everything: Document) -> None:
                 with np.errstate(invalid="ignore"):
                     array = array.astype(rng.choice(dtypes))
             elif change == 3:
-                array = rng.choice([array[:-1], array[None], array[0], np.repeat(array, 2), array[:0]])
+                array = rng.choice(
+                    [array[:-1], array[None], array[0], np.repeat(array, 2), array[:0]]
+                )
             else:
                 arrays[rng.choice(list(arrays))] = array
             arrays[name] = array

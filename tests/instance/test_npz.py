@@ -26,7 +26,9 @@ UNREADABLE = "found an npz file that can't be read (..."
 
 @pytest.fixture(scope="module")
 def instance() -> Instance:
-    return Instance.from_document(json.loads((Path(__file__).parent / "everything.json").read_text()))
+    return Instance.from_document(
+        json.loads((Path(__file__).parent / "everything.json").read_text())
+    )
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,12 @@ VALUES = [  # (array, row, value, message)
     ("jobs_weight", 1, 0, 'jobs[1].weight: found 0.0 (job "b"), expected a number above 0'),
     ("jobs_steps", 2, -1, 'jobs[2].steps: found -1.0 (job "c"), expected a number of at least 0'),
     ("jobs_steps", 2, np.inf, 'jobs[2].steps: found inf (job "c"), expected a finite number'),
-    ("jobs_steps_done", 0, -1, 'jobs[0].steps_done: found -1.0 (job "a"), expected a number of at least 0'),
+    (
+        "jobs_steps_done",
+        0,
+        -1,
+        'jobs[0].steps_done: found -1.0 (job "a"), expected a number of at least 0',
+    ),
     ("jobs_arrival", 0, np.nan, 'jobs[0].arrival: found nan (job "a"), expected a finite number'),
     (
         "jobs_arrival",
@@ -134,20 +141,90 @@ VALUES = [  # (array, row, value, message)
         6000,
         'jobs[0].deadline: found 5000, before the arrival 6000 (job "a"), expected a deadline not',
     ),
-    ("jobs_deadline", 0, np.nan, 'jobs[0].deadline: found nan (job "a"), expected a number, or inf for none'),
-    ("jobs_deadline", 0, -np.inf, 'jobs[0].deadline: found -inf (job "a"), expected a number, or inf for none'),
-    ("jobs_restart_cost", 3, -1, 'jobs[3].restart_cost: found -1.0 (job "d"), expected a number of at least 0'),
-    ("jobs_isolated_time", 3, np.inf, 'jobs[3].isolated_time: found inf (job "d"), expected a finite number'),
-    ("jobs_gpus_min", 0, 0, 'jobs[0].gpus: found 0 (job "a"), expected a whole number of GPUs, at least 1'),
-    ("jobs_gpus_min", 0, 2, 'jobs[0].gpus: found min 2 above max 1 (job "a"), expected min at most max'),
-    ("jobs_gpus_max", 1, 2**40, f'jobs[1].gpus: found {2**40} (job "b"), expected a whole number of GPUs, at least 1'),
-    ("jobs_gpus_max", 1, 7, "jobs[1].gpus.levels: found [1, 2, 8], expected different counts from 1 to 7"),
-    ("jobs_workload", 0, 3, 'jobs[0].workload: found 3 (job "a"), expected a row below 3, or -1 for none'),
-    ("jobs_workload", 0, -2, 'jobs[0].workload: found -2 (job "a"), expected a row below 3, or -1 for none'),
-    ("jobs_workload", 2, -1, "jobs[2]: found no workload, throughput or options, expected one of them"),
-    ("jobs_tenant", 0, 2, 'jobs[0].tenant: found 2 (job "a"), expected a row below 2, or -1 for none'),
-    ("jobs_levels", 0, 1, 'jobs[0].levels: found 1 (job "a"), expected a row below 1, or -1 for none'),
-    ("jobs_rates", 0, 1, 'jobs[0].rates: found 1 (job "a"), expected a row below 1, or -1 for none'),
+    (
+        "jobs_deadline",
+        0,
+        np.nan,
+        'jobs[0].deadline: found nan (job "a"), expected a number, or inf for none',
+    ),
+    (
+        "jobs_deadline",
+        0,
+        -np.inf,
+        'jobs[0].deadline: found -inf (job "a"), expected a number, or inf for none',
+    ),
+    (
+        "jobs_restart_cost",
+        3,
+        -1,
+        'jobs[3].restart_cost: found -1.0 (job "d"), expected a number of at least 0',
+    ),
+    (
+        "jobs_isolated_time",
+        3,
+        np.inf,
+        'jobs[3].isolated_time: found inf (job "d"), expected a finite number',
+    ),
+    (
+        "jobs_gpus_min",
+        0,
+        0,
+        'jobs[0].gpus: found 0 (job "a"), expected a whole number of GPUs, at least 1',
+    ),
+    (
+        "jobs_gpus_min",
+        0,
+        2,
+        'jobs[0].gpus: found min 2 above max 1 (job "a"), expected min at most max',
+    ),
+    (
+        "jobs_gpus_max",
+        1,
+        2**40,
+        f'jobs[1].gpus: found {2**40} (job "b"), expected a whole number of GPUs, at least 1',
+    ),
+    (
+        "jobs_gpus_max",
+        1,
+        7,
+        "jobs[1].gpus.levels: found [1, 2, 8], expected different counts from 1 to 7",
+    ),
+    (
+        "jobs_workload",
+        0,
+        3,
+        'jobs[0].workload: found 3 (job "a"), expected a row below 3, or -1 for none',
+    ),
+    (
+        "jobs_workload",
+        0,
+        -2,
+        'jobs[0].workload: found -2 (job "a"), expected a row below 3, or -1 for none',
+    ),
+    (
+        "jobs_workload",
+        2,
+        -1,
+        "jobs[2]: found no workload, throughput or options, expected one of them",
+    ),
+    (
+        "jobs_tenant",
+        0,
+        2,
+        'jobs[0].tenant: found 2 (job "a"), expected a row below 2, or -1 for none',
+    ),
+    (
+        "jobs_levels",
+        0,
+        1,
+        'jobs[0].levels: found 1 (job "a"), expected a row below 1, or -1 for none',
+    ),
+    (
+        "jobs_rates",
+        0,
+        1,
+        'jobs[0].rates: found 1 (job "a"), expected a row below 1, or -1 for none',
+    ),
     ("rates_rate", 0, np.nan, "rates: found an entry out of range"),
     ("rates_rate", 0, -1, "rates: found an entry out of range"),
     ("rates_place", 0, 3, "rates: found an entry out of range"),
@@ -170,8 +247,13 @@ def test_bad_values(arrays: Arrays, name: str, row: int, value: float, message: 
     assert stated(f"{message}...").holds(refused(arrays))
 
 
-NAMES = [*(f"jobs_{name}" for name in ("workload", "rates", "levels", "gpus_min", "gpus_max", "tenant"))]
-NAMES += [f"jobs_{name}" for name in ("steps", "steps_done", "weight", "arrival", "deadline", "restart_cost")]
+NAMES = [
+    *(f"jobs_{name}" for name in ("workload", "rates", "levels", "gpus_min", "gpus_max", "tenant"))
+]
+NAMES += [
+    f"jobs_{name}"
+    for name in ("steps", "steps_done", "weight", "arrival", "deadline", "restart_cost")
+]
 NAMES += [f"jobs_{name}" for name in ("isolated_time", "soft_deadline", "preemptible")]
 RATES = [f"rates_{name}" for name in ("indptr", "place", "gpus", "nodes", "rate")]
 
@@ -191,7 +273,10 @@ def test_wrong_shape(arrays: Arrays, name: str) -> None:
     good = arrays[name]
     for wrong in (good[:-1], good[:, None], np.concatenate([good, good[:1]])):
         error = refused(arrays | {name: wrong})
-        shape, lengths = f"{name}: found an array of shape...", "rates: found arrays whose lengths disagree..."
+        shape, lengths = (
+            f"{name}: found an array of shape...",
+            "rates: found arrays whose lengths disagree...",
+        )
         assert stated(shape).holds(error) or stated(lengths).holds(error)
 
 
@@ -204,16 +289,24 @@ def test_wrong_type(arrays: Arrays, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_the_wrong_kind(arrays: Arrays, name: str) -> None:
-    for dtype in (bool, float) if arrays[name].dtype == np.int64 else (int,) if arrays[name].dtype == bool else (bool,):
-        assert stated(f"{name}: found an array of ...").holds(refused(arrays | {name: arrays[name].astype(dtype)}))
+    for dtype in (
+        (bool, float)
+        if arrays[name].dtype == np.int64
+        else (int,)
+        if arrays[name].dtype == bool
+        else (bool,)
+    ):
+        assert stated(f"{name}: found an array of ...").holds(
+            refused(arrays | {name: arrays[name].astype(dtype)})
+        )
 
 
 @pytest.mark.parametrize("name", [*NAMES, "header", "names"])
 def test_pickled_objects(arrays: Arrays, name: str) -> None:
     arrays[name] = arrays[name].astype(object)
-    assert stated("found an npz file that can't be read (\"Object arrays cannot be loaded when...").holds(
-        refused(arrays)
-    )
+    assert stated(
+        "found an npz file that can't be read (\"Object arrays cannot be loaded when..."
+    ).holds(refused(arrays))
 
 
 def test_other_widths_and_byte_orders_are_fine(arrays: Arrays, instance: Instance) -> None:
@@ -225,7 +318,11 @@ def test_other_widths_and_byte_orders_are_fine(arrays: Arrays, instance: Instanc
 
 
 HEADERS = [  # (path, value, message start)
-    ("archive", "other/1", "header.archive: found \"other/1\", expected one of 'optsched-instance-npz/1'"),
+    (
+        "archive",
+        "other/1",
+        "header.archive: found \"other/1\", expected one of 'optsched-instance-npz/1'",
+    ),
     ("archive", ..., "header.archive: found nothing"),
     ("instance", ..., "header.instance: found nothing"),
     ("instance", [], "header.instance: found [], expected an object"),
@@ -241,14 +338,22 @@ HEADERS = [  # (path, value, message start)
     ("levels", [[1, "2"]], 'header.levels[0][1]: found "2", expected a whole number'),
     ("levels", [[2, 1]], "levels[0]: found [2, 1], expected counts in increasing order"),
     ("levels", [[1, 1]], "levels[0]: found [1, 1], expected counts in increasing order"),
-    ("levels", [[1, 9]], "jobs[1].gpus.levels: found [1, 9], expected different counts from 1 to 8"),
+    (
+        "levels",
+        [[1, 9]],
+        "jobs[1].gpus.levels: found [1, 9], expected different counts from 1 to 8",
+    ),
     ("levels", [], 'jobs[1].levels: found 0 (job "b"), expected a row below 0, or -1 for none'),
     ("count", ..., "header.count: found nothing"),
     ("count", 3, "jobs_workload: found an array of shape (4,), expected one number or shape (3,)"),
     ("count", -1, "header.count: found -1, expected a number of at least 0"),
     ("count", 4.5, "header.count: found 4.5, expected a whole number"),
     ("count", "4", 'header.count: found "4", expected a whole number'),
-    ("count", 2**31, "jobs_workload: found an array of shape (4,), expected one number or shape (2147483648,)"),
+    (
+        "count",
+        2**31,
+        "jobs_workload: found an array of shape (4,), expected one number or shape (2147483648,)",
+    ),
     ("rare", [], "header.rare: found [], expected an object"),
     ("rare.4", {}, 'header.rare: found the key "4", expected rows below 4'),
     ("rare.-1", {}, 'header.rare: found the key "-1", expected rows below 4'),
@@ -259,10 +364,22 @@ HEADERS = [  # (path, value, message start)
     ("rare.0.after", "c", 'header.rare.0.after: found "c", expected a list'),
     ("rare.0.after", ["z"], 'jobs[0].after[0]: found "z", expected the id of another job'),
     ("rare.0.after", ["a"], "jobs[0].after: found a cycle (a after a)"),
-    ("rare.0.running.gpus", ["big/9"], 'jobs[0].running.gpus[0]: found "big/9", expected a GPU of pool "v100"'),
+    (
+        "rare.0.running.gpus",
+        ["big/9"],
+        'jobs[0].running.gpus[0]: found "big/9", expected a GPU of pool "v100"',
+    ),
     ("rare.3.options", [], "header.rare.3.options: found [], expected at least 1 entry"),
-    ("rare.3.options.0.pool", "t4", 'jobs[3].options[0].pool: found "t4", expected one of the pools v100, a100'),
-    ("rare.3.options.0.attributes", 1, "header.rare.3.options[0].attributes: found 1, expected an object"),
+    (
+        "rare.3.options.0.pool",
+        "t4",
+        'jobs[3].options[0].pool: found "t4", expected one of the pools v100, a100',
+    ),
+    (
+        "rare.3.options.0.attributes",
+        1,
+        "header.rare.3.options[0].attributes: found 1, expected an object",
+    ),
     ("rare.3", ..., "jobs[3]: found no workload, throughput or options, expected one of them"),
     ("extra", 1, "header.extra: found an unknown key 'extra'"),
 ]
@@ -292,7 +409,9 @@ def test_bad_header(
     ids=["empty", "cut", "list", "no text", "deep"],
 )
 def test_header_that_is_none(arrays: Arrays, text: bytes, message: str) -> None:
-    assert stated(f"{message}...").holds(refused(arrays | {"header": np.frombuffer(text, np.uint8)}))
+    assert stated(f"{message}...").holds(
+        refused(arrays | {"header": np.frombuffer(text, np.uint8)})
+    )
 
 
 @pytest.mark.parametrize(
@@ -309,7 +428,9 @@ def test_header_that_is_none(arrays: Arrays, text: bytes, message: str) -> None:
     ],
 )
 def test_bad_names(arrays: Arrays, names: object, message: str) -> None:
-    assert stated(message).holds(refused(arrays | {"names": np.frombuffer(json.dumps(names).encode(), np.uint8)}))
+    assert stated(message).holds(
+        refused(arrays | {"names": np.frombuffer(json.dumps(names).encode(), np.uint8)})
+    )
 
 
 def test_elastic_job_with_a_plain_number(arrays: Arrays) -> None:
@@ -326,8 +447,13 @@ def test_elastic_job_with_a_plain_number(arrays: Arrays) -> None:
 @pytest.mark.parametrize("shape", [(10**12,), (-1,), (5,), (4, 10**9), (2**70,)])
 def test_lies_about_the_shape(instance: Instance, shape: tuple[int, ...]) -> None:
     entry, buffer = io.BytesIO(), io.BytesIO()
-    np.lib.format.write_array_header_1_0(entry, {"descr": "<f8", "fortran_order": False, "shape": shape})
-    with zipfile.ZipFile(io.BytesIO(instance_bytes(instance, "npz"))) as source, zipfile.ZipFile(buffer, "w") as target:
+    np.lib.format.write_array_header_1_0(
+        entry, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
+    with (
+        zipfile.ZipFile(io.BytesIO(instance_bytes(instance, "npz"))) as source,
+        zipfile.ZipFile(buffer, "w") as target,
+    ):
         for name in source.namelist():
             steps = entry.getvalue() + instance.jobs_table.steps.tobytes()
             target.writestr(name, steps if name == "jobs_steps.npy" else source.read(name))
@@ -358,7 +484,9 @@ def test_only_its_own_entries_are_unpacked(instance: Instance) -> None:
 def claiming(arrays: Arrays, entry: str, size: int) -> bytes:
     """The file with an entry of so many zero bytes, as an array of bytes; compressed they are next to nothing."""
     buffer, text = io.BytesIO(), io.BytesIO()
-    np.lib.format.write_array_header_1_0(text, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
+    np.lib.format.write_array_header_1_0(
+        text, {"descr": "|u1", "fortran_order": False, "shape": (size,)}
+    )
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open(f"{entry}.npy", "w", force_zip64=True) as file:
             file.write(text.getvalue())
@@ -371,11 +499,15 @@ def claiming(arrays: Arrays, entry: str, size: int) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_small_file_that_unpacks_to_a_lot(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_that_unpacks_to_a_lot(
+    arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is unpacked where the directory of the zip claims more than a reader takes."""
     data = claiming(arrays, "jobs_steps", 2**26)
     monkeypatch.setattr(npz, "MOST_BYTES", 2**26)
-    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("something was unpacked"))
+    monkeypatch.setattr(
+        np.lib.format, "read_array", lambda *_, **__: pytest.fail("something was unpacked")
+    )
     with pytest.raises(InvalidInput) as caught:
         from_npz(data)
     assert "more than 67,108,864" in caught.value.found
@@ -385,20 +517,30 @@ def test_a_text_that_is_too_long(arrays: Arrays, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(npz, "MOST_TEXT", 100)
     with pytest.raises(InvalidInput) as caught:
         from_npz(packed(arrays | {"header": np.full(101, ord(" "), np.uint8)}))
-    assert (caught.value.path, caught.value.found) == ("header", "a text of 101 bytes, more than 100")
+    assert (caught.value.path, caught.value.found) == (
+        "header",
+        "a text of 101 bytes, more than 100",
+    )
 
 
 def test_other_compressions_are_refused(instance: Instance) -> None:
     """They unpack without a limit: a few bytes of bzip2 become 45 MB at once."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(instance_bytes(instance, "npz"))) as source, zipfile.ZipFile(buffer, "w") as target:
+    with (
+        zipfile.ZipFile(io.BytesIO(instance_bytes(instance, "npz"))) as source,
+        zipfile.ZipFile(buffer, "w") as target,
+    ):
         for name in source.namelist():
             target.writestr(name, source.read(name), zipfile.ZIP_BZIP2)
-    with refuses("found an npz file that can't be read (\"jobs_workload.npy is compressed in another way..."):
+    with refuses(
+        "found an npz file that can't be read (\"jobs_workload.npy is compressed in another way..."
+    ):
         from_npz(buffer.getvalue())
 
 
-def test_what_could_not_be_read_again_is_not_written(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_read_again_is_not_written(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(npz, "MOST_BYTES", 1000)
     with refuses("an npz file: found ..., expected at most 1,000 in all", UsageError):
         instance_bytes(instance, "npz")

@@ -18,7 +18,9 @@ from optsched.instance.yaml_text import parse_yaml
 pytestmark = pytest.mark.property
 
 Document = dict[str, Any]
-QUICK = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 def same(one: Instance, other: Instance) -> None:
@@ -50,14 +52,20 @@ def test_the_table_says_what_the_document_says(document: Document) -> None:
     instance = Instance.from_document(document)
     assert len(instance.jobs) == len(document["jobs"])
     for job, view in zip(document["jobs"], instance.jobs, strict=True):
-        gpus = job["gpus"] if isinstance(job["gpus"], dict) else {"min": job["gpus"], "max": job["gpus"]}
+        gpus = (
+            job["gpus"]
+            if isinstance(job["gpus"], dict)
+            else {"min": job["gpus"], "max": job["gpus"]}
+        )
         assert view.gpus == (gpus["min"], gpus["max"])
         assert view.steps == job.get("steps", 1)
         assert view.weight == job.get("weight", 1)
         assert view.deadline == job.get("deadline")
         assert view.tenant == job.get("tenant")
         assert view.workload == job.get("workload")
-        assert view.throughput == job.get("throughput") or (view.throughput is not None and "throughput" in job)
+        assert view.throughput == job.get("throughput") or (
+            view.throughput is not None and "throughput" in job
+        )
         assert instance.jobs[job["id"]] == view
 
 
@@ -71,7 +79,9 @@ def test_arrays_say_what_documents_say(data: st.DataObject) -> None:
 
     pools = {f"p{row}": row + 1 for row in range(pool_count)}
     few = st.sampled_from([0.0, 1.5, 2.0]) | st.floats(1e-100, 1e100)
-    matrix = [data.draw(st.lists(few, min_size=pool_count, max_size=pool_count)) for _ in range(count)]
+    matrix = [
+        data.draw(st.lists(few, min_size=pool_count, max_size=pool_count)) for _ in range(count)
+    ]
     columns = {
         "gpus": column(st.integers(1, 2**31)),
         "steps": column(numbers),
@@ -80,13 +90,24 @@ def test_arrays_say_what_documents_say(data: st.DataObject) -> None:
         "restart_cost": column(numbers),
     }
     instance = Instance.from_arrays(
-        pools=pools, throughput=matrix, **{name: np.array(values) for name, values in columns.items()}
+        pools=pools,
+        throughput=matrix,
+        **{name: np.array(values) for name, values in columns.items()},
     )
     jobs = [
-        {"id": f"j{row}", "throughput": {pool: rate for pool, rate in zip(pools, matrix[row], strict=True) if rate}}
+        {
+            "id": f"j{row}",
+            "throughput": {
+                pool: rate for pool, rate in zip(pools, matrix[row], strict=True) if rate
+            },
+        }
         | {name: values[row] for name, values in columns.items()}
         for row in range(count)
     ]
-    cluster = {"pools": [{"name": name, "nodes": nodes, "gpus_per_node": 1} for name, nodes in pools.items()]}
+    cluster = {
+        "pools": [
+            {"name": name, "nodes": nodes, "gpus_per_node": 1} for name, nodes in pools.items()
+        ]
+    }
     document = {"format": "optsched-instance/1", "name": "arrays", "cluster": cluster, "jobs": jobs}
     same(Instance.from_document(document), instance)

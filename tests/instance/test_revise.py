@@ -19,7 +19,9 @@ from optsched.instance import Instance, compaction, instance_bytes, jobs_of_docu
 from optsched.instance.archive import from_npz
 
 Document = dict[str, Any]
-QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 def identical(one: Instance, other: Instance) -> None:
@@ -27,7 +29,9 @@ def identical(one: Instance, other: Instance) -> None:
     assert one.to_document() == other.to_document()
     for name in ("jobs_table", "rates", "options"):
         for field in fields(getattr(one, name)):
-            mine, theirs = (getattr(getattr(instance, name), field.name) for instance in (one, other))
+            mine, theirs = (
+                getattr(getattr(instance, name), field.name) for instance in (one, other)
+            )
             if isinstance(mine, np.ndarray):
                 assert mine.dtype == theirs.dtype
                 assert mine.tobytes() == theirs.tobytes(), (name, field.name, mine, theirs)
@@ -44,16 +48,22 @@ def identical(one: Instance, other: Instance) -> None:
 def filtered(instance: Instance, rows: list[int], more: list[Document] | None = None) -> Document:
     """The document of an instance with these jobs, and more, and nothing that names another one."""
     document = instance.to_document()
-    document["jobs"] = [copy.deepcopy(document["jobs"][row]) for row in rows] + copy.deepcopy(more or [])
+    document["jobs"] = [copy.deepcopy(document["jobs"][row]) for row in rows] + copy.deepcopy(
+        more or []
+    )
     there = {job["id"] for job in document["jobs"]}
     for job in document["jobs"]:
         if "after" in job:
             job["after"] = [name for name in job["after"] if name in there]
-    document["colocation"] = [entry for entry in document["colocation"] if there >= set(entry.get("jobs", ()))]
+    document["colocation"] = [
+        entry for entry in document["colocation"] if there >= set(entry.get("jobs", ()))
+    ]
     named = {job.get("workload") for job in document["jobs"]}
     paired = {name for entry in document["colocation"] for name in entry.get("workloads", ())}
     labels = {workload.name for workload in instance.workloads if workload.label}
-    document["workloads"] |= {w.name: {} for w in instance.workloads if w.name in (labels & paired) - named}
+    document["workloads"] |= {
+        w.name: {} for w in instance.workloads if w.name in (labels & paired) - named
+    }
     return document
 
 
@@ -63,7 +73,10 @@ def test_jobs_that_stay_are_a_filtered_document(document: Document, data: st.Dat
     instance = Instance.from_document(document)
     count = len(instance.jobs)
     rows = data.draw(st.lists(st.sampled_from(range(count)), unique=True)) if count else []
-    identical(with_jobs(instance, np.array(rows, np.int64)), Instance.from_document(filtered(instance, rows)))
+    identical(
+        with_jobs(instance, np.array(rows, np.int64)),
+        Instance.from_document(filtered(instance, rows)),
+    )
 
 
 @QUICK
@@ -73,9 +86,13 @@ def test_jobs_that_join_are_in_a_longer_document(document: Document, data: st.Da
     jobs = document["jobs"]
     split = data.draw(st.integers(0, len(jobs)))
     old = {job["id"] for job in jobs[:split]}
-    document["colocation"] = [entry for entry in document["colocation"] if old >= set(entry.get("jobs", ()))]
+    document["colocation"] = [
+        entry for entry in document["colocation"] if old >= set(entry.get("jobs", ()))
+    ]
     known = {*document["workloads"], *(job.get("workload") for job in jobs[:split])}
-    document["colocation"] = [entry for entry in document["colocation"] if known >= set(entry.get("workloads", ()))]
+    document["colocation"] = [
+        entry for entry in document["colocation"] if known >= set(entry.get("workloads", ()))
+    ]
     instance = Instance.from_document(document | {"jobs": jobs[:split]})
     rows = data.draw(st.lists(st.sampled_from(range(split)), unique=True)) if split else []
     added = jobs_of_documents(instance, jobs[split:])
@@ -119,29 +136,53 @@ def test_jobs_that_left_can_come_back(everything: Document) -> None:
 
 
 def plain(jobs: list[Document], **more: Any) -> Document:
-    pools = [{"name": "p", "nodes": 2, "gpus_per_node": 4}, {"name": "q", "nodes": 1, "gpus_per_node": 4}]
+    pools = [
+        {"name": "p", "nodes": 2, "gpus_per_node": 4},
+        {"name": "q", "nodes": 1, "gpus_per_node": 4},
+    ]
     return {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs} | more
 
 
 def test_profiles_options_and_levels_of_a_job_that_joins_are_those_that_are_there() -> None:
     jobs: list[Document] = [
         {"id": "a", "throughput": {"p": 2.0, "q": 1.0}},
-        {"id": "b", "options": [{"pool": "p", "gpus": 1, "throughput": 3.0, "attributes": {"x": 1}}]},
-        {"id": "c", "gpus": {"min": 1, "max": 4, "levels": [1, 4]}, "throughput": {"p": {"1": 1.0, "4": 3.0}}},
+        {
+            "id": "b",
+            "options": [{"pool": "p", "gpus": 1, "throughput": 3.0, "attributes": {"x": 1}}],
+        },
+        {
+            "id": "c",
+            "gpus": {"min": 1, "max": 4, "levels": [1, 4]},
+            "throughput": {"p": {"1": 1.0, "4": 3.0}},
+        },
     ]
     instance = Instance.from_document(plain(jobs))
     added = jobs_of_documents(instance, [job | {"id": f"{job['id']}2"} for job in jobs])
     joined = with_jobs(instance, np.arange(3), added)
-    assert (len(joined.rates), len(joined.options), joined.jobs_table.level_lists) == (2, 1, ((1, 4),))
+    assert (len(joined.rates), len(joined.options), joined.jobs_table.level_lists) == (
+        2,
+        1,
+        ((1, 4),),
+    )
     assert joined.jobs_table.rates.tolist() == [0, -1, 1, 0, -1, 1]
     only_new = with_jobs(instance, np.array([1]), added)
     assert only_new.jobs_table.rates.tolist() == [-1, 0, -1, 1]
-    other = {"id": "d", "options": [{"pool": "p", "gpus": 1, "throughput": 3.0, "attributes": {"x": 1.0}}]}
+    other = {
+        "id": "d",
+        "options": [{"pool": "p", "gpus": 1, "throughput": 3.0, "attributes": {"x": 1.0}}],
+    }
     assert len(with_jobs(instance, np.arange(3), jobs_of_documents(instance, [other])).options) == 2
 
 
 def test_zeros_of_either_sign_are_one_option_list() -> None:
-    option = {"pool": "p", "gpus": 1, "throughput": 1.0, "uses": {"cpu": 0.0}, "value": 0.0, "cost": 0.0}
+    option = {
+        "pool": "p",
+        "gpus": 1,
+        "throughput": 1.0,
+        "uses": {"cpu": 0.0},
+        "value": 0.0,
+        "cost": 0.0,
+    }
     signed = option | {"value": -0.0, "cost": -0.0, "uses": {"cpu": -0.0}}
     idle = option | {"throughput": -0.0}
     jobs = [{"id": f"{row}", "options": [one]} for row, one in enumerate((option, signed, idle))]
@@ -153,7 +194,9 @@ def test_zeros_of_either_sign_are_one_option_list() -> None:
 
 def test_workloads_keep_their_rows_and_labels_go() -> None:
     jobs = [{"id": name, "workload": f"of {name}", "throughput": {"p": 1.0}} for name in "abc"]
-    instance = Instance.from_document(plain(jobs, workloads={"w": {"throughput": {"p": 9.0}}, "bare": {}}))
+    instance = Instance.from_document(
+        plain(jobs, workloads={"w": {"throughput": {"p": 9.0}}, "bare": {}})
+    )
     assert [w.name for w in instance.workloads] == ["w", "bare", "of a", "of b", "of c"]
     assert [w.label for w in instance.workloads] == [False, False, True, True, True]
     left = with_jobs(instance, np.array([2, 0]))
@@ -179,14 +222,22 @@ def test_generated_names_are_written_out_once_rows_move() -> None:
         assert not names.generated
         assert names.written() == tuple(f"j{row}" for row in rows)
     added = jobs_of_documents(instance, [{"id": "j4", "throughput": {"p": 1.0}}])
-    assert with_jobs(instance, np.arange(4), added).jobs_table.names.written() == ("j0", "j1", "j2", "j3", "j4")
+    assert with_jobs(instance, np.arange(4), added).jobs_table.names.written() == (
+        "j0",
+        "j1",
+        "j2",
+        "j3",
+        "j4",
+    )
 
 
 # --- predecessors -----------------------------------------------------------------------------------------------------
 
 
 def test_predecessors_elsewhere_wait_until_the_jobs_join() -> None:
-    instance = Instance.from_document(plain([{"id": name, "throughput": {"p": 1.0}} for name in "abc"]))
+    instance = Instance.from_document(
+        plain([{"id": name, "throughput": {"p": 1.0}} for name in "abc"])
+    )
     new = [
         {"id": "d", "throughput": {"p": 1.0}, "after": ["e", "b", "a"]},
         {"id": "e", "throughput": {"p": 1.0}, "after": ["c"]},
@@ -195,9 +246,21 @@ def test_predecessors_elsewhere_wait_until_the_jobs_join() -> None:
     added = jobs_of_documents(instance, new)
     assert added.jobs_table.after == {0: (1,), 2: (1,)}
     assert added.jobs_table.awaits == {0: ("e", "b", "a"), 1: ("c",)}
-    assert [job.get("after") for job in added.to_document()["jobs"]] == [["e", "b", "a"], ["c"], ["e"]]
-    assert with_jobs(instance, np.arange(3), added).jobs_table.after == {3: (4, 1, 0), 4: (2,), 5: (4,)}
-    assert with_jobs(instance, np.array([2, 0]), added).jobs_table.after == {2: (3, 1), 3: (0,), 4: (3,)}
+    assert [job.get("after") for job in added.to_document()["jobs"]] == [
+        ["e", "b", "a"],
+        ["c"],
+        ["e"],
+    ]
+    assert with_jobs(instance, np.arange(3), added).jobs_table.after == {
+        3: (4, 1, 0),
+        4: (2,),
+        5: (4,),
+    }
+    assert with_jobs(instance, np.array([2, 0]), added).jobs_table.after == {
+        2: (3, 1),
+        3: (0,),
+        4: (3,),
+    }
     assert with_jobs(instance, np.array([], np.int64), added).jobs_table.after == {0: (1,), 2: (1,)}
 
 
@@ -206,22 +269,52 @@ def test_predecessors_elsewhere_wait_until_the_jobs_join() -> None:
 
 BAD: list[tuple[Any, str]] = [
     ({}, "new: found {}, expected a list of jobs"),
-    ([{"id": "a", "workload": "resnet"}], 'new[0].id: found "a" a second time, expected ids that differ'),
-    ([{"id": "x", "workload": "lm"}] * 2, 'new[1].id: found "x" a second time, expected ids that differ'),
+    (
+        [{"id": "a", "workload": "resnet"}],
+        'new[0].id: found "a" a second time, expected ids that differ',
+    ),
+    (
+        [{"id": "x", "workload": "lm"}] * 2,
+        'new[1].id: found "x" a second time, expected ids that differ',
+    ),
     ([{"id": "x"}], "new[0]: found no workload, throughput or options, expected one of them"),
-    ([{"id": "x", "workload": "bert"}], 'new[0].workload: found "bert", expected one of the workloads, or a through'),
-    ([{"id": "x", "workload": "lm", "tenant": "no"}], 'new[0].tenant: found "no", expected one of the tenants vision'),
+    (
+        [{"id": "x", "workload": "bert"}],
+        'new[0].workload: found "bert", expected one of the workloads, or a through',
+    ),
+    (
+        [{"id": "x", "workload": "lm", "tenant": "no"}],
+        'new[0].tenant: found "no", expected one of the tenants vision',
+    ),
     (
         [{"id": "x", "workload": "lm", "stps": 1}],
         "new[0].stps: found an unknown key 'stps', expected one of the format",
     ),
-    ([{"id": "x", "workload": "lm", "steps": -1}], "new[0].steps: found -1, expected a number of at least 0"),
-    ([{"id": "x", "workload": "lm", "after": ["y"]}], 'new[0].after[0]: found "y", expected the id of another job'),
+    (
+        [{"id": "x", "workload": "lm", "steps": -1}],
+        "new[0].steps: found -1, expected a number of at least 0",
+    ),
+    (
+        [{"id": "x", "workload": "lm", "after": ["y"]}],
+        'new[0].after[0]: found "y", expected the id of another job',
+    ),
     ([{"id": "x", "workload": "lm", "after": ["x"]}], "new[0].after: found a cycle (x after x)"),
-    ([{"id": "x", "throughput": {"no": 1}}], "new[0].throughput.no: found no pool or GPU type of the cluster"),
-    ([{"id": "x", "options": [{"pool": "no", "gpus": 1}]}], 'new[0].options[0].pool: found "no", expected one of the'),
-    ([{"id": "x", "workload": "lm", "arrival": 5, "deadline": 4}], "new[0].deadline: found 4, before the arrival 5"),
-    ([{"id": "x", "workload": "lm", "gpus": {"min": 2, "max": 1}}], "new[0].gpus: found min 2 above max 1"),
+    (
+        [{"id": "x", "throughput": {"no": 1}}],
+        "new[0].throughput.no: found no pool or GPU type of the cluster",
+    ),
+    (
+        [{"id": "x", "options": [{"pool": "no", "gpus": 1}]}],
+        'new[0].options[0].pool: found "no", expected one of the',
+    ),
+    (
+        [{"id": "x", "workload": "lm", "arrival": 5, "deadline": 4}],
+        "new[0].deadline: found 4, before the arrival 5",
+    ),
+    (
+        [{"id": "x", "workload": "lm", "gpus": {"min": 2, "max": 1}}],
+        "new[0].gpus: found min 2 above max 1",
+    ),
     (
         [{"id": "x", "workload": "lm", "gpus": {"min": 1, "max": 2, "levels": [3]}}],
         "new[0].gpus.levels: found [3], expected different counts from 1 to 2",
@@ -259,10 +352,14 @@ def test_an_instance_document_is_refused_in_the_same_words(
 
 
 def test_a_label_is_no_workload_of_jobs_without_rates() -> None:
-    instance = Instance.from_document(plain([{"id": "a", "workload": "label", "throughput": {"p": 1.0}}]))
+    instance = Instance.from_document(
+        plain([{"id": "a", "workload": "label", "throughput": {"p": 1.0}}])
+    )
     with refuses('jobs[0].workload: found "label", expected one of the workloads...'):
         jobs_of_documents(instance, [{"id": "b", "workload": "label"}])
-    added = jobs_of_documents(instance, [{"id": "b", "workload": "label", "throughput": {"q": 1.0}}])
+    added = jobs_of_documents(
+        instance, [{"id": "b", "workload": "label", "throughput": {"q": 1.0}}]
+    )
     assert with_jobs(instance, np.arange(1), added).jobs_table.workload.tolist() == [0, 0]
 
 
@@ -291,26 +388,37 @@ def test_jobs_that_do_not_match_are_refused(everything: Document) -> None:
     for change, words in (
         ({"cluster": replace(twin.cluster, pools=twin.cluster.pools[:1])}, "other pools"),
         ({"tenants": ()}, "other tenants"),
-        ({"workloads": (replace(twin.workloads[0], gpu_memory=1.0), *twin.workloads[1:])}, 'a workload "resnet"'),
+        (
+            {"workloads": (replace(twin.workloads[0], gpu_memory=1.0), *twin.workloads[1:])},
+            'a workload "resnet"',
+        ),
     ):
         with pytest.raises(UsageError, match=words):
             with_jobs(instance, np.zeros(0, np.int64), replace(twin, **change))
     faster = copy.deepcopy(everything)
     faster["workloads"]["resnet"]["throughput"] = {"v100": 77.0}
-    with pytest.raises(UsageError, match='a workload "resnet" of other jobs is not what this instance says of it'):
+    with pytest.raises(
+        UsageError, match='a workload "resnet" of other jobs is not what this instance says of it'
+    ):
         with_jobs(instance, np.zeros(0, np.int64), Instance.from_document(faster))
 
 
 def test_workloads_that_only_the_other_instance_has_come_with_its_jobs() -> None:
     one = Instance.from_document(
         plain(
-            [{"id": "a", "workload": "w"}, {"id": "b", "workload": "label", "throughput": {"q": 5.0}}],
+            [
+                {"id": "a", "workload": "w"},
+                {"id": "b", "workload": "label", "throughput": {"q": 5.0}},
+            ],
             workloads={"w": {"throughput": {"p": 1.0}}},
         )
     )
     other = Instance.from_document(
         plain(
-            [{"id": "c", "workload": "v"}, {"id": "d", "workload": "label", "throughput": {"p": 1.0}}],
+            [
+                {"id": "c", "workload": "v"},
+                {"id": "d", "workload": "label", "throughput": {"p": 1.0}},
+            ],
             workloads={"v": {"throughput": {"p": 2.0}}, "w": {"throughput": {"p": 1.0}}},
         )
     )
@@ -323,11 +431,17 @@ def test_workloads_that_only_the_other_instance_has_come_with_its_jobs() -> None
 # --- equal lists ------------------------------------------------------------------------------------------------------
 
 
-def test_equal_lists_are_found_when_hashes_are_equal_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_lists_are_found_when_hashes_are_equal_by_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     jobs = [{"id": f"{row}", "throughput": {"p": 1.0, "q": float(row)}} for row in range(1, 6)]
     instance = Instance.from_document(plain(jobs))
-    added = jobs_of_documents(instance, [jobs[2] | {"id": "x"}, {"id": "y", "throughput": {"p": 1.0}}])
+    added = jobs_of_documents(
+        instance, [jobs[2] | {"id": "x"}, {"id": "y", "throughput": {"p": 1.0}}]
+    )
     right = with_jobs(instance, np.arange(5), added)
     assert right.jobs_table.rates.tolist() == [0, 1, 2, 3, 4, 2, 5]
-    monkeypatch.setattr(compaction, "hash_lists", lambda indptr, columns: np.zeros(len(indptr) - 1, np.uint64))
+    monkeypatch.setattr(
+        compaction, "hash_lists", lambda indptr, columns: np.zeros(len(indptr) - 1, np.uint64)
+    )
     identical(with_jobs(instance, np.arange(5), added), right)

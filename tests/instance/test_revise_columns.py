@@ -24,7 +24,9 @@ def instance(everything: Document) -> Instance:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_replaced_as_if_the_document_said_so(everything: Document, instance: Instance) -> None:
+def test_columns_are_replaced_as_if_the_document_said_so(
+    everything: Document, instance: Instance
+) -> None:
     changed = with_columns(
         instance,
         now=2000.0,
@@ -93,11 +95,17 @@ def test_columns_that_cannot_be(instance: Instance, changes: dict[str, Any], mes
 
 def test_nodes_get_other_states(everything: Document, instance: Instance) -> None:
     changed = with_nodes(instance, {"small": "reserved", "a100-1": "down"})
-    assert changed.cluster.pools[0].node_state.tolist() == [instance.cluster.pools[0].node_state[0], 3]
+    assert changed.cluster.pools[0].node_state.tolist() == [
+        instance.cluster.pools[0].node_state[0],
+        3,
+    ]
     assert changed.cluster.pools[1].node_state[1] == 2
     assert changed.jobs_table is instance.jobs_table
     everything["cluster"]["pools"][0]["nodes"][1]["state"] = "reserved"
-    assert with_nodes(instance, {"small": "reserved"}).sha256 == Instance.from_document(everything).sha256
+    assert (
+        with_nodes(instance, {"small": "reserved"}).sha256
+        == Instance.from_document(everything).sha256
+    )
     assert with_nodes(instance, {}) is instance
 
 
@@ -121,10 +129,15 @@ def test_nodes_are_looked_up_once(instance: Instance, monkeypatch: pytest.Monkey
         ({"smal": "up"}, 'no node is called "smal"; did you mean small?'),
         ({"a100-7": "up"}, 'no node is called "a100-7"; did you mean a100-1?'),
         ({"": "up"}, 'no node is called ""'),
-        ({"small": "off"}, 'node "small": found state "off", expected one of up, drain, down, reserved'),
+        (
+            {"small": "off"},
+            'node "small": found state "off", expected one of up, drain, down, reserved',
+        ),
     ],
 )
-def test_nodes_and_states_that_there_are_not(instance: Instance, states: dict[str, str], message: str) -> None:
+def test_nodes_and_states_that_there_are_not(
+    instance: Instance, states: dict[str, str], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         with_nodes(instance, states)
     assert str(caught.value) == message

@@ -36,7 +36,9 @@ def test_written_and_read(document: Document, read_bytes: Read, kind: str) -> No
 
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("second", KINDS)
-def test_bytes_do_not_depend_on_the_way(document: Document, read_bytes: Read, first: str, second: str) -> None:
+def test_bytes_do_not_depend_on_the_way(
+    document: Document, read_bytes: Read, first: str, second: str
+) -> None:
     instance = Instance.from_document(document)
     by_detour = read_bytes(instance_bytes(instance, first), f".{first}")
     assert instance_bytes(by_detour, second) == instance_bytes(instance, second)
@@ -100,10 +102,16 @@ SPECIAL = [
     ("cluster.pools.1.nodes", [{"name": "n0", "available_from": -5.5}]),
     (
         "cluster.resources",
-        [{"name": "power", "capacity": 0, "pool": "v100", "nodes": ["v100-1"]}, {"name": "x", "capacity": 1}],
+        [
+            {"name": "power", "capacity": 0, "pool": "v100", "nodes": ["v100-1"]},
+            {"name": "x", "capacity": 1},
+        ],
     ),
     ("cluster.topology", {"nodes": [], "links": []}),
-    ("cluster.topology", {"directed": True, "nodes": [{"id": 1}], "edges": [{"source": 1, "target": 1}]}),
+    (
+        "cluster.topology",
+        {"directed": True, "nodes": [{"id": 1}], "edges": [{"source": 1, "target": 1}]},
+    ),
     ("workloads.LM/20", {}),
     ("workloads.LM/20.throughput", {}),
     ("workloads.LM/20.throughput", {"V100-SXM2-16GB": {"1": 0, "16": {"4": 1.5}}}),
@@ -111,7 +119,13 @@ SPECIAL = [
     ("workloads.LM/20.gpu_memory", 0),
     ("throughputs", {"new": {"k80": 3}}),
     ("performance", {"model": "amdahl", "fraction": 0.1, "by": {"v100": [1, 2]}}),
-    ("constraints", [{"kind": "budget", "limit": 12.5}, {"kind": "forbid", "jobs": ["a"], "deep": {"x": [None]}}]),
+    (
+        "constraints",
+        [
+            {"kind": "budget", "limit": 12.5},
+            {"kind": "forbid", "jobs": ["a"], "deep": {"x": [None]}},
+        ],
+    ),
     ("tenants.+", {"name": "audio", "policy": "fifo"}),
     ("now", -1000),
     ("jobs", []),
@@ -147,7 +161,9 @@ SPECIAL = [
 
 
 @pytest.mark.parametrize(("path", "value"), SPECIAL, ids=str)
-def test_special_content(two_types: Document, edit: Edit, read_bytes: Read, path: str, value: object) -> None:
+def test_special_content(
+    two_types: Document, edit: Edit, read_bytes: Read, path: str, value: object
+) -> None:
     two_types["colocation"] = []
     instance = Instance.from_document(edit(two_types, path, value))
     for kind in KINDS:
@@ -190,15 +206,33 @@ NAMES += [
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_any_text_is_a_name(two_types: Document, read_bytes: Read, name: str) -> None:
     two_types["cluster"]["pools"][0] |= {"name": name, "gpu": None}
-    two_types["cluster"]["pools"][1] |= {"gpu": name + "x", "nodes": [{"name": name + "node", "gpus": 1}]}
+    two_types["cluster"]["pools"][1] |= {
+        "gpu": name + "x",
+        "nodes": [{"name": name + "node", "gpus": 1}],
+    }
     two_types["cluster"]["resources"][0]["name"] = name + "budget"
     two_types["tenants"][0]["name"] = name
     two_types["workloads"] = {name: {"throughput": {name: 1}, "parameters": {name: name}}}
     two_types["colocation"] = [{"jobs": [name, "b"], "pool": name, "throughput": [1, 2]}]
     two_types["jobs"] = [
-        {"id": name, "workload": name, "tenant": name, "running": {"pool": name, "gpus": [f"{name}-1/0"]}},
+        {
+            "id": name,
+            "workload": name,
+            "tenant": name,
+            "running": {"pool": name, "gpus": [f"{name}-1/0"]},
+        },
         {"id": "b", "after": [name], "throughput": {name + "x": 1}},
-        {"id": "c", "options": [{"pool": name, "gpus": 1, "attributes": {name: [name]}, "uses": {name + "budget": 1}}]},
+        {
+            "id": "c",
+            "options": [
+                {
+                    "pool": name,
+                    "gpus": 1,
+                    "attributes": {name: [name]},
+                    "uses": {name + "budget": 1},
+                }
+            ],
+        },
     ]
     instance = Instance.from_document(two_types)
     for kind in KINDS:
@@ -234,11 +268,20 @@ def test_reading_leaves_the_collector_as_it_was(two_types: Document, read_bytes:
 
 
 def test_kinds_by_suffix() -> None:
-    assert [kind_of(Path(name)) for name in ("a.json", "a.yaml", "a.YML", "a.b.npz")] == ["json", "yaml", "yaml", "npz"]
-    with pytest.raises(UsageError, match=r"^a\.txt: expected a name that ends in \.json, \.yaml, \.yml, \.npz$"):
+    assert [kind_of(Path(name)) for name in ("a.json", "a.yaml", "a.YML", "a.b.npz")] == [
+        "json",
+        "yaml",
+        "yaml",
+        "npz",
+    ]
+    with pytest.raises(
+        UsageError, match=r"^a\.txt: expected a name that ends in \.json, \.yaml, \.yml, \.npz$"
+    ):
         kind_of(Path("a.txt"))
 
 
 def test_unknown_kind(two_types: Document) -> None:
-    with pytest.raises(UsageError, match="unknown instance format 'xml', expected json, yaml or npz"):
+    with pytest.raises(
+        UsageError, match="unknown instance format 'xml', expected json, yaml or npz"
+    ):
         instance_bytes(Instance.from_document(two_types), "xml")

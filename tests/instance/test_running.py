@@ -11,7 +11,10 @@ import optsched
 from optsched.instance.running import Place, RunningJobs
 
 CLUSTER = optsched.Instance.from_arrays(
-    pools=[{"name": "p", "nodes": 3, "gpus_per_node": 4}, {"name": "q", "nodes": 2, "gpus_per_node": 8}],
+    pools=[
+        {"name": "p", "nodes": 3, "gpus_per_node": 4},
+        {"name": "q", "nodes": 2, "gpus_per_node": 8},
+    ],
     throughput=np.ones((1, 2)),
     steps=1.0,
 ).cluster

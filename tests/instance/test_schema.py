@@ -126,8 +126,16 @@ def undescribed(value: Any, schemas: list[dict[str, Any]], path: str = "") -> It
     elif isinstance(value, dict):
         for key, item in value.items():
             named = [s["properties"][key] for s in schemas if key in s.get("properties", ())]
-            named += [s["additionalProperties"] for s in schemas if isinstance(s.get("additionalProperties"), dict)]
-            free = [s for s in schemas if s.get("type") == "object" and s.get("additionalProperties", True) is True]
+            named += [
+                s["additionalProperties"]
+                for s in schemas
+                if isinstance(s.get("additionalProperties"), dict)
+            ]
+            free = [
+                s
+                for s in schemas
+                if s.get("type") == "object" and s.get("additionalProperties", True) is True
+            ]
             if named:
                 yield from undescribed(item, named, f"{path}.{key}")
             elif not free:

@@ -47,7 +47,10 @@ def test_written_by_hand(read_bytes: Read, two_types: Document) -> None:
     """
     instance = read_bytes(text.encode(), ".yaml")
     lm, bert = instance.workloads
-    assert instance.rates.document(lm.rates) == {"v100": {"1": 40.2, "2": {"1": 77.0, "2": 70.0}}, "k80": 8.1}
+    assert instance.rates.document(lm.rates) == {
+        "v100": {"1": 40.2, "2": {"1": 77.0, "2": 70.0}},
+        "k80": 8.1,
+    }
     assert lm.rates == bert.rates
     assert instance.jobs["b"].gpus == (2, 2)
 
@@ -65,13 +68,34 @@ def test_written_by_hand(read_bytes: Read, two_types: Document) -> None:
         ("workloads: {[1, 2]: {}}", "found text that is not YAML (while constructing a mapping"),
         ("1: 2", "found 1 as a key, expected text as the key"),
         ("? {a: 1}\n: 2", "found text that is not YAML ("),
-        ("throughputs: {lm: {1: 2.0}}", "throughputs.lm: found 1, expected text as the key: a pool or GPU type"),
-        ("throughputs: {lm: {v100: {1.5: 2}}}", "throughputs.lm.v100: found 1.5, expected a whole number of GPUs"),
-        ("throughputs: {lm: {v100: {true: 2}}}", "throughputs.lm.v100: found true, expected a whole number of GPUs"),
-        ("throughputs: {lm: {v100: {0: 2}}}", "throughputs.lm.v100: found 0, expected a whole number of GPUs"),
-        ("throughputs: {lm: {v100: {2: {3: 2}}}}", "throughputs.lm.v100.2: found 3, expected at most 2 nodes"),
-        ("throughputs: {lm: {v100: 1e5}}", 'throughputs.lm.v100: found "1e5", expected a finite rate in steps/s'),
-        ("throughputs: {lm: {v100: .inf}}", "throughputs.lm.v100: found Infinity, expected a finite rate in steps/s"),
+        (
+            "throughputs: {lm: {1: 2.0}}",
+            "throughputs.lm: found 1, expected text as the key: a pool or GPU type",
+        ),
+        (
+            "throughputs: {lm: {v100: {1.5: 2}}}",
+            "throughputs.lm.v100: found 1.5, expected a whole number of GPUs",
+        ),
+        (
+            "throughputs: {lm: {v100: {true: 2}}}",
+            "throughputs.lm.v100: found true, expected a whole number of GPUs",
+        ),
+        (
+            "throughputs: {lm: {v100: {0: 2}}}",
+            "throughputs.lm.v100: found 0, expected a whole number of GPUs",
+        ),
+        (
+            "throughputs: {lm: {v100: {2: {3: 2}}}}",
+            "throughputs.lm.v100.2: found 3, expected at most 2 nodes",
+        ),
+        (
+            "throughputs: {lm: {v100: 1e5}}",
+            'throughputs.lm.v100: found "1e5", expected a finite rate in steps/s',
+        ),
+        (
+            "throughputs: {lm: {v100: .inf}}",
+            "throughputs.lm.v100: found Infinity, expected a finite rate in steps/s",
+        ),
         ("now: 2020-01-01", "now: found datetime.date(2020, 1, 1), expected a number"),
         ("now: .nan", "now: found NaN, expected a finite number"),
         ("now: 0x" + "f" * 5000, "now: found a value of type int, expected a finite number"),
@@ -84,9 +108,18 @@ def test_written_by_hand(read_bytes: Read, two_types: Document) -> None:
             "constraints: [{kind: k, at: 2020-01-01}]",
             "constraints[0].at: found datetime.date(2020, 1, 1), expected plain",
         ),
-        ("constraints: [{kind: k, at: {1: 2}}]", "constraints[0].at: found 1, expected text as the key"),
-        ("constraints: [{kind: k, at: !!set {a}}]", "constraints[0].at: found {'a'}, expected plain data"),
-        ("constraints: [{kind: k, at: .nan}]", "constraints[0].at: found NaN, expected a finite number"),
+        (
+            "constraints: [{kind: k, at: {1: 2}}]",
+            "constraints[0].at: found 1, expected text as the key",
+        ),
+        (
+            "constraints: [{kind: k, at: !!set {a}}]",
+            "constraints[0].at: found {'a'}, expected plain data",
+        ),
+        (
+            "constraints: [{kind: k, at: .nan}]",
+            "constraints[0].at: found NaN, expected a finite number",
+        ),
         (
             "constraints: [{kind: k, at: 0x" + "f" * 5000 + "}]",
             "constraints[0].at: found a value of type int, expected a",
@@ -94,7 +127,9 @@ def test_written_by_hand(read_bytes: Read, two_types: Document) -> None:
     ],
 )
 def test_refused(file_refusal: FileRefusal, text: str, message: str) -> None:
-    assert stated(f"{message}...").holds(file_refusal((CLUSTER + text + "\njobs: []").encode(), ".yaml"))
+    assert stated(f"{message}...").holds(
+        file_refusal((CLUSTER + text + "\njobs: []").encode(), ".yaml")
+    )
 
 
 def test_jobs_as_a_set(file_refusal: FileRefusal) -> None:
@@ -107,7 +142,10 @@ def test_jobs_as_a_set(file_refusal: FileRefusal) -> None:
 @pytest.fixture(params=[yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
 def either_loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With libyaml and without."""
-    limits = {name: vars(yaml_text._Loader)[name] for name in ("depth", "descend_resolver", "ascend_resolver")}
+    limits = {
+        name: vars(yaml_text._Loader)[name]
+        for name in ("depth", "descend_resolver", "ascend_resolver")
+    }
     monkeypatch.setattr(yaml_text, "_Loader", type("Loader", (request.param,), limits))
 
 
@@ -119,7 +157,9 @@ def bomb(levels: int, width: int = 10) -> str:
 
 def merge_bomb(levels: int, width: int = 10) -> str:
     lines = ["a0: &a0 {x: 1}"]
-    lines += [f"a{i + 1}: &a{i + 1} {{<<: [{', '.join([f'*a{i}'] * width)}]}}" for i in range(levels)]
+    lines += [
+        f"a{i + 1}: &a{i + 1} {{<<: [{', '.join([f'*a{i}'] * width)}]}}" for i in range(levels)
+    ]
     return "\n".join(lines)
 
 
@@ -159,7 +199,9 @@ def test_aliases_that_are_fine() -> None:
 
 def test_depth_is_counted_along_aliases() -> None:
     assert parse_yaml(bomb(190, 1), "instance")["a190"]
-    with refuses("found text that is not YAML (aliases that make the document too large or too deep..."):
+    with refuses(
+        "found text that is not YAML (aliases that make the document too large or too deep..."
+    ):
         parse_yaml(bomb(200, 1), "instance")
 
 
@@ -172,4 +214,7 @@ def test_deepest_documents_are_the_same_as_in_json() -> None:
 def test_written_yaml_is_plain(everything: Document) -> None:
     text = instance_bytes(Instance.from_document(everything), "yaml").decode()
     assert "!!" not in text
-    assert yaml.safe_load(text)["jobs"][1]["throughput"]["v100"] == {"1": 3.0, "4": {"1": 11.0, "2": 9.0}}
+    assert yaml.safe_load(text)["jobs"][1]["throughput"]["v100"] == {
+        "1": 3.0,
+        "4": {"1": 11.0, "2": 9.0},
+    }

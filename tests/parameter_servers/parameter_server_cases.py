@@ -63,7 +63,10 @@ class Case:
     def document(self) -> dict[str, Any]:
         """One workload per job."""
         names = [f"r{row}" for row in range(len(self.capacity))]
-        resources = [{"name": name, "capacity": amount} for name, amount in zip(names, self.capacity, strict=True)]
+        resources = [
+            {"name": name, "capacity": amount}
+            for name, amount in zip(names, self.capacity, strict=True)
+        ]
         laws = [
             {
                 "law": "ps-sync",
@@ -77,9 +80,17 @@ class Case:
         ]
         return {
             "format": "optsched-instance/1",
-            "cluster": {"pools": [{"name": "g", "nodes": 1, "gpus_per_node": 8}], "resources": resources},
-            "workloads": {f"law{i}": {"parameters": {"parameter_server": law}} for i, law in enumerate(laws)},
-            "jobs": [{"id": f"j{i}", "workload": f"law{i}", "steps": job.steps} for i, job in enumerate(self.jobs)],
+            "cluster": {
+                "pools": [{"name": "g", "nodes": 1, "gpus_per_node": 8}],
+                "resources": resources,
+            },
+            "workloads": {
+                f"law{i}": {"parameters": {"parameter_server": law}} for i, law in enumerate(laws)
+            },
+            "jobs": [
+                {"id": f"j{i}", "workload": f"law{i}", "steps": job.steps}
+                for i, job in enumerate(self.jobs)
+            ],
         } | self.more
 
     def instance(self) -> Instance:
@@ -105,9 +116,20 @@ def random_job(random: np.random.Generator, resources: int = 3) -> Job:
     theta[0] = random.uniform(5, 40)
     worker, server = (random.integers(0, 4, resources).astype(float) for _ in range(2))
     worker[0], server[1 % resources] = 1 + random.integers(0, 2), 1 + random.integers(0, 2)
-    limit = worker * random.integers(1, 5) + server * random.integers(1, 5) + random.integers(0, 2, resources)
+    limit = (
+        worker * random.integers(1, 5)
+        + server * random.integers(1, 5)
+        + random.integers(0, 2, resources)
+    )
     sigmoid = (random.uniform(10, 80), random.uniform(0.02, 0.1), random.uniform(50, 120))
-    return Job(theta.tolist(), worker.tolist(), server.tolist(), limit.tolist(), float(random.integers(5, 15)), sigmoid)
+    return Job(
+        theta.tolist(),
+        worker.tolist(),
+        server.tolist(),
+        limit.tolist(),
+        float(random.integers(5, 15)),
+        sigmoid,
+    )
 
 
 def random_case(seed: int, jobs: int = 5, resources: int = 3, share: float = 0.5) -> Case:
@@ -115,7 +137,9 @@ def random_case(seed: int, jobs: int = 5, resources: int = 3, share: float = 0.5
     random = np.random.default_rng(seed)
     chosen = [random_job(random, resources) for _ in range(jobs)]
     limits = np.array([job.limit for job in chosen])
-    return Case(chosen, np.maximum(np.ceil(share * limits.sum(axis=0)), limits.max(axis=0)).tolist())
+    return Case(
+        chosen, np.maximum(np.ceil(share * limits.sum(axis=0)), limits.max(axis=0)).tolist()
+    )
 
 
 def gpu_document() -> dict[str, Any]:
@@ -131,7 +155,13 @@ def gpu_document() -> dict[str, Any]:
         "format": "optsched-instance/1",
         "cluster": {
             "pools": [
-                {"name": "fast", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16, "cpus_per_node": 16},
+                {
+                    "name": "fast",
+                    "nodes": 2,
+                    "gpus_per_node": 4,
+                    "gpu_memory": 16,
+                    "cpus_per_node": 16,
+                },
                 {"name": "plain", "nodes": 1, "gpus_per_node": 1, "cpus_per_node": 10},
             ],
             "resources": [{"name": "licences", "capacity": 4}],

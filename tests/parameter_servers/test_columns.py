@@ -27,7 +27,9 @@ def test_columns_are_the_pairs(seed: int) -> None:
     steps = np.array([case.jobs[kind].steps for kind, _, _ in expected])
     assert columns.duration == pytest.approx(tau, rel=1e-12)
     assert columns.rate == pytest.approx(steps / tau, rel=1e-12)
-    assert columns.value == pytest.approx([case.jobs[k].mu(x) for (k, _, _), x in zip(expected, tau, strict=True)])
+    assert columns.value == pytest.approx(
+        [case.jobs[k].mu(x) for (k, _, _), x in zip(expected, tau, strict=True)]
+    )
     use = np.array([case.jobs[kind].use(w, p) for kind, w, p in expected]).T
     assert np.allclose(candidates.usage[1:].toarray(), use)  # the first row is the pool's
     assert (columns.pool == -1).all() and (columns.gpus == 0).all()
@@ -42,7 +44,9 @@ def test_attributes_tell_workers_and_servers() -> None:
 def test_workers_hold_gpus_of_their_pool() -> None:
     candidates = optsched.compile(Instance.from_document(gpu_document()))
     columns = candidates.columns
-    assert sorted(zip(columns.workers, columns.servers, strict=True)) == [(w, p) for w in (1, 2, 3) for p in (1, 2, 3)]
+    assert sorted(zip(columns.workers, columns.servers, strict=True)) == [
+        (w, p) for w in (1, 2, 3) for p in (1, 2, 3)
+    ]
     assert (columns.pool == 0).all() and (columns.gpus == 2 * columns.workers).all()
     assert columns.nodes.tolist() == [1 + (gpus > 4) for gpus in columns.gpus.tolist()]
     use = dict(zip(candidates.resources.names, candidates.usage.toarray(), strict=True))
@@ -90,7 +94,9 @@ def test_kinds_differ_by_steps_and_laws_only() -> None:
     single = optsched.solve(candidates, "multiple-choice", classes=False)
     assert merged.objective == pytest.approx(single.objective, rel=1e-9)
     for formulation in ("smd", "smd-tight"):
-        ours, theirs = (optsched.solve(candidates, formulation, classes=classes) for classes in (True, False))
+        ours, theirs = (
+            optsched.solve(candidates, formulation, classes=classes) for classes in (True, False)
+        )
         assert ours.objective == pytest.approx(theirs.objective, rel=1e-9)
 
 
@@ -98,7 +104,11 @@ def test_a_throughput_or_options_of_a_job_come_first() -> None:
     document = REFERENCE.document()
     document["jobs"] = [
         {"id": "own", "workload": "law0", "throughput": {"g": 2.0}},
-        {"id": "explicit", "workload": "law0", "options": [{"uses": {"r0": 1}, "value": 3, "duration": 5}]},
+        {
+            "id": "explicit",
+            "workload": "law0",
+            "options": [{"uses": {"r0": 1}, "value": 3, "duration": 5}],
+        },
     ]
     columns = optsched.compile(Instance.from_document(document)).columns
     assert columns.workers.tolist() == [0, 0]
@@ -115,7 +125,9 @@ def test_steps_done_change_neither_duration_nor_value() -> None:
 
 def test_a_pair_that_shares_gpus_is_none_of_its_candidates() -> None:
     document = REFERENCE.document()
-    document["colocation"] = [{"workloads": ["law0", "law1"], "pool": "g", "throughput": [1.0, 1.0]}]
+    document["colocation"] = [
+        {"workloads": ["law0", "law1"], "pool": "g", "throughput": [1.0, 1.0]}
+    ]
     assert (optsched.compile(Instance.from_document(document)).columns.partner == -1).all()
 
 
@@ -153,4 +165,6 @@ def test_a_kind_without_a_column_has_its_reasons() -> None:
     reasons = np.where(candidates.columns.kind == 1, Drop.DOMINATED, Drop.KEPT).astype(np.uint8)
     ((job, words),) = candidates.without(reasons).unplaced()
     assert job == 1
-    assert words.endswith("another way to run it has no smaller value and needs no more of anything")
+    assert words.endswith(
+        "another way to run it has no smaller value and needs no more of anything"
+    )

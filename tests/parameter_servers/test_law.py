@@ -23,7 +23,9 @@ def laws_of(*jobs: Job, asynchronous: bool = False, capacity: float = 1e9) -> Pa
     """The laws of some jobs, as arrays; of asynchronous ones theta is (a, b, c, d)."""
     resources = len(jobs[0].limit)
     terms = [
-        (job.theta[0], job.theta[2], 0, 0, 0, job.theta[1], job.theta[3]) if asynchronous else (*job.theta, 0, 0)
+        (job.theta[0], job.theta[2], 0, 0, 0, job.theta[1], job.theta[3])
+        if asynchronous
+        else (*job.theta, 0, 0)
         for job in jobs
     ]
     return ParameterServers(
@@ -87,7 +89,9 @@ def test_pairs_are_those_inside_the_limit(seed: int) -> None:
     jobs = [random_job(random) for _ in range(4)]
     laws = laws_of(*jobs)
     law, w, p = laws.pairs()
-    assert list(zip(law, w, p, strict=True)) == [(row, *pair) for row, job in enumerate(jobs) for pair in job.pairs()]
+    assert list(zip(law, w, p, strict=True)) == [
+        (row, *pair) for row, job in enumerate(jobs) for pair in job.pairs()
+    ]
     assert laws.count_pairs().tolist() == [len(list(job.pairs())) for job in jobs]
     assert laws.step_seconds(law, w, p) * [jobs[row].steps for row in law] == pytest.approx(
         [jobs[row].tau(x, y) for row, x, y in zip(law, w, p, strict=True)], rel=1e-12
@@ -146,7 +150,14 @@ def test_servers_where_one_of_their_costs_is_missing(c: float, e: float, servers
 def test_a_larger_limit_is_never_slower(seed: int) -> None:
     random = np.random.default_rng(seed)
     job = random_job(random)
-    more = Job(job.theta, job.worker, job.server, [v + random.integers(0, 3) for v in job.limit], 1, job.sigmoid)
+    more = Job(
+        job.theta,
+        job.worker,
+        job.server,
+        [v + random.integers(0, 3) for v in job.limit],
+        1,
+        job.sigmoid,
+    )
     assert laws_of(more).fastest()[2][0] <= laws_of(job).fastest()[2][0] * (1 + 1e-12)
 
 
@@ -171,7 +182,9 @@ def test_a_geometric_program_bounds_the_inner_problem(row: int) -> None:
         sum(amount * count for amount, count in ((o, w), (g, p)) if amount > 0) <= v
         for o, g, v in zip(job.worker, job.server, job.limit, strict=True)
     ]
-    problem = cp.Problem(cp.Minimize(a / w + b + c * w / p + d * w + e * p), [w >= 1, p >= 1, *held])
+    problem = cp.Problem(
+        cp.Minimize(a / w + b + c * w / p + d * w + e * p), [w >= 1, p >= 1, *held]
+    )
     assert problem.is_dgp()
     problem.solve(gp=True, solver="CLARABEL")
     exact = laws_of(job).fastest()[2][0]

@@ -38,13 +38,19 @@ def solve(instance: Instance, name: str, **options: Any) -> Solution:
 def chosen(solution: Solution) -> dict[str, tuple[int, int]]:
     """(workers, servers) of the jobs that run."""
     rows = solution.allocation.to_records()
-    return {row["job"]: (row["attributes"]["workers"], row["attributes"]["servers"]) for row in rows}
+    return {
+        row["job"]: (row["attributes"]["workers"], row["attributes"]["servers"]) for row in rows
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("solver", ["highs", "scip", pytest.param("cbc", marks=pytest.mark.study), "cp-sat"])
+@pytest.mark.parametrize(
+    "solver", ["highs", "scip", pytest.param("cbc", marks=pytest.mark.study), "cp-sat"]
+)
 def test_reference_values_on_every_solver(name: str, solver: str) -> None:
-    loose = {"gap": 1e-4} if solver == "cp-sat" else {}  # it rounds values that are no integers to about 1e-5
+    loose = (
+        {"gap": 1e-4} if solver == "cp-sat" else {}
+    )  # it rounds values that are no integers to about 1e-5
     solution = solve(REFERENCE.instance(), name, solver=solver, **loose)
     assert solution.objective == pytest.approx(VALUES[name], abs=1e-5)
     if name != "multiple-choice":
@@ -80,7 +86,9 @@ def test_the_oracle() -> None:
     steps = np.array([job["iterations"] for job in golden["jobs"]])
     utility = laws.utility(np.arange(len(jobs)), steps * t)
     assert utility == pytest.approx([job["utility"] for job in golden["jobs"]], rel=1e-12)
-    for name, key in zip(NAMES, ("value_reserved", "value_actual_use", "value_joint_mckp"), strict=True):
+    for name, key in zip(
+        NAMES, ("value_reserved", "value_actual_use", "value_joint_mckp"), strict=True
+    ):
         assert solve(instance, name).objective == pytest.approx(golden[key], rel=1e-9)
 
 
@@ -98,12 +106,17 @@ def by_hand(case: Case) -> dict[str, float]:
     for x in product((0, 1), repeat=len(inner)):
         value = sum(u for u, _, _ in (item for item, taken in zip(inner, x, strict=True) if taken))
         for name, place in (("smd", 2), ("smd-tight", 1)):
-            use = sum((item[place] for item, taken in zip(inner, x, strict=True) if taken), np.zeros(len(capacity)))
+            use = sum(
+                (item[place] for item, taken in zip(inner, x, strict=True) if taken),
+                np.zeros(len(capacity)),
+            )
             if (use <= capacity + 1e-9).all():
                 best[name] = max(best[name], value)
     ways = [[None, *job.pairs()] for job in case.jobs]
     for choice in product(*ways):
-        taken = [(job, pair) for job, pair in zip(case.jobs, choice, strict=True) if pair is not None]
+        taken = [
+            (job, pair) for job, pair in zip(case.jobs, choice, strict=True) if pair is not None
+        ]
         use = sum((job.use(*pair) for job, pair in taken), np.zeros(len(capacity)))
         if (use <= capacity + 1e-9).all():
             value = sum(job.mu(job.tau(*pair)) for job, pair in taken)
@@ -115,13 +128,17 @@ def by_hand(case: Case) -> dict[str, float]:
 @given(seed=seeds)
 def test_brute_force(seed: int) -> None:
     case = random_case(seed, jobs=3)
-    case = replace(case, jobs=[replace(job, limit=np.minimum(job.limit, 9).tolist()) for job in case.jobs])
+    case = replace(
+        case, jobs=[replace(job, limit=np.minimum(job.limit, 9).tolist()) for job in case.jobs]
+    )
     case = replace(case, jobs=[job for job in case.jobs if any(True for _ in job.pairs())])
     if not case.jobs:
         return
     expected = by_hand(case)
     for name in NAMES:
-        assert solve(case.instance(), name).objective == pytest.approx(expected[name], rel=1e-7), name
+        assert solve(case.instance(), name).objective == pytest.approx(expected[name], rel=1e-7), (
+            name
+        )
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -232,7 +249,9 @@ def test_equal_jobs_are_one_class_and_counted_whole() -> None:
     for name in ("smd", "smd-tight"):
         solution = solve(instance, name)
         assert solution.allocation.classes.count.tolist() == [1, 1, 1, 6]
-        assert solution.objective == pytest.approx(solve(instance, name, classes=False).objective, rel=1e-9)
+        assert solution.objective == pytest.approx(
+            solve(instance, name, classes=False).objective, rel=1e-9
+        )
         assert set(solution.allocation.x.tolist()) <= {0, 1, 2, 3, 4, 5, 6}
         assert optsched.verify(instance, solution.to_document()).ok
 
@@ -249,7 +268,10 @@ def test_side_constraints_compose() -> None:
         assert optsched.verify(instance, solution.to_document()).ok
     document["jobs"][0]["deadline"] = 70
     for name in NAMES:
-        assert optsched.solve(Instance.from_document(document), name, constraints=["deadlines"]).status == "infeasible"
+        assert (
+            optsched.solve(Instance.from_document(document), name, constraints=["deadlines"]).status
+            == "infeasible"
+        )
 
 
 def test_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,7 +311,9 @@ def test_of_options_the_most_valuable_is_taken_and_then_the_fastest() -> None:
     ]
     solution = solve(Instance.from_document(document), "smd")
     assert solution.objective == pytest.approx(11)
-    assert [row["attributes"]["way"] for row in solution.allocation.to_records()] == ["by rate"]  # 1 step in 20 s
+    assert [row["attributes"]["way"] for row in solution.allocation.to_records()] == [
+        "by rate"
+    ]  # 1 step in 20 s
 
 
 def test_a_reservation_of_what_nobody_uses_counts() -> None:
@@ -303,4 +327,7 @@ def test_a_reservation_of_what_nobody_uses_counts() -> None:
 
 def test_no_option_inside_the_limit() -> None:
     solution = optsched.solve(Instance.from_document(options_document({"r": 1})), "smd")
-    assert solution.unplaced[0] == ("a", "can run nowhere: without a pool: needs more than its limit")
+    assert solution.unplaced[0] == (
+        "a",
+        "can run nowhere: without a pool: needs more than its limit",
+    )

@@ -175,7 +175,9 @@ def test_as_many_pairs_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameter_server_documents, "MOST_PAIRS", most)
     optsched.compile(REFERENCE.instance())
     monkeypatch.setattr(parameter_server_documents, "MOST_PAIRS", most - 1)
-    with refuses(f"workloads.law2.parameters.parameter_server.limit: found room for {most} pairs..."):
+    with refuses(
+        f"workloads.law2.parameters.parameter_server.limit: found room for {most} pairs..."
+    ):
         optsched.compile(REFERENCE.instance())
 
 
@@ -196,22 +198,30 @@ def test_wrong_limits_of_options(name: str, limit: Any, words: str) -> None:
     instance = Instance.from_document(options_document(limit))
     with refuses(f"workloads.w.parameters.limit{words}..."):
         optsched.solve(instance, name)
-    assert optsched.solve(instance, "multiple-choice").objective == pytest.approx(15)  # needs no limit
+    assert optsched.solve(instance, "multiple-choice").objective == pytest.approx(
+        15
+    )  # needs no limit
 
 
 @pytest.mark.parametrize("name", ["smd", "smd-tight"])
 def test_options_without_a_limit(name: str) -> None:
     instance = Instance.from_document(options_document(None))
-    with pytest.raises(UsageError, match=r'job "a" has options and no limit, expected workloads\.w\.parameters\.limit'):
+    with pytest.raises(
+        UsageError,
+        match=r'job "a" has options and no limit, expected workloads\.w\.parameters\.limit',
+    ):
         optsched.solve(instance, name)
-    assert optsched.solve(instance, "multiple-choice").objective == pytest.approx(15)  # needs no limit
+    assert optsched.solve(instance, "multiple-choice").objective == pytest.approx(
+        15
+    )  # needs no limit
 
 
 def test_options_without_a_workload() -> None:
     document = options_document({"r": 4})
     del document["jobs"][1]["workload"]
     with pytest.raises(
-        UsageError, match=r'job "b" has options and no limit, expected a workload with parameters\.limit'
+        UsageError,
+        match=r'job "b" has options and no limit, expected a workload with parameters\.limit',
     ):
         optsched.solve(Instance.from_document(document), "smd")
 
@@ -219,7 +229,9 @@ def test_options_without_a_workload() -> None:
 def test_jobs_with_plain_rates() -> None:
     document = options_document({"r": 4})
     document["jobs"][2] = {"id": "c", "throughput": {"g": 1.0}}
-    with pytest.raises(UsageError, match='smd-tight: job "c" has plain rates, expected options, or a workload with'):
+    with pytest.raises(
+        UsageError, match='smd-tight: job "c" has plain rates, expected options, or a workload with'
+    ):
         optsched.solve(Instance.from_document(document), "smd-tight")
 
 
@@ -227,7 +239,9 @@ def test_a_limit_that_forgets_what_only_a_worse_option_uses() -> None:
     document = options_document({"r": 4})
     document["cluster"]["resources"].append({"name": "s", "capacity": 1})
     document["jobs"][1]["options"][2]["uses"]["s"] = 1
-    with refuses("workloads.w.parameters.limit.s: found nothing, expected a limit, as an option of job..."):
+    with refuses(
+        "workloads.w.parameters.limit.s: found nothing, expected a limit, as an option of job..."
+    ):
         optsched.solve(Instance.from_document(document), "smd")
 
 
@@ -243,7 +257,9 @@ def test_what_is_not_in_the_program_needs_no_limit() -> None:
     document = options_document({"r": 4})
     document["jobs"][2] = {"id": "c", "throughput": {"g": 1.0}, "steps": 0}
     solution = optsched.solve(Instance.from_document(document), "smd")
-    assert solution.objective == pytest.approx(9) and solution.unplaced == (("c", "no step left to do"),)
+    assert solution.objective == pytest.approx(9) and solution.unplaced == (
+        ("c", "no step left to do"),
+    )
 
 
 # --- the documentation -----------------------------------------------------------------------------------------------
@@ -257,7 +273,8 @@ def section() -> str:
 
 def test_the_documented_fields() -> None:
     rows = [
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\|.*\|$", section(), re.M)
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in re.findall(r"^\|.*\|$", section(), re.M)
     ]
     told = {name.strip("`"): default for name, default, _ in rows[2:]}
     fields = parameter_server_documents.SyncDocument.model_fields
@@ -276,5 +293,11 @@ def test_the_documented_example() -> None:
     columns = optsched.compile(Instance.from_document(document)).columns
     assert columns.workers.max() == 8
     row = columns.workers.tolist().index(4)
-    expected = 0.02 * 512 / 4 + 0.3 + 0.4 * 4 / columns.servers[row] + 0.01 * 4 + 0.01 * columns.servers[row]
+    expected = (
+        0.02 * 512 / 4
+        + 0.3
+        + 0.4 * 4 / columns.servers[row]
+        + 0.01 * 4
+        + 0.01 * columns.servers[row]
+    )
     assert columns.rate[row] == pytest.approx(1 / expected)

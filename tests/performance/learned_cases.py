@@ -14,14 +14,20 @@ from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 
-def law(samples: np.ndarray, gpus: np.ndarray, nodes: np.ndarray, passes: np.ndarray | int = 1) -> np.ndarray:
+def law(
+    samples: np.ndarray, gpus: np.ndarray, nodes: np.ndarray, passes: np.ndarray | int = 1
+) -> np.ndarray:
     """Seconds of a step: computing, and exchanging once."""
     exchange = np.where(gpus > 1, 0.05 * (1 + np.log2(gpus)) * np.where(nodes > 1, 2.0, 1.0), 0.0)
     return passes * (0.02 + 0.004 * samples) + exchange
 
 
 def profiles_of(
-    count: int = 300, seed: int = 0, noise: float = 0.0, most: int = 8, workloads: tuple[str, ...] = ("bert", "gpt")
+    count: int = 300,
+    seed: int = 0,
+    noise: float = 0.0,
+    most: int = 8,
+    workloads: tuple[str, ...] = ("bert", "gpt"),
 ) -> Profiles:
     """Steps of workloads on two GPU types, of which the second takes twice as long."""
     random = np.random.default_rng(seed)
@@ -67,5 +73,7 @@ class Linear(TimeModel):
         return {"model": self.name, "each": self.each}
 
     def times(self, ways: Ways) -> Times:
-        each = np.array([*(self.each.get(name, np.nan) for name in ways.workloads), np.nan])[ways.workload]
+        each = np.array([*(self.each.get(name, np.nan) for name in ways.workloads), np.nan])[
+            ways.workload
+        ]
         return Times.of(each * ways.samples * ways.passes, Source.PARAMETRIC, 0.5)

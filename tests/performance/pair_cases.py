@@ -29,17 +29,29 @@ def profiles_of(
 ) -> PairProfiles:  # fmt: skip
     """A share of all pairs, each in a random order of its jobs."""
     random = np.random.default_rng(seed)
-    columns: dict[str, list[Any]] = {"gpu": [], "first": [], "second": [], "fraction_first": [], "fraction_second": []}
+    columns: dict[str, list[Any]] = {
+        "gpu": [],
+        "first": [],
+        "second": [],
+        "fraction_first": [],
+        "fraction_second": [],
+    }
     for gpu in GPUS:
         for pair in combinations_with_replacement(range(jobs), 2):
-            seen, (error, other), swap = random.random() < share, random.normal(size=2) * noise, random.random() < 0.5
+            seen, (error, other), swap = (
+                random.random() < share,
+                random.normal(size=2) * noise,
+                random.random() < 0.5,
+            )
             one, two = pair[::-1] if swap else pair
             if not seen:
                 continue
             error = other if one == two or law is symmetric else error
             keeps = law(gpu, one, two) * np.exp(error), law(gpu, two, one) * np.exp(other)
             for column, value in zip(
-                columns.values(), (gpu, label(one), label(two), *np.minimum(keeps, 1.0)), strict=True
+                columns.values(),
+                (gpu, label(one), label(two), *np.minimum(keeps, 1.0)),
+                strict=True,
             ):
                 column.append(value)
     if order is not None:
@@ -51,8 +63,12 @@ def profiles_of(
         workloads=[label(row) for row in rows],
         family={} if bare else {label(row): f"f{row % 3}" for row in rows},
         batch={} if bare else {label(row): 2.0**row for row in rows},
-        isolated={} if bare else {(label(row), gpu): 10.0 / (1 + row) for row in rows for gpu in GPUS},
-        utilisation={} if bare else {(label(row), gpu): 0.2 + 0.1 * (row % 6) for row in rows for gpu in GPUS},
+        isolated={}
+        if bare
+        else {(label(row), gpu): 10.0 / (1 + row) for row in rows for gpu in GPUS},
+        utilisation={}
+        if bare
+        else {(label(row), gpu): 0.2 + 0.1 * (row % 6) for row in rows for gpu in GPUS},
     )
 
 

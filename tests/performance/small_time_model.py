@@ -37,7 +37,9 @@ class Linear(TimeModel):
         found: dict[str, dict[str, float]] = {}
         for w, g in sorted(set(zip(ways.workload.tolist(), ways.gpu.tolist(), strict=True))):
             chosen = (ways.workload == w) & (ways.gpu == g)
-            found.setdefault(ways.workloads[w], {})[ways.gpu_types[g]] = float(np.exp(each[chosen].mean()))
+            found.setdefault(ways.workloads[w], {})[ways.gpu_types[g]] = float(
+                np.exp(each[chosen].mean())
+            )
         model = cls(found, 0.0)
         rest = np.log(model.times(ways).seconds) - np.log(profiles.seconds)
         return cls(found, max(float(rest.std()), options.get("floor", 0.0)))
@@ -54,9 +56,16 @@ class Linear(TimeModel):
 
     def times(self, ways: Ways) -> Times:
         table = np.array(
-            [[self.per_sample.get(w, {}).get(g, np.nan) for g in ways.gpu_types] for w in ways.workloads]
+            [
+                [self.per_sample.get(w, {}).get(g, np.nan) for g in ways.gpu_types]
+                for w in ways.workloads
+            ]
         ).reshape(len(ways.workloads), len(ways.gpu_types))
-        return Times.of(table[ways.workload, ways.gpu] * ways.samples * ways.passes, Source.PARAMETRIC, self.log_sd)
+        return Times.of(
+            table[ways.workload, ways.gpu] * ways.samples * ways.passes,
+            Source.PARAMETRIC,
+            self.log_sd,
+        )
 
 
 def planted(seed: int = 0, noise: float = 0.1, sync: float = 0.5) -> Profiles:
@@ -72,4 +81,6 @@ def planted(seed: int = 0, noise: float = 0.1, sync: float = 0.5) -> Profiles:
     workload, gpu, gpus, nodes, samples = map(list, zip(*rows, strict=True))
     exact = 0.01 * np.array(samples) + np.where(np.array(gpus) > 1, sync, 0.0)
     seconds = exact * np.exp(noise * random.standard_normal(len(rows)))
-    return Profiles.of(workload=workload, gpu=gpu, gpus=gpus, nodes=nodes, samples=samples, seconds=seconds)
+    return Profiles.of(
+        workload=workload, gpu=gpu, gpus=gpus, nodes=nodes, samples=samples, seconds=seconds
+    )

@@ -33,7 +33,9 @@ def split(found: Batches, gpus: int) -> tuple[float, int]:
 
 
 @given(st.integers(1, 10_000), st.integers(1, 500), st.integers(1, 64))
-def test_no_pass_has_more_than_the_most_and_all_samples_are_taken(batch: int, most: int, gpus: int) -> None:
+def test_no_pass_has_more_than_the_most_and_all_samples_are_taken(
+    batch: int, most: int, gpus: int
+) -> None:
     samples, passes = split(batches(batch=batch, max_batch_per_gpu=most), gpus)
     if gpus > batch:
         assert samples == 0
@@ -51,10 +53,22 @@ def test_samples_of_a_gpu_need_not_be_whole(each: float, most: float) -> None:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"batch": 21, "max_batch_per_gpu": 10.5}, "found 10.5, expected a whole number of samples, as a batch is"),
-        ({"batch": 1e15, "max_batch_per_gpu": 1e-9}, "found 1e-09, expected a whole number of samples"),
-        ({"batch": 1e15, "max_batch_per_gpu": 1}, "found 1.0, expected samples that take fewer than 2^31 passes"),
-        ({"batch_per_gpu": 1e15, "max_batch_per_gpu": 1e-9}, "found 1e-09, expected samples that take fewer than 2^31"),
+        (
+            {"batch": 21, "max_batch_per_gpu": 10.5},
+            "found 10.5, expected a whole number of samples, as a batch is",
+        ),
+        (
+            {"batch": 1e15, "max_batch_per_gpu": 1e-9},
+            "found 1e-09, expected a whole number of samples",
+        ),
+        (
+            {"batch": 1e15, "max_batch_per_gpu": 1},
+            "found 1.0, expected samples that take fewer than 2^31 passes",
+        ),
+        (
+            {"batch_per_gpu": 1e15, "max_batch_per_gpu": 1e-9},
+            "found 1e-09, expected samples that take fewer than 2^31",
+        ),
     ],
 )
 def test_what_cannot_be_split_is_refused(parameters: dict[str, float], words: str) -> None:

@@ -46,7 +46,9 @@ class Says(TimeModel):
 
 def test_models_are_weighed_by_how_sure_they_are() -> None:
     one, other = Says(2.0, 0.1, Source.PARAMETRIC), Says(8.0, 0.2, Source.LEARNED, least=10.0)
-    ways = Profiles.of(workload=["a"] * 2, gpu=["g"] * 2, gpus=[1, 1], samples=[5.0, 20.0], seconds=[1.0, 1.0]).ways
+    ways = Profiles.of(
+        workload=["a"] * 2, gpu=["g"] * 2, gpus=[1, 1], samples=[5.0, 20.0], seconds=[1.0, 1.0]
+    ).ways
     said = Blend([one, other]).times(ways)
     mean = 0.8 * np.log(2.0) + 0.2 * np.log(8.0)
     spread = 0.8 * (np.log(2.0) - mean) ** 2 + 0.2 * (np.log(8.0) - mean) ** 2
@@ -58,7 +60,11 @@ def test_models_are_weighed_by_how_sure_they_are() -> None:
 
 
 def test_a_model_that_is_far_from_the_others_counts_little_however_sure_it_is() -> None:
-    models = [Says(1.0, 0.1, Source.LEARNED), Says(1.2, 0.1, Source.PARAMETRIC), Says(9.0, 0.02, Source.LEARNED)]
+    models = [
+        Says(1.0, 0.1, Source.LEARNED),
+        Says(1.2, 0.1, Source.PARAMETRIC),
+        Says(9.0, 0.02, Source.LEARNED),
+    ]
     ways = Profiles.of(workload=["a"], gpu=["g"], gpus=[1], samples=[5.0], seconds=[1.0]).ways
     said = Blend(models).times(ways)
     logs, sure = np.log([1.0, 1.2, 9.0]), np.array([1e2, 1e2, 2.5e3])
@@ -78,7 +84,9 @@ def test_a_blend_is_its_document() -> None:
     document = json.loads(json.dumps(model.document()))
     again = Blend.from_document({key: value for key, value in document.items() if key != "model"})
     for field in ("seconds", "log_sd", "source"):
-        assert (getattr(again.times(profiles.ways), field) == getattr(model.times(profiles.ways), field)).all()
+        assert (
+            getattr(again.times(profiles.ways), field) == getattr(model.times(profiles.ways), field)
+        ).all()
     assert document["model"] == "blend" and document == again.document()
     alone = Pollux.fit(profiles, {}).times(profiles.ways).seconds
     assert 0 < np.abs(np.log(model.times(profiles.ways).seconds / alone)).mean() < 0.2
@@ -89,7 +97,10 @@ def test_a_blend_is_its_document() -> None:
     [
         ({"models": []}, "performance.models: found []"),
         ({"models": [{"model": "table"}]}, 'performance.models[0].model: found "table"'),
-        ({"models": [{"model": "pollux", "x": 1}]}, "performance.models[0].x: found an unknown key"),
+        (
+            {"models": [{"model": "pollux", "x": 1}]},
+            "performance.models[0].x: found an unknown key",
+        ),
         ({"models": 3}, "performance.models: found 3"),
         ({"x": 3}, "performance.x: found an unknown key"),
     ],

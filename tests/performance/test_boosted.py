@@ -68,7 +68,9 @@ def test_of_levels_that_were_never_measured_trees_say_nothing_alone(linear: None
     ways = ways_of(["bert"] * 4, ["a100"] * 4, [1, 4, 4, 8], [1, 1, 2, 2], 8.0)
     model = Boosted.fit(kept, FEW)
     assert np.isnan(model.times(ways).seconds).tolist() == [False, False, True, True]
-    again = Boosted.from_document({name: part for name, part in model.document().items() if name != "model"})
+    again = Boosted.from_document(
+        {name: part for name, part in model.document().items() if name != "model"}
+    )
     assert np.isnan(again.times(ways).seconds).tolist() == [False, False, True, True]
     based = Boosted.fit(kept, FEW | {"of": {"model": Linear.name}}).times(ways)
     assert np.isfinite(based.seconds).all() and set(based.source) == {Source.LEARNED}
@@ -93,12 +95,16 @@ def test_what_was_not_profiled_has_no_time(linear: None) -> None:
 
 @sklearn
 @pytest.mark.parametrize("unseen", [False, True])
-def test_a_base_is_fitted_first_and_corrected(linear: None, unseen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_is_fitted_first_and_corrected(
+    linear: None, unseen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     profiles, others = profiles_of(600), profiles_of(300, seed=1)
     plain = Linear.fit(profiles, {})
     sizes: list[int] = []
     fit = Linear.fit
-    monkeypatch.setattr(Linear, "fit", lambda given, options: sizes.append(len(given)) or fit(given, options))
+    monkeypatch.setattr(
+        Linear, "fit", lambda given, options: sizes.append(len(given)) or fit(given, options)
+    )
     model = Boosted.fit(profiles, FEW | {"of": {"model": Linear.name}, "unseen": unseen})
     assert isinstance(model.base, Linear)
     assert sizes == [600] + [450] * 4 * unseen
@@ -146,12 +152,16 @@ def test_a_document_is_the_model(linear: None, of: dict[str, Any]) -> None:
 
 
 @sklearn
-def test_equal_ways_are_asked_once_and_rows_do_not_depend_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_ways_are_asked_once_and_rows_do_not_depend_on_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     profiles = profiles_of(100)
     model = Boosted.fit(profiles, FEW)
     asked: list[int] = []
     trees = Boosted._trees
-    monkeypatch.setattr(Boosted, "_trees", lambda self, ways: asked.append(len(ways)) or trees(self, ways))
+    monkeypatch.setattr(
+        Boosted, "_trees", lambda self, ways: asked.append(len(ways)) or trees(self, ways)
+    )
     many = np.tile(np.arange(100), 1000)
     said = model.times(profiles.ways.take(many)).seconds
     assert sum(asked) <= 100
@@ -170,13 +180,18 @@ def test_it_speaks_for_an_instance() -> None:
         "jobs": [],
     }
     speaking = Boosted.from_instance(
-        Instance.from_document(document), {key: value for key, value in model.document().items() if key != "model"}
+        Instance.from_document(document),
+        {key: value for key, value in model.document().items() if key != "model"},
     )
-    two = Configurations(*(np.array([value] * 1) for value in (0, 4, 1)), np.ones(1), np.zeros(1, np.int64))
+    two = Configurations(
+        *(np.array([value] * 1) for value in (0, 4, 1)), np.ones(1), np.zeros(1, np.int64)
+    )
     job = JobBatch(np.array([0]), np.array([-1]), np.array([False]), np.array([1]))
     said = speaking.predict(job, two)
     assert said.feasible.tolist() == [[Feasibility.OK]]
-    assert said.rate[0, 0] == pytest.approx(1 / model.times(ways_of(["bert"], ["a100"], 4, 1, 8.0)).seconds[0])
+    assert said.rate[0, 0] == pytest.approx(
+        1 / model.times(ways_of(["bert"], ["a100"], 4, 1, 8.0)).seconds[0]
+    )
 
 
 @sklearn
@@ -194,7 +209,10 @@ def test_it_speaks_for_an_instance() -> None:
             'performance.of.model: found "table", expected the name of a model...',
         ),
         ({"of": {"model": "nobody"}}, 'performance.of.model: found "nobody"'),
-        ({"of": {"model": Linear.name, "slope": 1}}, "performance.of.slope: found 1, expected scale"),
+        (
+            {"of": {"model": Linear.name, "slope": 1}},
+            "performance.of.slope: found 1, expected scale",
+        ),
     ],
 )
 def test_options_that_cannot_be(linear: None, options: dict[str, Any], message: str) -> None:
@@ -213,7 +231,10 @@ def test_too_few_steps() -> None:
     [
         ({}, "performance.groups: found nothing, expected this key"),
         ({"groups": {"w": {"g": {"log_sd": 0.1}}}}, "performance.groups.w.g.trees: found nothing"),
-        ({"groups": {}, "of": {"model": Linear.name}}, "performance.of.each: found nothing, expected this key"),
+        (
+            {"groups": {}, "of": {"model": Linear.name}},
+            "performance.of.each: found nothing, expected this key",
+        ),
         ({"groups": {}, "of": {"model": []}}, "performance.of.model"),
     ],
 )
@@ -224,5 +245,7 @@ def test_documents_that_cannot_be(linear: None, document: dict[str, Any], messag
 
 def test_without_sklearn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(SolverUnavailable, match=r"scikit-learn, .* pip install 'optsched\[learn\]'"):
+    with pytest.raises(
+        SolverUnavailable, match=r"scikit-learn, .* pip install 'optsched\[learn\]'"
+    ):
         Boosted.fit(profiles_of(40, workloads=("bert",)), FEW)

@@ -17,7 +17,14 @@ from optsched.assembly import make_model
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.files import instance_bytes
-from optsched.performance import Configurations, Feasibility, JobBatch, Observations, PerformanceModel, Source
+from optsched.performance import (
+    Configurations,
+    Feasibility,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    Source,
+)
 from optsched.performance.composed.cached import CachedModel
 from optsched.performance.composed.offsets import Offsets, Scales
 
@@ -77,10 +84,17 @@ def oracle(**rates: Any) -> Document:
 
 def test_each_cell_comes_from_the_first_model_that_knows() -> None:
     instance = instance_of()
-    first, second = oracle(c={"fast": {"1": 3.0}, "slow": {"1": 0.0}}), oracle(b={"fast": 9.0}, c={"slow": 5.0})
+    first, second = (
+        oracle(c={"fast": {"1": 3.0}, "slow": {"1": 0.0}}),
+        oracle(b={"fast": 9.0}, c={"slow": 5.0}),
+    )
     model = make_model(instance, {"model": "chain", "models": [TABLE, first, second]})
     said = model.predict(batch(instance), FOUR)
-    assert said.rate.tolist()[:3] == [[10.0, 4.0, 18.0, 7.0], [9.0, 1.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]]
+    assert said.rate.tolist()[:3] == [
+        [10.0, 4.0, 18.0, 7.0],
+        [9.0, 1.0, 0.0, 0.0],
+        [3.0, 0.0, 0.0, 0.0],
+    ]
     ok, zero, none = Feasibility.OK, Feasibility.ZERO_RATE, Feasibility.NO_RATE
     assert said.feasible[2].tolist() == [ok, zero, none, none]
     rows, columns = (index.ravel() for index in np.indices(said.rate.shape))
@@ -126,13 +140,17 @@ def test_what_cannot_be_is_refused_with_its_path(document: Document, words: str)
 
 
 def test_a_chain_fills_what_the_instance_leaves_out() -> None:
-    instance = instance_of(performance={"model": "chain", "models": [oracle(a={"fast": 99.0}, b={"fast": 9.0})]})
+    instance = instance_of(
+        performance={"model": "chain", "models": [oracle(a={"fast": 99.0}, b={"fast": 9.0})]}
+    )
     candidates = optsched.compile(instance)
     assert rates(candidates) == {"j0": {10.0, 4.0}, "j1": {9.0, 1.0}, "j3": {2.0}}
 
 
 def test_a_correction_hears_what_is_stated_and_its_word_counts() -> None:
-    instance = instance_of(performance={"model": "oracle", "throughput": {"a": {"fast": 99.0}, "b": {"fast": 9.0}}})
+    instance = instance_of(
+        performance={"model": "oracle", "throughput": {"a": {"fast": 99.0}, "b": {"fast": 9.0}}}
+    )
     # The oracle replaces a on fast; what it does not know stays; a job's own table stays complete.
     assert rates(optsched.compile(instance)) == {"j0": {99.0, 4.0}, "j1": {9.0, 1.0}, "j3": {2.0}}
 
@@ -170,7 +188,9 @@ def test_noise_has_its_size_and_its_seed_and_nothing_else() -> None:
 
     error = logs(sd=0.3, seed=1)
     assert np.std(error) == pytest.approx(0.3, rel=0.05) and abs(np.mean(error)) < 0.02
-    assert (logs(sd=0.3, seed=1) == error).all() and abs(np.corrcoef(logs(sd=0.3, seed=2), error)[0, 1]) < 0.05
+    assert (logs(sd=0.3, seed=1) == error).all() and abs(
+        np.corrcoef(logs(sd=0.3, seed=2), error)[0, 1]
+    ) < 0.05
     helios = np.exp(np.abs(logs(errors="helios")))
     for factor, share in ((1.1, 0.1), (1.5, 0.5), (2.0, 0.7), (11.0, 0.9), (101.0, 1.0)):
         assert np.mean(helios <= factor * 1.000001) == pytest.approx(share, abs=0.03)
@@ -189,7 +209,9 @@ def test_noise_does_not_depend_on_the_order_or_on_the_process() -> None:
         "i = t.instance_of(); m = t.make_model(i, {'model': 'noisy', 'of': t.TABLE});"
         "print(m.predict(t.batch(i), t.FOUR).rate.tolist())"
     )
-    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    again = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert again.strip() == str(said.rate.tolist())
 
 
@@ -271,7 +293,9 @@ def online(instance: Instance, **options: Any) -> PerformanceModel:
     return make_model(instance, {"model": "online", "of": TABLE, **options})
 
 
-def seen(instance: Instance, job: int, configuration: int, rate: float, times: int = 1) -> Observations:
+def seen(
+    instance: Instance, job: int, configuration: int, rate: float, times: int = 1
+) -> Observations:
     jobs = JobBatch(*(column[[job] * times] for column in vars(batch(instance)).values()))
     return Observations(jobs, FOUR, np.full(times, configuration), np.full(times, rate))
 
@@ -288,7 +312,9 @@ def test_a_measurement_moves_its_cell_most_its_type_less_and_other_workloads_not
     assert 0 < moved[1] < moved[2] < moved[0] < np.log(1.2)
     assert moved[1] == pytest.approx(moved[3])
     assert (after.rate[1:] == before.rate[1:]).all()
-    assert (before.log_sd[0] == 0).all() and 0 < after.log_sd[0, 0] < after.log_sd[0, 2] < after.log_sd[0, 1] < 0.15
+    assert (before.log_sd[0] == 0).all() and 0 < after.log_sd[0, 0] < after.log_sd[
+        0, 2
+    ] < after.log_sd[0, 1] < 0.15
     assert after.source[0, 0] == Source.MEASURED
 
 
@@ -356,7 +382,11 @@ def test_the_offsets_are_the_posterior_of_the_nested_model(seed: int) -> None:
 
     cells = np.array([(w, g, k) for w in range(2) for g in range(3) for k in range(3)])
     same = cells[:, None] == cells[None]
-    prior = scales.workload * same[..., 0] + scales.gpu * same[..., :2].all(-1) + scales.cell * same.all(-1)
+    prior = (
+        scales.workload * same[..., 0]
+        + scales.gpu * same[..., :2].all(-1)
+        + scales.cell * same.all(-1)
+    )
     row = workload * 9 + gpu * 3 + gpus
     H = np.zeros((12, 18))
     H[np.arange(12), row] = 1.0
@@ -387,14 +417,18 @@ def test_many_measurements_in_one_call_equal_one_of_their_weight() -> None:
     many.observe(seen(instance, 0, 0, 11.0, times=3))
     for _ in range(3):
         few.observe(seen(instance, 0, 0, 11.0))
-    assert many.predict(batch(instance), FOUR).rate == pytest.approx(few.predict(batch(instance), FOUR).rate)
+    assert many.predict(batch(instance), FOUR).rate == pytest.approx(
+        few.predict(batch(instance), FOUR).rate
+    )
 
 
 def test_a_corrected_instance_solves_with_the_corrected_rates() -> None:
     instance = instance_of()
     model = online(instance)
     plain = optsched.solve(instance, "max-throughput")
-    assert optsched.solve(instance, "max-throughput", model=model).objective == pytest.approx(plain.objective)
+    assert optsched.solve(instance, "max-throughput", model=model).objective == pytest.approx(
+        plain.objective
+    )
     for _ in range(30):
         model.observe(seen(instance, 0, 0, 5.0))
     halved = optsched.solve(instance, "max-throughput", model=model)
@@ -407,7 +441,9 @@ def test_a_performance_object_of_ones_own_takes_the_place_of_the_instances(tmp_p
     other = oracle(a={"fast": 99.0})
     assert optsched.load(path, performance=other).performance == other
     model = tmp_path / "model.json"
-    model.write_text('{"format": "optsched-model/1", "model": "noisy", "of": {"model": "table"}, "sd": 0.5}')
+    model.write_text(
+        '{"format": "optsched-model/1", "model": "noisy", "of": {"model": "table"}, "sd": 0.5}'
+    )
     assert optsched.load(path, performance=model).performance["sd"] == 0.5
     for text, words in (
         ("{", "model.json: found text that is not JSON..."),

@@ -31,7 +31,11 @@ def usl(k: Any, n: Any, m: Any) -> Any:
 
 
 def pollux(k: Any, n: Any, m: Any) -> Any:
-    return 0.05 + 0.01 * m + np.where(k > 1, np.where(n > 1, 0.4 + 0.02 * (k - 2), 0.1 + 0.01 * (k - 2)), 0.0)
+    return (
+        0.05
+        + 0.01 * m
+        + np.where(k > 1, np.where(n > 1, 0.4 + 0.02 * (k - 2), 0.1 + 0.01 * (k - 2)), 0.0)
+    )
 
 
 def stepped(k: Any, n: Any, m: Any) -> Any:
@@ -42,12 +46,16 @@ def stepped(k: Any, n: Any, m: Any) -> Any:
 def profiles_of(law: Law, rows: list[tuple[int, int, float]], workload: str = "bert") -> Profiles:
     k, n, m = (np.array(column) for column in zip(*rows, strict=True))
     names = {"workload": [workload] * len(rows), "gpu": ["t4"] * len(rows)}
-    return Profiles.of(**names, gpus=k, nodes=n, samples=m.astype(float), seconds=law(k, n, m.astype(float)))
+    return Profiles.of(
+        **names, gpus=k, nodes=n, samples=m.astype(float), seconds=law(k, n, m.astype(float))
+    )
 
 
 STRONG = [(k, 1, 64 / k) for k in (1, 2, 4, 8, 16, 32, 64)]
 WEAK = [(k, 1, 32) for k in (1, 2, 4, 8, 16)]
-PLACED = [(k, n, m) for k, n in ((1, 1), (2, 1), (4, 1), (4, 2), (8, 2), (16, 4)) for m in (8, 32, 64)]
+PLACED = [
+    (k, n, m) for k, n in ((1, 1), (2, 1), (4, 1), (4, 2), (8, 2), (16, 4)) for m in (8, 32, 64)
+]
 CURVE = [(k, 1, 64 / k) for k in (1, 2, 4, 6, 8, 12, 16, 32, 64)]
 
 
@@ -61,9 +69,12 @@ def chosen(model: CrossValidated) -> ChosenDocument:
 
 
 @pytest.mark.parametrize(
-    ("law", "rows", "name"), [(usl, STRONG, "usl"), (pollux, WEAK, "pollux"), (stepped, CURVE, "interpolation")]
+    ("law", "rows", "name"),
+    [(usl, STRONG, "usl"), (pollux, WEAK, "pollux"), (stepped, CURVE, "interpolation")],
 )
-def test_the_law_that_predicts_best_is_chosen(law: Law, rows: list[tuple[int, int, float]], name: str) -> None:
+def test_the_law_that_predicts_best_is_chosen(
+    law: Law, rows: list[tuple[int, int, float]], name: str
+) -> None:
     model = CrossValidated.fit(profiles_of(law, rows), {})
     told = chosen(model)
     assert told.laws[0] == name and told.ways == len(rows)
@@ -88,12 +99,22 @@ def test_what_was_measured_is_what_is_said() -> None:
     rows = [(w, g, k) for w in "abcde" for g in ("A100", "V100") for k in (1, 2, 4)]
     workload, gpu, gpus = map(list, zip(*rows, strict=True))
     profiles = Profiles.of(
-        workload=workload, gpu=gpu, gpus=gpus, samples=[32.0] * 30, seconds=random.uniform(0.5, 1.5, 30)
+        workload=workload,
+        gpu=gpu,
+        gpus=gpus,
+        samples=[32.0] * 30,
+        seconds=random.uniform(0.5, 1.5, 30),
     )
     document = fit_model(profiles)
-    assert document["model"] == inspect.signature(fit_model).parameters["models"].default == "cross-validated"
+    assert (
+        document["model"]
+        == inspect.signature(fit_model).parameters["models"].default
+        == "cross-validated"
+    )
     said = predict_times(document, profiles.ways)
-    assert said.seconds.tolist() == profiles.seconds.tolist() and set(said.source.tolist()) == {Source.MEASURED}
+    assert said.seconds.tolist() == profiles.seconds.tolist() and set(said.source.tolist()) == {
+        Source.MEASURED
+    }
     assert all(told["error"] > 0 and told["ways"] == 3 for by_gpu in document["chosen"].values()
                for told in by_gpu.values())  # fmt: skip
 
@@ -112,7 +133,10 @@ def test_of_one_or_two_ways_the_simplest_law(
     model = CrossValidated.fit(profiles_of(usl, rows), {})
     assert chosen(model).laws[0] == law and chosen(model).error is None
     said = model.times(ways_of([asked]))
-    assert said.seconds[0] == pytest.approx(seconds, rel=1e-6) and said.source[0] == Source.EXTRAPOLATED
+    assert (
+        said.seconds[0] == pytest.approx(seconds, rel=1e-6)
+        and said.source[0] == Source.EXTRAPOLATED
+    )
     assert said.log_sd[0] >= 0.3
 
 
@@ -157,7 +181,9 @@ def test_times_that_only_grow_with_gpus_are_no_reason_to_refuse() -> None:
     model = CrossValidated.fit(profiles, {})
     assert model.laws.usl is None and chosen(model).laws[0] != "usl"
     document = model.document()
-    again = CrossValidated.from_document({name: value for name, value in document.items() if name != "model"})
+    again = CrossValidated.from_document(
+        {name: value for name, value in document.items() if name != "model"}
+    )
     assert again.document() == document
     assert np.isfinite(again.times(ways_of([(3, 1, 64 / 3)])).seconds).all()
 
@@ -171,15 +197,24 @@ def test_the_same_measurements_give_the_same_bytes_in_any_order() -> None:
     del document["format"]
     assert model_bytes(document) == data
     said, again = (predict_times(told, ways_of(STRONG)) for told in (fit_model(profiles), document))
-    assert said.seconds.tobytes() == again.seconds.tobytes() and said.log_sd.tobytes() == again.log_sd.tobytes()
+    assert (
+        said.seconds.tobytes() == again.seconds.tobytes()
+        and said.log_sd.tobytes() == again.log_sd.tobytes()
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "path"),
     [
         ({"chosen": {}}, "performance.chosen"),
-        ({"chosen": {"bert": {"t4": {"laws": ["usl"], "ways": 3}}}}, "performance.chosen.bert.t4.laws"),
-        ({"chosen": {"bert": {"t4": {"laws": ["usl", "x"], "ways": 3}}}}, "performance.chosen.bert.t4.laws[1]"),
+        (
+            {"chosen": {"bert": {"t4": {"laws": ["usl"], "ways": 3}}}},
+            "performance.chosen.bert.t4.laws",
+        ),
+        (
+            {"chosen": {"bert": {"t4": {"laws": ["usl", "x"], "ways": 3}}}},
+            "performance.chosen.bert.t4.laws[1]",
+        ),
         ({"laws": {}}, "performance.laws.pollux"),
         ({"more": 1}, "performance.more"),
     ],
@@ -187,7 +222,9 @@ def test_the_same_measurements_give_the_same_bytes_in_any_order() -> None:
 def test_wrong_documents(change: dict[str, Any], path: str) -> None:
     document = CrossValidated.fit(profiles_of(usl, STRONG[:1]), {}).document()
     with pytest.raises(InvalidInput) as raised:
-        CrossValidated.from_document({name: value for name, value in document.items() if name != "model"} | change)
+        CrossValidated.from_document(
+            {name: value for name, value in document.items() if name != "model"} | change
+        )
     assert raised.value.path == path
 
 
@@ -195,8 +232,14 @@ def test_the_commands_tell_the_law_its_error_and_what_is_extrapolated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, file = tmp_path / "profiles.csv", tmp_path / "model.json"
-    rows = [f"{w},V100,{k},1,{32 / k:g},{t}" for w in ("bert", "vgg") for k, t in ((1, 0.5), (2, 0.3), (4, 0.2))]
-    table.write_text("\n".join(["workload,gpu,gpus,nodes,samples,seconds", *rows[:3], rows[3]]) + "\n")
+    rows = [
+        f"{w},V100,{k},1,{32 / k:g},{t}"
+        for w in ("bert", "vgg")
+        for k, t in ((1, 0.5), (2, 0.3), (4, 0.2))
+    ]
+    table.write_text(
+        "\n".join(["workload,gpu,gpus,nodes,samples,seconds", *rows[:3], rows[3]]) + "\n"
+    )
     assert main(["model", "fit", str(table), "-o", str(file), "--json"]) == 0
     bert, vgg = json.loads(capsys.readouterr().out)["chosen"]
     assert bert["gpus"] == [1, 4] and bert["ways"] == 3 and bert["error"] > 0
@@ -205,7 +248,18 @@ def test_the_commands_tell_the_law_its_error_and_what_is_extrapolated(
     assert main(["model", "fit", str(table), "-o", str(file)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "1 pair with one or two measured ways" in shown and f"bert V100 {bert['law']} " in shown
-    asked = ["--workload", "bert", "--gpu", "V100", "--gpus", "1,3,8", "--nodes", "1,1,1", "--batch", "32"]
+    asked = [
+        "--workload",
+        "bert",
+        "--gpu",
+        "V100",
+        "--gpus",
+        "1,3,8",
+        "--nodes",
+        "1,1,1",
+        "--batch",
+        "32",
+    ]
     assert main(["model", "predict", str(file), *asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["rows"]
     assert [row["source"] == "extrapolated" for row in told] == [False, False, True]

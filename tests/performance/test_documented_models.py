@@ -17,7 +17,9 @@ pytestmark = pytest.mark.documentation
 PAGE = Path(__file__).parents[2] / "docs" / "performance-models.md"
 EXAMPLES = [
     document["performance"]
-    for document in map(json.loads, re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+    for document in map(
+        json.loads, re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    )
     if "performance" in document
 ]
 INSTANCE: dict[str, Any] = {

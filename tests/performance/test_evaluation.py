@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -79,7 +80,9 @@ def test_what_the_splits_leave_out() -> None:
         assert {(g, k > 1) for _, g, k, _ in names(split.test)} == {(gpu, True)}
         assert ("bert", gpu, 1, 1) in names(split.train)
     (more,) = splits_of(PROFILES, "more-gpus", 0, {"most": 4})
-    assert {k for *_, k, _ in names(more.train)} == {1, 2, 4} and {k for *_, k, _ in names(more.test)} == {8, 16}
+    assert {k for *_, k, _ in names(more.train)} == {1, 2, 4} and {
+        k for *_, k, _ in names(more.test)
+    } == {8, 16}
 
 
 @given(seed=st.integers(0, 1000))
@@ -95,7 +98,9 @@ def test_a_few_shots_are_one_placement_of_each_level(seed: int) -> None:
 
 def test_no_split_where_nothing_can_be_left_out() -> None:
     one = PROFILES.take(np.flatnonzero((WAYS.workload == 0) & (WAYS.gpus == 1)))
-    assert [splits_of(one, name, 0, {}) for name in ("workload-out", "gpu-out", "more-gpus", "few-shot")] == [[]] * 4
+    assert [
+        splits_of(one, name, 0, {}) for name in ("workload-out", "gpu-out", "more-gpus", "few-shot")
+    ] == [[]] * 4
     assert splits_of(one.take(np.array([0])), "random", 0, {}) == []
     for split in splits_of(one, "random", 0, {}):
         assert isinstance(split, Split)
@@ -134,13 +139,18 @@ def test_rows_of_workloads_and_seeds() -> None:
                     for workload in (None, "bert", "vgg")]  # fmt: skip
     assert found.rows[0].mape_sd is not None and found.rows[3].mape_sd is None
     assert found.rows[0].tested == found.rows[1].tested + found.rows[2].tested == 3 * 44
-    assert evaluate(PROFILES, LINEAR, [("random", {"fraction": 0.5})], seeds=3).rows == found.rows[:3]
+    assert (
+        evaluate(PROFILES, LINEAR, [("random", {"fraction": 0.5})], seeds=3).rows == found.rows[:3]
+    )
 
 
 def test_a_perfect_model_has_no_error_and_a_bias_is_told() -> None:
     exact = planted(noise=0.0, sync=0.0)
     for factor in (1.0, 2.0, 0.5):
-        fit = lambda train, factor=factor: lambda ways: Times.of(0.01 * factor * ways.samples, Source.PRIOR, 0.5)  # noqa: E731
+
+        def fit(train: Profiles, factor: float = factor) -> Callable[[Ways], Times]:
+            return lambda ways: Times.of(0.01 * factor * ways.samples, Source.PRIOR, 0.5)
+
         row = evaluate(exact, {"exact": fit}, [("random", {})]).rows[0]
         assert row.mape == pytest.approx(abs(factor - 1)) == row.median_ape
         assert row.bias == pytest.approx(math.log(factor))
@@ -161,7 +171,11 @@ def test_intervals_of_the_right_width_cover_what_they_should(nominal: float) -> 
 def test_what_a_model_cannot_say_is_not_counted_as_an_error() -> None:
     found = evaluate(PROFILES, LINEAR, [("workload-out", {})])
     assert (found.rows[0].fits, found.rows[0].tested, found.rows[0].known) == (2, 84, 0)
-    assert found.rows[0].mape is None and found.rows[0].coverage is None and len(found.points[0].known) == 0
+    assert (
+        found.rows[0].mape is None
+        and found.rows[0].coverage is None
+        and len(found.points[0].known) == 0
+    )
 
 
 def test_a_model_that_cannot_be_fitted_is_a_row_that_says_why() -> None:
@@ -172,22 +186,35 @@ def test_a_model_that_cannot_be_fitted_is_a_row_that_says_why() -> None:
         LINEAR["linear"](several)
     assert found.rows[0].refused == str(refused.value)
     one = PROFILES.take(np.flatnonzero(WAYS.gpus == 1))
-    assert evaluate(one, LINEAR, [("more-gpus", {})]).rows[0].refused == "nothing in these profiles can be left out"
+    assert (
+        evaluate(one, LINEAR, [("more-gpus", {})]).rows[0].refused
+        == "nothing in these profiles can be left out"
+    )
 
 
 @pytest.mark.parametrize(
     ("split", "more", "words"),
     [
         (("leave", {}), {}, "unknown split 'leave', expected one of random, few-shot"),
-        (("random", {"fraction": 1.5}), {}, "random: fraction: found 1.5, expected a number between 0 and 1"),
+        (
+            ("random", {"fraction": 1.5}),
+            {},
+            "random: fraction: found 1.5, expected a number between 0 and 1",
+        ),
         (("random", {"fraction": "half"}), {}, "random: fraction: found 'half', expected a number"),
-        (("random", {"most": 3}), {}, "unknown option of the split random: most, expected fraction"),
+        (
+            ("random", {"most": 3}),
+            {},
+            "unknown option of the split random: most, expected fraction",
+        ),
         (("gpu-out", {"most": 3}), {}, "unknown option of the split gpu-out: most, expected none"),
         (("random", {}), {"seeds": 0}, "seeds: found 0, expected a number from 1 to 1000"),
         (("random", {}), {"nominal": 1.0}, "nominal: found 1, expected a share between 0 and 1"),
     ],
 )
-def test_wrong_words(split: tuple[str, dict[str, object]], more: dict[str, float], words: str) -> None:
+def test_wrong_words(
+    split: tuple[str, dict[str, object]], more: dict[str, float], words: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         evaluate(PROFILES, LINEAR, [split], **more)  # type: ignore[arg-type]
     assert words in str(caught.value)

@@ -64,13 +64,17 @@ def test_a_saved_model_is_the_same_model(name: str, tmp_path: Path) -> None:
     path.write_bytes(data)
     again = read_model(path)
     assert again == document and model_bytes(again) == data
-    reloaded = registry.load_model(name).from_document({k: v for k, v in again.items() if k != "model"})  # type: ignore[attr-defined]
+    reloaded = registry.load_model(name).from_document(
+        {k: v for k, v in again.items() if k != "model"}
+    )  # type: ignore[attr-defined]
     assert model_bytes(reloaded.document()) == data
     told, told_again = predict_times(document, PROFILES.ways), predict_times(again, PROFILES.ways)
     for one, other in ((told.seconds, told_again.seconds), (told.log_sd, told_again.log_sd)):
         assert one.tobytes() == other.tobytes()
     assert told.source.tolist() == told_again.source.tolist()
-    assert model_bytes(fit_model(PROFILES, (name, QUICK.get(name, {})))) == data  # the same profiles, the same bytes
+    assert (
+        model_bytes(fit_model(PROFILES, (name, QUICK.get(name, {})))) == data
+    )  # the same profiles, the same bytes
 
 
 @pytest.mark.parametrize("name", models([*FITTED]))
@@ -103,11 +107,16 @@ def test_a_model_is_asked_as_it_is() -> None:
 
 
 def test_a_chain_asks_each_where_the_others_are_silent() -> None:
-    chain = {"model": "chain", "models": [fit_model(BERT, Linear.name), fit_model(VGG, Linear.name)]}
+    chain = {
+        "model": "chain",
+        "models": [fit_model(BERT, Linear.name), fit_model(VGG, Linear.name)],
+    }
     told = predict_times(chain, PROFILES.ways)
     expected = [predict_times(fit_model(part, Linear.name), PROFILES.ways) for part in (BERT, VGG)]
     first = np.isfinite(expected[0].seconds)
-    np.testing.assert_allclose(told.seconds, np.where(first, *(times.seconds for times in expected)), rtol=1e-12)
+    np.testing.assert_allclose(
+        told.seconds, np.where(first, *(times.seconds for times in expected)), rtol=1e-12
+    )
     assert told.log_sd.tolist() == np.where(first, *(times.log_sd for times in expected)).tolist()
     assert set(told.source.tolist()) == {Source.PARAMETRIC}
     several = fit_model(PROFILES, [Linear.name, (Linear.name, {"floor": 0.5})])
@@ -132,7 +141,9 @@ def test_models_and_chains_are_evaluated_by_name(monkeypatch: pytest.MonkeyPatch
     models = fits([Linear.name, (Linear.name, {"floor": 0.3})], chain=True)
     counted: list[int] = []
     plain = Linear.fit.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Linear, "fit", classmethod(lambda *given: (counted.append(1), plain(*given))[1]))
+    monkeypatch.setattr(
+        Linear, "fit", classmethod(lambda *given: (counted.append(1), plain(*given))[1])
+    )
     found = evaluate(PROFILES, models, [("random", {})], seeds=3)
     told = [row.model for row in found.rows if row.workload is None]
     assert told == [Linear.name, f"{Linear.name}:floor=0.3", "chain"]
@@ -192,16 +203,26 @@ def test_models_of_names_are_asked_by_the_names_of_the_profiles() -> None:
     t4 = np.array([gpu == "T4" for gpu in ways.gpu_types])[ways.gpu]
     np.testing.assert_array_equal(np.isfinite(told), bert & t4 & (ways.gpus == 1))
     assert set(told[np.isfinite(told)]) == {1 / 5.0}
-    with refuses("performance.throughput.gpt: found no workload of the instance, expected one of bert..."):
+    with refuses(
+        "performance.throughput.gpt: found no workload of the instance, expected one of bert..."
+    ):
         predict_times({"model": "oracle", "throughput": {"gpt": {"T4": {"1": 5.0}}}}, ways)
 
 
 def test_errors_that_are_drawn_belong_to_names_not_to_rows() -> None:
-    noisy = {"model": "noisy", "of": {"model": "chain", "models": [fit_model(PROFILES, Linear.name)]}, "sd": 0.3}
+    noisy = {
+        "model": "noisy",
+        "of": {"model": "chain", "models": [fit_model(PROFILES, Linear.name)]},
+        "sd": 0.3,
+    }
     whole = predict_times(noisy, PROFILES.ways).seconds
     for rows in (np.arange(len(PROFILES))[::-1], np.arange(5, 40, 3)):
-        np.testing.assert_array_equal(predict_times(noisy, PROFILES.ways.take(rows)).seconds, whole[rows])
+        np.testing.assert_array_equal(
+            predict_times(noisy, PROFILES.ways.take(rows)).seconds, whole[rows]
+        )
     error = np.log(whole / predict_times(noisy["of"], PROFILES.ways).seconds)
     ways = PROFILES.ways
     cells = np.stack([ways.workload, ways.gpu, ways.gpus, ways.nodes], axis=1)
-    assert len(np.unique(error.round(9))) == len(np.unique(cells, axis=0))  # one error for each way of a workload
+    assert len(np.unique(error.round(9))) == len(
+        np.unique(cells, axis=0)
+    )  # one error for each way of a workload

@@ -12,7 +12,14 @@ from refusals import refuses
 
 from optsched.assembly import make_model
 from optsched.instance import Instance
-from optsched.performance import ColocatingModel, Configurations, Feasibility, JobBatch, PerformanceModel, Source
+from optsched.performance import (
+    ColocatingModel,
+    Configurations,
+    Feasibility,
+    JobBatch,
+    PerformanceModel,
+    Source,
+)
 from optsched.performance.composed.interference import Interference
 from optsched.performance.learned.pairs import PairProfiles, Pairs
 from optsched.performance.learned.row_column import RowColumn
@@ -32,13 +39,22 @@ WORKLOADS: dict[str, Any] = {
 # rows: (pool, GPUs)
 ONE_OLD, TWO_OLD, ONE_NEW, ONE_OTHER = range(4)
 CONFIGURATIONS = Configurations(
-    np.array([0, 0, 1, 2]), np.array([1, 2, 1, 1]), np.ones(4, np.int64), np.ones(4), np.zeros(4, np.int64)
+    np.array([0, 0, 1, 2]),
+    np.array([1, 2, 1, 1]),
+    np.ones(4, np.int64),
+    np.ones(4),
+    np.zeros(4, np.int64),
 )
 
 
 def instance() -> Instance:
     return Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "workloads": WORKLOADS, "jobs": []}
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": POOLS},
+            "workloads": WORKLOADS,
+            "jobs": [],
+        }
     )
 
 
@@ -55,7 +71,11 @@ def pair_model(profiles: PairProfiles | None = None) -> RowColumn:
 
 def made(pairs: RowColumn) -> tuple[Interference, JobBatch]:
     here = instance()
-    document = {"model": "interference", "of": {"model": "table"}, "pairs": json.loads(json.dumps(pairs.document()))}
+    document = {
+        "model": "interference",
+        "of": {"model": "table"},
+        "pairs": json.loads(json.dumps(pairs.document())),
+    }
     model = make_model(here, document)
     assert isinstance(model, Interference)
     return model, jobs_of(here)
@@ -98,7 +118,10 @@ def test_every_pair_keeps_what_the_model_of_pairs_says() -> None:
         assert [said.first[row], said.second[row]] == keeps
         seen.add((expected, int(said.source[row])))
     assert {Feasibility.OK, Feasibility.NO_RATE} == {state for state, _ in seen}
-    assert {source for state, source in seen if state == Feasibility.OK} == {Source.MEASURED, Source.LEARNED}
+    assert {source for state, source in seen if state == Feasibility.OK} == {
+        Source.MEASURED,
+        Source.LEARNED,
+    }
     again = model.pair_fractions(jobs, CONFIGURATIONS, second, first, configuration)
     np.testing.assert_array_equal(again.first, said.second)
     np.testing.assert_array_equal(again.second, said.first)
@@ -112,7 +135,11 @@ def test_a_pair_that_could_not_run_together_is_out_of_memory() -> None:
     model, jobs = made(pair_model(profiles))
     rows = np.array([0, 1, 2]), np.array([1, 0, 0]), np.array([ONE_OLD, TWO_OLD, ONE_OLD])
     said = model.pair_fractions(jobs, CONFIGURATIONS, *rows)
-    assert said.feasible.tolist() == [Feasibility.OUT_OF_MEMORY, Feasibility.OUT_OF_MEMORY, Feasibility.OK]
+    assert said.feasible.tolist() == [
+        Feasibility.OUT_OF_MEMORY,
+        Feasibility.OUT_OF_MEMORY,
+        Feasibility.OK,
+    ]
     assert said.first.tolist() == [0.0, 0.0, 0.7]
     assert said.second.tolist() == [0.0, 0.0, 0.5]
 
@@ -120,15 +147,31 @@ def test_a_pair_that_could_not_run_together_is_out_of_memory() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pairs": None}, "performance.pairs: found null, expected the document of a model of pairs"),
-        ({"pairs": {"model": "table"}}, 'performance.pairs.model: found "table", expected one of auto...'),
-        ({"pairs": {"model": "row-column"}}, "performance.pairs.workloads: found nothing, expected this key"),
-        ({"more": 1}, "performance.more: found 1, expected one of the options of the interference model"),
+        (
+            {"pairs": None},
+            "performance.pairs: found null, expected the document of a model of pairs",
+        ),
+        (
+            {"pairs": {"model": "table"}},
+            'performance.pairs.model: found "table", expected one of auto...',
+        ),
+        (
+            {"pairs": {"model": "row-column"}},
+            "performance.pairs.workloads: found nothing, expected this key",
+        ),
+        (
+            {"more": 1},
+            "performance.more: found 1, expected one of the options of the interference model",
+        ),
         ({"of": {"model": "x"}}, 'performance.of.model: found "x"'),
     ],
 )
 def test_options_that_cannot_be(change: dict[str, Any], message: str) -> None:
-    document = {"model": "interference", "of": {"model": "table"}, "pairs": pair_model().document()} | change
+    document = {
+        "model": "interference",
+        "of": {"model": "table"},
+        "pairs": pair_model().document(),
+    } | change
     with refuses(message):
         make_model(instance(), document)
 

@@ -20,7 +20,9 @@ from optsched.performance.ways import Ways
 
 def at(k: list[int], n: list[int], m: list[float], passes: int = 1, workload: str = "bert") -> Ways:
     zeros = np.zeros(len(k), np.int64)
-    return Ways(zeros, zeros, np.array(k), np.array(n), np.array(m), zeros + passes, (workload,), ("t4",))
+    return Ways(
+        zeros, zeros, np.array(k), np.array(n), np.array(m), zeros + passes, (workload,), ("t4",)
+    )
 
 
 def power(k: int, n: int, m: float) -> float:
@@ -47,7 +49,9 @@ def test_repeated_measurements_count_by_their_median() -> None:
 def test_a_missing_batch_is_on_the_line() -> None:
     model = Interpolation.fit(grid(power, SHAPES, [8, 16, 64]), {})
     times = model.times(at([1, 4, 16], [1, 2, 4], [32, 100, 1]))
-    np.testing.assert_allclose(times.seconds, [power(1, 1, 32), power(4, 2, 100), power(16, 4, 1)], rtol=1e-9)
+    np.testing.assert_allclose(
+        times.seconds, [power(1, 1, 32), power(4, 2, 100), power(16, 4, 1)], rtol=1e-9
+    )
     assert times.source.tolist() == [Source.INTERPOLATED, Source.EXTRAPOLATED, Source.EXTRAPOLATED]
     assert (times.log_sd == 0.05).all()  # nothing left out was missed: as sure as what was measured
 
@@ -56,14 +60,20 @@ def test_a_missing_count_is_between_its_neighbours_and_never_beyond() -> None:
     model = Interpolation.fit(grid(power, SHAPES, [8, 64]), {})
     ways = at([3, 3, 6, 12, 5, 32, 2, 7], [1, 1, 2, 3, 1, 8, 2, 7], [8, 20, 8, 8, 8, 8, 8, 8])
     seconds = model.times(ways).seconds
-    np.testing.assert_allclose(seconds[:3], [power(3, 1, 8), power(3, 1, 20), power(6, 2, 8)], rtol=1e-9)
+    np.testing.assert_allclose(
+        seconds[:3], [power(3, 1, 8), power(3, 1, 20), power(6, 2, 8)], rtol=1e-9
+    )
     assert power(8, 2, 8) < seconds[3] < power(16, 4, 8)  # as many GPUs per node
     assert np.isnan(seconds[4:]).all()
 
 
 def test_a_fixed_batch_is_interpolated_by_its_own_points() -> None:
     profiles = Profiles.of(
-        workload=["bert"] * 3, gpu=["t4"] * 3, gpus=[1, 4, 16], samples=[64, 16, 4], seconds=[8.0, 4.0, 1.0]
+        workload=["bert"] * 3,
+        gpu=["t4"] * 3,
+        gpus=[1, 4, 16],
+        samples=[64, 16, 4],
+        seconds=[8.0, 4.0, 1.0],
     )
     model = Interpolation.fit(profiles, {})
     seconds = model.times(at([2, 8, 2, 32], [1, 1, 1, 1], [32, 8, 64, 2])).seconds
@@ -85,7 +95,11 @@ def test_times_equal_a_scalar_loop() -> None:
     told = {
         (int(k), int(n), float(m)): float(t)
         for k, n, m, t in zip(
-            profiles.ways.gpus, profiles.ways.nodes, profiles.ways.samples, profiles.seconds, strict=True
+            profiles.ways.gpus,
+            profiles.ways.nodes,
+            profiles.ways.samples,
+            profiles.seconds,
+            strict=True,
         )
     }
 
@@ -105,16 +119,26 @@ def test_times_equal_a_scalar_loop() -> None:
             if below and above:
                 (k0, n0), (k1, n1) = below[-1], above[0]
                 place = (np.log(k) - np.log(k0)) / (np.log(k1) - np.log(k0)) if k1 > k0 else 0.0
-                return float(np.exp((1 - place) * np.log(line(k0, n0, m)) + place * np.log(line(k1, n1, m))))
+                return float(
+                    np.exp((1 - place) * np.log(line(k0, n0, m)) + place * np.log(line(k1, n1, m)))
+                )
         return float("nan")
 
     shapes = [(k, n) for k in range(1, 20) for n in range(1, k + 1)]
-    ways = at([k for k, _ in shapes] * 2, [n for _, n in shapes] * 2, [8.0] * len(shapes) + [20.0] * len(shapes))
+    ways = at(
+        [k for k, _ in shapes] * 2,
+        [n for _, n in shapes] * 2,
+        [8.0] * len(shapes) + [20.0] * len(shapes),
+    )
     expected = [scalar(k, n, m) for m in (8.0, 20.0) for k, n in shapes]
     np.testing.assert_allclose(model.times(ways).seconds, expected, rtol=1e-12)
 
 
-@given(st.floats(1e-3, 10), st.floats(1e-5, 1), st.lists(st.floats(1, 1000), min_size=2, max_size=6, unique=True))
+@given(
+    st.floats(1e-3, 10),
+    st.floats(1e-5, 1),
+    st.lists(st.floats(1, 1000), min_size=2, max_size=6, unique=True),
+)
 def test_lines_recover_what_was_planted(a: float, b: float, samples: list[float]) -> None:
     m = np.array(samples)
     if np.ptp(m) > 0.1 * m.max():
@@ -148,7 +172,9 @@ def test_errors_are_told() -> None:
     with refuses("performance.points.w.g[0]: found 2 nodes for 1 GPUs"):
         Interpolation.from_document({"points": {"w": {"g": [[1, 2, 8, 1, 0.5]]}}})
     with refuses("performance.points.w.g[1]: found a point that stands above it"):
-        Interpolation.from_document({"points": {"w": {"g": [[1, 1, 8, 1, 0.5], [1, 1, 8.0, 1, 0.6]]}}})
+        Interpolation.from_document(
+            {"points": {"w": {"g": [[1, 1, 8, 1, 0.5], [1, 1, 8.0, 1, 0.6]]}}}
+        )
     with refuses("performance.points: found no points"):
         Interpolation.from_document({"points": {}})
     with refuses("performance.smooth: found an unknown key..."):

@@ -14,41 +14,72 @@ from refusals import refuses
 from optsched.assembly import make_model, model_of, remembering
 from optsched.instance import Instance, instance_bytes, jobs_of_documents, with_jobs
 from optsched.instance.archive import from_npz
-from optsched.performance import Configurations, JobBatch, Observations, PerformanceModel, with_learnt
+from optsched.performance import (
+    Configurations,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    with_learnt,
+)
 from optsched.performance.composed.cached import CachedModel
 from optsched.performance.files import model_bytes
 from optsched.performance.table import TableModel
 
 Document = dict[str, Any]
-QUICK = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 TABLE: Document = {"model": "table"}
 ONLINE: Document = {"model": "online", "of": TABLE}
 TYPES, COUNTS = 9, (1, 2, 4)
 
 
-def instance_of(workloads: list[str], labels: tuple[str, ...] = (), types: int = TYPES, **more: Any) -> Instance:
+def instance_of(
+    workloads: list[str], labels: tuple[str, ...] = (), types: int = TYPES, **more: Any
+) -> Instance:
     """Workloads with rates in pools of so many GPU types, and jobs that name labels."""
     names = [f"g{number}" for number in range(types)]
     pools = [{"name": name, "nodes": 2, "gpus_per_node": 4} for name in names]
     rates = {
-        name: {pool: {str(k): 1.0 + len(name) + k * row for k in COUNTS} for row, pool in enumerate(names, 1)}
+        name: {
+            pool: {str(k): 1.0 + len(name) + k * row for k in COUNTS}
+            for row, pool in enumerate(names, 1)
+        }
         for name in workloads
     }
     jobs: list[Document] = [{"id": f"job {name}", "workload": name} for name in workloads]
-    jobs += [{"id": f"job {name}", "workload": name, "throughput": {"g0": 1.0, "g1": 2.0}} for name in labels]
-    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs, "performance": ONLINE}
-    return Instance.from_document(document | {"workloads": {n: {"throughput": r} for n, r in rates.items()}} | more)
+    jobs += [
+        {"id": f"job {name}", "workload": name, "throughput": {"g0": 1.0, "g1": 2.0}}
+        for name in labels
+    ]
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools},
+        "jobs": jobs,
+        "performance": ONLINE,
+    }
+    return Instance.from_document(
+        document | {"workloads": {n: {"throughput": r} for n, r in rates.items()}} | more
+    )
 
 
 def batch(instance: Instance) -> JobBatch:
     table = instance.jobs_table
     own = table.rates >= 0
     workload_rates = np.array([*(workload.rates for workload in instance.workloads), -1])
-    return JobBatch(table.workload, np.where(own, table.rates, workload_rates[table.workload]), own, table.gpus_min)
+    return JobBatch(
+        table.workload,
+        np.where(own, table.rates, workload_rates[table.workload]),
+        own,
+        table.gpus_min,
+    )
 
 
 def ways(instance: Instance) -> Configurations:
-    pool, gpus = (part.ravel() for part in np.meshgrid(np.arange(len(instance.cluster.pools)), COUNTS, indexing="ij"))
+    pool, gpus = (
+        part.ravel()
+        for part in np.meshgrid(np.arange(len(instance.cluster.pools)), COUNTS, indexing="ij")
+    )
     one = np.ones(len(pool))
     return Configurations(pool, gpus, one.astype(np.int64), one, np.zeros(len(pool), np.int64))
 
@@ -72,7 +103,9 @@ def bits(model: PerformanceModel, instance: Instance, names: list[str]) -> tuple
     """What a model says of some jobs in all ways, to the last bit."""
     rows = [instance.jobs_table.names.index(name) for name in names]
     said = model.predict(batch(instance), ways(instance))
-    return tuple(getattr(said, name)[rows].tobytes() for name in ("rate", "log_sd", "feasible", "source"))
+    return tuple(
+        getattr(said, name)[rows].tobytes() for name in ("rate", "log_sd", "feasible", "source")
+    )
 
 
 def through_json(document: Document) -> Document:
@@ -85,7 +118,9 @@ WORKLOADS = ["a", "bb", "ccc"]
 JOBS = [f"job {name}" for name in WORKLOADS]
 calls = st.lists(
     st.lists(
-        st.tuples(st.sampled_from(JOBS), st.integers(0, TYPES * len(COUNTS) - 1), st.floats(0.01, 1e3)),
+        st.tuples(
+            st.sampled_from(JOBS), st.integers(0, TYPES * len(COUNTS) - 1), st.floats(0.01, 1e3)
+        ),
         min_size=1,
         max_size=6,
     ),
@@ -93,9 +128,13 @@ calls = st.lists(
 )
 COMPOSITIONS: dict[str, Document] = {
     "online": ONLINE,
-    "options": ONLINE | {"forget": 0.4, "clip": 1.0, "sd": {"workload": 0.0, "gpu": 0.2, "cell": 0.1}},
+    "options": ONLINE
+    | {"forget": 0.4, "clip": 1.0, "sd": {"workload": 0.0, "gpu": 0.2, "cell": 0.1}},
     "cached": {"model": "cached", "of": ONLINE},
-    "chain": {"model": "chain", "models": [TABLE | {}, {"model": "chain", "models": [ONLINE, TABLE]}]},
+    "chain": {
+        "model": "chain",
+        "models": [TABLE | {}, {"model": "chain", "models": [ONLINE, TABLE]}],
+    },
     "noisy": {"model": "noisy", "of": ONLINE, "seed": 4},
     "prior": {"model": "online", "of": {"model": "prior"}},
     "after the table": {
@@ -110,7 +149,9 @@ COMPOSITIONS: dict[str, Document] = {
 @pytest.mark.parametrize("name", COMPOSITIONS)
 @QUICK
 @given(calls, calls)
-def test_what_was_learnt_comes_back_to_the_last_bit(name: str, before: list[Measured], after: list[Measured]) -> None:
+def test_what_was_learnt_comes_back_to_the_last_bit(
+    name: str, before: list[Measured], after: list[Measured]
+) -> None:
     document = COMPOSITIONS[name]
     instance = instance_of(WORKLOADS)
     model = make_model(instance, document)
@@ -144,7 +185,9 @@ def test_workloads_may_have_other_rows(
             model.observe(seen(one, mine))
             carried.observe(seen(other, mine))
     assert bits(carried, other, there) == bits(model, one, there)
-    back = make_model(one, with_learnt(carried, ONLINE))  # what was known of those that were away is known again
+    back = make_model(
+        one, with_learnt(carried, ONLINE)
+    )  # what was known of those that were away is known again
     assert bits(back, one, JOBS) == bits(model, one, JOBS)
     assert with_learnt(carried, ONLINE) == with_learnt(model, ONLINE)
 
@@ -180,7 +223,10 @@ def test_models_that_never_learn_have_their_own_object() -> None:
     instance = instance_of(WORKLOADS)
     for document in (
         TABLE,
-        {"model": "chain", "models": [TABLE, {"model": "oracle", "throughput": {"a": {"g0": 1.0}}}]},
+        {
+            "model": "chain",
+            "models": [TABLE, {"model": "oracle", "throughput": {"a": {"g0": 1.0}}}],
+        },
         {"model": "noisy", "of": {"model": "cached", "of": TABLE}, "sd": 0.2},
         {"model": "prior"},
     ):
@@ -205,7 +251,15 @@ def test_a_model_of_ones_own_may_learn_as_well() -> None:
 
 
 def learnt(**lists: Any) -> Document:
-    one = {"workload": ["a"], "gpu": ["g0"], "gpus": [1], "nodes": [1], "weight": [1.0], "mean": [0.1], "calls": [0]}
+    one = {
+        "workload": ["a"],
+        "gpu": ["g0"],
+        "gpus": [1],
+        "nodes": [1],
+        "weight": [1.0],
+        "mean": [0.1],
+        "calls": [0],
+    }
     return ONLINE | {"learnt": one | lists}
 
 
@@ -215,17 +269,36 @@ def learnt(**lists: Any) -> Document:
         (ONLINE | {"learnt": []}, "performance.learnt: found [], expected an object"),
         (learnt(of="a"), "performance.learnt.of: found an unknown key 'of'"),
         (learnt(workload="a"), 'performance.learnt.workload: found "a", expected a list'),
-        (learnt(workload=[""]), 'performance.learnt.workload[0]: found "", expected a non-empty text'),
-        (learnt(gpus=[2**20]), "performance.learnt.gpus[0]: found 1048576, expected a number below 1048576"),
-        (learnt(weight=[0.0]), "performance.learnt.weight[0]: found 0.0, expected a number above 0"),
-        (learnt(mean=[float("nan")]), "performance.learnt.mean[0]: found NaN, expected a finite number"),
+        (
+            learnt(workload=[""]),
+            'performance.learnt.workload[0]: found "", expected a non-empty text',
+        ),
+        (
+            learnt(gpus=[2**20]),
+            "performance.learnt.gpus[0]: found 1048576, expected a number below 1048576",
+        ),
+        (
+            learnt(weight=[0.0]),
+            "performance.learnt.weight[0]: found 0.0, expected a number above 0",
+        ),
+        (
+            learnt(mean=[float("nan")]),
+            "performance.learnt.mean[0]: found NaN, expected a finite number",
+        ),
         (learnt(calls=[0.5]), "performance.learnt.calls[0]: found 0.5, expected a whole number"),
         (learnt(mean=[]), "performance.learnt.mean: found 0 entries, expected one per workload, 1"),
         (
-            {"model": "online", "of": TABLE, "learnt": {name: value * 2 for name, value in learnt()["learnt"].items()}},
+            {
+                "model": "online",
+                "of": TABLE,
+                "learnt": {name: value * 2 for name, value in learnt()["learnt"].items()},
+            },
             'performance.learnt.workload[1]: found ["a", "g0", 1, 1] a second time, expected cells that differ',
         ),
-        ({"model": "noisy", "of": learnt(nodes=[-1])}, "performance.of.learnt.nodes[0]: found -1, expected a number"),
+        (
+            {"model": "noisy", "of": learnt(nodes=[-1])},
+            "performance.of.learnt.nodes[0]: found -1, expected a number",
+        ),
     ],
 )
 def test_what_cannot_have_been_learnt_is_refused(document: Document, message: str) -> None:

@@ -28,7 +28,13 @@ INSTANCE: dict[str, Any] = {
     "name": "fitted",
     "cluster": {
         "pools": [
-            {"name": "new", "gpu": "A100", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 3.0},
+            {
+                "name": "new",
+                "gpu": "A100",
+                "nodes": 2,
+                "gpus_per_node": 2,
+                "cost_per_gpu_hour": 3.0,
+            },
             {"name": "old", "gpu": "T4", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 0.5},
         ]
     },
@@ -119,7 +125,9 @@ def test_the_catalogue_is_listed_in_one_line_each(run: Run) -> None:
     assert all(item["summary"] for item in found.values())
 
 
-@pytest.mark.parametrize("name", [*registry.names("performance model"), "row-column", "auto", "conformal-pairs"])
+@pytest.mark.parametrize(
+    "name", [*registry.names("performance model"), "row-column", "auto", "conformal-pairs"]
+)
 def test_one_model_is_shown_with_its_mathematics(run: Run, name: str) -> None:
     shown, found = run("model", "list", name), run("model", "list", name, "--json").json
     assert shown.code == 0 and shown.out.startswith(f"{name}, a ")
@@ -148,8 +156,13 @@ def test_fit_writes_the_model_of_the_library(run: Run, profiles: Path, tmp_path:
     assert path.read_bytes() == model_bytes(document)
     told = run("model", "fit", profiles, "-m", NAME, "-o", path, "--json").json
     error = np.abs(predict_times(document, PROFILES.ways).seconds / PROFILES.seconds - 1)
-    assert told["mape"] == pytest.approx(error.mean()) and told["known"] == told["measurements"] == 84
-    assert json.loads(run("model", "fit", profiles, "-m", NAME, "-o", "-").out)["format"] == "optsched-model/1"
+    assert (
+        told["mape"] == pytest.approx(error.mean()) and told["known"] == told["measurements"] == 84
+    )
+    assert (
+        json.loads(run("model", "fit", profiles, "-m", NAME, "-o", "-").out)["format"]
+        == "optsched-model/1"
+    )
     assert run("model", "fit", profiles, "-m", NAME, "-o", path, "-q").out == ""
 
 
@@ -158,7 +171,9 @@ def test_options_and_chains(run: Run, profiles: Path, tmp_path: Path) -> None:
     for given in (["-m", NAME, "-O", "floor=0.9"], ["-m", f"{NAME}:floor=0.9"]):
         assert run("model", "fit", profiles, *given, "-o", path).code == 0
         assert read_model(path)["log_sd"] == 0.9
-    assert run("model", "fit", profiles, "-m", NAME, "-m", f"{NAME}:floor=0.9", "-o", path).code == 0
+    assert (
+        run("model", "fit", profiles, "-m", NAME, "-m", f"{NAME}:floor=0.9", "-o", path).code == 0
+    )
     assert read_model(path) == fit_model(PROFILES, [NAME, (NAME, {"floor": 0.9})])
 
 
@@ -167,14 +182,22 @@ def test_options_and_chains(run: Run, profiles: Path, tmp_path: Path) -> None:
     [
         (["-m", "nothing"], "unknown performance model 'nothing'"),
         (["-m", "table"], "table is not fitted to profiles, expected one of"),
-        (["-m", NAME, "-m", NAME, "-O", "floor=1"], "-O beside several models: give each its options"),
+        (
+            ["-m", NAME, "-m", NAME, "-O", "floor=1"],
+            "-O beside several models: give each its options",
+        ),
         (["-m", f"{NAME}:floor=1", "-O", "floor=1"], "floor is given twice"),
         (["-m", NAME, "-O", "floor"], "-O: found 'floor', expected key=value"),
         (["-m", NAME, "--repeats", "last"], "repeats: found 'last', expected first or all"),
-        (["-m", NAME, "--gpus-per-node", "few"], "--gpus-per-node: found 'few', expected a whole number"),
+        (
+            ["-m", NAME, "--gpus-per-node", "few"],
+            "--gpus-per-node: found 'few', expected a whole number",
+        ),
     ],
 )
-def test_wrong_words_of_fit(run: Run, profiles: Path, tmp_path: Path, given: list[str], words: str) -> None:
+def test_wrong_words_of_fit(
+    run: Run, profiles: Path, tmp_path: Path, given: list[str], words: str
+) -> None:
     path = tmp_path / "model.json"
     result = run("model", "fit", profiles, *given, "-o", path)
     assert (result.code, result.out) == (2, "") and words in result.err
@@ -191,7 +214,9 @@ def test_wrong_words_of_fit(run: Run, profiles: Path, tmp_path: Path, given: lis
         (["-m", NAME, "-O", "roof=1"], "performance.roof: found an unknown option"),
     ],
 )
-def test_options_that_fit_refuses(run: Run, profiles: Path, tmp_path: Path, given: list[str], refusal: str) -> None:
+def test_options_that_fit_refuses(
+    run: Run, profiles: Path, tmp_path: Path, given: list[str], refusal: str
+) -> None:
     path = tmp_path / "model.json"
     result = run("model", "fit", profiles, *given, "-o", path)
     assert stated(refusal).holds(result.error)
@@ -202,7 +227,10 @@ def test_wrong_profiles(run: Run, tmp_path: Path) -> None:
     head, target = "workload,gpu,gpus,nodes,samples,seconds\n", tmp_path / "model.json"
     for text, words in (
         ("", "bad.csv: found an empty file"),
-        (head + "a,b,1,1,8,0\n", "bad.csv:2:seconds: found 0.0, expected a time in seconds above 0"),
+        (
+            head + "a,b,1,1,8,0\n",
+            "bad.csv:2:seconds: found 0.0, expected a time in seconds above 0",
+        ),
         (head + "a,b,1,1,8,0.1\na,b,1,1,8,100\n", "bad.csv:3:seconds: found 100 s, where..."),
         (head + "a,b,2,1,8,0.1\na,b,4,1,8,0.1\n", "profiles: found no row on 1 GPU..."),
     ):
@@ -210,7 +238,9 @@ def test_wrong_profiles(run: Run, tmp_path: Path) -> None:
         path.write_text(text)
         result = run("model", "fit", path, "-m", NAME, "-o", target)
         assert result.code == 3 and stated(words).holds(result.error) and not target.exists(), text
-    result = run("model", "fit", tmp_path / "bad.csv", "-m", NAME, "-o", tmp_path / "no" / "model.json")
+    result = run(
+        "model", "fit", tmp_path / "bad.csv", "-m", NAME, "-o", tmp_path / "no" / "model.json"
+    )
     assert result.code == 2 and "there is no folder" in result.err
 
 
@@ -235,24 +265,51 @@ def test_predict_beside_what_was_measured(run: Run, profiles: Path, fitted: Path
     assert [row["seconds"] for row in found["rows"]] == times.seconds.tolist()
     assert [row["measured_seconds"] for row in found["rows"]] == PROFILES.seconds.tolist()
     row = found["rows"][3]
-    assert (row["workload"], row["gpus"], row["nodes"], row["source"]) == ("bert", 2, 1, "parametric")
+    assert (row["workload"], row["gpus"], row["nodes"], row["source"]) == (
+        "bert",
+        2,
+        1,
+        "parametric",
+    )
     assert row["samples_per_second"] == pytest.approx(2 * 8 / row["seconds"])
-    assert row["high"] / row["samples_per_second"] == pytest.approx(np.exp(1.6448536 * row["log_sd"]))
+    assert row["high"] / row["samples_per_second"] == pytest.approx(
+        np.exp(1.6448536 * row["log_sd"])
+    )
     shown = run("model", "predict", fitted, profiles)
-    assert shown.code == 0 and "measured" in shown.out and "... and 24 more ways (use --json)" in shown.out
+    assert (
+        shown.code == 0
+        and "measured" in shown.out
+        and "... and 24 more ways (use --json)" in shown.out
+    )
     assert max(map(len, shown.out.splitlines())) <= 100
 
 
 def test_predict_ways_of_options(run: Run, fitted: Path) -> None:
     given = ["--workload", "bert", "--gpu", "T4", "--gpus", "1,2,8"]
-    rows = run("model", "predict", fitted, *given, "--gpus-per-node", "4", "--batch", "64,128", "--json").json["rows"]
+    rows = run(
+        "model", "predict", fitted, *given, "--gpus-per-node", "4", "--batch", "64,128", "--json"
+    ).json["rows"]
     assert [(row["gpus"], row["nodes"], row["samples"]) for row in rows] == [
         (1, 1, 64), (2, 1, 32), (8, 2, 8), (1, 1, 128), (2, 1, 64), (8, 2, 16)
     ]  # fmt: skip
     assert all("measured_seconds" not in row for row in rows)
-    rows = run("model", "predict", fitted, *given, "--nodes", "1,2,4", "--batch-per-gpu", "8", "--json").json["rows"]
+    rows = run(
+        "model", "predict", fitted, *given, "--nodes", "1,2,4", "--batch-per-gpu", "8", "--json"
+    ).json["rows"]
     assert [(row["nodes"], row["samples"]) for row in rows] == [(1, 8), (2, 8), (4, 8)]
-    unknown = run("model", "predict", fitted, "--workload", "gpt", "--gpu", "T4", "--gpus", "1", "--batch", "8")
+    unknown = run(
+        "model",
+        "predict",
+        fitted,
+        "--workload",
+        "gpt",
+        "--gpu",
+        "T4",
+        "--gpus",
+        "1",
+        "--batch",
+        "8",
+    )
     assert unknown.code == 0 and "unknown" in unknown.out
 
 
@@ -277,8 +334,12 @@ def test_predict_splits_batches_as_instances_do(
     given = ["--workload", "bert", "--gpu", "T4", "--gpus", "1,3,7", "--nodes", "1,1,1", *options]
     rows = run("model", "predict", model, *given, "--json").json["rows"]
     for k, row in zip((1, 3, 7), rows, strict=True):
-        (column,) = run("explain", instance, "--model", model, "--job", f"j{k}", "--json").json["columns"]
-        per_step = parameters.get("batch") or parameters["batch_per_gpu"]  # samples of a step of the instance
+        (column,) = run("explain", instance, "--model", model, "--job", f"j{k}", "--json").json[
+            "columns"
+        ]
+        per_step = (
+            parameters.get("batch") or parameters["batch_per_gpu"]
+        )  # samples of a step of the instance
         assert row["samples_per_second"] == pytest.approx(column["rate"] * per_step)
     if parameters == {"batch": 100}:
         assert [row["samples"] for row in rows] == [100, 34, 15]
@@ -292,7 +353,10 @@ def test_wrong_models_are_told_with_their_file(run: Run, instance: Path, tmp_pat
     for document, words in (
         ({"model": "pollux"}, "bad.json: coefficients: found nothing, expected this key"),
         ({"model": "polux"}, 'bad.json: model: found "polux"'),
-        ({"model": "chain", "models": [{"model": "pollux"}]}, "bad.json: models[0].coefficients: found nothing"),
+        (
+            {"model": "chain", "models": [{"model": "pollux"}]},
+            "bad.json: models[0].coefficients: found nothing",
+        ),
     ):
         path.write_text(json.dumps({"format": "optsched-model/1", **document}))
         for command in ("solve", "validate", "compare", "explain"):
@@ -326,7 +390,9 @@ def test_wrong_models_are_told_with_their_file(run: Run, instance: Path, tmp_pat
         (["--workload", "a", "--gpu", "b", "--gpus", "x", "--batch", "8"], "--gpus: found 'x', expected a"),
     ],
 )  # fmt: skip
-def test_wrong_words_of_predict(run: Run, profiles: Path, fitted: Path, given: list[str], words: str) -> None:
+def test_wrong_words_of_predict(
+    run: Run, profiles: Path, fitted: Path, given: list[str], words: str
+) -> None:
     result = run("model", "predict", fitted, *(text.format(profiles=profiles) for text in given))
     assert (result.code, result.out) == (2, "") and words in result.err
 
@@ -336,8 +402,14 @@ def test_files_that_are_no_models(run: Run, profiles: Path, tmp_path: Path) -> N
     for text, words in (
         ("{}", 'model.json: format: found null, expected "optsched-model/1"'),
         ('{"format": "optsched-model/1"}', "model.json: model: found nothing"),
-        ('{"format": "optsched-model/1", "model": "x"}', 'model.json: model: found "x", expected one of...'),
-        (f'{{"format": "optsched-model/1", "model": "{NAME}"}}', "model.json: per_sample: found nothing"),
+        (
+            '{"format": "optsched-model/1", "model": "x"}',
+            'model.json: model: found "x", expected one of...',
+        ),
+        (
+            f'{{"format": "optsched-model/1", "model": "{NAME}"}}',
+            "model.json: per_sample: found nothing",
+        ),
         ("no", "model.json: found text that is not JSON..."),
     ):
         path.write_text(text)
@@ -362,8 +434,16 @@ def test_evaluate_is_that_of_the_library(run: Run, profiles: Path) -> None:
 
 
 def test_all_splits_and_chains_by_default(run: Run, profiles: Path) -> None:
-    rows = run("model", "evaluate", profiles, "-m", NAME, "--chain", "--seeds", "1", "--json").json["rows"]
-    assert {row["split"] for row in rows} == {"random", "few-shot", "more-gpus", "workload-out", "gpu-out"}
+    rows = run("model", "evaluate", profiles, "-m", NAME, "--chain", "--seeds", "1", "--json").json[
+        "rows"
+    ]
+    assert {row["split"] for row in rows} == {
+        "random",
+        "few-shot",
+        "more-gpus",
+        "workload-out",
+        "gpu-out",
+    }
     assert {row["model"] for row in rows} == {NAME, "chain"}
     shown = run("model", "evaluate", profiles, "-m", NAME, "--seeds", "1").out
     assert "workload-out" in shown and "84" in shown
@@ -371,8 +451,12 @@ def test_all_splits_and_chains_by_default(run: Run, profiles: Path) -> None:
 
 def test_what_cannot_be_evaluated_is_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "profiles.csv"
-    path.write_text("workload,gpu,gpus,nodes,samples,seconds\na,b,2,1,8,0.1\na,b,4,1,8,0.1\na,b,4,1,9,0.1\n")
-    shown = run("model", "evaluate", path, "-m", NAME, "--split", "random", "--split", "gpu-out").out
+    path.write_text(
+        "workload,gpu,gpus,nodes,samples,seconds\na,b,2,1,8,0.1\na,b,4,1,8,0.1\na,b,4,1,9,0.1\n"
+    )
+    shown = run(
+        "model", "evaluate", path, "-m", NAME, "--split", "random", "--split", "gpu-out"
+    ).out
     with refuses("profiles: found no row on 1 GPU...") as refused:
         fit_model(optsched.read_profiles(path), NAME)
     assert f"- {NAME}: {refused.value}" in " ".join(shown.split())
@@ -388,7 +472,9 @@ def test_pictures(run: Run, profiles: Path, tmp_path: Path, suffix: str) -> None
     assert run(*given).out.endswith(f"picture written to {path}\n")
     first = path.read_bytes()
     assert run(*given, "-q").out == "" and path.read_bytes() == first
-    nothing = run("model", "evaluate", profiles, "-m", NAME, "--split", "workload-out", "--plot", path)
+    nothing = run(
+        "model", "evaluate", profiles, "-m", NAME, "--split", "workload-out", "--plot", path
+    )
     assert nothing.code == 2 and "there are no errors to draw" in nothing.err
 
 
@@ -397,14 +483,20 @@ def test_a_picture_shows_every_model_and_split() -> None:
     pytest.importorskip("matplotlib")
     from optsched.report import evaluation_picture
 
-    fit = {"one": lambda train: Linear.fit(train, {}).times, "two": lambda train: Linear.fit(train, {}).times}
+    fit = {
+        "one": lambda train: Linear.fit(train, {}).times,
+        "two": lambda train: Linear.fit(train, {}).times,
+    }
     found = evaluate(PROFILES, fit, [("random", {}), ("gpu-out", {}), ("workload-out", {})])
     axes = evaluation_picture(found).get_figure().axes
     assert [(ax.get_title(loc="left"), ax.texts[0].get_text()) for ax in axes] == [
         (model, split) for model in ("one", "two") for split in ("random", "gpu-out")
     ]
     assert f"MAPE {100 * found.rows[0].mape:.1f} %" in axes[0].texts[1].get_text()
-    assert axes[0].get_xscale() == axes[0].get_yscale() == "log" and axes[0].get_xlim() == axes[3].get_ylim()
+    assert (
+        axes[0].get_xscale() == axes[0].get_yscale() == "log"
+        and axes[0].get_xlim() == axes[3].get_ylim()
+    )
     many = {str(number): fit["one"] for number in range(41)}
     with pytest.raises(UsageError, match="1 splits of 41 models are too many panels"):
         evaluation_picture(evaluate(PROFILES, many, [("gpu-out", {})]))
@@ -414,7 +506,10 @@ def test_a_picture_shows_every_model_and_split() -> None:
     ("given", "words"),
     [
         (["--split", "half"], "unknown split 'half', expected one of random"),
-        (["--split", "random:fraction=2"], "random: fraction: found 2, expected a number between 0 and 1"),
+        (
+            ["--split", "random:fraction=2"],
+            "random: fraction: found 2, expected a number between 0 and 1",
+        ),
         (["--seeds", "0"], "seeds: found 0, expected a number from 1 to 1000"),
         (["--seeds", "x"], "--seeds: found 'x', expected a"),
         (["--nominal", "1.5"], "nominal: found 1.5, expected a share between 0 and 1"),
@@ -429,7 +524,9 @@ def test_wrong_words_of_evaluate(run: Run, profiles: Path, given: list[str], wor
 # --- --model FILE of the other commands ----------------------------------------------------------------------------
 
 
-def test_a_solution_with_a_model_is_verified_with_it(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
+def test_a_solution_with_a_model_is_verified_with_it(
+    run: Run, instance: Path, fitted: Path, tmp_path: Path
+) -> None:
     plan = tmp_path / "plan.json"
     without = run("solve", instance, "--json").json
     assert [row["job"] for row in without["unplaced"]] == ["a"]
@@ -437,22 +534,36 @@ def test_a_solution_with_a_model_is_verified_with_it(run: Run, instance: Path, f
     solved = json.loads(plan.read_text())
     assert solved["unplaced"] == []
     seconds = read_model(fitted)["per_sample"]["bert"]["A100"] * 16
-    assert solved["instance"]["sha256"] == optsched.load(instance, fitted).sha256 != without["instance"]["sha256"]
+    assert (
+        solved["instance"]["sha256"]
+        == optsched.load(instance, fitted).sha256
+        != without["instance"]["sha256"]
+    )
     assert solved["throughput"]["a"] <= 1 / seconds * (1 + 1e-9)
     assert run("verify", instance, plan, "--model", fitted).code == 0
     refused = run("verify", instance, plan)
-    assert refused.code == 6 and "a solution made with --model FILE is verified with the same one" in refused.err
+    assert (
+        refused.code == 6
+        and "a solution made with --model FILE is verified with the same one" in refused.err
+    )
     plain = tmp_path / "plain.json"
     assert run("solve", instance, "-o", plain).code == 0
     wrong = run("verify", instance, plain, "--model", fitted)
-    assert wrong.code == 6 and "the hash of this instance with this model: was the solution made with it?" in wrong.err
+    assert (
+        wrong.code == 6
+        and "the hash of this instance with this model: was the solution made with it?" in wrong.err
+    )
 
 
 def test_the_model_is_taken_from_python_too(instance: Path, fitted: Path) -> None:
     document = read_model(fitted)
     by_file = optsched.solve(instance, performance=fitted)
     by_document = optsched.solve(optsched.load(instance), performance=document)
-    assert by_file.objective == by_document.objective == optsched.solve(optsched.load(instance, fitted)).objective
+    assert (
+        by_file.objective
+        == by_document.objective
+        == optsched.solve(optsched.load(instance, fitted)).objective
+    )
     assert optsched.verify(instance, by_file.to_document(), performance=fitted).ok
     assert not optsched.verify(instance, by_file.to_document()).ok
     compared = optsched.compare(instance, ["makespan"], performance=fitted)
@@ -461,13 +572,27 @@ def test_the_model_is_taken_from_python_too(instance: Path, fitted: Path) -> Non
         optsched.solve(optsched.compile(optsched.load(instance)), performance=fitted)
 
 
-def test_every_command_takes_the_model(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
+def test_every_command_takes_the_model(
+    run: Run, instance: Path, fitted: Path, tmp_path: Path
+) -> None:
     assert run("validate", instance, "--json").json["unplaced"] != []
     assert run("validate", instance, "--model", fitted, "--json").json["unplaced"] == []
     assert run("explain", instance, "--model", fitted, "--json").json["unplaced"] == []
     rows = run("compare", instance, "--model", fitted, "-f", "makespan", "--json").json["rows"]
     assert rows[0]["status"] == "optimal"
-    found = run("pareto", instance, "-f", "makespan", "-f", "cost", "--points", "3", "--model", fitted, "--json")
+    found = run(
+        "pareto",
+        instance,
+        "-f",
+        "makespan",
+        "-f",
+        "cost",
+        "--points",
+        "3",
+        "--model",
+        fitted,
+        "--json",
+    )
     assert found.code == 0 and len(found.json["points"]) >= 2
     changed = run("whatif", instance, "--add", "new:2", "--model", fitted, "--json")
     assert changed.code == 0
@@ -477,13 +602,18 @@ def test_every_command_takes_the_model(run: Run, instance: Path, fitted: Path, t
     assert run("solve", copied, "--json").json["unplaced"] == []
     program = tmp_path / "makespan.mps"
     assert run("export", instance, "-f", "makespan", "--model", fitted, "-o", program).code == 0
-    assert " a" in Path(f"{program}.names.json").read_text() or '"a"' in Path(f"{program}.names.json").read_text()
+    assert (
+        " a" in Path(f"{program}.names.json").read_text()
+        or '"a"' in Path(f"{program}.names.json").read_text()
+    )
 
 
 def test_where_rates_come_from(run: Run, instance: Path, fitted: Path) -> None:
     log_sd = read_model(fitted)["log_sd"]
     told = run("validate", instance, "--model", fitted, "--json").json["sources"]
-    assert told["measured"] == {"columns": 1, "log_sd": 0.0} and told["parametric"]["log_sd"] == log_sd
+    assert (
+        told["measured"] == {"columns": 1, "log_sd": 0.0} and told["parametric"]["log_sd"] == log_sd
+    )
     spread = f"parametric ± {100 * np.expm1(log_sd):.2g} %"
     assert spread in run("validate", instance, "--model", fitted).out
     assert "rates from" not in run("validate", "@quickstart").out
@@ -491,25 +621,41 @@ def test_where_rates_come_from(run: Run, instance: Path, fitted: Path) -> None:
         assert (way["source"], way["log_sd"]) == ("parametric", log_sd)
     assert spread in run("explain", instance, "--model", fitted, "--job", "a").out
     ways = run("explain", instance, "--model", fitted, "--job", "b", "--json").json["columns"]
-    assert {way["pool"]: way["source"] for way in ways} == {"new": "parametric", "old": "measured"}  # one is stated
+    assert {way["pool"]: way["source"] for way in ways} == {
+        "new": "parametric",
+        "old": "measured",
+    }  # one is stated
     assert "parametric" not in run("explain", "@quickstart", "--job", "gpt-2-small-6").out
 
 
-def test_a_byte_order_mark_does_not_count(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
+def test_a_byte_order_mark_does_not_count(
+    run: Run, instance: Path, fitted: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "marked.json"
     path.write_bytes(b"\xef\xbb\xbf" + fitted.read_bytes())
     assert read_model(path) == read_model(fitted)
 
 
-def test_wrong_model_files_of_other_commands(run: Run, instance: Path, fitted: Path, tmp_path: Path) -> None:
-    for command in (["solve"], ["validate"], ["explain"], ["compare"], ["export", "-o", tmp_path / "x.json"]):
+def test_wrong_model_files_of_other_commands(
+    run: Run, instance: Path, fitted: Path, tmp_path: Path
+) -> None:
+    for command in (
+        ["solve"],
+        ["validate"],
+        ["explain"],
+        ["compare"],
+        ["export", "-o", tmp_path / "x.json"],
+    ):
         result = run(command[0], instance, *command[1:], "--model", instance)
         refusal = 'instance.json: format: found "optsched-instance/1", expected "optsched-model/1"'
         assert result.code == 3 and stated(refusal).holds(result.error), command
         missing = run(command[0], instance, *command[1:], "--model", tmp_path / "none.json")
         assert missing.code == 3 and stated("found no readable file at...").holds(missing.error)
         both = run(command[0], "-", *command[1:], "--model", "-")
-        assert both.code == 2 and "the instance and the model cannot both come from standard input" in both.err
+        assert (
+            both.code == 2
+            and "the instance and the model cannot both come from standard input" in both.err
+        )
 
 
 def test_a_curve_that_is_not_concave_is_told(run: Run, tmp_path: Path) -> None:

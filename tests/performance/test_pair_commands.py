@@ -65,7 +65,10 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    found = Files(tmp_path, *(tmp_path / name for name in ("pairs.csv", "alone.csv", "instance.json", "pairs.json")))
+    found = Files(
+        tmp_path,
+        *(tmp_path / name for name in ("pairs.csv", "alone.csv", "instance.json", "pairs.json")),
+    )
     found.pairs.write_text(PAIRS)
     found.alone.write_text(ALONE)
     found.instance.write_text(json.dumps(INSTANCE))
@@ -73,10 +76,18 @@ def files(tmp_path: Path) -> Files:
 
 
 def test_from_a_table_to_a_verified_plan(run: Run, files: Files) -> None:
-    code, out, err = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model)
-    assert (code, err) == (0, "") and "5 pairs of 6 that there can be, 2 measurements of jobs that could" in out
+    code, out, err = run(
+        "model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model
+    )
+    assert (code, err) == (
+        0,
+        "",
+    ) and "5 pairs of 6 that there can be, 2 measurements of jobs that could" in out
     plan = files.folder / "plan.json"
-    assert run("solve", files.instance, "-f", "max-throughput", "--model", files.model, "-o", plan)[0] == 0
+    assert (
+        run("solve", files.instance, "-f", "max-throughput", "--model", files.model, "-o", plan)[0]
+        == 0
+    )
     solved = json.loads(plan.read_text())
     assert solved["certificate"]["ok"]
     # the pair keeps 0.8 and 0.75 of 20 and 8 steps/s, which together is more than 20
@@ -88,7 +99,20 @@ def test_from_a_table_to_a_verified_plan(run: Run, files: Files) -> None:
 
 
 def test_it_is_the_model_of_the_library_and_stands_in_instances(run: Run, files: Files) -> None:
-    assert run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-m", "row-column", "-o", files.model)[0] == 0
+    assert (
+        run(
+            "model",
+            "fit-pairs",
+            files.pairs,
+            "--alone",
+            files.alone,
+            "-m",
+            "row-column",
+            "-o",
+            files.model,
+        )[0]
+        == 0
+    )
     document = optsched.fit_pairs(optsched.read_pairs(files.pairs, alone=files.alone), "row-column")
     assert files.model.read_bytes() == model_bytes(document)
     assert (document["model"], document["of"]) == ("interference", {"model": "table"})
@@ -99,10 +123,24 @@ def test_it_is_the_model_of_the_library_and_stands_in_instances(run: Run, files:
 
 def test_on_top_of_a_fitted_model(run: Run, files: Files) -> None:
     base, profiles = files.folder / "base.json", files.folder / "profiles.csv"
-    lines = [f"{job},V100,{k},1,8,{0.1 * (1 + row + 0.1 * k)}" for row, job in enumerate(("lm", "net")) for k in (1, 2)]
+    lines = [
+        f"{job},V100,{k},1,8,{0.1 * (1 + row + 0.1 * k)}"
+        for row, job in enumerate(("lm", "net"))
+        for k in (1, 2)
+    ]
     profiles.write_text("workload,gpu,gpus,nodes,samples,seconds\n" + "\n".join(lines) + "\n")
     assert run("model", "fit", profiles, "-m", "interpolation", "-o", base)[0] == 0
-    arguments = ("model", "fit-pairs", files.pairs, "--alone", files.alone, "--base", base, "-o", files.model)
+    arguments = (
+        "model",
+        "fit-pairs",
+        files.pairs,
+        "--alone",
+        files.alone,
+        "--base",
+        base,
+        "-o",
+        files.model,
+    )
     code, out, _ = run(*arguments, "--json")
     assert code == 0 and json.loads(out)["of"] == "interpolation"
     assert read_model(files.model)["of"] == read_model(base)
@@ -120,7 +158,9 @@ def test_on_top_of_a_fitted_model(run: Run, files: Files) -> None:
 def test_gavel_s_names_of_job_types_are_those_of_imported_instances(files: Files) -> None:
     files.pairs.write_text("gpu_type,model_a,batch_a,model_b,batch_b,steps_per_s_a,steps_per_s_b\n"
                            "v100,LM,10,LM,20,8,4\nv100,LM,10,LM,10,1,1\nv100,LM,20,LM,20,1,1\n")  # fmt: skip
-    files.alone.write_text("gpu_type,model,batch_size,steps_per_s_total\nv100,LM,10,10\nv100,LM,20,6\n")
+    files.alone.write_text(
+        "gpu_type,model,batch_size,steps_per_s_total\nv100,LM,10,10\nv100,LM,20,6\n"
+    )
     document = optsched.fit_pairs(optsched.read_pairs(files.pairs, alone=files.alone), "row-column")
     workloads = {
         f"LM (batch size {batch})": {
@@ -140,12 +180,20 @@ def test_gavel_s_names_of_job_types_are_those_of_imported_instances(files: Files
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["-m", "nothing"], "unknown model of pairs 'nothing', expected one of auto, boosted-pairs"),
-        (["-m", "row-column:penalty=1", "-O", "penalty=2"], "--model row-column: penalty is given twice"),
+        (
+            ["-m", "nothing"],
+            "unknown model of pairs 'nothing', expected one of auto, boosted-pairs",
+        ),
+        (
+            ["-m", "row-column:penalty=1", "-O", "penalty=2"],
+            "--model row-column: penalty is given twice",
+        ),
     ],
 )
 def test_wrong_words(run: Run, files: Files, given: list[str], words: str) -> None:
-    found = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, *given)
+    found = run(
+        "model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, *given
+    )
     assert found[0] == 2 and words in found[2], found
     assert not files.model.exists()
 
@@ -153,19 +201,30 @@ def test_wrong_words(run: Run, files: Files, given: list[str], words: str) -> No
 @pytest.mark.parametrize(
     ("given", "refusal"),
     [
-        (["-m", "row-column", "-O", "penalty=-1"], "performance.penalty: found -1, expected a number above 0"),
-        (["-m", "boosted-pairs"], "profiles: found 3 pairs that ran together, expected at least 20 for..."),
+        (
+            ["-m", "row-column", "-O", "penalty=-1"],
+            "performance.penalty: found -1, expected a number above 0",
+        ),
+        (
+            ["-m", "boosted-pairs"],
+            "profiles: found 3 pairs that ran together, expected at least 20 for...",
+        ),
         (
             ["-m", "conformal-pairs"],
             """performance.of: found nothing, expected the model that it stands on, such as -O of='{"mo...""",
         ),
         (["--base", "none.json"], "found no readable file at none.json..."),
-        (["-O", "row-column={}", "-O", "x={}"], "performance.x: found {}, expected options of one of boosted-pairs..."),
+        (
+            ["-O", "row-column={}", "-O", "x={}"],
+            "performance.x: found {}, expected options of one of boosted-pairs...",
+        ),
     ],
 )
 def test_what_is_refused(run: Run, files: Files, given: list[str], refusal: str) -> None:
     with reported() as errors:
-        found = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, *given)
+        found = run(
+            "model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, *given
+        )
     assert found[0] == 3 and stated(refusal).holds(errors[0]), found
     assert not files.model.exists()
 
@@ -176,7 +235,10 @@ def test_wrong_pairs_and_standard_output(run: Run, files: Files) -> None:
     assert stated('pairs.csv:2:rate_first: found no rate of "lm" alone on "V100"').holds(errors[0])
     out = run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", "-")[1]
     assert json.loads(out)["format"] == "optsched-model/1"
-    assert run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, "-q")[1] == ""
+    assert (
+        run("model", "fit-pairs", files.pairs, "--alone", files.alone, "-o", files.model, "-q")[1]
+        == ""
+    )
     pairs = optsched.read_pairs(files.pairs, alone=files.alone)
     with pytest.raises(UsageError, match="options of the model of pairs are given in two ways"):
         optsched.fit_pairs(pairs, ("row-column", {"penalty": 1}), penalty=2)

@@ -23,7 +23,9 @@ from optsched.performance.learned.utilisation import Utilisation, decreasing
 
 pytestmark = pytest.mark.property
 
-needs_sklearn = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
+needs_sklearn = pytest.mark.skipif(
+    find_spec("sklearn") is None, reason="scikit-learn is not installed"
+)
 OPTIONS: dict[str, dict[str, Any]] = {
     "auto": {},
     "boosted-pairs": {"iterations": 30, "rows_per_leaf": 2},
@@ -33,7 +35,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "row-column": {},
     "utilisation": {},
 }
-MODELS = [pytest.param(name, marks=needs_sklearn if name == "boosted-pairs" else ()) for name in OPTIONS]
+MODELS = [
+    pytest.param(name, marks=needs_sklearn if name == "boosted-pairs" else ()) for name in OPTIONS
+]
 
 
 def fit(name: str, profiles: PairProfiles) -> PairModel:
@@ -93,13 +97,19 @@ def test_symmetric_measurements_give_symmetric_estimates(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_order_of_rows_and_the_numbers_of_jobs_do_not_matter(name: str) -> None:
     plain = fit(name, profiles_of(share=0.7, noise=0.1))
-    shuffled = fit(name, profiles_of(share=0.7, noise=0.1, order=np.random.default_rng(5).permutation))
+    shuffled = fit(
+        name, profiles_of(share=0.7, noise=0.1, order=np.random.default_rng(5).permutation)
+    )
     pairs = every_pair()
     np.testing.assert_array_equal(plain.fractions(pairs).first, shuffled.fractions(pairs).first)
     random = np.random.default_rng(1).permutation(72)
-    said = plain.fractions(pairs).first  # sums of a matrix product may round in another order, nothing else
+    said = plain.fractions(
+        pairs
+    ).first  # sums of a matrix product may round in another order, nothing else
     np.testing.assert_allclose(plain.fractions(pairs.take(random)).first, said[random], rtol=1e-12)
-    turned = every_pair(label=lambda row: f"j{5 - row}")  # the same names, numbered the other way round
+    turned = every_pair(
+        label=lambda row: f"j{5 - row}"
+    )  # the same names, numbered the other way round
     again = plain.fractions(turned).first.reshape(2, 6, 6)[:, ::-1, ::-1]
     np.testing.assert_allclose(again, said.reshape(2, 6, 6), rtol=1e-12)
 
@@ -120,7 +130,9 @@ def test_a_document_is_the_model(name: str) -> None:
     assert type(again) is type(model)
     assert again.document() == model.document()
     for field in ("first", "second", "log_sd", "source"):
-        np.testing.assert_array_equal(getattr(again.fractions(pairs), field), getattr(model.fractions(pairs), field))
+        np.testing.assert_array_equal(
+            getattr(again.fractions(pairs), field), getattr(model.fractions(pairs), field)
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -144,7 +156,9 @@ def test_equal_pairs_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fit("row-column", profiles_of(share=0.5))
     asked: list[int] = []
     estimate = RowColumn.estimate
-    monkeypatch.setattr(RowColumn, "estimate", lambda self, pairs: asked.append(len(pairs)) or estimate(self, pairs))
+    monkeypatch.setattr(
+        RowColumn, "estimate", lambda self, pairs: asked.append(len(pairs)) or estimate(self, pairs)
+    )
     said = model.fractions(every_pair().take(np.tile(np.arange(72), 1500)))
     assert len(said.first) == 108_000
     assert sum(asked) < 72
@@ -157,7 +171,9 @@ def test_a_pair_measured_twice_and_one_that_could_not_run() -> None:
     )  # fmt: skip
     model = RowColumn.fit(profiles, {})
     said = model.fractions(ask("g", "a", "b"))
-    assert [said.first[0], said.second[0]] == pytest.approx([np.sqrt(0.4 * 0.9), np.sqrt(0.5 * 0.8)])
+    assert [said.first[0], said.second[0]] == pytest.approx(
+        [np.sqrt(0.4 * 0.9), np.sqrt(0.5 * 0.8)]
+    )
     for pairs in (ask("g", "a", "c"), ask("g", "c", "a")):
         said = model.fractions(pairs)
         assert (said.first[0], said.second[0], said.source[0]) == (0.0, 0.0, Source.MEASURED)
@@ -191,7 +207,10 @@ def test_row_column_is_the_ridge_regression_of_its_docstring() -> None:
 
 def test_the_penalty_is_the_best_when_cells_are_left_out() -> None:
     profiles = profiles_of(share=0.8, noise=0.2)
-    least = {penalty: RowColumn.fit(profiles, {"penalty": penalty}).log_sd for penalty in (0.03, 0.1, 0.3, 1.0, 3.0)}
+    least = {
+        penalty: RowColumn.fit(profiles, {"penalty": penalty}).log_sd
+        for penalty in (0.03, 0.1, 0.3, 1.0, 3.0)
+    }
     chosen = RowColumn.fit(profiles, {})
     assert chosen.log_sd == min(least.values())
     assert least[chosen.penalty] == chosen.log_sd
@@ -202,8 +221,12 @@ def test_least_squares_recover_a_matrix_of_low_rank(biased: bool) -> None:
     random = np.random.default_rng(0)
     true = 0.5 + random.normal(size=(30, 2)) @ random.normal(size=(2, 60)) / 10
     known = random.random(true.shape) < 0.7
-    options = CompletionOptions(rank=2 if biased else 3, penalty=1e-3, biased=biased, iterations=200)
-    found = complete(np.where(known, true, 7.0), known, options)  # what is unknown must not be looked at
+    options = CompletionOptions(
+        rank=2 if biased else 3, penalty=1e-3, biased=biased, iterations=200
+    )
+    found = complete(
+        np.where(known, true, 7.0), known, options
+    )  # what is unknown must not be looked at
     assert np.abs(found - true)[~known].max() < 0.02
 
 
@@ -216,7 +239,9 @@ def test_a_job_that_is_hardly_measured_is_taken_for_its_nearest() -> None:
     full = profiles_of(law, jobs=6)
     others = (full.pairs.first != 5) & (full.pairs.second != 5)
     of_new = (full.pairs.gpu == 0) & (full.pairs.first != full.pairs.second)
-    model = Completion.fit(full.take(np.flatnonzero(others | of_new)), {"nearest": True, "penalty": 0.01})
+    model = Completion.fit(
+        full.take(np.flatnonzero(others | of_new)), {"nearest": True, "penalty": 0.01}
+    )
     assert model.fractions(ask("v100", "j5", "j3")).first[0] == law("v100", 0, 3)
     kept = model.fractions(ask("k80", "j5", "j3"))
     assert (kept.first[0], kept.source[0]) == (law("k80", 5, 3), Source.MEASURED)
@@ -264,7 +289,9 @@ def test_a_process_takes_what_there_is(kept: str) -> None:
         isolated, batch = features.isolated.copy(), features.batch.copy()
         isolated[2, 0] = isolated[:, 1] = batch[3] = np.nan
         family = ("", *features.family[1:])
-        profiles = replace(profiles, features=replace(features, isolated=isolated, batch=batch, family=family))
+        profiles = replace(
+            profiles, features=replace(features, isolated=isolated, batch=batch, family=family)
+        )
     if kept == "only beside themselves":
         full = profiles_of(jobs=8)
         profiles = full.take(np.flatnonzero(full.pairs.first == full.pairs.second))
@@ -272,7 +299,9 @@ def test_a_process_takes_what_there_is(kept: str) -> None:
     said = model.fractions(every_pair(8))
     gpu, one, two = (index.ravel() for index in np.indices((2, 8, 8)))
     true = np.array([effects(GPUS[g], a, b) for g, a, b in zip(gpu, one, two, strict=True)])
-    assert np.abs(said.first / true - 1).mean() < (0.2 if kept == "only beside themselves" else 0.04)
+    assert np.abs(said.first / true - 1).mean() < (
+        0.2 if kept == "only beside themselves" else 0.04
+    )
     again = make_pair_model(json.loads(json.dumps(model.document())))
     np.testing.assert_array_equal(again.fractions(every_pair(8)).log_sd, said.log_sd)
 
@@ -291,20 +320,31 @@ def test_the_gradient_of_a_process_is_that_of_its_covariance() -> None:
         def value(parameters: np.ndarray, sign: int = sign) -> float:
             process = PairProcess(kernel, sign, parameters)
             covariance = process.covariance(profiles.pairs, profiles.pairs)
-            np.testing.assert_allclose(np.diag(covariance), process.variance(profiles.pairs), rtol=1e-12)
+            np.testing.assert_allclose(
+                np.diag(covariance), process.variance(profiles.pairs), rtol=1e-12
+            )
             return float((weights * covariance).sum() + np.trace(weights) * process.noise)
 
         slopes = [(value(at + step) - value(at - step)) / 2e-5 for step in 1e-5 * np.eye(len(at))]
         np.testing.assert_allclose(
-            PairProcess(kernel, sign, at).gradient(profiles.pairs, weights), slopes, rtol=1e-6, atol=1e-7
+            PairProcess(kernel, sign, at).gradient(profiles.pairs, weights),
+            slopes,
+            rtol=1e-6,
+            atol=1e-7,
         )
 
 
 def test_auto_says_what_it_took_and_why() -> None:
     few = pair_class("auto").fit(profiles_of(share=0.07, seed=1), {}).document()
     assert few["chosen"]["model"] == "row-column"
-    assert few["because"] == "3 pairs were measured: too few for more than effects of rows and columns"
-    model = pair_class("auto").fit(profiles_of(share=0.7), {"gaussian-pairs": {"iterations": 2}}).document()
+    assert (
+        few["because"] == "3 pairs were measured: too few for more than effects of rows and columns"
+    )
+    model = (
+        pair_class("auto")
+        .fit(profiles_of(share=0.7), {"gaussian-pairs": {"iterations": 2}})
+        .document()
+    )
     assert model["chosen"]["model"] == "gaussian-pairs"
     assert "at most 2000" in model["because"]
 
@@ -326,10 +366,22 @@ def test_auto_with_many_pairs(monkeypatch: pytest.MonkeyPatch, bare: bool, chose
     ("columns", "message"),
     [
         ({"first": ["a"]}, "first: found 1 values, expected 2, as many as gpu"),
-        ({"fraction_first": [0.5, 1.5]}, "fraction_first[1]: found 1.5, expected a number from 0 to 1"),
-        ({"fraction_second": [0.5, 0.0]}, "fraction_second[1]: found 0.0, expected 0 for both jobs or for none..."),
-        ({"isolated": {("a", "g"): 0.0}}, "isolated.a.g: found 0.0, expected a finite number above 0"),
-        ({"utilisation": {("a", "g"): 1.2}}, "utilisation.a.g: found 1.2, expected a number from 0 to 1"),
+        (
+            {"fraction_first": [0.5, 1.5]},
+            "fraction_first[1]: found 1.5, expected a number from 0 to 1",
+        ),
+        (
+            {"fraction_second": [0.5, 0.0]},
+            "fraction_second[1]: found 0.0, expected 0 for both jobs or for none...",
+        ),
+        (
+            {"isolated": {("a", "g"): 0.0}},
+            "isolated.a.g: found 0.0, expected a finite number above 0",
+        ),
+        (
+            {"utilisation": {("a", "g"): 1.2}},
+            "utilisation.a.g: found 1.2, expected a number from 0 to 1",
+        ),
         ({"batch": {"a": -1.0}}, "batch.a: found -1.0, expected a finite number above 0"),
     ],
 )
@@ -343,23 +395,43 @@ def test_profiles_that_cannot_be(columns: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("row-column", {"penalty": 0.0}, "performance.penalty: found 0.0, expected a number above 0"),
+        (
+            "row-column",
+            {"penalty": 0.0},
+            "performance.penalty: found 0.0, expected a number above 0",
+        ),
         (
             "completion",
             {"ranks": 3},
             "performance.ranks: found an unknown key 'ranks', expected one of the format's keys (did you "
             "mean 'rank'...",
         ),
-        ("gaussian-pairs", {"sample": 0}, "performance.sample: found 0, expected a number of at least 1"),
-        ("utilisation", {"rule": "x"}, "performance.rule: found \"x\", expected one of 'isotonic' or 'horus'"),
+        (
+            "gaussian-pairs",
+            {"sample": 0},
+            "performance.sample: found 0, expected a number of at least 1",
+        ),
+        (
+            "utilisation",
+            {"rule": "x"},
+            "performance.rule: found \"x\", expected one of 'isotonic' or 'horus'",
+        ),
         (
             "auto",
             {"x": {}},
             "performance.x: found {}, expected options of one of boosted-pairs, completion, "
             "conformal-pairs, gaussian-pairs, row-column, utilisation by its name",
         ),
-        ("conformal-pairs", {"of": {"model": "x"}}, 'performance.of.model: found "x", expected one of auto...'),
-        ("conformal-pairs", {"of": {"model": "row-column", "penalty": 0.0}}, "performance.of.penalty: found 0.0"),
+        (
+            "conformal-pairs",
+            {"of": {"model": "x"}},
+            'performance.of.model: found "x", expected one of auto...',
+        ),
+        (
+            "conformal-pairs",
+            {"of": {"model": "row-column", "penalty": 0.0}},
+            "performance.of.penalty: found 0.0",
+        ),
     ],
 )
 def test_options_that_cannot_be(name: str, options: dict[str, Any], message: str) -> None:

@@ -32,15 +32,23 @@ def speed(law: str, theta: dict[str, float], w: Any, p: Any, batch: float) -> An
 @pytest.mark.parametrize("law", ["ps-sync", "ps-async"])
 def test_planted_coefficients_are_recovered(law: Literal["ps-sync", "ps-async"]) -> None:
     exact = fit_parameter_server(W, P, speed(law, PLANTED, W, P, 32), law=law, batch=32)
-    assert exact.coefficients == pytest.approx({name: PLANTED[name] for name in LAWS[law]}, rel=1e-8)
+    assert exact.coefficients == pytest.approx(
+        {name: PLANTED[name] for name in LAWS[law]}, rel=1e-8
+    )
     assert exact.log_sd < 1e-8
-    np.testing.assert_allclose(exact.steps_per_second(W, P), speed(law, PLANTED, W, P, 32), rtol=1e-9)
+    np.testing.assert_allclose(
+        exact.steps_per_second(W, P), speed(law, PLANTED, W, P, 32), rtol=1e-9
+    )
     noise = np.exp(0.03 * np.random.default_rng(0).normal(size=len(W)))
     noisy = fit_parameter_server(W, P, speed(law, PLANTED, W, P, 32) * noise, law=law, batch=32)
-    np.testing.assert_allclose(noisy.steps_per_second(W, P), speed(law, PLANTED, W, P, 32), rtol=0.05)
+    np.testing.assert_allclose(
+        noisy.steps_per_second(W, P), speed(law, PLANTED, W, P, 32), rtol=0.05
+    )
     assert 0.02 < noisy.log_sd < 0.04
     big = [name for name in LAWS[law] if PLANTED[name] >= 0.1]
-    assert [noisy.coefficients[name] for name in big] == pytest.approx([PLANTED[name] for name in big], rel=0.3)
+    assert [noisy.coefficients[name] for name in big] == pytest.approx(
+        [PLANTED[name] for name in big], rel=0.3
+    )
 
 
 def test_a_fit_is_a_piece_of_an_instance() -> None:
@@ -56,7 +64,9 @@ def test_a_fit_is_a_piece_of_an_instance() -> None:
     )
     laws = read_parameter_servers(instance)
     w, p = np.array([3, 8]), np.array([5, 2])
-    np.testing.assert_allclose(1 / laws.step_seconds(np.zeros(2, np.int64), w, p), fit.steps_per_second(w, p))
+    np.testing.assert_allclose(
+        1 / laws.step_seconds(np.zeros(2, np.int64), w, p), fit.steps_per_second(w, p)
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,13 +99,17 @@ def test_later_thirds_weigh_more() -> None:
     epochs = np.arange(30)
     early, late = planted.loss(epochs), planted.loss(epochs)
     early[2], late[-3] = early[2] + 0.2, late[-3] + 0.2
-    shifts = [abs(fit_loss_curve(epochs, loss).loss(29) - planted.loss(29)) for loss in (early, late)]
+    shifts = [
+        abs(fit_loss_curve(epochs, loss).loss(29) - planted.loss(29)) for loss in (early, late)
+    ]
     assert shifts[0] < 0.2 * shifts[1]
 
 
 def test_convergence_is_where_the_loss_stops_falling() -> None:
     curve = LossCurve(1.0, 1.0, 0.0)  # 1, 1/2, 1/3, ...
-    assert curve.convergence_epoch(0.1) == 3 and curve.convergence_epoch(0.2) == 2  # falls of 1/2, 1/6, 1/12
+    assert (
+        curve.convergence_epoch(0.1) == 3 and curve.convergence_epoch(0.2) == 2
+    )  # falls of 1/2, 1/6, 1/12
     assert curve.convergence_epoch(1e-9) == 100
     with refuses("threshold: found 0"):
         curve.convergence_epoch(0)
@@ -108,11 +122,15 @@ def test_convergence_is_where_the_loss_stops_falling() -> None:
 
 
 def test_the_busiest_resource_sets_the_pace() -> None:
-    law = BottleneckLaw(compute=1.0, gradient_bytes=1e8, worker_bandwidth=1e9, server_bandwidth=1e9, update=0.01)
+    law = BottleneckLaw(
+        compute=1.0, gradient_bytes=1e8, worker_bandwidth=1e9, server_bandwidth=1e9, update=0.01
+    )
     assert law.asynchronous(1, 1) == pytest.approx(1 / 1.2)
     assert law.asynchronous(1000, 1) == pytest.approx(10)  # the server's network
     assert law.synchronous(4, 1) == pytest.approx(1 / (0.25 + 0.8))
     w = np.arange(1, 50)
-    assert (np.diff(law.asynchronous(w, 4)) >= 0).all() and (law.synchronous(w, 8) >= law.synchronous(w, 4)).all()
+    assert (np.diff(law.asynchronous(w, 4)) >= 0).all() and (
+        law.synchronous(w, 8) >= law.synchronous(w, 4)
+    ).all()
     with refuses("compute: found 0, expected a finite number above 0"):
         BottleneckLaw(0, 1, 1, 1)

@@ -74,22 +74,32 @@ def test_times_equal_a_scalar_loop() -> None:
         assert times.source[row] == Source.PARAMETRIC
 
 
-@given(positive, st.one_of(st.just(0.0), positive), st.one_of(st.sampled_from([1.0, 2.0, 10.0]), st.floats(1, 10)))
+@given(
+    positive,
+    st.one_of(st.just(0.0), positive),
+    st.one_of(st.sampled_from([1.0, 2.0, 10.0]), st.floats(1, 10)),
+)
 def test_overlap_lies_between_the_maximum_and_the_sum(x: float, y: float, g: float) -> None:
     for power in (g, np.array([g])):  # scalars have short cuts
         t = float(overlapped(np.array([x]), np.array([y]), power)[0])
         assert max(x, y) * (1 - 1e-14) <= t <= (x + y) * (1 + 1e-14)
 
 
-@given(st.lists(st.floats(1e-3, 1), min_size=6, max_size=6), st.floats(1.0, 9), st.integers(0, 10**6))
-def test_derivatives_are_those_of_differences(coefficients: list[float], g: float, seed: int) -> None:
+@given(
+    st.lists(st.floats(1e-3, 1), min_size=6, max_size=6), st.floats(1.0, 9), st.integers(0, 10**6)
+)
+def test_derivatives_are_those_of_differences(
+    coefficients: list[float], g: float, seed: int
+) -> None:
     law, ways = np.array([*coefficients, g + 0.01]), random_ways(20, seed)
     _, slopes = log_step_seconds(law, ways)
     for index in range(7):
         step = 1e-6
         up, down = law.copy(), law.copy()
         up[index], down[index] = (
-            (law[index] + step, law[index] - step) if index == 6 else (law[index] * np.exp([step, -step])).tolist()
+            (law[index] + step, law[index] - step)
+            if index == 6
+            else (law[index] * np.exp([step, -step])).tolist()
         )
         numeric = (np.log(step_seconds(up, ways)) - np.log(step_seconds(down, ways))) / (2 * step)
         np.testing.assert_allclose(slopes[:, index], numeric, atol=1e-7)
@@ -130,7 +140,8 @@ def _oracle_profiles(told: dict[str, Any]) -> Profiles:
                 nodes = len(digits) or int(row["num_nodes"])
                 gpus = sum(digits) or int(row["num_replicas"])
                 rows.setdefault(
-                    (nodes, gpus, int(row["local_bsz"])), (float(row["step_time"]), float(row["sync_time"]))
+                    (nodes, gpus, int(row["local_bsz"])),
+                    (float(row["step_time"]), float(row["sync_time"])),
                 )
     return Profiles.of(
         workload=[job] * len(rows), gpu=[gpu] * len(rows), gpus=[gpus for _, gpus, _ in rows],
@@ -153,13 +164,17 @@ def test_planted_coefficients_are_recovered() -> None:
 def test_the_robust_fit_shrugs_at_an_outlier() -> None:
     profiles = planted()
     profiles.seconds[5] *= 20
-    assert log_error(step_seconds(fit_robust(profiles).law, profiles.ways), planted().seconds) < 0.03
+    assert (
+        log_error(step_seconds(fit_robust(profiles).law, profiles.ways), planted().seconds) < 0.03
+    )
 
 
 def test_what_was_not_measured_is_pinned_and_told() -> None:
     model = Pollux.fit(planted(shapes=[(1, 1)]), {})
     law = dict(zip(("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "g"), model.laws[0].law, strict=True))
-    assert law["a_r"] == law["b_r"] < 1e-8 and law["a_n"] == law["b_n"] == pytest.approx(1.1 * law["a_r"])
+    assert law["a_r"] == law["b_r"] < 1e-8 and law["a_n"] == law["b_n"] == pytest.approx(
+        1.1 * law["a_r"]
+    )
     times = model.times(grid(lambda *_: 1.0, [(1, 1), (4, 1), (4, 2)], [64]).ways)
     assert times.source.tolist() == [Source.PARAMETRIC, Source.PRIOR, Source.PRIOR]
     assert times.log_sd[0] == pytest.approx(0.25 / 3**0.5)  # four steps for two coefficients
@@ -171,13 +186,17 @@ def test_what_was_not_measured_is_pinned_and_told() -> None:
     assert law["b_r"] < 1e-8 and law["a_n"] == pytest.approx(1.1 * law["a_r"])
 
 
-@pytest.mark.parametrize(("of_seconds", "of_samples"), [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e6), (1.0, 1e-6), (1e-9, 1e9)])
+@pytest.mark.parametrize(
+    ("of_seconds", "of_samples"), [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e6), (1.0, 1e-6), (1e-9, 1e9)]
+)
 def test_units_do_not_matter(of_seconds: float, of_samples: float) -> None:
     profiles = planted(0.1)
     ways = profiles.ways.with_batches(profiles.ways.samples * of_samples, profiles.ways.passes)
     scaled = Profiles(ways, profiles.seconds * of_seconds, profiles.sync)
     plain, other = fit_robust(profiles), fit_robust(scaled)
-    np.testing.assert_allclose(step_seconds(other.law, ways), of_seconds * step_seconds(plain.law, profiles.ways), 1e-4)
+    np.testing.assert_allclose(
+        step_seconds(other.law, ways), of_seconds * step_seconds(plain.law, profiles.ways), 1e-4
+    )
     assert other.log_sd == pytest.approx(plain.log_sd, rel=1e-4)
 
 
@@ -190,11 +209,16 @@ def test_units_do_not_matter(of_seconds: float, of_samples: float) -> None:
       "profiles of bert on t4: samples: found 4.8e+07 in the median, in 0.18022 s, expected at least "
       "1e-07 s each for this method...")],
 )  # fmt: skip
-def test_the_published_objective_has_bounds(of_seconds: float, of_samples: float, words: str) -> None:
+def test_the_published_objective_has_bounds(
+    of_seconds: float, of_samples: float, words: str
+) -> None:
     profiles = with_sync(planted())
     ways = profiles.ways.with_batches(profiles.ways.samples * of_samples, profiles.ways.passes)
     with refuses(words):
-        Pollux.fit(Profiles(ways, profiles.seconds * of_seconds, profiles.sync * of_seconds), {"method": "adaptdl"})
+        Pollux.fit(
+            Profiles(ways, profiles.seconds * of_seconds, profiles.sync * of_seconds),
+            {"method": "adaptdl"},
+        )
 
 
 @pytest.mark.parametrize("method", ["robust", "adaptdl"])

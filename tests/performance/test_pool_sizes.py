@@ -13,7 +13,9 @@ from optsched.instance import Instance
 from optsched.instance.documents import NODE_STATES
 from optsched.performance import Configurations, PoolSizes
 
-NODE = st.tuples(st.integers(0, 9), st.sampled_from(NODE_STATES[:2]), st.sampled_from([None, 99.0, 100.0, 101.0]))
+NODE = st.tuples(
+    st.integers(0, 9), st.sampled_from(NODE_STATES[:2]), st.sampled_from([None, 99.0, 100.0, 101.0])
+)
 
 
 def instance_of(*pools: Any, now: float = 100.0) -> Instance:
@@ -38,7 +40,14 @@ def test_sizes_of_random_pools(pools: list[list[tuple[int, str, float | None]]])
     ]
     sizes = PoolSizes.of(instance_of(*documents))
     usable = [
-        sorted((gpus for gpus, state, start in nodes if gpus and state == "up" and (start or 0) <= 100), reverse=True)
+        sorted(
+            (
+                gpus
+                for gpus, state, start in nodes
+                if gpus and state == "up" and (start or 0) <= 100
+            ),
+            reverse=True,
+        )
         for nodes in pools
     ]
     assert sizes.gpus.tolist() == [sum(nodes) for nodes in usable]
@@ -46,10 +55,15 @@ def test_sizes_of_random_pools(pools: list[list[tuple[int, str, float | None]]])
     assert (np.diff(sizes.reach) > 0).all()
     for row, nodes in enumerate(usable):
         counts = np.arange(sum(nodes) + 2)
-        expected = [next((n for n in range(len(nodes) + 1) if sum(nodes[:n]) >= k), len(nodes) + 1) for k in counts]
+        expected = [
+            next((n for n in range(len(nodes) + 1) if sum(nodes[:n]) >= k), len(nodes) + 1)
+            for k in counts
+        ]
         assert sizes.fewest_nodes(np.full(len(counts), row), counts).tolist() == expected
         spans = np.arange(len(nodes) + 3)
-        assert sizes.most_gpus(np.full(len(spans), row), spans).tolist() == [sum(nodes[:n]) for n in spans]
+        assert sizes.most_gpus(np.full(len(spans), row), spans).tolist() == [
+            sum(nodes[:n]) for n in spans
+        ]
 
 
 def test_no_pool_and_gangs_that_fit_nowhere() -> None:
@@ -66,7 +80,9 @@ def test_no_pool_and_gangs_that_fit_nowhere() -> None:
 
 
 def test_a_million_nodes_given_as_a_count() -> None:
-    sizes = PoolSizes.of(instance_of(*({"name": name, "nodes": 10**6, "gpus_per_node": 8} for name in "ab")))
+    sizes = PoolSizes.of(
+        instance_of(*({"name": name, "nodes": 10**6, "gpus_per_node": 8} for name in "ab"))
+    )
     assert sizes.gpus.tolist() == [8 * 10**6] * 2
     assert sizes.nodes.tolist() == [10**6] * 2
     gpus = np.array([1, 8, 9, 8 * 10**6, 8 * 10**6 + 1])
@@ -82,7 +98,15 @@ def table(rows: list[tuple[int, int, int, float]]) -> Configurations:
 
 
 def test_the_fullest_node_and_the_level_of_links() -> None:
-    rows = [(0, 1, 1, 1), (0, 4, 1, 1), (0, 4, 2, 1), (0, 5, 2, 1), (0, 7, 7, 1), (-1, 0, 0, 1), (0, 0, 0, 1)]
+    rows = [
+        (0, 1, 1, 1),
+        (0, 4, 1, 1),
+        (0, 4, 2, 1),
+        (0, 5, 2, 1),
+        (0, 7, 7, 1),
+        (-1, 0, 0, 1),
+        (0, 0, 0, 1),
+    ]
     found = table(rows)  # type: ignore[arg-type]
     assert len(found) == 7
     assert found.max_per_node.tolist() == [1, 4, 2, 3, 1, 0, 0]
@@ -91,7 +115,13 @@ def test_the_fullest_node_and_the_level_of_links() -> None:
 
 def test_prices_and_power_are_per_gpu_and_share() -> None:
     cluster = instance_of(
-        {"name": "a", "nodes": 2, "gpus_per_node": 4, "cost_per_gpu_hour": 2.5, "watts_per_gpu": 300},
+        {
+            "name": "a",
+            "nodes": 2,
+            "gpus_per_node": 4,
+            "cost_per_gpu_hour": 2.5,
+            "watts_per_gpu": 300,
+        },
         {"name": "b", "nodes": 2, "gpus_per_node": 4},
         {"name": "c", "nodes": 2, "gpus_per_node": 4, "cost_per_gpu_hour": 0.0},
     ).cluster

@@ -57,20 +57,35 @@ def predict(rows: list[tuple[int, int, int]], **options: Any) -> Any:
     pool, gpus, nodes = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     ways = Configurations(pool, gpus, nodes, np.ones(len(rows)), np.zeros(len(rows), np.int64))
     count = len(WORKLOADS)
-    batch = JobBatch(np.arange(count), np.full(count, -1), np.zeros(count, bool), np.ones(count, np.int64))
+    batch = JobBatch(
+        np.arange(count), np.full(count, -1), np.zeros(count, bool), np.ones(count, np.int64)
+    )
     return model_of(instance).predict(batch, ways)
 
 
 def test_from_what_workloads_state() -> None:
-    found = predict([(0, 1, 1), (1, 1, 1), (0, 2, 1), (0, 8, 2), (1, 4, 1), (2, 1, 1), (3, 1, 1), (0, 4, 2)])
+    found = predict(
+        [(0, 1, 1), (1, 1, 1), (0, 2, 1), (0, 8, 2), (1, 4, 1), (2, 1, 1), (3, 1, 1), (0, 4, 2)]
+    )
     seen = [40, 4.5, 80, 240, 18, 40, 0, 120]
     assert found.rate[0] == pytest.approx(seen)
     assert found.rate[1, :3] == pytest.approx([10, 10 * ratio("v100", "k80"), 20])
-    assert found.rate[2].tolist() == [0, 0, 0, 0, 0, 0, 5, 0]  # nothing is carried from a board of the user's own
+    assert found.rate[2].tolist() == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        5,
+        0,
+    ]  # nothing is carried from a board of the user's own
     assert (found.rate[3] == 0).all()
     sd = found.log_sd[0]
     base = 0.05**2
-    assert sd[:6] == pytest.approx(np.sqrt([base, base + 0.09, base + 0.09, base + 0.09 + 0.09, base + 0.09, base]))
+    assert sd[:6] == pytest.approx(
+        np.sqrt([base, base + 0.09, base + 0.09, base + 0.09 + 0.09, base + 0.09, base])
+    )
     assert sd[7] == pytest.approx(math.sqrt(base + 0.09))  # the same count on twice as many nodes
     assert ((found.rate > 0) == (found.feasible == Feasibility.OK)).all()
     assert (found.feasible[found.rate == 0] == Feasibility.NO_RATE).all()
@@ -88,7 +103,9 @@ def test_from_rates_that_it_was_fitted_to() -> None:
     found = predict([(0, 1, 1), (0, 2, 1), (1, 1, 1), (0, 4, 2), (3, 1, 1)], rates=RATES)
     # a step is 32 samples, so k GPUs with 32 each do k steps at a time
     assert found.rate[4] == pytest.approx([10, 20, 10 * ratio("v100", "k80"), 1000 / 32, 0])
-    assert found.log_sd[4, 3] == pytest.approx(math.hypot(0.05, 0.1))  # measured with twice the batch
+    assert found.log_sd[4, 3] == pytest.approx(
+        math.hypot(0.05, 0.1)
+    )  # measured with twice the batch
     assert found.feasible[4, 4] == Feasibility.NO_RATE
 
 
@@ -123,7 +140,9 @@ def test_steps_of_several_passes_are_measurements_of_their_own() -> None:
     said = made.times(profiles.ways)
     assert said.seconds == pytest.approx([128 / (128 * (1 + 1 / 1.2) / 2), 0.5] * 2)
     assert said.log_sd.tolist() == [0.05] * 4
-    asked = Profiles.of(workload=["a"], gpu=["v100"], gpus=[4], samples=[8.0], passes=[2], seconds=[1.0])
+    asked = Profiles.of(
+        workload=["a"], gpu=["v100"], gpus=[4], samples=[8.0], passes=[2], seconds=[1.0]
+    )
     assert made.times(asked.ways).log_sd == pytest.approx([math.hypot(0.05, 0.1)])
 
 
@@ -167,9 +186,13 @@ def test_the_arrays_say_what_a_scalar_loop_says(seed: int) -> None:
                 if other != gpu and "own" in (other, gpu):
                     continue
                 doubt = 0.05**2 + 0.09 * (other != gpu) + (0.3 * math.log2(k / one["gpus"])) ** 2
-                doubt += (0.3 * math.log2(n / one["nodes"])) ** 2 + (0.1 * math.log2(m / one["samples"])) ** 2
+                doubt += (0.3 * math.log2(n / one["nodes"])) ** 2 + (
+                    0.1 * math.log2(m / one["samples"])
+                ) ** 2
                 rate = one["rate"] * (1 if other == gpu else ratio(other, gpu)) * k / one["gpus"]
-                if (doubt, other != gpu) < (best - 1e-12, True) or (doubt < best + 1e-12 and other == gpu != of):
+                if (doubt, other != gpu) < (best - 1e-12, True) or (
+                    doubt < best + 1e-12 and other == gpu != of
+                ):
                     best, seconds, of = doubt, k * m / rate, other
         assert found.seconds[row] == pytest.approx(seconds, nan_ok=True)
         assert found.log_sd[row] == pytest.approx(math.sqrt(best) if best < math.inf else 0.0)
@@ -177,14 +200,19 @@ def test_the_arrays_say_what_a_scalar_loop_says(seed: int) -> None:
 
 def test_end_to_end(tmp_path: Path) -> None:
     """A job that is profiled on a V100 is scheduled on K80s too, and a plain number serves a gang."""
-    jobs = [{"id": "a", "workload": "seen", "gpus": 1}, {"id": "b", "workload": "one", "gpus": 8, "steps": 10}]
+    jobs = [
+        {"id": "a", "workload": "seen", "gpus": 1},
+        {"id": "b", "workload": "one", "gpus": 8, "steps": 10},
+    ]
     instance = Instance.from_document(document() | {"jobs": jobs})
     solution = optsched.solve(instance, "max-min-fairness")
     assert (solution.status, solution.certificate.ok, solution.unplaced) == ("optimal", True, ())
     saved = tmp_path / "prior.json"
     saved.write_text(json.dumps({"format": "optsched-model/1", "model": "prior", "rates": RATES}))
     plain = tmp_path / "plain.json"
-    plain.write_text(json.dumps(document() | {"jobs": [{"id": "c", "workload": "fitted", "gpus": 2}]}))
+    plain.write_text(
+        json.dumps(document() | {"jobs": [{"id": "c", "workload": "fitted", "gpus": 2}]})
+    )
     assert optsched.solve(load(plain, saved), "max-min-fairness").throughput["c"] > 0
 
 
@@ -209,8 +237,15 @@ def test_wrong_options(options: Document, message: str) -> None:
 def test_the_ratio_on_a_public_table() -> None:
     """From every GPU type to every other on 1 GPU: a mean error of 35 %, a median of 24 %, no bias."""
     with (SHARED / "gavel_physical_isolated.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["num_gpus"] == "1" and row["consolidated"] == "1"]
-    rate = {(row["gpu_type"], row["model"], row["batch_size"]): float(row["steps_per_s_total"]) for row in rows}
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if row["num_gpus"] == "1" and row["consolidated"] == "1"
+        ]
+    rate = {
+        (row["gpu_type"], row["model"], row["batch_size"]): float(row["steps_per_s_total"])
+        for row in rows
+    }
     boards = {"k80": "K80", "p100": "P100-PCIe-16GB", "v100": "V100"}
     errors = [
         math.log(value * ratio(boards[gpu], boards[other]) / rate[other, *job])
@@ -220,4 +255,7 @@ def test_the_ratio_on_a_public_table() -> None:
     ]
     size = np.abs(np.expm1(errors))
     assert len(errors) > 140
-    assert (size.mean(), np.median(size)) == (pytest.approx(0.345, abs=0.01), pytest.approx(0.24, abs=0.01))
+    assert (size.mean(), np.median(size)) == (
+        pytest.approx(0.345, abs=0.01),
+        pytest.approx(0.24, abs=0.01),
+    )

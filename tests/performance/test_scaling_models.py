@@ -21,22 +21,30 @@ def usl(work: float, serial: float, crosstalk: float, k: np.ndarray) -> np.ndarr
     return work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k
 
 
-def curve(batch: float, law: tuple[float, float, float], counts: list[int], noise: float = 0.0) -> Profiles:
+def curve(
+    batch: float, law: tuple[float, float, float], counts: list[int], noise: float = 0.0
+) -> Profiles:
     k = np.array(counts, float)
     seconds = usl(*law, k) * np.exp(noise * np.random.default_rng(0).normal(size=len(k)))
-    return Profiles.of(workload=["w"] * len(k), gpu=["g"] * len(k), gpus=counts, samples=batch / k, seconds=seconds)
+    return Profiles.of(
+        workload=["w"] * len(k), gpu=["g"] * len(k), gpus=counts, samples=batch / k, seconds=seconds
+    )
 
 
 def at(k: list[int], samples: list[float]) -> Ways:
     zeros = np.zeros(len(k), np.int64)
-    return Ways(zeros, zeros, np.array(k), zeros + 1, np.array(samples, float), zeros + 1, ("w",), ("g",))
+    return Ways(
+        zeros, zeros, np.array(k), zeros + 1, np.array(samples, float), zeros + 1, ("w",), ("g",)
+    )
 
 
 def test_planted_laws_are_recovered() -> None:
     law = (2.0, 0.05, 0.002)
     found = UniversalScalability.fit(curve(256, law, [1, 2, 4, 8, 64]), {}).curves["w", "g"][0]
     assert (found.work, found.serial, found.crosstalk) == pytest.approx(law, rel=1e-9)
-    noisy = UniversalScalability.fit(curve(256, law, list(range(1, 65)), 0.05), {}).curves["w", "g"][0]
+    noisy = UniversalScalability.fit(curve(256, law, list(range(1, 65)), 0.05), {}).curves[
+        "w", "g"
+    ][0]
     assert (noisy.work, noisy.serial, noisy.crosstalk) == pytest.approx(law, rel=0.2)
     assert 0.03 < noisy.log_sd < 0.07
     found = Amdahl.fit(curve(256, (2.0, 0.05, 0.0), [1, 8]), {}).curves["w", "g"][0]
@@ -57,7 +65,9 @@ def test_times_equal_a_scalar_loop() -> None:
     ways = at([1, 3, 8, 1, 64, 1, 1, 2], [100, 34, 13, 64, 1, 101, 99, 100])
     times = model.times(ways)
     first = [float(usl(2.0, 0.1, 0.01, np.array(float(k)))) for k in (1, 3, 8)]
-    np.testing.assert_allclose(times.seconds, [*first, 1.0, 1 / 64, np.nan, np.nan, np.nan], rtol=1e-13)
+    np.testing.assert_allclose(
+        times.seconds, [*first, 1.0, 1 / 64, np.nan, np.nan, np.nan], rtol=1e-13
+    )
     assert times.log_sd[:5].tolist() == [0.2] * 3 + [0.1] * 2
 
 
@@ -88,7 +98,9 @@ def test_errors_are_told() -> None:
         Amdahl.from_document({"curves": {"w": {"g": curves}}})
     with refuses("performance.curves.w.g[1].batch: found 8 again, expected each batch once"):
         UniversalScalability.from_document({"curves": {"w": {"g": curves * 2}}})
-    rising = Profiles.of(workload=["w"] * 2, gpu=["g"] * 2, gpus=[2, 4], samples=[8, 4], seconds=[1.0, 100.0])
+    rising = Profiles.of(
+        workload=["w"] * 2, gpu=["g"] * 2, gpus=[2, 4], samples=[8, 4], seconds=[1.0, 100.0]
+    )
     with refuses("profiles of w on g: seconds: found no part that shrinks..."):
         Amdahl.fit(rising, {})
 
@@ -101,13 +113,17 @@ def test_a_curve_that_follows_no_law_leaves_the_others(model: type[Amdahl]) -> N
     )  # fmt: skip
     fine = curve(256, (2.0, 0.05, 0.0), [1, 2, 4])
     fitted = model.fit(join(odd, fine), {})
-    assert [(pair, [one.batch for one in curves]) for pair, curves in fitted.curves.items()] == [(("w", "g"), [256])]
+    assert [(pair, [one.batch for one in curves]) for pair, curves in fitted.curves.items()] == [
+        (("w", "g"), [256])
+    ]
     assert fitted.document() == model.fit(fine, {}).document()
     times = fitted.times(join(odd, fine).ways)
     assert np.isnan(times.seconds[:4]).all() and np.isfinite(times.seconds[4:]).all()
 
 
-@pytest.mark.skipif(not (SHARED / "data" / "sia" / "profiles" / "bert").is_dir(), reason="needs ../shared")
+@pytest.mark.skipif(
+    not (SHARED / "data" / "sia" / "profiles" / "bert").is_dir(), reason="needs ../shared"
+)
 @pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
 def test_measured_profiles_are_fitted(model: type[Amdahl]) -> None:
     profiles = read_profiles(SHARED / "data" / "sia" / "profiles" / "bert")

@@ -37,8 +37,13 @@ DOCUMENT: dict[str, Any] = {
         },
     },
     "compute": {
-        "bert": {"t4": {"a": 0.1, "b": 0.02, "log_sd": [0.01, 0.02, 0.03]}, "a100": {"a": 0.05, "b": 0.005}},
-        "ncf": {"t4": {"a": 0.01, "b": 0.0001, "inside": 1.5, "across": 0.5, "slowdown": [0.3, 0.0]}},
+        "bert": {
+            "t4": {"a": 0.1, "b": 0.02, "log_sd": [0.01, 0.02, 0.03]},
+            "a100": {"a": 0.05, "b": 0.005},
+        },
+        "ncf": {
+            "t4": {"a": 0.01, "b": 0.0001, "inside": 1.5, "across": 0.5, "slowdown": [0.3, 0.0]}
+        },
         "yolo": {"t4": {"a": 0.2, "b": 0.03}, "a100": {"a": 0.1, "b": 0.01}},
     },
 }
@@ -48,7 +53,11 @@ SHAPES = [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (8, 2), (16, 4), (32, 
 def scalar(workload: str, gpu: str, k: int, n: int, m: float, passes: int = 1) -> float:
     compute, types = DOCUMENT["compute"][workload][gpu], DOCUMENT["gpus"][gpu]
     level = "across" if n > 1 else "inside"
-    slowdown = compute["slowdown"][level == "across"] if "slowdown" in compute else types.get("slowdown", 0.0)
+    slowdown = (
+        compute["slowdown"][level == "across"]
+        if "slowdown" in compute
+        else types.get("slowdown", 0.0)
+    )
     x = (compute["a"] + compute["b"] * m) * (1 + slowdown * (1 - 1 / k))
     if k == 1:
         return float(passes * x)
@@ -58,9 +67,18 @@ def scalar(workload: str, gpu: str, k: int, n: int, m: float, passes: int = 1) -
     return float((passes - 1) * x + (x**g + y**g) ** (1 / g))
 
 
-def planted(pairs: list[tuple[str, str]], shapes: list[tuple[int, int]] = SHAPES, noise: float = 0.0) -> Profiles:
+def planted(
+    pairs: list[tuple[str, str]], shapes: list[tuple[int, int]] = SHAPES, noise: float = 0.0
+) -> Profiles:
     parts = [
-        grid(lambda k, n, m, pair=pair: scalar(*pair, k, n, m), shapes, [4, 16, 64], noise, seed, pair)
+        grid(
+            lambda k, n, m, pair=pair: scalar(*pair, k, n, m),
+            shapes,
+            [4, 16, 64],
+            noise,
+            seed,
+            pair,
+        )
         for seed, pair in enumerate(pairs)
     ]
     return join(*parts)
@@ -92,7 +110,9 @@ def test_behind_a_gate_communication_counts_from_a_part_of_the_compute_on() -> N
     open_, gated = (SharedLink.from_document(DOCUMENT | {"gate": gate}) for gate in (0.0, 0.2))
     ways = random_ways(5_000, 1, ("yolo", "bert", "ncf"), ("a100", "t4"))
     before, after = open_.times(ways).seconds, gated.times(ways).seconds
-    without = copy.deepcopy(DOCUMENT) | {"gradient_bytes": dict.fromkeys(DOCUMENT["gradient_bytes"], 1e-90)}
+    without = copy.deepcopy(DOCUMENT) | {
+        "gradient_bytes": dict.fromkeys(DOCUMENT["gradient_bytes"], 1e-90)
+    }
     for links in without["gpus"].values():
         links["inside"]["latency"] = links["across"]["latency"] = 0.0
     linear = SharedLink.from_document(without).times(ways).seconds
@@ -102,7 +122,10 @@ def test_behind_a_gate_communication_counts_from_a_part_of_the_compute_on() -> N
     assert after[shut] == pytest.approx(linear[shut], rel=1e-12)
     fitted = SharedLink.fit(planted(ALL), {"gate": 0.3})
     assert fitted.document()["gate"] == 0.3
-    assert SharedLink.from_document({k: v for k, v in fitted.document().items() if k != "model"}).given == fitted.given
+    assert (
+        SharedLink.from_document({k: v for k, v in fitted.document().items() if k != "model"}).given
+        == fitted.given
+    )
 
 
 @given(st.floats(1e8, 1e12), st.floats(1.01, 10), st.integers(1, 64))
@@ -124,7 +147,8 @@ def test_derivatives_are_those_of_differences() -> None:
     profiles = planted(ALL)
     at = Parameters(3, 2, 2)
     ways = profiles.ways
-    cell = np.array([ALL.index((ways.workloads[w], ways.gpu_types[g])) for w, g in zip(ways.workload, ways.gpu)])  # noqa: B905
+    pairs = zip(ways.workload, ways.gpu, strict=True)
+    cell = np.array([ALL.index((ways.workloads[w], ways.gpu_types[g])) for w, g in pairs])
     base = np.where(cell < 2, cell, -1)
     rows = rows_of(profiles, cell, random.uniform(0.1, 1, len(cell)), base, ways.workload, ways.gpu)
     z = Prior(at, [(0.1, 0.01)] * 2).mean + random.normal(0, 0.3, len(at))
@@ -148,8 +172,12 @@ def test_planted_links_are_recovered() -> None:
     assert (compute.a, compute.b) == pytest.approx((0.1, 0.02), rel=1e-9)
 
 
-def test_links_serve_a_workload_that_was_profiled_on_one_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DOCUMENT["gpus"]["t4"], "slowdown", 0.0)  # which is a pair's own and is not passed on
+def test_links_serve_a_workload_that_was_profiled_on_one_gpu_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        DOCUMENT["gpus"]["t4"], "slowdown", 0.0
+    )  # which is a pair's own and is not passed on
     alone = planted([("yolo", "t4")], [(1, 1)], 0.02)
     rest = [pair for pair in ALL if pair != ("yolo", "t4")]
     model = SharedLink.fit(join(planted(rest, noise=0.02), alone), STATED)
@@ -162,7 +190,9 @@ def test_links_serve_a_workload_that_was_profiled_on_one_gpu_only(monkeypatch: p
 
 
 def test_links_that_were_never_measured_are_those_of_other_types() -> None:
-    profiles = join(planted([("bert", "t4"), ("yolo", "t4")]), planted([("bert", "a100")], [(1, 1)]))
+    profiles = join(
+        planted([("bert", "t4"), ("yolo", "t4")]), planted([("bert", "a100")], [(1, 1)])
+    )
     model = SharedLink.fit(profiles, STATED)
     links = model.given.gpus
     assert links["a100"].inside.bandwidth == pytest.approx(links["t4"].inside.bandwidth, rel=0.3)
@@ -182,17 +212,24 @@ def test_a_few_steps_are_added_to_an_earlier_model() -> None:
     model = SharedLink.fit(few, {"prior": earlier.document()})
     assert np.abs(np.log(model.times(wanted.ways).seconds / wanted.seconds)).max() < 0.05
     assert model.given.gpus["a100"].across.measured  # by the earlier model
-    assert model.given.gpus["t4"].across.bandwidth == pytest.approx(earlier.given.gpus["t4"].across.bandwidth)
+    assert model.given.gpus["t4"].across.bandwidth == pytest.approx(
+        earlier.given.gpus["t4"].across.bandwidth
+    )
 
 
 def test_a_pair_that_is_slowed_down_is_told_from_one_that_sends_more() -> None:
     def slowed(k: int, n: int, m: float) -> float:
-        one, sent = 0.2 + 0.03 * m, (scalar("yolo", "a100", k, n, m) ** 2.5 - (0.1 + 0.01 * m) ** 2.5) ** 0.4
+        one, sent = (
+            0.2 + 0.03 * m,
+            (scalar("yolo", "a100", k, n, m) ** 2.5 - (0.1 + 0.01 * m) ** 2.5) ** 0.4,
+        )
         return float(((one * (1 + 1.5 * (1 - 1 / k) * (n == 1))) ** 2.5 + sent**2.5) ** 0.4)
 
     others = planted([pair for pair in ALL if pair[0] != "yolo"])
     shapes = [(1, 1), (2, 1), (4, 2)]  # one placement on each level
-    model = SharedLink.fit(join(others, grid(slowed, shapes, [4, 16, 64, 256], names=("yolo", "a100"))), STATED)
+    model = SharedLink.fit(
+        join(others, grid(slowed, shapes, [4, 16, 64, 256], names=("yolo", "a100"))), STATED
+    )
     told = model.given.compute["yolo"]["a100"].slowdown
     assert told is not None and told[0] == pytest.approx(1.5, rel=0.1) and told[1] < 0.05
     wanted = grid(slowed, [(4, 1), (8, 1)], [8, 32, 128], names=("yolo", "a100"))
@@ -201,7 +238,10 @@ def test_a_pair_that_is_slowed_down_is_told_from_one_that_sends_more() -> None:
 
 def test_without_what_is_its_own_a_pair_is_as_its_links_say() -> None:
     profiles = planted(ALL, noise=0.3)
-    model, plain = SharedLink.fit(profiles, STATED), SharedLink.fit(profiles, {**STATED, "own": False})
+    model, plain = (
+        SharedLink.fit(profiles, STATED),
+        SharedLink.fit(profiles, {**STATED, "own": False}),
+    )
     assert plain.given.gpus == model.given.gpus and plain.given.g == model.given.g
     told = [each for by_gpu in plain.given.compute.values() for each in by_gpu.values()]
     assert {(each.inside, each.across, each.slowdown) for each in told} == {(1.0, 1.0, (0.0, 0.0))}
@@ -209,7 +249,9 @@ def test_without_what_is_its_own_a_pair_is_as_its_links_say() -> None:
 
 
 def test_where_a_pair_was_never_measured_it_is_neither_slowed_down_nor_apart() -> None:
-    model = SharedLink.fit(join(planted(ALL[:2]), planted([("ncf", "t4")], [(1, 1), (2, 1)])), STATED)
+    model = SharedLink.fit(
+        join(planted(ALL[:2]), planted([("ncf", "t4")], [(1, 1), (2, 1)])), STATED
+    )
     compute = model.given.compute["ncf"]["t4"]
     assert compute.slowdown is not None
     assert (compute.across, compute.slowdown[1]) == (1.0, 0.0)
@@ -229,7 +271,12 @@ def test_what_all_share_is_not_decided_by_the_pair_that_was_measured_most() -> N
 
 def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:
     random = np.random.default_rng(0)
-    bent = grid(lambda k, n, m: scalar("yolo", "t4", k, n, m), [(1, 1)] * 2, [4, 8, 16, 64], names=("yolo", "t4"))
+    bent = grid(
+        lambda k, n, m: scalar("yolo", "t4", k, n, m),
+        [(1, 1)] * 2,
+        [4, 8, 16, 64],
+        names=("yolo", "t4"),
+    )
     bent = replace(bent, seconds=bent.seconds * random.uniform(0.6, 1.6, len(bent)))
     profiles = join(planted([("bert", "t4")]), bent)
     model, line = (SharedLink.fit(profiles, {"anchored": anchored}) for anchored in (True, False))
@@ -238,21 +285,30 @@ def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:
     np.testing.assert_allclose(model.times(alone).seconds, means, rtol=1e-12)
     assert np.abs(np.log(line.times(alone).seconds / means)).max() > 0.05
     kept = model.given.compute["yolo"]["t4"].one_gpu
-    assert kept is not None and kept.samples == (4, 8, 16, 64) and kept.seconds == pytest.approx(means)
+    assert (
+        kept is not None and kept.samples == (4, 8, 16, 64) and kept.seconds == pytest.approx(means)
+    )
     # on several GPUs T_1 is the same, passes but the last are of it alone
     asked = grid(lambda k, n, m: 1.0, [(1, 1), (4, 1), (8, 2)], [16.0], names=("yolo", "t4")).ways
     told = model.times(asked).seconds
     twice = model.times(replace(asked, passes=np.full(3, 2))).seconds
     c = model.given.compute["yolo"]["t4"].slowdown
     assert c is not None
-    np.testing.assert_allclose(twice - told, told[0] * np.array([1.0, 1 + c[0] * 0.75, 1 + c[1] * 0.875]), rtol=1e-12)
+    np.testing.assert_allclose(
+        twice - told, told[0] * np.array([1.0, 1 + c[0] * 0.75, 1 + c[1] * 0.875]), rtol=1e-12
+    )
     # how uncertain it is on one GPU is told by the line, as it is off by nothing itself
-    assert model.given.compute["yolo"]["t4"].log_sd[0] == line.given.compute["yolo"]["t4"].log_sd[0] > 0.1
+    assert (
+        model.given.compute["yolo"]["t4"].log_sd[0]
+        == line.given.compute["yolo"]["t4"].log_sd[0]
+        > 0.1
+    )
 
 
 def test_anchors_are_straight_in_logs_between_measurements_and_constant_beyond() -> None:
     anchors = Anchors(
-        [np.array([2.0, 8.0]), np.zeros(0), np.array([5.0])], [np.array([0.0, 0.5]), np.zeros(0), np.array([-0.3])]
+        [np.array([2.0, 8.0]), np.zeros(0), np.array([5.0])],
+        [np.array([0.0, 0.5]), np.zeros(0), np.array([-0.3])],
     )
 
     def scalar_factor(cell: int, m: float) -> float:
@@ -265,7 +321,11 @@ def test_anchors_are_straight_in_logs_between_measurements_and_constant_beyond()
     cell[:3], samples[:3] = [0, 0, 2], [2.0, 8.0, 5.0]
     expected = [scalar_factor(*each) for each in zip(cell.tolist(), samples.tolist(), strict=True)]
     np.testing.assert_allclose(anchors.factor(cell, samples), expected, rtol=1e-10)
-    assert anchors.factor(np.array([0, 0, 3]), np.array([2.0, 8.0, 1e300])).tolist() == [1.0, np.exp(0.5), 1.0]
+    assert anchors.factor(np.array([0, 0, 3]), np.array([2.0, 8.0, 1e300])).tolist() == [
+        1.0,
+        np.exp(0.5),
+        1.0,
+    ]
 
 
 def test_compute_is_fitted_with_the_rest_where_one_gpu_was_never_measured() -> None:
@@ -297,15 +357,24 @@ def test_errors_are_told() -> None:
         SharedLink.fit(planted(ALL), {"gradient_bytes": {"gpt": 1e9}})
     with refuses("performance.links.t4.inside.bandwidth: found 0"):
         SharedLink.fit(planted(ALL), {"links": {"t4": {"inside": {"bandwidth": 0}}}})
-    for field, message in (("gradient_bytes", "bytes, as it has compute"), ("gpus", "links, as bert has compute")):
+    for field, message in (
+        ("gradient_bytes", "bytes, as it has compute"),
+        ("gpus", "links, as bert has compute"),
+    ):
         document = copy.deepcopy(DOCUMENT)
         del document[field][next(iter(document[field]))]
         with refuses(f"performance.{field}...") as caught:
             SharedLink.from_document(document)
         assert (caught.value.found, caught.value.expected) == ("nothing", message)
     for one_gpu, message in (
-        ({"samples": [4, 8], "seconds": [1]}, "one_gpu.seconds: found 1 numbers, expected 2, as many as samples"),
-        ({"samples": [8, 8], "seconds": [1, 2]}, "one_gpu.samples: found 8, 8, expected numbers in ascending order"),
+        (
+            {"samples": [4, 8], "seconds": [1]},
+            "one_gpu.seconds: found 1 numbers, expected 2, as many as samples",
+        ),
+        (
+            {"samples": [8, 8], "seconds": [1, 2]},
+            "one_gpu.samples: found 8, 8, expected numbers in ascending order",
+        ),
         ({"samples": [], "seconds": []}, "one_gpu.samples: found "),
         ({"samples": [4], "seconds": [0]}, "one_gpu.seconds[0]: found 0"),
     ):
@@ -318,7 +387,9 @@ def test_errors_are_told() -> None:
 @pytest.mark.parametrize("samples", [[32], [32, 64], [32, 32, 32]])
 def test_steps_on_one_gpu_alone_leave_links_at_their_prior(samples: list[int]) -> None:
     profiles = planted([("bert", "t4"), ("yolo", "t4")], [(1, 1)])
-    some = profiles.take(np.flatnonzero(np.isin(profiles.ways.samples, [4, 16][: len(set(samples))])))
+    some = profiles.take(
+        np.flatnonzero(np.isin(profiles.ways.samples, [4, 16][: len(set(samples))]))
+    )
     model = SharedLink.fit(some, {})
     times = model.times(join(profiles, planted([("bert", "t4")], [(4, 1), (8, 2)])).ways)
     assert (times.seconds > 0).all() and np.isfinite(times.seconds).all()

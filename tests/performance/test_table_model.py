@@ -38,7 +38,9 @@ SIZES = {"a": [4, 4], "b": [4, 2, 1], "c": [1, 1, 1], "d": []}
 TYPES = {"a": "x", "b": "x", "c": "a", "d": "d"}
 
 
-def instance_of(profiles: list[Document], gangs: list[int] | None = None, own: bool = True, **more: Any) -> Instance:
+def instance_of(
+    profiles: list[Document], gangs: list[int] | None = None, own: bool = True, **more: Any
+) -> Instance:
     """One job per throughput profile, its own or a workload's."""
     gangs = gangs or [1] * len(profiles)
     jobs: list[Document] = [{"id": f"j{row}", "gpus": gang} for row, gang in enumerate(gangs)]
@@ -50,7 +52,13 @@ def instance_of(profiles: list[Document], gangs: list[int] | None = None, own: b
             job["workload"] = f"w{row}"
             workloads[f"w{row}"] = {"throughput": profile}
     return Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "jobs": jobs, "workloads": workloads} | more
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": POOLS},
+            "jobs": jobs,
+            "workloads": workloads,
+        }
+        | more
     )
 
 
@@ -76,7 +84,9 @@ def fewest(pool: str, gpus: int) -> int:
     return len(SIZES[pool]) + 1
 
 
-def stated(profile: Mapping[str, Any], plain_count: int, pool: str, gpus: int, nodes: int) -> float | None:
+def stated(
+    profile: Mapping[str, Any], plain_count: int, pool: str, gpus: int, nodes: int
+) -> float | None:
     """The rules of the format, for one cell."""
     entry = profile.get(pool, profile.get(TYPES[pool]))
     if isinstance(entry, dict):
@@ -100,7 +110,9 @@ def random_profile(rng: random.Random, top: int = 6) -> Document:
                 profile[place][str(gpus)] = rng.choice([0.0, rng.random()])
             else:
                 spreads = rng.sample(range(1, gpus + 1), rng.randint(1, min(gpus, 3)))
-                profile[place][str(gpus)] = {str(nodes): rng.choice([0.0, rng.random()]) for nodes in spreads}
+                profile[place][str(gpus)] = {
+                    str(nodes): rng.choice([0.0, rng.random()]) for nodes in spreads
+                }
     return profile
 
 
@@ -109,12 +121,15 @@ GRID = [(pool, gpus, nodes) for pool in range(-1, 4) for gpus in range(8) for no
 
 def same(first: Prediction, second: Prediction) -> bool:
     return all(
-        np.array_equal(getattr(first, name), getattr(second, name)) for name in ("rate", "log_sd", "feasible", "source")
+        np.array_equal(getattr(first, name), getattr(second, name))
+        for name in ("rate", "log_sd", "feasible", "source")
     )
 
 
 def cells(prediction: Prediction, index: Any) -> Prediction:
-    return Prediction(*(getattr(prediction, name)[index] for name in ("rate", "log_sd", "feasible", "source")))
+    return Prediction(
+        *(getattr(prediction, name)[index] for name in ("rate", "log_sd", "feasible", "source"))
+    )
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -124,25 +139,46 @@ def test_every_cell_follows_the_rules(seed: int, own: bool) -> None:
     profiles = [random_profile(rng) for _ in range(5)]
     gangs = [rng.randint(1, 4) for _ in profiles]
     instance = instance_of(profiles, gangs, own)
-    model, batch, table = TableModel(instance.rates, instance), batch_of(instance), configurations(GRID)
+    model, batch, table = (
+        TableModel(instance.rates, instance),
+        batch_of(instance),
+        configurations(GRID),
+    )
     found = model.predict(batch, table)
-    assert found.rate.shape == found.log_sd.shape == found.feasible.shape == found.source.shape == (5, len(GRID))
+    assert (
+        found.rate.shape
+        == found.log_sd.shape
+        == found.feasible.shape
+        == found.source.shape
+        == (5, len(GRID))
+    )
     for job, (profile, gang) in enumerate(zip(profiles, gangs, strict=True)):
         for column, (pool, gpus, nodes) in enumerate(GRID):
-            rate = None if pool < 0 else stated(profile, gang if own else 1, "abcd"[pool], gpus, nodes)
+            rate = (
+                None if pool < 0 else stated(profile, gang if own else 1, "abcd"[pool], gpus, nodes)
+            )
             assert found.rate[job, column] == (rate or 0.0)
-            reason = Feasibility.NO_RATE if rate is None else Feasibility.OK if rate else Feasibility.ZERO_RATE
+            reason = (
+                Feasibility.NO_RATE
+                if rate is None
+                else Feasibility.OK
+                if rate
+                else Feasibility.ZERO_RATE
+            )
             assert found.feasible[job, column] == reason
     assert np.array_equal(found.rate > 0, found.feasible == Feasibility.OK)
     assert (found.source == Source.MEASURED).all()
     assert (found.log_sd == 0).all()
 
     order = np.random.default_rng(seed).permutation(5)
-    shuffled = JobBatch(*(getattr(batch, name)[order] for name in ("workload", "profile", "own", "gang")))
+    shuffled = JobBatch(
+        *(getattr(batch, name)[order] for name in ("workload", "profile", "own", "gang"))
+    )
     assert same(model.predict(shuffled, table), cells(found, order))
     columns = np.random.default_rng(seed).permutation(len(GRID))
     assert same(
-        model.predict(batch, configurations([GRID[column] for column in columns])), cells(found, (slice(None), columns))
+        model.predict(batch, configurations([GRID[column] for column in columns])),
+        cells(found, (slice(None), columns)),
     )
     edges = (np.array([4, 0, 0, 2] * 20), np.random.default_rng(seed).integers(0, len(GRID), 80))
     assert same(model.predict(batch, table, edges=edges), cells(found, edges))
@@ -155,7 +191,9 @@ def rate_of(instance: Instance, pool: int, gpus: int, nodes: int, job: int = 0) 
     """Rate, or None where none is stated."""
     model = TableModel(instance.rates, instance)
     found = model.predict(
-        batch_of(instance), configurations([(pool, gpus, nodes)]), edges=(np.array([job]), np.array([0]))
+        batch_of(instance),
+        configurations([(pool, gpus, nodes)]),
+        edges=(np.array([job]), np.array([0])),
     )
     return None if found.feasible[0] == Feasibility.NO_RATE else float(found.rate[0])
 
@@ -180,12 +218,18 @@ def test_a_zero_is_not_the_same_as_nothing() -> None:
     instance = instance_of([{"a": 0.0}])
     assert rate_of(instance, 0, 1, 1) == 0.0
     assert rate_of(instance, 3, 1, 1) is None
-    assert rate_of(instance_of([{"a": 0.0, "x": 5.0}]), 0, 1, 1) == 0.0  # the pool's zero hides its type's rate
+    assert (
+        rate_of(instance_of([{"a": 0.0, "x": 5.0}]), 0, 1, 1) == 0.0
+    )  # the pool's zero hides its type's rate
 
 
 def test_a_spread_that_is_stated_wins_over_the_fewest_nodes() -> None:
     instance = instance_of([{"b": {"6": {"2": 5.0, "3": 4.0}}}])
-    assert (rate_of(instance, 1, 6, 2), rate_of(instance, 1, 6, 3), rate_of(instance, 1, 6, 1)) == (5.0, 4.0, None)
+    assert (rate_of(instance, 1, 6, 2), rate_of(instance, 1, 6, 3), rate_of(instance, 1, 6, 1)) == (
+        5.0,
+        4.0,
+        None,
+    )
 
 
 def test_without_any_rate_at_all() -> None:
@@ -203,8 +247,12 @@ def test_without_any_rate_at_all() -> None:
     assert (found.feasible == Feasibility.NO_RATE).all()
     assert (found.rate == 0).all()
     edges = np.array([0, 1])
-    assert [len(part) for part in model.listed_spreads(batch_of(instance), edges, edges, edges)] == [0, 0]
-    assert [len(part) for part in model.listed_counts(batch_of(instance).profile, edges, edges + 9)] == [0, 0]
+    assert [
+        len(part) for part in model.listed_spreads(batch_of(instance), edges, edges, edges)
+    ] == [0, 0]
+    assert [
+        len(part) for part in model.listed_counts(batch_of(instance).profile, edges, edges + 9)
+    ] == [0, 0]
 
 
 def test_counts_near_2_to_the_31_are_not_mixed_up() -> None:
@@ -226,7 +274,9 @@ def test_counts_near_2_to_the_31_are_not_mixed_up() -> None:
         found = model.predict(batch, configurations(grid))
         for job, profile in enumerate(profiles):
             for column, (pool, gpus, nodes) in enumerate(grid):
-                assert found.rate[job, column] == (stated(profile, 1, "abcd"[pool], gpus, nodes) or 0.0)
+                assert found.rate[job, column] == (
+                    stated(profile, 1, "abcd"[pool], gpus, nodes) or 0.0
+                )
     where = np.array([0, 1, 3])
     rows, spreads = model.listed_spreads(batch, np.zeros(3, np.int64), where, np.full(3, HUGE))
     assert (rows.tolist(), spreads.tolist()) == ([0, 1, 2], [HUGE] * 3)
@@ -249,15 +299,22 @@ def test_listed_spreads_and_counts_are_those_of_the_profile(seed: int) -> None:
     for row, (j, p, k) in enumerate(edges):
         entry = profiles[j].get("abcd"[p], profiles[j].get(TYPES["abcd"[p]]))
         by_nodes = entry.get(str(k)) if isinstance(entry, dict) else None
-        expected += [(row, spread) for spread in sorted(map(int, by_nodes if isinstance(by_nodes, dict) else ()))]
+        expected += [
+            (row, spread)
+            for spread in sorted(map(int, by_nodes if isinstance(by_nodes, dict) else ()))
+        ]
     assert list(zip(rows.tolist(), nodes.tolist(), strict=True)) == expected
 
     low, high = np.array([0, 1, 2, 3]), np.array([6, 4, 2, 9])
-    rows, counts = model.listed_counts(np.append(batch.profile, -1), np.append(low, 0), np.append(high, 9))
+    rows, counts = model.listed_counts(
+        np.append(batch.profile, -1), np.append(low, 0), np.append(high, 9)
+    )
     assert list(zip(rows.tolist(), counts.tolist(), strict=True)) == [
         (row, count)
         for row, profile in enumerate(profiles)
-        for count in sorted({int(k) for entry in profile.values() if isinstance(entry, dict) for k in entry})
+        for count in sorted(
+            {int(k) for entry in profile.values() if isinstance(entry, dict) for k in entry}
+        )
         if low[row] < count <= high[row]
     ]
 
@@ -268,7 +325,10 @@ def test_fewest_nodes(seed: int) -> None:
     instance = instance_of([])
     model = TableModel(instance.rates, instance)
     pool, gpus = rng.integers(-1, 4, 200), rng.choice([*range(10), HUGE, 2**31], 200)
-    expected = [0 if p < 0 else fewest("abcd"[p], k) for p, k in zip(pool.tolist(), gpus.tolist(), strict=True)]
+    expected = [
+        0 if p < 0 else fewest("abcd"[p], k)
+        for p, k in zip(pool.tolist(), gpus.tolist(), strict=True)
+    ]
     assert model.fewest_nodes(pool, gpus).tolist() == expected
 
 
@@ -282,7 +342,9 @@ def test_it_is_a_performance_model_by_name() -> None:
     model = TableModel.from_instance(instance, {})
     assert isinstance(model, PerformanceModel)
     assert model.name == "table"
-    seen = Observations(batch_of(instance), configurations([(0, 1, 1)]), np.array([0]), np.array([7.0]))
+    seen = Observations(
+        batch_of(instance), configurations([(0, 1, 1)]), np.array([0]), np.array([7.0])
+    )
     version = model.version
     assert model.observe(seen) == set()
     assert model.version == version
@@ -331,7 +393,9 @@ def test_the_smallest_count_of_the_job_decides(gpus: Any, refused: int) -> None:
 
 def test_a_number_that_no_pool_would_use_is_not_refused() -> None:
     """Pools a and b, the only ones with GPUs of type x, have entries of their own that hide the number."""
-    TableModel.from_instance(instance_of([{"a": {"2": 1.0}, "b": {"2": 2.0}, "x": 9.0}], [2], own=False), {})
+    TableModel.from_instance(
+        instance_of([{"a": {"2": 1.0}, "b": {"2": 2.0}, "x": 9.0}], [2], own=False), {}
+    )
     with refuses("workloads.w0.throughput.x"):
         TableModel.from_instance(instance_of([{"a": {"2": 1.0}, "x": 9.0}], [2], own=False), {})
 
@@ -342,7 +406,9 @@ def test_only_jobs_that_rely_on_the_workload_count() -> None:
     document["jobs"][1] |= {"gpus": 2, "options": [{"pool": "a", "gpus": 2, "throughput": 1.0}]}
     TableModel.from_instance(Instance.from_document(document), {})
     del document["jobs"][1]["options"]
-    with refuses('workloads.w1.throughput.a: found the plain number 8 (the rate on 1 GPU), which job "j1"...'):
+    with refuses(
+        'workloads.w1.throughput.a: found the plain number 8 (the rate on 1 GPU), which job "j1"...'
+    ):
         TableModel.from_instance(Instance.from_document(document), {})
 
 

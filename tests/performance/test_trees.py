@@ -44,7 +44,9 @@ def test_the_same_as_sklearn_to_the_last_bit(holes: float, leaves: int) -> None:
     target = rows[:, 0] ** 2 + np.sin(3 * rows[:, 1]) + random.normal(size=400) / 10
     rows[random.random(rows.shape) < holes] = np.nan
     rows[:, 3] = np.where(random.random(400) < 0.5, 1.0, np.nan)  # a split into present and missing
-    fitted = ensemble.HistGradientBoostingRegressor(max_iter=40, max_leaf_nodes=leaves, early_stopping=False)
+    fitted = ensemble.HistGradientBoostingRegressor(
+        max_iter=40, max_leaf_nodes=leaves, early_stopping=False
+    )
     fitted.fit(rows, target)
     trees = TreeEnsemble.of(fitted)
     asked = random.normal(size=(20_000, 4)).round(2)
@@ -60,7 +62,9 @@ def test_the_same_as_sklearn_to_the_last_bit(holes: float, leaves: int) -> None:
 
 def test_trees_of_one_leaf() -> None:
     ensemble = pytest.importorskip("sklearn.ensemble", reason="scikit-learn is not installed")
-    fitted = ensemble.HistGradientBoostingRegressor(max_iter=3).fit(np.zeros((30, 1)), np.full(30, 7.0))
+    fitted = ensemble.HistGradientBoostingRegressor(max_iter=3).fit(
+        np.zeros((30, 1)), np.full(30, 7.0)
+    )
     trees = TreeEnsemble.of(fitted)
     assert trees.depth == 0
     assert trees.predict(np.array([[1.0], [2.0]])).tolist() == [7.0, 7.0]

@@ -47,18 +47,28 @@ def ways_of(fixed: bool) -> np.ndarray:
 @pytest.mark.parametrize(
     ("model", "count"),
     [
-        pytest.param(model, count, marks=pytest.mark.study if (model, count) in (("pollux", 3), ("pollux", 10)) else ())
+        pytest.param(
+            model,
+            count,
+            marks=pytest.mark.study if (model, count) in (("pollux", 3), ("pollux", 10)) else (),
+        )
         for model in ("pollux", "shared-link", "amdahl", "usl")
         for count in (3, 6, 10, 30)
     ],
 )
-def test_intervals_hold_unseen_steps_of_the_levels_that_were_measured(model: str, count: int) -> None:
+def test_intervals_hold_unseen_steps_of_the_levels_that_were_measured(
+    model: str, count: int
+) -> None:
     scaling = model in ("amdahl", "usl")
     every = ways_of(fixed=scaling)
     inside, wide = [], []
     for seed in range(12):
         rng = np.random.default_rng([seed, count])
-        seen = np.concatenate([every] * 10)[rng.permutation(10 * len(every))] if scaling else rng.permutation(every)
+        seen = (
+            np.concatenate([every] * 10)[rng.permutation(10 * len(every))]
+            if scaling
+            else rng.permutation(every)
+        )
         fitted = seen[:count]
         document = fit_model(measured(fitted, rng), model)
         level = (every[:, :2] > 1).sum(axis=1)
@@ -92,7 +102,9 @@ def test_deadlines_are_kept_at_a_quantile_by_laws_of_few_steps() -> None:
         gpus=np.tile(few[:, 0], jobs).astype(int), samples=np.tile(few[:, 2], jobs),
         seconds=np.concatenate([part.seconds for part in parts]),
     )  # fmt: skip
-    true = 2 * batch / batch / truth(np.array([2.0]), np.array([1.0]), np.array([batch]))[0]  # a step is 32 samples
+    true = (
+        2 * batch / batch / truth(np.array([2.0]), np.array([1.0]), np.array([batch]))[0]
+    )  # a step is 32 samples
     instance = Instance.from_document(
         {
             "format": "optsched-instance/1",
@@ -115,7 +127,9 @@ def test_deadlines_are_kept_at_a_quantile_by_laws_of_few_steps() -> None:
             np.full(jobs, batch), np.ones(jobs, np.int64), tuple(f"w{row}" for row in range(jobs)), ("g",),
         )).seconds  # fmt: skip
         share = np.array([solution.throughput[f"j{row}"] for row in range(jobs)]) * told / 2
-        return float(np.mean(share * true * hours * 3600 >= instance.jobs_table.steps_left * (1 - 1e-9)))
+        return float(
+            np.mean(share * true * hours * 3600 >= instance.jobs_table.steps_left * (1 - 1e-9))
+        )
 
     assert met() < 0.75
     assert met(quantile=0.9) >= 0.85
@@ -134,7 +148,9 @@ def test_deadlines_are_kept_at_a_quantile_by_laws_of_few_steps() -> None:
         ({"model": "noisy", "of": {"model": "table"}, "sd": 1e99}, "sd"),
     ],
 )  # fmt: skip
-def test_documents_are_no_less_sure_than_a_number_can_tell(document: dict[str, Any], path: str) -> None:
+def test_documents_are_no_less_sure_than_a_number_can_tell(
+    document: dict[str, Any], path: str
+) -> None:
     zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
     ways = Ways(zero, zero, one, one, np.ones(1), one, ("w",), ("g",))
     with refuses("performance...") as caught:
@@ -146,7 +162,9 @@ def test_documents_are_no_less_sure_than_a_number_can_tell(document: dict[str, A
 
 @pytest.mark.parametrize("a", [0, 1e-320])
 def test_steps_take_some_time(a: float) -> None:
-    with refuses(f"performance.coefficients.w.g: found a_c {a:g}, b_c 0, expected one of them at least 1e-..."):
+    with refuses(
+        f"performance.coefficients.w.g: found a_c {a:g}, b_c 0, expected one of them at least 1e-..."
+    ):
         Pollux.from_document({"coefficients": {"w": {"g": {"a_c": a, "b_c": 0, "a_r": 1}}}})
     link = {"bandwidth": 1e9, "latency": 1e-4}
     shared = {
@@ -166,9 +184,13 @@ def test_slips_of_the_pen_are_no_measurements(column: str, value: float) -> None
         Profiles.of(workload=["w"] * 2, gpu=["g"] * 2, gpus=[1, 2], **columns)
 
 
-@pytest.mark.parametrize("model", ["amdahl", "usl", "pollux", "shared-link", "interpolation", "prior"])
+@pytest.mark.parametrize(
+    "model", ["amdahl", "usl", "pollux", "shared-link", "interpolation", "prior"]
+)
 @pytest.mark.parametrize(("samples", "seconds"), [(1e30, 1e-30), (1e-30, 1e30), (1e30, 1e30)])
-def test_whatever_is_a_measurement_is_fitted_or_refused_in_words(model: str, samples: float, seconds: float) -> None:
+def test_whatever_is_a_measurement_is_fitted_or_refused_in_words(
+    model: str, samples: float, seconds: float
+) -> None:
     profiles = Profiles.of(
         workload=["w"] * 4, gpu=["g"] * 4, gpus=[1, 2, 4, 1], samples=[8.0, 4.0, 2.0, samples],
         seconds=[1.0, 0.6, 0.4, seconds],

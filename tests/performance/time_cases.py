@@ -15,7 +15,9 @@ from optsched.performance.ways import Ways
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
-def random_ways(count: int, seed: int = 0, workloads: Sequence[str] = ("bert",), gpus: Sequence[str] = ("t4",)) -> Ways:
+def random_ways(
+    count: int, seed: int = 0, workloads: Sequence[str] = ("bert",), gpus: Sequence[str] = ("t4",)
+) -> Ways:
     """Random ways over the names given."""
     random = np.random.default_rng(seed)
     k = random.choice([1, 1, 2, 3, 4, 8, 16, 64], count)
@@ -43,7 +45,9 @@ def grid(
     """Profiles at all (k, n) x m of a law t(k, n, m), perhaps with noise."""
     random = np.random.default_rng(seed)
     rows = [(k, n, m) for k, n in shapes for m in samples]
-    seconds = np.array([law(k, n, m) for k, n, m in rows]) * np.exp(noise * random.normal(size=len(rows)))
+    seconds = np.array([law(k, n, m) for k, n, m in rows]) * np.exp(
+        noise * random.normal(size=len(rows))
+    )
     return Profiles.of(
         workload=[names[0]] * len(rows),
         gpu=[names[1]] * len(rows),

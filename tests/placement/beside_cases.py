@@ -42,14 +42,25 @@ class Case:
         return [self.barred.get(row, ()) for row in self.wanted]
 
     def flaws(self, placed: Mapping[int, Collection[str]]) -> list[SeatFlaw]:
-        return flaws_of(self.classes, self.rows, {**self.stands, **placed}, self.constraints, placed, self.barred)
+        return flaws_of(
+            self.classes,
+            self.rows,
+            {**self.stands, **placed},
+            self.constraints,
+            placed,
+            self.barred,
+        )
 
     def has_room(self, row: int, placed: Held) -> bool:
         """Try every set of GPUs for one row beside all others."""
         configuration = self.classes.configuration[self.rows.column[row]]
-        gpus, span = (int(getattr(self.classes.configurations, key)[configuration]) for key in ("gpus", "nodes"))
+        gpus, span = (
+            int(getattr(self.classes.configurations, key)[configuration])
+            for key in ("gpus", "nodes")
+        )
         return any(
-            len({gpu.split("/")[0] for gpu in chosen}) <= span and not self.flaws({**placed, row: chosen})
+            len({gpu.split("/")[0] for gpu in chosen}) <= span
+            and not self.flaws({**placed, row: chosen})
             for chosen in itertools.combinations(every_gpu(self.classes), gpus)
         )
 
@@ -59,17 +70,25 @@ def every_gpu(classes: Classes) -> list[str]:
     return [f"{node}/{i}" for nodes in sizes for node, gpus in nodes.items() for i in range(gpus)]
 
 
-def seats_of(classes: Classes, rows: JobRows, held: Mapping[int, Collection[str]]) -> dict[str, Seat]:
+def seats_of(
+    classes: Classes, rows: JobRows, held: Mapping[int, Collection[str]]
+) -> dict[str, Seat]:
     """Who sits where, by the documents of the jobs alone."""
     instance, seats = classes.instance, {}
     for row, gpus in held.items():
         column = rows.column[row]
         pool = instance.cluster.pools[int(classes.pool[column])].name
         share = float(classes.configurations.share[classes.configuration[column]])
-        jobs = [instance.jobs_table.names[int(job)] for job in (rows.job[row], rows.partner[row]) if job >= 0]
+        jobs = [
+            instance.jobs_table.names[int(job)]
+            for job in (rows.job[row], rows.partner[row])
+            if job >= 0
+        ]
         for name in jobs:
             partner = "".join(other for other in jobs if other != name)
-            seats[name] = Seat(pool, tuple(gpus), share, partner, int(classes.gpus[column]) if partner else None)
+            seats[name] = Seat(
+                pool, tuple(gpus), share, partner, int(classes.gpus[column]) if partner else None
+            )
     return seats
 
 
@@ -82,9 +101,18 @@ def flaws_of(
     barred: Mapping[int, Collection[str]] | None = None,
 ) -> list[SeatFlaw]:
     names = classes.instance.jobs_table.names
-    start = [names[int(job)] for row in starting for job in (rows.job[row], rows.partner[row]) if job >= 0]
-    off = {names[int(rows.job[row])]: nodes for row, nodes in (barred or {}).items() if row in starting}
-    return check_seats(classes.instance, seats_of(classes, rows, held), constraints, starting=start, barred=off)
+    start = [
+        names[int(job)]
+        for row in starting
+        for job in (rows.job[row], rows.partner[row])
+        if job >= 0
+    ]
+    off = {
+        names[int(rows.job[row])]: nodes for row, nodes in (barred or {}).items() if row in starting
+    }
+    return check_seats(
+        classes.instance, seats_of(classes, rows, held), constraints, starting=start, barred=off
+    )
 
 
 def random_standing(seed: int) -> Case:
@@ -96,7 +124,11 @@ def random_standing(seed: int) -> Case:
     for row in range(len(rows)):
         gpus = int(classes.gpus[rows.column[row]])
         for _ in range(3 if random.random() < 0.55 else 0):
-            chosen = tuple(sorted(str(spot) for spot in random.choice(spots, min(gpus, len(spots)), replace=False)))
+            chosen = tuple(
+                sorted(
+                    str(spot) for spot in random.choice(spots, min(gpus, len(spots)), replace=False)
+                )
+            )
             if not flaws_of(classes, rows, {**stands, row: chosen}, apart_documents(apart)):
                 stands[row] = chosen
                 break
@@ -107,7 +139,11 @@ def random_standing(seed: int) -> Case:
 
 
 def beside(
-    jobs: list[Document], stands: dict[str, list[str]], *pools: Document, constraints: Any = (), **more: Any
+    jobs: list[Document],
+    stands: dict[str, list[str]],
+    *pools: Document,
+    constraints: Any = (),
+    **more: Any,
 ) -> dict[str, Any]:
     """GPUs, or the reason of a refusal, by the job of every row that starts."""
     barred = more.pop("barred", {})
@@ -121,5 +157,7 @@ def beside(
     held = dict(zip(found.row.tolist(), found.gpus, strict=True))
     held |= dict(zip(chosen.tolist(), map(tuple, stands.values()), strict=True))
     assert flaws_of(classes, rows, held, constraints, found.row.tolist()) == []
-    result: dict[str, Any] = {names[row]: gpus for row, gpus in held.items() if names[row] not in stands}
+    result: dict[str, Any] = {
+        names[row]: gpus for row, gpus in held.items() if names[row] not in stands
+    }
     return result | {names[told.row]: (told.reason, told.scattered) for told in found.refused}

@@ -49,9 +49,13 @@ def rows_of(instance: Instance) -> tuple[Classes, JobRows]:
     paired = np.flatnonzero(classes.class_b >= 0)
     shared = set(classes.class_a[paired].tolist()) | set(classes.class_b[paired].tolist())
     alone = [c for c in np.unique(classes.class_a[classes.alone]).tolist() if c not in shared]
-    column = [int(np.flatnonzero(classes.alone & (classes.class_a == c))[0]) for c in alone] + paired.tolist()
+    column = [
+        int(np.flatnonzero(classes.alone & (classes.class_a == c))[0]) for c in alone
+    ] + paired.tolist()
     job = [int(classes.first[classes.class_a[c]]) for c in column]
-    partner = [int(classes.first[classes.class_b[c]]) if classes.class_b[c] >= 0 else -1 for c in column]
+    partner = [
+        int(classes.first[classes.class_b[c]]) if classes.class_b[c] >= 0 else -1 for c in column
+    ]
     order = np.argsort(job)
     arrays = (np.array(values, np.int64)[order] for values in (job, partner, column))
     ones = np.ones(len(column))
@@ -74,10 +78,14 @@ class Best:
 def bottleneck(graph: Any, gpus: list[str], cap: float) -> float:
     """Least width, over pairs of the nodes' GPUs, of the widest path; by removing links from the narrowest on."""
     best = 0.0
-    for level in sorted({data["bandwidth"] for _, _, data in graph.edges(data=True) if "bandwidth" in data}):
+    for level in sorted(
+        {data["bandwidth"] for _, _, data in graph.edges(data=True) if "bandwidth" in data}
+    ):
         wide = networkx.Graph()
         wide.add_nodes_from(graph)
-        wide.add_edges_from((u, v) for u, v, data in graph.edges(data=True) if data.get("bandwidth", cap) >= level)
+        wide.add_edges_from(
+            (u, v) for u, v, data in graph.edges(data=True) if data.get("bandwidth", cap) >= level
+        )
         if len({frozenset(networkx.node_connected_component(wide, gpu)) for gpu in gpus}) == 1:
             best = level
     return best
@@ -101,7 +109,9 @@ def brute_force(
     def width(pool: Any, nodes: frozenset[str]) -> float:
         if nodes not in known:
             sizes = cluster.node_sizes[pool.name]
-            known[nodes] = bottleneck(graph, [f"{n}/{i}" for n in sorted(nodes) for i in range(sizes[n])], cap)
+            known[nodes] = bottleneck(
+                graph, [f"{n}/{i}" for n in sorted(nodes) for i in range(sizes[n])], cap
+            )
         return known[nodes]
 
     choices: list[list[tuple[tuple[str, ...], int, float, int]]] = []
@@ -113,7 +123,9 @@ def brute_force(
         pool = cluster.pools[int(classes.pool[c])]
         usable = pool.usable(instance.now)
         free = [
-            f"{pool.node_name(n)}/{i}" for n in np.flatnonzero(usable).tolist() for i in range(int(pool.node_gpus[n]))
+            f"{pool.node_name(n)}/{i}"
+            for n in np.flatnonzero(usable).tolist()
+            for i in range(int(pool.node_gpus[n]))
         ]
         gpus, span = int(classes.gpus[c]), int(classes.configurations.nodes[configuration])
         shares.append(float(classes.configurations.share[configuration]))
@@ -127,7 +139,11 @@ def brute_force(
                     for name, amount in instance.workloads[int(table.workload[j])].demand.items():
                         need[name] = need.get(name, 0.0) + amount
         needs.append(need)
-        running = [table.running[j] for j in (int(rows.job[row]), int(rows.partner[row])) if j in table.running]
+        running = [
+            table.running[j]
+            for j in (int(rows.job[row]), int(rows.partner[row]))
+            if j in table.running
+        ]
         options: list[tuple[tuple[str, ...], int, float, int]] = []
         choices.append(options)
         if fixed and row in fixed:
@@ -141,8 +157,15 @@ def brute_force(
                 moved = sum(sum(gpu not in held for gpu in chosen) for _, held, _ in running)
                 options.append((chosen, len(nodes), width(pool, nodes) if gpus > 1 else 0.0, moved))
 
-    cpus = {pool.node_name(n): float(pool.node_cpus[n]) for pool in cluster.pools for n in range(len(pool.node_gpus))}
-    members = [{names[int(j)] for j in (rows.job[row], rows.partner[row]) if j >= 0} for row in range(len(rows))]
+    cpus = {
+        pool.node_name(n): float(pool.node_cpus[n])
+        for pool in cluster.pools
+        for n in range(len(pool.node_gpus))
+    }
+    members = [
+        {names[int(j)] for j in (rows.job[row], rows.partner[row]) if j >= 0}
+        for row in range(len(rows))
+    ]
     best: tuple[float, ...] = (0, 0, 0.0, 0)
 
     def fits(taken: list[tuple[int, tuple[str, ...]]]) -> bool:
@@ -172,7 +195,9 @@ def brute_force(
                     return False
         return True
 
-    def search(row: int, taken: list[tuple[int, tuple[str, ...]]], worth: tuple[float, ...]) -> None:
+    def search(
+        row: int, taken: list[tuple[int, tuple[str, ...]]], worth: tuple[float, ...]
+    ) -> None:
         nonlocal best
         if row == len(rows):
             worth = (worth[0] + len(fixed or ()), *worth[1:])
@@ -183,7 +208,11 @@ def brute_force(
         for gpus, nodes, wide, moved in choices[row]:
             more = [*taken, (row, gpus)]
             if fits(more):
-                search(row + 1, more, (worth[0] - 1, worth[1] + nodes, worth[2] - wide, worth[3] + moved))
+                search(
+                    row + 1,
+                    more,
+                    (worth[0] - 1, worth[1] + nodes, worth[2] - wide, worth[3] + moved),
+                )
         if not fixed or row not in fixed:
             search(row + 1, taken, worth)
 
@@ -216,7 +245,11 @@ def random_case(seed: int) -> tuple[Classes, JobRows, list[list[str]]]:
         cluster["topology"] = random_topology(random, nodes, spots)
     if random.random() < 0.3:
         cluster["resources"] = [
-            {"name": "rack", "capacity": float(random.integers(1, 5)), "nodes": [node["name"] for node in nodes[:2]]}
+            {
+                "name": "rack",
+                "capacity": float(random.integers(1, 5)),
+                "nodes": [node["name"] for node in nodes[:2]],
+            }
         ]
     jobs = []
     for i in range(int(random.integers(2, 5))):
@@ -237,19 +270,33 @@ def random_case(seed: int) -> tuple[Classes, JobRows, list[list[str]]]:
     if random.random() < 0.3:
         for name in ("x", "y"):
             spot = [str(random.choice(spots))]
-            jobs.append({"id": name, "gpus": 1, "throughput": {"p": 1.0}, "running": {"pool": "p", "gpus": spot}})
+            jobs.append(
+                {
+                    "id": name,
+                    "gpus": 1,
+                    "throughput": {"p": 1.0},
+                    "running": {"pool": "p", "gpus": spot},
+                }
+            )
         colocation = [{"jobs": ["x", "y"], "pool": "p", "gpus": 1, "throughput": [0.5, 0.5]}]
         names += ["x", "y"]
     apart = []
     if random.random() < 0.3:
         apart = [[str(name) for name in random.choice(names, 2, replace=False)]]
     instance = Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs, "colocation": colocation}
+        {
+            "format": "optsched-instance/1",
+            "cluster": cluster,
+            "jobs": jobs,
+            "colocation": colocation,
+        }
     )
     return *rows_of(instance), apart
 
 
-def random_topology(random: np.random.Generator, nodes: list[Document], spots: list[str]) -> Document:
+def random_topology(
+    random: np.random.Generator, nodes: list[Document], spots: list[str]
+) -> Document:
     """Switches in a random tree with a chord; every GPU of a node hangs on it by the same link."""
     switches = ["s0", "s1"]
     links = [{"source": "s0", "target": "s1", "bandwidth": float(random.integers(1, 5))}]
@@ -262,7 +309,9 @@ def random_topology(random: np.random.Generator, nodes: list[Document], spots: l
             if spot.startswith(f"{node['name']}/")
         ]
     ends = random.choice([node["name"] for node in nodes], 2, replace=False)
-    links.append({"source": str(ends[0]), "target": str(ends[1]), "bandwidth": float(random.integers(1, 7))})
+    links.append(
+        {"source": str(ends[0]), "target": str(ends[1]), "bandwidth": float(random.integers(1, 7))}
+    )
     ids = [*switches, *(node["name"] for node in nodes), *spots]
     return {"nodes": [{"id": name} for name in ids], "links": links}
 

@@ -44,7 +44,10 @@ def largest_share(made: Allocation) -> float:
     """The largest share of an allocation that can be realised: every set of rows that fits is a column."""
     C, rows = made.classes, made.rows
     renewable = np.flatnonzero(C.resources.renewable)
-    usage, capacity = C.usage[renewable][:, rows.column].toarray(), C.capacity[renewable] * (1 + 1e-9)
+    usage, capacity = (
+        C.usage[renewable][:, rows.column].toarray(),
+        C.capacity[renewable] * (1 + 1e-9),
+    )
     patterns: list[list[int]] = [[]]
     for row in range(len(rows)):
         jobs = {int(rows.job[row]), int(rows.partner[row])} - {-1}

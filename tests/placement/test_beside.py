@@ -21,7 +21,14 @@ seeds = st.integers(0, 2**32 - 1)
 
 def seated(case: Case) -> Seated:
     wanted = np.array(case.wanted, np.int64)
-    return place_beside(case.classes, case.rows, wanted, case.standing, case.constraints, barred=case.barred_of_wanted)
+    return place_beside(
+        case.classes,
+        case.rows,
+        wanted,
+        case.standing,
+        case.constraints,
+        barred=case.barred_of_wanted,
+    )
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -60,7 +67,12 @@ def test_exact_beside_what_stands_is_brute_force(seed: int) -> None:
         if found["rows_placed"] == best.rows:
             assert found["nodes_bound"] <= best.nodes <= found["nodes_spanned"]
         if columns or found["exact"]:
-            got = (found["rows_placed"], found["nodes_spanned"], round(found["bandwidth"], 6), found["gpus_moved"])
+            got = (
+                found["rows_placed"],
+                found["nodes_spanned"],
+                round(found["bandwidth"], 6),
+                found["gpus_moved"],
+            )
             assert got == (best.rows, best.nodes, round(best.bandwidth, 6), best.moved)
     assert len(seated(case)) <= best.rows
 
@@ -71,9 +83,14 @@ def test_the_random_cases_are_of_every_sort() -> None:
         case = random_standing(seed)
         instance, table = case.classes.instance, case.classes.configurations
         usable = {
-            pool.node_name(n) for pool in instance.cluster.pools for n in np.flatnonzero(pool.usable(0.0)).tolist()
+            pool.node_name(n)
+            for pool in instance.cluster.pools
+            for n in np.flatnonzero(pool.usable(0.0)).tolist()
         }
-        share = {row: table.share[case.classes.configuration[case.rows.column[row]]] for row in range(len(case.rows))}
+        share = {
+            row: table.share[case.classes.configuration[case.rows.column[row]]]
+            for row in range(len(case.rows))
+        }
         names = instance.jobs_table.names
         found = seated(case)
         sorts = {
@@ -127,7 +144,11 @@ def test_what_stands_on_a_node_that_takes_no_work_is_in_nobodys_way() -> None:
 
 
 def test_a_resource_of_some_nodes_is_used_by_what_stands_on_any_of_them() -> None:
-    nodes = [{"name": "old", "gpus": 2, "state": "drain"}, {"name": "new", "gpus": 2}, {"name": "far", "gpus": 1}]
+    nodes = [
+        {"name": "old", "gpus": 2, "state": "drain"},
+        {"name": "new", "gpus": 2},
+        {"name": "far", "gpus": 1},
+    ]
     rack = [{"name": "rack", "capacity": 2, "nodes": ["old", "new"]}]
     jobs = [job("s", 1, uses={"rack": 1}), job("a", 2, nodes=2, uses={"rack": 2})]
     found = beside(jobs, {"s": ["old/0"]}, {"name": "p", "nodes": nodes}, resources=rack)
@@ -138,12 +159,22 @@ def test_a_gang_finds_the_nodes_that_a_resource_of_others_leaves() -> None:
     """Three nodes share a rack with room for 3 GPUs, so that a gang of 4 needs the last node as well."""
     rack = [{"name": "rack", "capacity": 3, "nodes": ["pa", "pb", "pc"]}]
     for share in (1.0, 0.5):
-        found = beside([job("a", 4, nodes=2, share=share, uses={"rack": 4})], {}, pool_of(3, 3, 1, 1), resources=rack)
+        found = beside(
+            [job("a", 4, nodes=2, share=share, uses={"rack": 4})],
+            {},
+            pool_of(3, 3, 1, 1),
+            resources=rack,
+        )
         assert found == {"a": ("pa/0", "pa/1", "pa/2", "pd/0")}
 
 
 def test_slices_of_a_gpu_fill_up_what_stands() -> None:
-    jobs = [job("s", 1, share=3 / 7), job("a", 1, share=4 / 7), job("b", 1, share=1 / 7), job("whole", 1)]
+    jobs = [
+        job("s", 1, share=3 / 7),
+        job("a", 1, share=4 / 7),
+        job("b", 1, share=1 / 7),
+        job("whole", 1),
+    ]
     found = beside(jobs, {"s": ["pa/1"]}, pool_of(2))
     assert found["a"] == ("pa/1",) and found["whole"] == ("pa/0",)
     assert found["b"] == ("job b: needs 0.142857 of 1 GPU of p; no GPU is free for it", False)
@@ -153,7 +184,8 @@ def test_pairs_stand_and_start() -> None:
     jobs = [{"id": name, "gpus": 2, "throughput": {"p": 1.0}} for name in "abcd"]
     document = instance_of(jobs, [pool_of(4)]).to_document()
     document["colocation"] = [
-        {"jobs": list(pair), "pool": "p", "gpus": 2, "throughput": [0.6, 0.7]} for pair in ("ab", "cd")
+        {"jobs": list(pair), "pool": "p", "gpus": 2, "throughput": [0.6, 0.7]}
+        for pair in ("ab", "cd")
     ]
     classes, rows = rows_of(Instance.from_document(document))
     standing = Standing.of_rows(classes, rows, np.array([0]), [["pa/1", "pa/2"]])
@@ -166,7 +198,9 @@ def test_pairs_stand_and_start() -> None:
 def test_room_is_told_apart_by_the_share_that_is_asked_for() -> None:
     jobs = [job("s", 1, share=0.5), job("whole", 1), job("half", 1, share=0.5)]
     found = beside(jobs, {"s": ["pa/0"]}, pool_of(1))
-    assert found["half"] == ("pa/0",) and isinstance(found["whole"][0], str) and not found["whole"][1]
+    assert (
+        found["half"] == ("pa/0",) and isinstance(found["whole"][0], str) and not found["whole"][1]
+    )
 
 
 def test_what_a_tightened_gang_leaves_is_tried_at_last() -> None:
@@ -211,14 +245,23 @@ def test_moving_what_may_move_makes_room() -> None:
     both = fixed.and_also(Standing.of_rows(classes, rows, np.array([1]), [["pb/0"]]))
     assert place_beside(classes, rows, np.array([2]), both).refused[0].scattered
     for columns in (0, 10**6):
-        placement = place_rows(classes, rows, np.array([1, 2]), engine(), columns=columns, standing=fixed)
-        assert placement.gpus == (("pa/1",), ("pb/0", "pb/1")) and placement.figures["gpus_moved"] == 1
+        placement = place_rows(
+            classes, rows, np.array([1, 2]), engine(), columns=columns, standing=fixed
+        )
+        assert (
+            placement.gpus == (("pa/1",), ("pb/0", "pb/1")) and placement.figures["gpus_moved"] == 1
+        )
 
 
 def test_jobs_of_no_allocation_stand_with_needs_of_their_own() -> None:
-    nodes = {"name": "p", "nodes": [{"name": "x", "gpus": 2, "cpus": 8}, {"name": "y", "gpus": 1, "cpus": 8}]}
+    nodes = {
+        "name": "p",
+        "nodes": [{"name": "x", "gpus": 2, "cpus": 8}, {"name": "y", "gpus": 1, "cpus": 8}],
+    }
     classes, rows = rows_of(instance_of([job("a", 1, uses={"cpu": 4}), job("b", 1)], [nodes]))
-    standing = Standing.of_jobs(classes.instance, np.array([-1]), [["x/0"]], share=0.5, needs={"cpu": 5})
+    standing = Standing.of_jobs(
+        classes.instance, np.array([-1]), [["x/0"]], share=0.5, needs={"cpu": 5}
+    )
     assert place_beside(classes, rows, np.array([0, 1]), standing).gpus == (("y/0",), ("x/1",))
 
 
@@ -227,8 +270,15 @@ def test_a_round_at_scale() -> None:
     """20 rows start beside 1,980 on 512 nodes; what they find is checked by GPU."""
     random = np.random.default_rng(0)
     sizes = random.choice([1, 2, 4, 8], 2000, p=[0.6, 0.2, 0.15, 0.05])
-    jobs = [{"id": f"j{i}", "gpus": int(size), "throughput": {"p": 1.0}} for i, size in enumerate(sizes)]
-    pool = {"name": "p", "nodes": 512, "gpus_per_node": 8, "bandwidth": {"intra_node": 300, "node": 25}}
+    jobs = [
+        {"id": f"j{i}", "gpus": int(size), "throughput": {"p": 1.0}} for i, size in enumerate(sizes)
+    ]
+    pool = {
+        "name": "p",
+        "nodes": 512,
+        "gpus_per_node": 8,
+        "bandwidth": {"intra_node": 300, "node": 25},
+    }
     classes, rows = rows_of(instance_of(jobs, [pool]))
     stand, start = np.arange(1980), np.arange(1980, 2000)
     first = place_beside(classes, rows, stand, Standing.none(classes.instance))
@@ -237,6 +287,8 @@ def test_a_round_at_scale() -> None:
     found = place_beside(classes, rows, start, standing)
     seconds = time.perf_counter() - started
     assert len(first) == 1980 and len(found) == 20
-    held = dict(zip([*first.row.tolist(), *found.row.tolist()], [*first.gpus, *found.gpus], strict=True))
+    held = dict(
+        zip([*first.row.tolist(), *found.row.tolist()], [*first.gpus, *found.gpus], strict=True)
+    )
     assert flaws_of(classes, rows, held) == []
     assert seconds < 0.5  # 1 ms on a core of its own

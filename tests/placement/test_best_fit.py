@@ -24,7 +24,9 @@ def placed(
     jobs: list[Document], *pools: Document, columns: int = 0, constraints: Any = (), **cluster: Any
 ) -> Placement:
     classes, rows = rows_of(instance_of(jobs, list(pools), **cluster))
-    placement = place_rows(classes, rows, np.arange(len(rows)), engine(), constraints, columns=columns)
+    placement = place_rows(
+        classes, rows, np.arange(len(rows)), engine(), constraints, columns=columns
+    )
     parts = (rows.job[placement.row], rows.partner[placement.row], rows.column[placement.row])
     assert check_placement(classes, *parts, placement.gpus, constraints) == []
     return placement
@@ -34,7 +36,13 @@ def test_the_documented_example_of_an_incomplete_search_is_placed() -> None:
     """Nodes with 2 and 1 GPUs, gangs of 1 and 2: the gang of 1 may not take the node with 2."""
     for jobs in ([job("one", 1), job("two", 2)], [job("two", 2), job("one", 1)]):
         placement = placed(jobs, pool_of(2, 1))
-        where = dict(zip(("one", "two") if jobs[0]["id"] == "one" else ("two", "one"), placement.gpus, strict=True))
+        where = dict(
+            zip(
+                ("one", "two") if jobs[0]["id"] == "one" else ("two", "one"),
+                placement.gpus,
+                strict=True,
+            )
+        )
         assert where == {"one": ("pb/0",), "two": ("pa/0", "pa/1")}
 
 
@@ -48,21 +56,31 @@ def test_a_running_job_gives_way_when_a_gang_needs_its_node() -> None:
 
 def test_room_is_made_by_pushing_smaller_gangs_elsewhere() -> None:
     """Two running gangs of 2 on two nodes of 4 leave 2 + 2; a gang of 4 needs one of them to move."""
-    jobs = [job("a", 2, running=["pa/0", "pa/1"]), job("b", 2, running=["pb/2", "pb/3"]), job("c", 4)]
+    jobs = [
+        job("a", 2, running=["pa/0", "pa/1"]),
+        job("b", 2, running=["pb/2", "pb/3"]),
+        job("c", 4),
+    ]
     placement = placed(jobs, pool_of(4, 4))
     assert placement.figures["rows_placed"] == 3 and placement.figures["gpus_moved"] == 2
     assert {len({gpu.split("/")[0] for gpu in gpus}) for gpus in placement.gpus} == {1}
 
 
 def test_a_gang_that_spans_more_nodes_than_it_needs_is_tried_again() -> None:
-    jobs = [job("a", 2, running=["pa/0", "pa/1"]), job("b", 2, running=["pb/2", "pb/3"]), job("c", 4, nodes=2)]
+    jobs = [
+        job("a", 2, running=["pa/0", "pa/1"]),
+        job("b", 2, running=["pb/2", "pb/3"]),
+        job("c", 4, nodes=2),
+    ]
     problem = problem_of(jobs, pool_of(4, 4))
     assert problem.worth(best_fit(problem, keep=True)) == Worth(3, 3, 0.0, 2)
 
 
 def test_a_gang_spans_no_more_nodes_than_its_candidate() -> None:
     assert placed([job("a", 4, nodes=2)], pool_of(2, 2)).figures["nodes_spanned"] == 2
-    placement = placed([job("x", 1), job("y", 1), job("a", 2, nodes=1)], pool_of(1, 2), columns=10**4)
+    placement = placed(
+        [job("x", 1), job("y", 1), job("a", 2, nodes=1)], pool_of(1, 2), columns=10**4
+    )
     assert placement.figures["rows_placed"] == 2
     spread = placed([job("a", 4, nodes=3)], pool_of(4, 4, 4))
     assert spread.figures["nodes_spanned"] == 1
@@ -91,15 +109,23 @@ def test_shares_fill_gpus_and_never_more_than_one() -> None:
 
 
 def test_a_share_stays_on_the_gpu_that_it_holds() -> None:
-    jobs = [job("a", 1, share=0.5, running=["pa/1"]), job("b", 1, share=0.5, running=["pa/1"]), job("c", 1)]
+    jobs = [
+        job("a", 1, share=0.5, running=["pa/1"]),
+        job("b", 1, share=0.5, running=["pa/1"]),
+        job("c", 1),
+    ]
     placement = placed(jobs, pool_of(2))
-    assert placement.gpus == (("pa/1",), ("pa/1",), ("pa/0",)) and placement.figures["gpus_moved"] == 0
+    assert (
+        placement.gpus == (("pa/1",), ("pa/1",), ("pa/0",)) and placement.figures["gpus_moved"] == 0
+    )
 
 
 def test_a_pair_holds_the_same_gpus() -> None:
     jobs = [{"id": name, "gpus": 2, "throughput": {"p": 1.0}} for name in "ab"]
     document = instance_of(jobs, [pool_of(2, 2)]).to_document()
-    document["colocation"] = [{"jobs": ["a", "b"], "pool": "p", "gpus": 2, "throughput": [0.6, 0.7]}]
+    document["colocation"] = [
+        {"jobs": ["a", "b"], "pool": "p", "gpus": 2, "throughput": [0.6, 0.7]}
+    ]
     from optsched import Instance
 
     classes, rows = rows_of(Instance.from_document(document))
@@ -124,7 +150,11 @@ def test_nodes_that_take_no_work_are_left_out() -> None:
     ("jobs", "pools", "constraints", "message"),
     [
         (
-            [job("x", 1, running=["pa/0"]), job("y", 1, running=["pb/0"]), job("a", 2, nodes=1, uses={"cpu": 8})],
+            [
+                job("x", 1, running=["pa/0"]),
+                job("y", 1, running=["pb/0"]),
+                job("a", 2, nodes=1, uses={"cpu": 8}),
+            ],
             [pool_of(2, 2, cpus_per_node=7)],
             [],
             "job a: needs 2 GPUs of p on at most 1 node with 4 cpu per GPU; 2 GPUs are free for it: 1 on pa, 1 on pb",
@@ -159,12 +189,18 @@ def test_a_pair_that_may_not_share_a_node_is_refused() -> None:
 
     jobs = [{"id": name, "throughput": {"p": 1.0}} for name in "ab"]
     document = instance_of(jobs, [pool_of(2)]).to_document()
-    document["colocation"] = [{"jobs": ["a", "b"], "pool": "p", "gpus": 1, "throughput": [0.6, 0.7]}]
+    document["colocation"] = [
+        {"jobs": ["a", "b"], "pool": "p", "gpus": 1, "throughput": [0.6, 0.7]}
+    ]
     classes, rows = rows_of(Instance.from_document(document))
     constraints = [{"kind": "anti-affinity", "jobs": ["a", "b"]}]
     for columns in (0, 10**4):
-        placement = place_rows(classes, rows, np.arange(len(rows)), engine(), constraints, columns=columns)
-        assert placement.refused == ((0, "jobs a and b share GPUs, but may not be on one node (anti-affinity)"),)
+        placement = place_rows(
+            classes, rows, np.arange(len(rows)), engine(), constraints, columns=columns
+        )
+        assert placement.refused == (
+            (0, "jobs a and b share GPUs, but may not be on one node (anti-affinity)"),
+        )
         assert placement.figures["rows_bound"] == 0
 
 
@@ -179,13 +215,17 @@ def problem_of(jobs: list[Document], *pools: Document) -> Problem:
 
 def test_bounds_see_that_large_nodes_are_few() -> None:
     """5 gangs of 8 GPUs may span 2 nodes; only 2 nodes have 8 GPUs, the others 4: 2 + 3 x 2 nodes."""
-    problem = problem_of([job(f"j{i}", 8, nodes=2) for i in range(5)], pool_of(8, 8, 4, 4, 4, 4, 4, 4))
+    problem = problem_of(
+        [job(f"j{i}", 8, nodes=2) for i in range(5)], pool_of(8, 8, 4, 4, 4, 4, 4, 4)
+    )
     assert bounds(problem, Worth(5, 9, 0.0, 0), engine()).nodes == 8
 
 
 def test_bounds_count_pieces_of_more_than_half_a_node() -> None:
     """4 GPUs per node: 3 gangs of 3 on 2 nodes leave room for two, though 9 > 8 alone excludes no pair of 3 + 3."""
-    problem = problem_of([job(f"j{i}", 3, nodes=1) for i in range(3)] + [job("k", 1)], pool_of(5, 5))
+    problem = problem_of(
+        [job(f"j{i}", 3, nodes=1) for i in range(3)] + [job("k", 1)], pool_of(5, 5)
+    )
     assert bounds(problem, Worth(2, 2, 0.0, 0), engine()).rows == 3
 
 
@@ -211,12 +251,21 @@ def test_consecutive_gpus() -> None:
 @pytest.mark.clock
 def test_two_thousand_jobs_on_512_nodes() -> None:
     random = np.random.default_rng(0)
-    sizes: IntArray = random.choice([1, 2, 3, 4, 5, 8, 16], 2000, p=[0.56, 0.2, 0.06, 0.1, 0.02, 0.05, 0.01])
+    sizes: IntArray = random.choice(
+        [1, 2, 3, 4, 5, 8, 16], 2000, p=[0.56, 0.2, 0.06, 0.1, 0.02, 0.05, 0.01]
+    )
     while (excess := int(sizes.sum()) - 4096) > 0:
         j = random.integers(2000)
         sizes[j] = max(1, sizes[j] - excess)
-    jobs = [{"id": f"j{i}", "gpus": int(size), "throughput": {"p": 1.0}} for i, size in enumerate(sizes)]
-    pool = {"name": "p", "nodes": 512, "gpus_per_node": 8, "bandwidth": {"intra_node": 300, "node": 25}}
+    jobs = [
+        {"id": f"j{i}", "gpus": int(size), "throughput": {"p": 1.0}} for i, size in enumerate(sizes)
+    ]
+    pool = {
+        "name": "p",
+        "nodes": 512,
+        "gpus_per_node": 8,
+        "bandwidth": {"intra_node": 300, "node": 25},
+    }
     classes, rows = rows_of(instance_of(jobs, [pool]))
     started = time.perf_counter()
     placement = place_rows(classes, rows, np.arange(len(rows)), engine())

@@ -21,8 +21,16 @@ def cluster() -> Instance:
         job("cpu", 1, uses={"cpu": 6}),
         job("half", 1, share=0.5),
         job("rack", 1, uses={"rack": 1}),
-        {"id": "elastic", "gpus": {"min": 1, "max": 3}, "throughput": {"p": {"1": 1.0, "2": 2.0, "3": 3.0}}},
-        {"id": "levels", "gpus": {"min": 1, "max": 4, "levels": [1, 4]}, "throughput": {"p": {"1": 1.0, "4": 2.0}}},
+        {
+            "id": "elastic",
+            "gpus": {"min": 1, "max": 3},
+            "throughput": {"p": {"1": 1.0, "2": 2.0, "3": 3.0}},
+        },
+        {
+            "id": "levels",
+            "gpus": {"min": 1, "max": 4, "levels": [1, 4]},
+            "throughput": {"p": {"1": 1.0, "4": 2.0}},
+        },
         {"id": "left", "workload": "w"},
         {"id": "right", "workload": "w"},
     ]
@@ -31,7 +39,10 @@ def cluster() -> Instance:
             "format": "optsched-instance/1",
             "workloads": {"w": {"throughput": {"p": 1.0}, "demand": {"cpu": 3}}},
             "cluster": {
-                "pools": [{"name": "p", "nodes": nodes}, {"name": "q", "nodes": 1, "gpus_per_node": 1}],
+                "pools": [
+                    {"name": "p", "nodes": nodes},
+                    {"name": "q", "nodes": 1, "gpus_per_node": 1},
+                ],
                 "resources": [{"name": "rack", "capacity": 1, "nodes": ["x", "old"]}],
             },
             "jobs": jobs,
@@ -123,13 +134,20 @@ def test_what_is_wrong_is_told(seats: dict[str, Seat], job: str, words: str) -> 
         (apart("left", "right"), "right", together("left and right")),
     ],
 )
-def test_what_is_wrong_with_where_jobs_are_is_told(more: dict[str, Any], job: str, words: str) -> None:
+def test_what_is_wrong_with_where_jobs_are_is_told(
+    more: dict[str, Any], job: str, words: str
+) -> None:
     assert (job, words) in check_seats(cluster(), RIGHT, **more)
 
 
 def test_a_placement_is_a_right_set_of_seats() -> None:
-    instance = instance_of([job(f"j{i}", 2) for i in range(6)], [{"name": "p", "nodes": 3, "gpus_per_node": 4}])
+    instance = instance_of(
+        [job(f"j{i}", 2) for i in range(6)], [{"name": "p", "nodes": 3, "gpus_per_node": 4}]
+    )
     classes, rows = rows_of(instance)
     placement = place_rows(classes, rows, np.arange(6), engine())
-    seats = {f"j{row}": Seat("p", gpus) for row, gpus in zip(placement.row.tolist(), placement.gpus, strict=True)}
+    seats = {
+        f"j{row}": Seat("p", gpus)
+        for row, gpus in zip(placement.row.tolist(), placement.gpus, strict=True)
+    }
     assert len(seats) == 6 and check_seats(instance, seats, starting=seats) == []

@@ -21,7 +21,9 @@ def split(case: Case, random: np.random.Generator) -> tuple[list[int], list[int]
 
 
 def of(case: Case, rows: list[int]) -> Standing:
-    return Standing.of_rows(case.classes, case.rows, np.array(rows, np.int64), [case.stands[row] for row in rows])
+    return Standing.of_rows(
+        case.classes, case.rows, np.array(rows, np.int64), [case.stands[row] for row in rows]
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -37,12 +39,20 @@ def test_the_least_goes_in_the_order(seed: int) -> None:
         order = random.permutation(len(loose))
 
         def has_room(gone: tuple[int, ...], row: int = row, order: np.ndarray = order) -> bool:
-            left = [other for place, other in enumerate(loose) if place not in {int(order[k]) for k in gone}]
+            left = [
+                other
+                for place, other in enumerate(loose)
+                if place not in {int(order[k]) for k in gone}
+            ]
             stands = {other: case.stands[other] for other in (*firm, *left)}
             alone = Case(case.classes, case.rows, case.apart, stands, [row], case.barred)
             return alone.has_room(row, {})
 
-        sets = [gone for count in range(len(loose) + 1) for gone in combinations(range(len(loose)), count)]
+        sets = [
+            gone
+            for count in range(len(loose) + 1)
+            for gone in combinations(range(len(loose)), count)
+        ]
         room = [gone for gone in sets if has_room(gone)]
         found = clearing.needed(order.astype(np.int64))
         if not room:

@@ -30,7 +30,9 @@ pytestmark = pytest.mark.property
 
 def place(seed: int, columns: int) -> tuple[Placement, list[object]]:
     classes, rows, apart = random_case(seed)
-    placement = place_rows(classes, rows, np.arange(len(rows)), engine(), apart_documents(apart), columns=columns)
+    placement = place_rows(
+        classes, rows, np.arange(len(rows)), engine(), apart_documents(apart), columns=columns
+    )
     flaws = check_placement(
         classes, rows.job[placement.row], rows.partner[placement.row], rows.column[placement.row], placement.gpus,
         apart_documents(apart),
@@ -38,14 +40,21 @@ def place(seed: int, columns: int) -> tuple[Placement, list[object]]:
     return placement, list(flaws)
 
 
-@pytest.mark.parametrize("block", [*range(3), *(pytest.param(block, marks=pytest.mark.study) for block in range(3, 6))])
+@pytest.mark.parametrize(
+    "block", [*range(3), *(pytest.param(block, marks=pytest.mark.study) for block in range(3, 6))]
+)
 def test_exact_is_brute_force(block: int) -> None:
     for seed in range(20 * block, 20 * block + 20):
         placement, flaws = place(seed, columns=10**6)
         assert flaws == [], seed
         best = brute_force(*random_case(seed))
         found = placement.figures
-        got = (found["rows_placed"], found["nodes_spanned"], round(found["bandwidth"], 6), found["gpus_moved"])
+        got = (
+            found["rows_placed"],
+            found["nodes_spanned"],
+            round(found["bandwidth"], 6),
+            found["gpus_moved"],
+        )
         assert got == (best.rows, best.nodes, round(best.bandwidth, 6), best.moved), seed
         assert found["exact"] == 1.0
         assert (found["rows_bound"], found["nodes_bound"]) == (best.rows, best.nodes)
@@ -61,7 +70,8 @@ def test_the_random_problems_are_of_every_sort() -> None:
         found = {
             "sizes": len(set(pool.node_gpus.tolist())) > 1,
             "states": not pool.usable(0.0).all(),
-            "cpus": bool(np.isfinite(pool.node_cpus).any()) and any("cpu" in uses for uses in instance.options.uses),
+            "cpus": bool(np.isfinite(pool.node_cpus).any())
+            and any("cpu" in uses for uses in instance.options.uses),
             "group": bool(instance.cluster.resources),
             "shares": bool((table.share < 1).any()),
             "pairs": bool((rows.partner >= 0).any()),
@@ -89,7 +99,12 @@ def test_best_fit_breaks_no_rule_and_keeps_its_bounds(block: int) -> None:
             assert found["nodes_bound"] <= best.nodes <= found["nodes_spanned"], seed
         if found["exact"]:
             proven += 1
-            got = (found["rows_placed"], found["nodes_spanned"], round(found["bandwidth"], 6), found["gpus_moved"])
+            got = (
+                found["rows_placed"],
+                found["nodes_spanned"],
+                round(found["bandwidth"], 6),
+                found["gpus_moved"],
+            )
             assert got == (best.rows, best.nodes, round(best.bandwidth, 6), best.moved), seed
     assert proven
 
@@ -99,7 +114,11 @@ def test_the_same_problem_twice_is_the_same_placement(columns: int) -> None:
     for seed in (3, 11, 12):
         first, _ = place(seed, columns)
         again, _ = place(seed, columns)
-        assert (first.gpus, first.refused, first.figures) == (again.gpus, again.refused, again.figures)
+        assert (first.gpus, first.refused, first.figures) == (
+            again.gpus,
+            again.refused,
+            again.figures,
+        )
 
 
 def test_the_sum_of_bottlenecks_is_what_counts() -> None:
@@ -107,7 +126,9 @@ def test_the_sum_of_bottlenecks_is_what_counts() -> None:
     widths = [("a", "b", 10.0), ("b", "c", 9.0), ("d", "e", 6.0), ("c", "d", 1.0)]
     topology = {
         "nodes": [{"id": f"p{name}"} for name in "abcde"],
-        "links": [{"source": f"p{u}", "target": f"p{v}", "bandwidth": width} for u, v, width in widths],
+        "links": [
+            {"source": f"p{u}", "target": f"p{v}", "bandwidth": width} for u, v, width in widths
+        ],
     }
     jobs = [job("three", 3, nodes=3), job("two", 2, nodes=2)]
     classes, rows = rows_of(instance_of(jobs, [pool_of(1, 1, 1, 1, 1)], topology=topology))

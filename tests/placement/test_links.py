@@ -29,7 +29,9 @@ def compare(instance: Instance) -> None:
                 gpus = [f"{nodes.name(n)}/{i}" for n in chosen for i in range(int(nodes.gpus[n]))]
                 if len(gpus) == 1:
                     continue  # no gang has a bottleneck there
-                expected = min(bottleneck(graph, gpus, max(stated, default=0.0)), max(stated, default=0.0))
+                expected = min(
+                    bottleneck(graph, gpus, max(stated, default=0.0)), max(stated, default=0.0)
+                )
                 assert links.bottleneck(np.array(chosen)) == expected, (pool.name, chosen)
 
 
@@ -54,7 +56,10 @@ def test_random_topologies(seed: int) -> None:
 
 
 def line(**more: Any) -> dict[str, Any]:
-    links = [{"source": "pa", "target": "pb", "bandwidth": 4.0}, {"source": "pb", "target": "pc", "bandwidth": 2.0}]
+    links = [
+        {"source": "pa", "target": "pb", "bandwidth": 4.0},
+        {"source": "pb", "target": "pc", "bandwidth": 2.0},
+    ]
     return {"nodes": [{"id": name} for name in ("pa", "pb", "pc")], "links": links, **more}
 
 

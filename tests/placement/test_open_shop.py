@@ -26,7 +26,9 @@ def check(X: np.ndarray, takes: np.ndarray) -> tuple[np.ndarray, list[np.ndarray
         assert len(np.unique(job[run])) == len(run)
         assert (np.bincount(place[run], minlength=len(takes)) <= takes).all()
     assert np.abs(received - time).max(initial=0.0) < 1e-11
-    assert total == pytest.approx(max(X.sum(axis=1).max(), (X.sum(axis=0) / takes).max()), abs=1e-11)
+    assert total == pytest.approx(
+        max(X.sum(axis=1).max(), (X.sum(axis=0) / takes).max()), abs=1e-11
+    )
     assert lengths.sum() <= total + 1e-12 and (lengths > 0).all()
     assert len(lengths) <= len(time) + len(X) + len(takes)
     return lengths, runs
@@ -53,16 +55,22 @@ def test_random_matrices(part: int) -> None:
 def test_doubly_stochastic_matrices_fill_the_window() -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
-        X = sum(weight * np.eye(6)[random.permutation(6)] for weight in random.dirichlet(np.ones(5)))
+        X = sum(
+            weight * np.eye(6)[random.permutation(6)] for weight in random.dirichlet(np.ones(5))
+        )
         lengths, runs = check(X, np.ones(6, np.int64))
         assert lengths.sum() == pytest.approx(1, abs=1e-12)
-        assert all(len(run) == 6 for length, run in zip(lengths, runs, strict=True) if length > 1e-9)
+        assert all(
+            len(run) == 6 for length, run in zip(lengths, runs, strict=True) if length > 1e-9
+        )
 
 
 def test_the_identity_is_one_slice_and_nothing_is_none() -> None:
     lengths, runs = check(np.eye(5), np.ones(5, np.int64))
     assert lengths.tolist() == [1.0] and runs[0].tolist() == [0, 1, 2, 3, 4]
-    none = decompose(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.ones(2, np.int64))
+    none = decompose(
+        np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.ones(2, np.int64)
+    )
     assert len(none[0]) == 0 and none[2] == 0
 
 
@@ -100,15 +108,21 @@ def test_random_instances_of_one_gpu_jobs_are_realised(formulation: str) -> None
         assert solution.allocation is not None
         rounds = cut(solution.allocation)
         assert rounds.method in ("open-shop", "at-once")
-        assert rounds.scale == pytest.approx(1, abs=1e-6)  # below 1 where the solver is beyond a capacity by as much
+        assert rounds.scale == pytest.approx(
+            1, abs=1e-6
+        )  # below 1 where the solver is beyond a capacity by as much
         received = rounds.scale * rounds.rows.fraction
         assert np.abs(rounds.received - received).max() < 1e-11
-        assert rounds.runs.sum(axis=1).max() <= sum(pool.capacity(0.0) for pool in instance.cluster.pools)
+        assert rounds.runs.sum(axis=1).max() <= sum(
+            pool.capacity(0.0) for pool in instance.cluster.pools
+        )
 
 
 def test_gangs_of_one_size_per_pool_are_matchings_too() -> None:
     """On 5 GPUs two gangs of 2 run at a time, so that 5 GPUs' worth of gangs is more than the window holds."""
-    made = allocation({(f"j{i}", "g"): 0.5 for i in range(5)}, pools={"g": 5}, throughput=np.ones((5, 1)), gpus=2)
+    made = allocation(
+        {(f"j{i}", "g"): 0.5 for i in range(5)}, pools={"g": 5}, throughput=np.ones((5, 1)), gpus=2
+    )
     rounds = cut(made, "open-shop")
     assert rounds.scale == rounds.bound == pytest.approx(0.8, abs=1e-12)
     assert cut(made, "patterns").scale == pytest.approx(0.8, abs=1e-9)
@@ -123,10 +137,17 @@ def test_resources_that_cannot_bind_are_no_obstacle() -> None:
     fractions = {(f"j{i}", "g"): 2 / 3 for i in range(3)}
     assert cut(allocation(fractions, pools=[pool], **given)).method == "open-shop"
     scarce = allocation(fractions, pools=[pool | {"cpus_per_node": 7}], **given)
-    assert cut(scarce).scale == pytest.approx(0.5, abs=1e-9)  # one job at a time: it is CPUs that bind
+    assert cut(scarce).scale == pytest.approx(
+        0.5, abs=1e-9
+    )  # one job at a time: it is CPUs that bind
 
 
 def test_what_is_no_matching_is_refused() -> None:
-    made = allocation({("j0", "g"): 0.5, ("j1", "g"): 0.5}, pools={"g": 2}, throughput=np.ones((2, 1)), gpus=[1, 2])
+    made = allocation(
+        {("j0", "g"): 0.5, ("j1", "g"): 0.5},
+        pools={"g": 2},
+        throughput=np.ones((2, 1)),
+        gpus=[1, 2],
+    )
     with pytest.raises(UsageError, match=r"open-shop takes jobs that hold one GPU .* use patterns"):
         realise(made, None, "open-shop")

@@ -38,7 +38,12 @@ def small(seed: int) -> Instance:
         for k in range(3)
     }  # fmt: skip
     together = [
-        {"workloads": ["w0", "w1"], "pool": "p0", "gpus": size, "throughput": random.lognormal(0, 1, 2).tolist()}
+        {
+            "workloads": ["w0", "w1"],
+            "pool": "p0",
+            "gpus": size,
+            "throughput": random.lognormal(0, 1, 2).tolist(),
+        }
         for size in (1, 2)
     ]
     return Instance.from_arrays(
@@ -56,7 +61,10 @@ def small(seed: int) -> Instance:
         gpus=random.choice([1, 1, 2, 3, 4], jobs),
         weight=random.choice([1.0, 2.0], jobs),
         steps=100.0,
-        colocation=[*together, {"workloads": ["w2", "w2"], "pool": "p0", "gpus": 1, "throughput": [1.1, 1.1]}],
+        colocation=[
+            *together,
+            {"workloads": ["w2", "w2"], "pool": "p0", "gpus": 1, "throughput": [1.1, 1.1]},
+        ],
     )
 
 
@@ -67,7 +75,9 @@ def solved(seed: int) -> Allocation:
     return made
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.study) for part in (2, 3))])
+@pytest.mark.parametrize(
+    "part", [0, 1, *(pytest.param(part, marks=pytest.mark.study) for part in (2, 3))]
+)
 def test_the_share_is_the_largest_there_is(part: int) -> None:
     below = 0
     for seed in range(15 * part, 15 * part + 15):
@@ -83,11 +93,18 @@ def test_the_share_is_the_largest_there_is(part: int) -> None:
 
 def test_the_relaxation_of_gangs_is_one() -> None:
     """On 4 GPUs a gang of 4 for 1/2 and one GPU for 1 use 3 GPUs' time, but cannot overlap: 2/3 of both is the most."""
-    made = allocation({("j0", "g"): 0.5, ("j1", "g"): 1.0}, pools={"g": 4}, throughput=np.ones((2, 1)), gpus=[4, 1])
+    made = allocation(
+        {("j0", "g"): 0.5, ("j1", "g"): 1.0},
+        pools={"g": 4},
+        throughput=np.ones((2, 1)),
+        gpus=[4, 1],
+    )
     assert (made.usage <= made.classes.capacity).all()
     rounds = cut(made)
     assert rounds.method == "patterns" and rounds.finished
-    assert rounds.scale == pytest.approx(2 / 3, abs=1e-12) and rounds.bound == pytest.approx(2 / 3, abs=1e-9)
+    assert rounds.scale == pytest.approx(2 / 3, abs=1e-12) and rounds.bound == pytest.approx(
+        2 / 3, abs=1e-9
+    )
     assert sorted(rounds.length.tolist()) == pytest.approx([1 / 3, 2 / 3], abs=1e-12)
 
 
@@ -102,12 +119,19 @@ def test_equal_jobs_are_counted_together_and_go_round() -> None:
     assert items.count.tolist() == [5, 3] and len(items) == 3
     assert sorted(items.need) == pytest.approx([1.5, 2.0, 2.1])
     packing = shortest(items, Engine(load_solver))
-    for limits in (Limits(), Limits(work=1)):  # a vertex; and what is done where none is found in time
-        length, runs = spread(items, packing.lengths, packing.counts, Engine(load_solver, "highs", limits))
+    for limits in (
+        Limits(),
+        Limits(work=1),
+    ):  # a vertex; and what is done where none is found in time
+        length, runs = spread(
+            items, packing.lengths, packing.counts, Engine(load_solver, "highs", limits)
+        )
         received = runs.T @ length
         assert length.sum() == pytest.approx(packing.lengths.sum(), abs=1e-9)
         for item, rows in enumerate(items.rows):
-            assert received[rows] == pytest.approx((packing.counts[:, item] @ packing.lengths) / len(rows), abs=1e-9)
+            assert received[rows] == pytest.approx(
+                (packing.counts[:, item] @ packing.lengths) / len(rows), abs=1e-9
+            )
         for number in range(len(length)):
             run = runs.indices[runs.indptr[number] : runs.indptr[number + 1]]
             assert len(np.unique(made.rows.job[run])) == len(run)
@@ -159,7 +183,10 @@ def test_consumable_resources_do_not_bind_at_an_instant() -> None:
     resource = {"name": "budget", "kind": "consumable", "capacity": 1.0}
     document = {
         "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "g", "nodes": 2, "gpus_per_node": 1}], "resources": [resource]},
+        "cluster": {
+            "pools": [{"name": "g", "nodes": 2, "gpus_per_node": 1}],
+            "resources": [resource],
+        },
         "jobs": [{"id": name, "options": [option], "steps": 10} for name in ("a", "b")],
     }
     fractions = {("a", "g"): 0.25, ("b", "g"): 0.25}
@@ -171,23 +198,39 @@ def test_consumable_resources_do_not_bind_at_an_instant() -> None:
 def test_a_limit_leaves_an_honest_bound() -> None:
     random = np.random.default_rng(1)
     instance = Instance.from_arrays(
-        pools={"a": 20, "b": 15}, throughput=random.lognormal(0, 1, (60, 2)), gpus=random.choice([1, 3, 5, 7], 60)
+        pools={"a": 20, "b": 15},
+        throughput=random.lognormal(0, 1, (60, 2)),
+        gpus=random.choice([1, 3, 5, 7], 60),
     )
     made = optsched.solve(instance, "makespan").allocation
     assert made is not None
     best = cut(made, "patterns").scale
     stopped = realise(made, Engine(load_solver, "auto", Limits(work=1)), "patterns")
-    assert not stopped.finished and 0 < stopped.scale <= best + 1e-9 and stopped.bound >= best - 1e-9
+    assert (
+        not stopped.finished and 0 < stopped.scale <= best + 1e-9 and stopped.bound >= best - 1e-9
+    )
 
 
 def test_patterns_need_an_engine() -> None:
-    made = allocation({("j0", "g"): 0.5, ("j1", "g"): 1.0}, pools={"g": 4}, throughput=np.ones((2, 1)), gpus=[4, 1])
-    with pytest.raises(UsageError, match="patterns runs linear programs, for which it needs an engine"):
+    made = allocation(
+        {("j0", "g"): 0.5, ("j1", "g"): 1.0},
+        pools={"g": 4},
+        throughput=np.ones((2, 1)),
+        gpus=[4, 1],
+    )
+    with pytest.raises(
+        UsageError, match="patterns runs linear programs, for which it needs an engine"
+    ):
         realise(made)
 
 
 def test_a_solver_s_pattern_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = allocation({("j0", "g"): 0.5, ("j1", "g"): 1.0}, pools={"g": 4}, throughput=np.ones((2, 1)), gpus=[4, 1])
+    made = allocation(
+        {("j0", "g"): 0.5, ("j1", "g"): 1.0},
+        pools={"g": 4},
+        throughput=np.ones((2, 1)),
+        gpus=[4, 1],
+    )
     run = Engine.run
 
     def lie(self: Engine, session: Session) -> Any:

@@ -52,12 +52,16 @@ def document() -> Document:
 
 @cache
 def solution() -> optsched.Solution:
-    return optsched.place(optsched.solve(Instance.from_document(document()), "max-throughput", integral=True))
+    return optsched.place(
+        optsched.solve(Instance.from_document(document()), "max-throughput", integral=True)
+    )
 
 
 def test_what_runs_is_placed_and_verified() -> None:
     placed = solution()
-    assert placed.placement is not None and len(placed.placement) == 6 and not placed.placement.refused
+    assert (
+        placed.placement is not None and len(placed.placement) == 6 and not placed.placement.refused
+    )
     assert placed.placement.figures == {
         "rows_wanted": 6, "rows_placed": 6, "rows_bound": 6, "nodes_spanned": 7, "nodes_bound": 7,
         "bandwidth": 325.0, "gpus_moved": 0, "exact": 1,
@@ -93,7 +97,9 @@ def test_jobs_without_gpus_need_no_place() -> None:
         {"id": "b", "options": [{"pool": "p", "gpus": 0, "throughput": 1.0}]},
     ]
     pools = [{"name": "p", "nodes": 1, "gpus_per_node": 1}]
-    instance = Instance.from_document({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs})
+    instance = Instance.from_document(
+        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    )
     placed = optsched.place(optsched.solve(instance, "max-throughput"))
     assert placed.placement is not None and placed.placement.figures["rows_wanted"] == 0
     assert optsched.verify(instance, placed.to_document()).ok
@@ -133,7 +139,10 @@ def turns() -> Instance:
 
 def test_equal_fractions_of_one_gpu_are_no_rows_at_once() -> None:
     answer = optsched.solve(turns())
-    assert answer.allocation is not None and answer.allocation.rows.fraction.tolist() == pytest.approx([0.5, 0.5])
+    assert (
+        answer.allocation is not None
+        and answer.allocation.rows.fraction.tolist() == pytest.approx([0.5, 0.5])
+    )
     placed = optsched.place(answer, rows=[0])
     assert placed.placement is not None and placed.placement.gpus == (("p-0/0",),)
 
@@ -163,22 +172,38 @@ def figure(name: str, value: Any) -> Callable[[Document], None]:
 TAMPERED = {
     "unknown GPU": (swap("cpu", ["n2/4"]), "placement[2].gpus[0]", "expected a GPU of pool"),
     "unknown node": (swap("cpu", ["n9/0"]), "placement[2].gpus[0]", "expected a GPU of pool"),
-    "index not as written": (swap("cpu", ["n2/03"]), "placement[2].gpus[0]", "expected a GPU of pool"),
+    "index not as written": (
+        swap("cpu", ["n2/03"]),
+        "placement[2].gpus[0]",
+        "expected a GPU of pool",
+    ),
     "other pool": (swap("cpu", ["b-0/0"]), "placement[2].gpus[0]", 'GPU of pool \\"a\\"'),
     "drained": (swap("cpu", ["drained/0"]), "placement[2].gpus[0]", "takes no work now"),
     "twice in a row": (swap("fat", ["n2/0", "n2/0"]), "placement[1].gpus[1]", "a second time"),
     "too few": (swap("fat", ["n2/0"]), "placement[1].gpus", "expected the 2 of the row"),
     "none": (swap("fat", []), "placement[1].gpus", "no reason"),
     "too wide": (swap("fat", ["n1/3", "n2/0"]), "placement[1].gpus", "expected at most 1"),
-    "given twice": (lambda file: swap("fat", entry(file, "wide")["gpus"][:2])(file), "placement[0].gpus", "2 times"),
+    "given twice": (
+        lambda file: swap("fat", entry(file, "wide")["gpus"][:2])(file),
+        "placement[0].gpus",
+        "2 times",
+    ),
     "shares": (swap("s2", ["b-0/0"]), "placement[5].gpus", "1.5 times"),
-    "cpus": (swap("fat", ["n2/1", "n2/2"]), "placement[1].gpus", "18 of cpu of node n2, expected at most 16"),
+    "cpus": (
+        swap("fat", ["n2/1", "n2/2"]),
+        "placement[1].gpus",
+        "18 of cpu of node n2, expected at most 16",
+    ),
     "apart": (swap("fat", ["n2/1", "n2/2"]), "placement[2].gpus", "both on node n2"),
     "row": (put("row", 9), "placement[1].row", "which has 6"),
     "another row": (put("row", 0), "placement[1].job", 'expected "wide"'),
     "job": (put("job", "cpu"), "placement[1].job", 'expected "fat"'),
     "reason": (put("reason", "no room"), "placement[1].reason", "it has some"),
-    "twice": (lambda file: file["placement"].append(file["placement"][1]), "placement[6].row", "a second time"),
+    "twice": (
+        lambda file: file["placement"].append(file["placement"][1]),
+        "placement[6].row",
+        "a second time",
+    ),
     "wanted": (figure("rows_wanted", 7), "placement_figures.rows_wanted", "expected 6"),
     "placed": (figure("rows_placed", 5), "placement_figures.rows_placed", "expected 6"),
     "spanned": (figure("nodes_spanned", 6), "placement_figures.nodes_spanned", "expected 7"),
@@ -188,7 +213,11 @@ TAMPERED = {
     "nodes_bound": (figure("nodes_bound", 8), "placement_figures.nodes_bound", "to 7"),
     "exact": (figure("exact", 0.5), "placement_figures.exact", "expected 0, or 1"),
     "exact with a gap": (figure("nodes_bound", 6), "placement_figures.exact", "expected 0, or 1"),
-    "no figure": (lambda file: file["placement_figures"].pop("exact"), "placement_figures.exact", "found nothing"),
+    "no figure": (
+        lambda file: file["placement_figures"].pop("exact"),
+        "placement_figures.exact",
+        "found nothing",
+    ),
     "more figures": (figure("beauty", 1), "placement_figures.beauty", "no such entry"),
     "no figures": (lambda file: file.pop("placement_figures"), "placement_figures", "or neither"),
     "figures alone": (lambda file: file.pop("placement"), "placement", "or neither"),
@@ -201,9 +230,10 @@ def test_a_tampered_placement_is_refused(name: str) -> None:
     file = copy.deepcopy(json.loads(json.dumps(solution().to_document())))
     tamper(file)
     findings = optsched.verify(solution().instance, file).findings
-    assert any(finding.field == field and words.replace("\\", "") in finding.message for finding in findings), [
-        str(finding) for finding in findings
-    ]
+    assert any(
+        finding.field == field and words.replace("\\", "") in finding.message
+        for finding in findings
+    ), [str(finding) for finding in findings]
 
 
 def test_a_resource_of_some_nodes_is_kept_and_checked() -> None:
@@ -217,13 +247,23 @@ def test_a_resource_of_some_nodes_is_kept_and_checked() -> None:
     both = [["pa/0", "pa/1"], ["pa/2", "pa/3"]]
     flaws = check_placement(classes, rows.job, rows.partner, rows.column, both)
     words = "the GPUs need 4 of rack, expected at most 2"
-    assert [(flaw.entry, flaw.part, flaw.message) for flaw in flaws] == [(0, "gpus", words), (1, "gpus", words)]
+    assert [(flaw.entry, flaw.part, flaw.message) for flaw in flaws] == [
+        (0, "gpus", words),
+        (1, "gpus", words),
+    ]
 
 
 def test_refused_rows_stand_in_the_file_with_their_reason() -> None:
-    pools = [{"name": "p", "nodes": [{"name": "x", "gpus": 1}, {"name": "y", "gpus": 2}, {"name": "z", "gpus": 1}]}]
+    pools = [
+        {
+            "name": "p",
+            "nodes": [{"name": "x", "gpus": 1}, {"name": "y", "gpus": 2}, {"name": "z", "gpus": 1}],
+        }
+    ]
     jobs = [{"id": name, "gpus": 2, "throughput": {"p": 1.0}} for name in "ab"]
-    instance = Instance.from_document({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs})
+    instance = Instance.from_document(
+        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    )
     placed = optsched.place(optsched.solve(instance, "max-throughput", integral=True))
     file = placed.to_document()
     assert file["placement"] == [

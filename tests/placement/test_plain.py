@@ -21,17 +21,34 @@ from optsched.placement.requests import Requests
 seeds = st.integers(0, 2**32 - 1)
 
 
-def case(seed: int, nodes: int = 6, jobs: int = 24) -> tuple[Classes, JobRows, dict[int, tuple[str, ...]], list[int]]:
+def case(
+    seed: int, nodes: int = 6, jobs: int = 24
+) -> tuple[Classes, JobRows, dict[int, tuple[str, ...]], list[int]]:
     """Gangs on one pool of equal nodes of 8, some of which stand on GPUs chosen at random."""
     rng = np.random.default_rng(seed)
     gpus = rng.choice([1, 2, 4, 8], jobs)
     instance = optsched.Instance.from_arrays(
-        pools=[{"name": "p", "nodes": nodes, "gpus_per_node": 8}], throughput=np.ones((jobs, 1)), gpus=gpus, steps=1e6
+        pools=[{"name": "p", "nodes": nodes, "gpus_per_node": 8}],
+        throughput=np.ones((jobs, 1)),
+        gpus=gpus,
+        steps=1e6,
     )
-    classes = optsched.compile(instance).classes(frozenset()).candidates.per_job().classes(frozenset())
+    classes = (
+        optsched.compile(instance).classes(frozenset()).candidates.per_job().classes(frozenset())
+    )
     job = np.arange(jobs, dtype=np.int64)
-    column = np.array([int(np.flatnonzero(classes.class_a == classes.of_job[j])[0]) for j in job.tolist()], np.int64)
-    rows = JobRows(job, np.full(jobs, -1, np.int64), column, np.ones(jobs), classes.rate_a[column], np.zeros(jobs))
+    column = np.array(
+        [int(np.flatnonzero(classes.class_a == classes.of_job[j])[0]) for j in job.tolist()],
+        np.int64,
+    )
+    rows = JobRows(
+        job,
+        np.full(jobs, -1, np.int64),
+        column,
+        np.ones(jobs),
+        classes.rate_a[column],
+        np.zeros(jobs),
+    )
     free = {node: list(rng.permutation(8)) for node in range(nodes)}
     stands: dict[int, tuple[str, ...]] = {}
     for j in job[: jobs // 2].tolist():
@@ -95,7 +112,10 @@ def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
 
 def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together() -> None:
     instance = optsched.Instance.from_arrays(
-        pools=[{"name": "p", "nodes": 2, "gpus_per_node": 8}], throughput=np.ones((3, 1)), gpus=[4, 4, 8], steps=1e6
+        pools=[{"name": "p", "nodes": 2, "gpus_per_node": 8}],
+        throughput=np.ones((3, 1)),
+        gpus=[4, 4, 8],
+        steps=1e6,
     )
     classes = optsched.compile(instance).classes(frozenset())
     column = np.array([0, 0, 1], np.int64)
@@ -123,13 +143,24 @@ def test_what_is_not_plain_is_left_to_best_fit(what: str) -> None:
     elif what == "spans nodes":
         job["gpus"] = 4
     elif what == "shares":
-        job = {"id": "a", "steps": 10, "options": [{"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}]}
+        job = {
+            "id": "a",
+            "steps": 10,
+            "options": [{"pool": "p", "gpus": 1, "share": 0.5, "throughput": 1.0}],
+        }
     else:
         job["running"] = {"pool": "p", "gpus": ["p-0/0", "p-0/1"]}
     instance = optsched.Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": [pool]}, "workloads": {"w": workload}, "jobs": [job]}
+        {
+            "format": "optsched-instance/1",
+            "cluster": {"pools": [pool]},
+            "workloads": {"w": workload},
+            "jobs": [job],
+        }
     )
     classes = optsched.compile(instance).classes(frozenset())
-    rows = JobRows(np.zeros(1, int), np.full(1, -1), np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1))
+    rows = JobRows(
+        np.zeros(1, int), np.full(1, -1), np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1)
+    )
     requests = Requests.of(classes, rows, np.zeros(1, np.int64))
     assert not is_plain(requests, Standing.none(instance))

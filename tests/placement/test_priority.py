@@ -35,10 +35,16 @@ def one_by_one(instant: Instant, order: np.ndarray) -> list[int]:
 
 def random_instant(seed: int) -> Instant:
     random = np.random.default_rng(seed)
-    rows, jobs, resources = int(random.integers(1, 40)), int(random.integers(2, 15)), int(random.integers(1, 4))
+    rows, jobs, resources = (
+        int(random.integers(1, 40)),
+        int(random.integers(2, 15)),
+        int(random.integers(1, 4)),
+    )
     job = random.integers(0, jobs, rows)
     partner = np.where(random.random(rows) < 0.3, (job + random.integers(1, jobs, rows)) % jobs, -1)
-    usage = random.choice([0.0, 0.125, 0.25, 0.5, 1.5], (resources, rows), p=[0.4, 0.2, 0.2, 0.15, 0.05])
+    usage = random.choice(
+        [0.0, 0.125, 0.25, 0.5, 1.5], (resources, rows), p=[0.4, 0.2, 0.2, 0.15, 0.05]
+    )
     return Instant(job, partner, random.random(rows), Uses.of(usage))
 
 
@@ -57,11 +63,26 @@ def test_priority_is_the_fraction_over_the_share_received() -> None:
 
 def test_one_gpu_is_shared_as_seats_by_webster() -> None:
     made = allocation(
-        {("j0", "g"): 0.5, ("j1", "g"): 0.3, ("j2", "g"): 0.2}, pools={"g": 1}, throughput=np.ones((3, 1))
+        {("j0", "g"): 0.5, ("j1", "g"): 0.3, ("j2", "g"): 0.2},
+        pools={"g": 1},
+        throughput=np.ones((3, 1)),
     )
     rounds = cut(made, "priority", rounds=10)
-    assert [rounds.running(k).tolist() for k in range(10)] == [[0], [1], [2], [0], [0], [1], [0], [2], [1], [0]]
-    assert rounds.received.tolist() == pytest.approx([0.5, 0.3, 0.2]) and rounds.scale == pytest.approx(1)
+    assert [rounds.running(k).tolist() for k in range(10)] == [
+        [0],
+        [1],
+        [2],
+        [0],
+        [0],
+        [1],
+        [0],
+        [2],
+        [1],
+        [0],
+    ]
+    assert rounds.received.tolist() == pytest.approx(
+        [0.5, 0.3, 0.2]
+    ) and rounds.scale == pytest.approx(1)
 
 
 def test_rows_come_close_to_their_fractions() -> None:
@@ -80,7 +101,10 @@ def test_rows_come_close_to_their_fractions() -> None:
             chosen = next_round(instant, received, float(elapsed))
             received[chosen] += 1
             assert (instant.fraction * (elapsed + 1) - received).max() < 1.5
-            assert one_by_one(instant, np.concatenate([chosen, np.arange(len(instant))])) == chosen.tolist()  # no idle
+            assert (
+                one_by_one(instant, np.concatenate([chosen, np.arange(len(instant))]))
+                == chosen.tolist()
+            )  # no idle
 
 
 def test_rows_of_fraction_0_fill_what_is_left() -> None:
@@ -92,7 +116,9 @@ def test_rows_of_fraction_0_fill_what_is_left() -> None:
 
 def test_permuting_the_jobs_changes_nothing_but_ties() -> None:
     random = np.random.default_rng(3)
-    instant = Instant(np.arange(12), np.full(12, -1), random.random(12), Uses.of(np.full((1, 12), 0.25)))
+    instant = Instant(
+        np.arange(12), np.full(12, -1), random.random(12), Uses.of(np.full((1, 12), 0.25))
+    )
     order = random.permutation(12)
     other = Instant(instant.job, instant.partner, instant.fraction[order], instant.uses)
     received = np.zeros(12)
@@ -106,7 +132,9 @@ def test_permuting_the_jobs_changes_nothing_but_ties() -> None:
 def test_ten_thousand_jobs_take_milliseconds() -> None:
     random = np.random.default_rng(0)
     sizes = random.choice([1, 2, 4, 8], 10_000)
-    usage = sp.csr_matrix((sizes / 2500, (random.integers(0, 4, 10_000), np.arange(10_000))), shape=(4, 10_000))
+    usage = sp.csr_matrix(
+        (sizes / 2500, (random.integers(0, 4, 10_000), np.arange(10_000))), shape=(4, 10_000)
+    )
     # pairs in a chain, all alike: each waits for the one before it, unless the order of a tie is scrambled
     partner = np.append(np.arange(1, 10_000), -1)
     for mates in (np.full(10_000, -1), partner):

@@ -35,7 +35,9 @@ def solved(name: str) -> Solution:
     if name == "quickstart":
         return optsched.solve("@quickstart")
     rates = np.random.default_rng(0).lognormal(0, 1, (9, 2))
-    return optsched.solve(Instance.from_arrays(pools={"a": 3, "b": 2}, throughput=rates, round=60.0))
+    return optsched.solve(
+        Instance.from_arrays(pools={"a": 3, "b": 2}, throughput=rates, round=60.0)
+    )
 
 
 def written(name: str, method: str = "auto", **options: Any) -> Document:
@@ -44,7 +46,10 @@ def written(name: str, method: str = "auto", **options: Any) -> Document:
 
 def refused(name: str, document: Document, **options: Any) -> list[str]:
     """Fields that `verify` names."""
-    return [finding.field for finding in optsched.verify(solved(name).instance, document, **options).findings]
+    return [
+        finding.field
+        for finding in optsched.verify(solved(name).instance, document, **options).findings
+    ]
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -63,7 +68,9 @@ def test_every_method_passes_verification(name: str, method: str) -> None:
     assert solution.timings["rounds"] > 0
     document = json.loads(json.dumps(solution.to_document()))
     assert refused(name, document, resolve=True) == []
-    assert validate(SolutionDocument, document).model_dump(mode="json", exclude_unset=True) == document
+    assert (
+        validate(SolutionDocument, document).model_dump(mode="json", exclude_unset=True) == document
+    )
 
 
 def test_the_same_rounds_twice_are_the_same_text() -> None:
@@ -75,7 +82,9 @@ def test_the_window_lasts_whole_rounds() -> None:
     assert written("one-gpu", rounds=7)["rounds"]["window"] == 7 * 60
     rounds = written("one-gpu")["rounds"]
     assert rounds["window"] == 60 * len(rounds["slices"])
-    assert sum(part["duration"] for part in rounds["slices"]) == pytest.approx(rounds["window"], rel=1e-9)
+    assert sum(part["duration"] for part in rounds["slices"]) == pytest.approx(
+        rounds["window"], rel=1e-9
+    )
     assert len(written("one-gpu", "priority")["rounds"]["slices"]) == 100
 
 
@@ -106,13 +115,19 @@ def test_consecutive_slices_share_rows() -> None:
     for method in ("open-shop", "patterns"):
         rounds = cut(made, method)
         shuffled = np.random.default_rng(1).permutation(len(rounds))
-        assert rounds.switches < 0.8 * replace(rounds, runs=sp.csr_matrix(rounds.runs[shuffled])).switches
+        assert (
+            rounds.switches
+            < 0.8 * replace(rounds, runs=sp.csr_matrix(rounds.runs[shuffled])).switches
+        )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "birkhoff"}, "method: found 'birkhoff', expected one of auto, open-shop, patterns, priority"),
+        (
+            {"method": "birkhoff"},
+            "method: found 'birkhoff', expected one of auto, open-shop, patterns, priority",
+        ),
         ({"rounds": 0}, "rounds: found 0, expected a number from 1 to 100,000"),
         ({"rounds": 10**9}, "rounds: found 1000000000, expected a number from 1 to 100,000"),
         ({"time_limit": 0}, "time_limit: found 0, expected a number above 0"),
@@ -125,7 +140,9 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_what_has_no_allocation_cannot_be_cut() -> None:
-    with pytest.raises(UsageError, match="no allocation to cut into rounds: its status is infeasible"):
+    with pytest.raises(
+        UsageError, match="no allocation to cut into rounds: its status is infeasible"
+    ):
         optsched.realise(optsched.solve("@infeasible"))
 
 
@@ -190,7 +207,10 @@ def test_a_bound_that_is_not_reached_is_refused_where_the_search_is_finished() -
     assert refused("quickstart", document) == ["rounds.bound"]
     document["rounds"]["finished"] = False
     assert refused("quickstart", document) == []
-    document["rounds"] |= {"bound": document["rounds"]["scale"] * 0.5, "scale": document["rounds"]["scale"] * 0.5}
+    document["rounds"] |= {
+        "bound": document["rounds"]["scale"] * 0.5,
+        "scale": document["rounds"]["scale"] * 0.5,
+    }
     for part in document["rounds"]["slices"]:
         part["duration"] *= 0.5
     assert refused("quickstart", document) == []  # slices of half of it are slices
@@ -202,7 +222,9 @@ def test_a_bound_that_is_not_reached_is_refused_where_the_search_is_finished() -
 def test_what_has_no_search_is_always_finished() -> None:
     document = copy.deepcopy(written("one-gpu"))
     document["rounds"]["finished"] = False
-    assert document["rounds"]["method"] == "open-shop" and refused("one-gpu", document) == ["rounds.finished"]
+    assert document["rounds"]["method"] == "open-shop" and refused("one-gpu", document) == [
+        "rounds.finished"
+    ]
 
 
 def test_the_share_of_the_priority_rule_is_the_smallest() -> None:
@@ -230,11 +252,19 @@ def test_rounds_without_an_allocation_are_refused() -> None:
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line_cuts_writes_and_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_cuts_writes_and_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "plan.json"
-    assert main(["solve", "@quickstart", "--rounds", "auto", "--window", "50", "-o", str(path)]) == 0
+    assert (
+        main(["solve", "@quickstart", "--rounds", "auto", "--window", "50", "-o", str(path)]) == 0
+    )
     told = capsys.readouterr().out
-    assert "Rounds" in told and "5 h: 50 rounds" in told and "of every fraction, the most that is possible" in told
+    assert (
+        "Rounds" in told
+        and "5 h: 50 rounds" in told
+        and "of every fraction, the most that is possible" in told
+    )
     assert json.loads(path.read_text())["rounds"]["window"] == 50 * 360
     assert main(["verify", "@quickstart", str(path)]) == 0
     assert main(["solve", "@quickstart", "--json"]) == 0
@@ -248,10 +278,19 @@ def test_an_infeasible_instance_keeps_its_exit_code() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rounds", "birkhoff"], "--rounds: found 'birkhoff', expected one of auto, open-shop, patterns, priority"),
-        (["--rounds", "auto", "--window", "0"], "--window: found 0, expected a number from 1 to 100,000"),
+        (
+            ["--rounds", "birkhoff"],
+            "--rounds: found 'birkhoff', expected one of auto, open-shop, patterns, priority",
+        ),
+        (
+            ["--rounds", "auto", "--window", "0"],
+            "--window: found 0, expected a number from 1 to 100,000",
+        ),
         (["--rounds", "auto", "--window", "few"], "--window: found 'few', expected a whole number"),
-        (["--window", "3"], "--window says how long the slices of --rounds last: give both, or none"),
+        (
+            ["--window", "3"],
+            "--window says how long the slices of --rounds last: give both, or none",
+        ),
         (["--rounds", "open-shop"], "method: open-shop takes jobs that hold one GPU"),
     ],
 )

@@ -25,14 +25,22 @@ pytestmark = pytest.mark.property
 SIZES = (0.1, 0.2, 0.25, 0.3, 1 / 3, 0.4, 0.5, 0.6, 0.7, 1.0)
 
 
-def sharing(shares: Sequence[float], gpus: Sequence[int] | None = None, nodes: int = 1, per_node: int = 2) -> Instance:
+def sharing(
+    shares: Sequence[float], gpus: Sequence[int] | None = None, nodes: int = 1, per_node: int = 2
+) -> Instance:
     """Jobs on a pool, each with one option that holds a share of some GPUs."""
     jobs = [
-        {"id": f"j{i}", "steps": 100, "options": [{"pool": "a", "gpus": g, "share": s, "throughput": 1.0}]}
+        {
+            "id": f"j{i}",
+            "steps": 100,
+            "options": [{"pool": "a", "gpus": g, "share": s, "throughput": 1.0}],
+        }
         for i, (s, g) in enumerate(zip(shares, gpus or [1] * len(shares), strict=True))
     ]
     pools = [{"name": "a", "nodes": nodes, "gpus_per_node": per_node}]
-    return build_instance({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs})
+    return build_instance(
+        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    )
 
 
 def can_pack(shares: Sequence[float], gpus: Sequence[int], count: int) -> bool:
@@ -43,7 +51,10 @@ def can_pack(shares: Sequence[float], gpus: Sequence[int], count: int) -> bool:
             return True
         return any(
             all(load[gpu] + shares[row] <= 1 + 1e-9 for gpu in chosen)
-            and rest(row + 1, tuple(taken + shares[row] * (gpu in chosen) for gpu, taken in enumerate(load)))
+            and rest(
+                row + 1,
+                tuple(taken + shares[row] * (gpu in chosen) for gpu, taken in enumerate(load)),
+            )
             for chosen in itertools.combinations(range(count), gpus[row])
         )
 
@@ -72,7 +83,9 @@ def test_packing_agrees_with_brute_force(seed: int) -> None:
             load[mine] += share[row]
         assert load.max(initial=0.0) <= 1 + 1e-8
         assert not found.fits or len(found.gpus) == rows
-    assert unknown <= (6 if seed % 2 else 0)  # single GPUs are decided, gangs that share nearly always
+    assert unknown <= (
+        6 if seed % 2 else 0
+    )  # single GPUs are decided, gangs that share nearly always
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -83,7 +96,9 @@ def test_the_number_of_rows_that_fit_lies_between_its_bounds(seed: int) -> None:
         gpus, share = np.ones(rows, np.int64), random.choice(SIZES, rows)
         held, most = Shares(np.zeros(rows, np.int64), gpus, share, np.array([count])).most()
         # of single GPUs the smallest shares are the best choice
-        best = max(m for m in range(rows + 1) if can_pack(np.sort(share)[:m].tolist(), [1] * m, count))
+        best = max(
+            m for m in range(rows + 1) if can_pack(np.sort(share)[:m].tolist(), [1] * m, count)
+        )
         assert held == most == best
 
 
@@ -101,16 +116,27 @@ def test_many_equal_shares_are_decided_without_a_search() -> None:
 def test_rounds_run_what_fits_and_bound_what_is_possible(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows, count = int(random.integers(2, 6)), int(random.integers(1, 4))
-    share = np.full(rows, random.choice([0.3, 0.4, 0.6, 0.7])) if seed % 3 == 0 else random.choice(SIZES, rows)
+    share = (
+        np.full(rows, random.choice([0.3, 0.4, 0.6, 0.7]))
+        if seed % 3 == 0
+        else random.choice(SIZES, rows)
+    )
     gpus = random.integers(1, 3, rows) if seed % 2 and count > 1 else np.ones(rows, np.int64)
     instance = sharing(share.tolist(), gpus.tolist(), per_node=count)
     C = optsched.compile(instance).per_job().classes(frozenset())
     x = random.choice([1.0, 0.5, 0.25, 0.8], C.columns)
     made = Allocation(C, x * min(1.0, count / float(x @ (share * gpus))))
     sets = [part for size in range(rows + 1) for part in itertools.combinations(range(rows), size)]
-    sets = [part for part in sets if can_pack(share[list(part)].tolist(), gpus[list(part)].tolist(), count)]
+    sets = [
+        part
+        for part in sets
+        if can_pack(share[list(part)].tolist(), gpus[list(part)].tolist(), count)
+    ]
     cover = np.array([[row in part for part in sets] for row in range(rows)], float)
-    best = 1.0 / so.linprog(np.ones(len(sets)), A_ub=-cover, b_ub=-made.rows.fraction, method="highs").fun
+    best = (
+        1.0
+        / so.linprog(np.ones(len(sets)), A_ub=-cover, b_ub=-made.rows.fraction, method="highs").fun
+    )
     for method in METHODS:
         try:
             rounds = cut(made, method)
@@ -143,10 +169,14 @@ def test_whole_jobs_say_how_many_of_them_fit(three: Solution) -> None:
     assert document["packed"] == {"rows": 3, "held": 2, "most": 2}
     assert fields(three, document) == []
     assert optsched.solve(sharing([0.6, 0.4, 0.6]), "max-throughput", integral=True).packed is None
-    assert "packed" not in optsched.solve("@quickstart", "max-throughput", integral=True).to_document()
+    assert (
+        "packed" not in optsched.solve("@quickstart", "max-throughput", integral=True).to_document()
+    )
 
 
-def test_nothing_is_said_of_rows_that_the_count_finds_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_said_of_rows_that_the_count_finds_to_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where the first packing leaves it open whether all rows fit, the count of those that do may settle it."""
     monkeypatch.setattr(Shares, "fits", lambda *_: None)
     solution = optsched.solve(sharing([0.6, 0.4, 0.6]), "max-throughput", integral=True)
@@ -157,10 +187,15 @@ def test_a_file_that_says_nothing_of_shares_that_do_not_fit_is_refused(three: So
     document = three.to_document()
     del document["packed"]
     assert fields(three, document) == ["packed"]
-    assert fields(three, document | {"packed": {"rows": 3, "held": 3, "most": 3}}) == ["packed.held", "packed.most"]
+    assert fields(three, document | {"packed": {"rows": 3, "held": 3, "most": 3}}) == [
+        "packed.held",
+        "packed.most",
+    ]
     fits = optsched.solve(sharing([0.6, 0.4, 0.6]), "max-throughput", integral=True)
     assert fields(fits, fits.to_document()) == []
-    assert fields(fits, fits.to_document() | {"packed": {"rows": 3, "held": 2, "most": 2}}) == ["packed"]
+    assert fields(fits, fits.to_document() | {"packed": {"rows": 3, "held": 2, "most": 2}}) == [
+        "packed"
+    ]
 
 
 def test_rounds_of_shares_that_do_not_fit_are_refused(three: Solution) -> None:
@@ -168,8 +203,15 @@ def test_rounds_of_shares_that_do_not_fit_are_refused(three: Solution) -> None:
     assert document["rounds"]["scale"] == pytest.approx(2 / 3)
     assert fields(three, document) == []
     seconds = document["rounds"]["window"]
-    at_once = {"method": "at-once", "scale": 1.0, "bound": 1.0, "slices": [{"duration": seconds, "run": [0, 1, 2]}]}
-    assert fields(three, document | {"rounds": document["rounds"] | at_once}) == ["rounds.slices[0].run"]
+    at_once = {
+        "method": "at-once",
+        "scale": 1.0,
+        "bound": 1.0,
+        "slices": [{"duration": seconds, "run": [0, 1, 2]}],
+    }
+    assert fields(three, document | {"rounds": document["rounds"] | at_once}) == [
+        "rounds.slices[0].run"
+    ]
 
 
 def test_schedules_say_how_many_of_their_jobs_fit() -> None:
@@ -186,7 +228,12 @@ def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[
 
     file = tmp_path / "three.json"
     file.write_bytes(instance_bytes(sharing([0.6] * 3), "json"))
-    assert main(["solve", str(file), "-f", "max-throughput", "-O", "integral=true", "--rounds", "auto"]) == 0
+    assert (
+        main(
+            ["solve", str(file), "-f", "max-throughput", "-O", "integral=true", "--rounds", "auto"]
+        )
+        == 0
+    )
     told = capsys.readouterr().out
     assert "of a relaxation that adds up shares of GPUs" in told
     assert "of its 3 rows side by side, 2 fit" in " ".join(told.split())

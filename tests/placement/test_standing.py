@@ -31,7 +31,9 @@ def problem_beside(
     """The problem of those that start."""
     classes, rows = rows_of(instance_of(jobs, [pool], **cluster))
     names = [classes.instance.jobs_table.names[int(j)] for j in rows.job]
-    standing = Standing.of_rows(classes, rows, np.array([names.index(name) for name in stands]), list(stands.values()))
+    standing = Standing.of_rows(
+        classes, rows, np.array([names.index(name) for name in stands]), list(stands.values())
+    )
     wanted = np.array([row for row, name in enumerate(names) if name not in stands])
     off = [(barred or {}).get(names[row], ()) for row in wanted]
     return Problem.of(Requests.of(classes, rows, wanted, (), off), [0], standing)
@@ -39,7 +41,9 @@ def problem_beside(
 
 def test_the_integer_program_sees_what_is_left_of_a_gpu() -> None:
     problem = problem_beside(
-        [job("s", 1, share=0.5)] + [job(f"j{i}", 1, share=0.25) for i in range(3)], {"s": ["pa/0"]}, pool_of(1)
+        [job("s", 1, share=0.5)] + [job(f"j{i}", 1, share=0.25) for i in range(3)],
+        {"s": ["pa/0"]},
+        pool_of(1),
     )
     exact = solve_exactly(problem, NOTHING, Bounds(3, 3), engine())
     assert exact.proven and exact.assignment is not None and len(exact.assignment) == 2
@@ -65,7 +69,10 @@ def test_the_integer_program_keeps_no_gpu_on_which_something_stands() -> None:
 def test_bounds_count_what_is_left_of_gpus() -> None:
     """0.6 of each of two GPUs is left: room for four of 0.3, not for five."""
     jobs = [job("s", 2, nodes=2, share=0.4)] + [job(f"j{i}", 1, share=0.3) for i in range(5)]
-    assert bounds(problem_beside(jobs, {"s": ["pa/0", "pb/0"]}, pool_of(1, 1)), NOTHING, engine()).rows == 4
+    assert (
+        bounds(problem_beside(jobs, {"s": ["pa/0", "pb/0"]}, pool_of(1, 1)), NOTHING, engine()).rows
+        == 4
+    )
 
 
 def test_bounds_tell_rows_apart_to_which_other_nodes_are_closed() -> None:
@@ -77,12 +84,16 @@ def test_bounds_tell_rows_apart_to_which_other_nodes_are_closed() -> None:
 def test_both_jobs_of_a_pair_keep_others_away() -> None:
     jobs = [{"id": name, "throughput": {"p": 1.0}} for name in "abc"]
     document = instance_of(jobs, [pool_of(2, 2)]).to_document()
-    document["colocation"] = [{"jobs": ["a", "b"], "pool": "p", "gpus": 1, "throughput": [0.6, 0.7]}]
+    document["colocation"] = [
+        {"jobs": ["a", "b"], "pool": "p", "gpus": 1, "throughput": [0.6, 0.7]}
+    ]
     classes, rows = rows_of(Instance.from_document(document))
     standing = Standing.of_rows(classes, rows, np.array([0]), [["pa/0"]])
     for other in "ab":
         constraints = [{"kind": "anti-affinity", "jobs": [other, "c"]}]
-        assert place_beside(classes, rows, np.array([1]), standing, constraints).gpus == (("pb/0",),)
+        assert place_beside(classes, rows, np.array([1]), standing, constraints).gpus == (
+            ("pb/0",),
+        )
     assert place_beside(classes, rows, np.array([1]), standing).gpus == (("pa/1",),)
 
 
@@ -91,7 +102,9 @@ def test_a_topology_of_one_s_own_joins_what_is_left() -> None:
     widths = [("a", "b", 9.0), ("b", "c", 5.0), ("b", "d", 1.0)]
     topology = {
         "nodes": [{"id": f"p{name}"} for name in "abcd"],
-        "links": [{"source": f"p{u}", "target": f"p{v}", "bandwidth": width} for u, v, width in widths],
+        "links": [
+            {"source": f"p{u}", "target": f"p{v}", "bandwidth": width} for u, v, width in widths
+        ],
     }
     jobs = [job("s", 2), job("a", 4, nodes=2)]
     assert beside(jobs, {"s": ["pa/0", "pa/1"]}, pool_of(2, 2, 2, 2), topology=topology) == {
@@ -135,15 +148,39 @@ def test_other_errors_in_words() -> None:
     instance, first = classes.instance, np.array([0])
     standing = Standing.of_rows(classes, rows, first, [["pa/0"]])
     for call, message in (
-        (lambda: standing.and_also(Standing.of_jobs(instance, first, [["pa/1"]])), "job a stands twice"),
-        (lambda: place_beside(classes, rows, first, standing), "job a stands and is to be placed as well"),
-        (lambda: place_rows(classes, rows, first, engine(), standing=standing), "job a stands and is to be placed"),
-        (lambda: place_beside(classes, rows, np.array([1, 1]), standing), "job b is to be placed twice"),
+        (
+            lambda: standing.and_also(Standing.of_jobs(instance, first, [["pa/1"]])),
+            "job a stands twice",
+        ),
+        (
+            lambda: place_beside(classes, rows, first, standing),
+            "job a stands and is to be placed as well",
+        ),
+        (
+            lambda: place_rows(classes, rows, first, engine(), standing=standing),
+            "job a stands and is to be placed",
+        ),
+        (
+            lambda: place_beside(classes, rows, np.array([1, 1]), standing),
+            "job b is to be placed twice",
+        ),
         (lambda: Standing.of_jobs(instance, first, []), "gpus: found 0 entries, expected 1"),
-        (lambda: Standing.of_jobs(instance, np.array([-1]), [["x/0"]]), "job 0 of those that stand stands on"),
-        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], share=0.0), r"share\[0\]: found 0, expected a number"),
-        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}), "needs: found .* from 0 on"),
-        (lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}), 'needs: found "tape", expected one'),
+        (
+            lambda: Standing.of_jobs(instance, np.array([-1]), [["x/0"]]),
+            "job 0 of those that stand stands on",
+        ),
+        (
+            lambda: Standing.of_jobs(instance, first, [["pa/0"]], share=0.0),
+            r"share\[0\]: found 0, expected a number",
+        ),
+        (
+            lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}),
+            "needs: found .* from 0 on",
+        ),
+        (
+            lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}),
+            'needs: found "tape", expected one',
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

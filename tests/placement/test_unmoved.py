@@ -18,7 +18,11 @@ HELD = {"x": ["a-0/1"], "y": ["a-1/0"]}
 
 
 def cluster(
-    sizes: Mapping[str, int], held: Mapping[str, Sequence[str]], firm: Sequence[str], nodes: int = 2, per_node: int = 2
+    sizes: Mapping[str, int],
+    held: Mapping[str, Sequence[str]],
+    firm: Sequence[str],
+    nodes: int = 2,
+    per_node: int = 2,
 ) -> Instance:
     """Gangs on one pool, of which some run."""
     jobs: list[dict[str, Any]] = [
@@ -34,7 +38,9 @@ def cluster(
     })  # fmt: skip
 
 
-def placed(instance: Instance, constraints: Sequence[Any] = ("uninterrupted",), **options: Any) -> Solution:
+def placed(
+    instance: Instance, constraints: Sequence[Any] = ("uninterrupted",), **options: Any
+) -> Solution:
     solution = optsched.solve(instance, "max-throughput", integral=True, constraints=constraints)
     return optsched.place(optsched.realise(solution, **options) if options else solution)
 
@@ -55,7 +61,14 @@ def test_nobody_is_moved_who_cannot_be_preempted() -> None:
     kept = placed(cluster(sizes, HELD, firm=("x", "y")))
     assert gpus(kept) == {**HELD, "z": []}
     assert kept.placement is not None and kept.placement.contradicted == ()
-    figures = {"rows_wanted": 3, "rows_placed": 2, "rows_bound": 2, "nodes_spanned": 2, "gpus_moved": 0, "exact": 1}
+    figures = {
+        "rows_wanted": 3,
+        "rows_placed": 2,
+        "rows_bound": 2,
+        "nodes_spanned": 2,
+        "gpus_moved": 0,
+        "exact": 1,
+    }
     assert figures.items() <= dict(kept.placement.figures).items()
     assert fields(kept, kept.to_document()) == []
     assert gpus(placed(cluster(sizes, HELD, firm=("y",))))["y"] == HELD["y"]
@@ -88,7 +101,9 @@ def test_two_that_share_a_gpu_stay_together() -> None:
     ]  # fmt: skip
     jobs.append({"id": "z", "steps": 100, "options": options})
     pools = [{"name": "a", "nodes": 2, "gpus_per_node": 2}]
-    solution = placed(build_instance({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}))
+    solution = placed(
+        build_instance({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs})
+    )
     found = gpus(solution)
     assert found["x"] == found["y"] == ["a-1/1"] and found["z"] not in ([], ["a-1/1"])
     assert fields(solution, solution.to_document()) == []
@@ -126,7 +141,12 @@ def test_random_gangs_stay_where_they_are(seed: int) -> None:
 
 def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.json"
-    file.write_bytes(instance_bytes(cluster({"x": 2, "y": 1, "z": 2}, HELD, firm=("x", "y")), "json"))
+    file.write_bytes(
+        instance_bytes(cluster({"x": 2, "y": 1, "z": 2}, HELD, firm=("x", "y")), "json")
+    )
     assert main(["solve", str(file), "-f", "max-throughput", "-O", "integral=true", "--place"]) == 0
     told = capsys.readouterr().out
-    assert "Not preemptible, but stopped or moved by the allocation: 2 jobs" in told and "-C uninterrupted" in told
+    assert (
+        "Not preemptible, but stopped or moved by the allocation: 2 jobs" in told
+        and "-C uninterrupted" in told
+    )

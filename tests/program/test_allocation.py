@@ -38,11 +38,15 @@ def test_linear_lowering_says_what_the_program_says(name: str) -> None:
     assert arrays.objective(point) == pytest.approx(program.level(outcome.x).min(), rel=1e-12)
     assert outcome.value <= program.highest_level.min() + 1e-12
     ones, none = np.ones(len(C)), np.zeros(0)
-    alone = LexicographicMinimum(ones, ones, np.full(len(C), -1), none, none.astype(bool), np.zeros(len(C), np.int64))
+    alone = LexicographicMinimum(
+        ones, ones, np.full(len(C), -1), none, none.astype(bool), np.zeros(len(C), np.int64)
+    )
     assert AllocationProgram(C, alone, C.throughput).to_linear().arrays.shape == arrays.shape
 
 
-@pytest.mark.parametrize(("function", "exponent"), (("log", 1.0), ("power", 0.5), ("power", -1.0), ("power", -3.0)))
+@pytest.mark.parametrize(
+    ("function", "exponent"), (("log", 1.0), ("power", 0.5), ("power", -1.0), ("power", -3.0))
+)
 def test_concave_totals_are_certified_by_prices(function: str, exponent: float) -> None:
     C = classes()
     program = total(C, function, exponent)
@@ -59,7 +63,9 @@ def test_power_half_agrees_with_an_independent_solver() -> None:
     x = cvxpy.Variable(C.columns, nonneg=True)
     level = cvxpy.multiply(1.0 / C.count, C.throughput @ x)
     utility = C.count @ (2.0 * cvxpy.sqrt(level))
-    problem = cvxpy.Problem(cvxpy.Maximize(utility), [C.member @ x <= C.count, C.usage @ x <= C.capacity])
+    problem = cvxpy.Problem(
+        cvxpy.Maximize(utility), [C.member @ x <= C.count, C.usage @ x <= C.capacity]
+    )
     problem.solve(solver="CLARABEL")
     outcome = Engine(load_solver, "clarabel").solve_allocation(total(C, "power", 0.5))
     assert outcome.value == pytest.approx(problem.value, rel=1e-6)
@@ -68,7 +74,12 @@ def test_power_half_agrees_with_an_independent_solver() -> None:
 def test_a_tangent_bounds_the_utility_everywhere() -> None:
     C = classes()
     random = np.random.default_rng(0)
-    for program in (total(C, "log"), total(C, "power", 0.3), total(C, "power", -2.0), total(C, "linear")):
+    for program in (
+        total(C, "log"),
+        total(C, "power", 0.3),
+        total(C, "power", -2.0),
+        total(C, "linear"),
+    ):
         at = random.random(C.columns) * 0.1
         arrays = program.tangent(at).arrays
         assert arrays.objective(program.complete(at)) == pytest.approx(program.value(at), rel=1e-9)
@@ -119,12 +130,16 @@ def test_what_slack_is_worth_counts_beside_rounding() -> None:
     }  # fmt: skip
     C = optsched.compile(optsched.Instance.from_document(document)).classes(frozenset())
     slack = np.array([2.0**-27])
-    side = SideRows("s", sp.csr_matrix([[1.0, 0.0]]), 1.0 - slack, np.array([np.inf]), str, slack=slack)
+    side = SideRows(
+        "s", sp.csr_matrix([[1.0, 0.0]]), 1.0 - slack, np.array([np.inf]), str, slack=slack
+    )
     program = AllocationProgram(C, Minimum(), C.throughput, (side,))
     arrays, x = program.to_linear().arrays, np.array([1.0, 0.0])
     duals = {"time": [0.0, 0.0], "capacity": [1.5 + 1e-15], "s": [-1.5], "levels": [0.0, -1.0]}
     y = np.concatenate([duals[block.name] for block in arrays.rows])
-    values = Values(Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, x, y, objective=0.0)
+    values = Values(
+        Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, x, y, objective=0.0
+    )
     engine = Engine(load_solver, "highs")
     engine.open(arrays)
     outcome = engine.certified(arrays, values, x, program.complete(x), 0.0, y, program=program)

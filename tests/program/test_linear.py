@@ -90,10 +90,16 @@ def test_implied_bounds_contain_every_feasible_point(seed: int) -> None:
     """The range of each column over the polyhedron, by linear programs, lies within the implied bounds."""
     random = np.random.default_rng(seed)
     rows, columns = random.integers(1, 6), random.integers(1, 5)
-    matrix = random.integers(-2, 4, (rows, columns)).astype(float) * (random.random((rows, columns)) < 0.8)
+    matrix = random.integers(-2, 4, (rows, columns)).astype(float) * (
+        random.random((rows, columns)) < 0.8
+    )
     inside = random.uniform(0, 3, columns)
-    upper = np.where(random.random(rows) < 0.8, matrix @ inside + random.uniform(0, 2, rows), np.inf)
-    lower = np.where(random.random(rows) < 0.3, matrix @ inside - random.uniform(0, 2, rows), -np.inf)
+    upper = np.where(
+        random.random(rows) < 0.8, matrix @ inside + random.uniform(0, 2, rows), np.inf
+    )
+    lower = np.where(
+        random.random(rows) < 0.3, matrix @ inside - random.uniform(0, 2, rows), -np.inf
+    )
     column_lower = np.where(random.random(columns) < 0.7, 0.0, -np.inf)
     column_upper = np.where(random.random(columns) < 0.3, 4.0, np.inf)
     low, high = implied_bounds(sp.csc_matrix(matrix), lower, upper, column_lower, column_upper)
@@ -102,9 +108,15 @@ def test_implied_bounds_contain_every_feasible_point(seed: int) -> None:
         for sign, bound in ((1.0, low[column]), (-1.0, high[column])):
             cost = np.zeros(columns)
             cost[column] = sign
-            result = so.milp(cost, constraints=constraint, bounds=so.Bounds(column_lower, column_upper))
+            result = so.milp(
+                cost, constraints=constraint, bounds=so.Bounds(column_lower, column_upper)
+            )
             if result.status == 0:
-                assert sign * result.fun * 1.0 >= sign * bound * 1.0 - 1e-6 if sign > 0 else -result.fun <= bound + 1e-6
+                assert (
+                    sign * result.fun * 1.0 >= sign * bound * 1.0 - 1e-6
+                    if sign > 0
+                    else -result.fun <= bound + 1e-6
+                )
             else:
                 assert np.isinf(bound)
 

@@ -157,7 +157,9 @@ def test_carrying_use_through_time_relaxes_like_a_row_for_every_moment(seed: int
         rows += list(program.usage.toarray()[:, mode] * runs)
         sides += (program.capacity - closed).tolist()
         for a, b in program.precedence:
-            rows.append(1.0 * ((owner == b) & (start <= moment)) - ((owner == a) & (stop <= moment)))
+            rows.append(
+                1.0 * ((owner == b) & (start <= moment)) - ((owner == a) & (stop <= moment))
+            )
             sides.append(0.0)
     width = arrays.shape[1]
     matrix = sp.csr_matrix(np.pad(np.array(rows), ((0, 0), (0, width - len(mode)))))
@@ -189,7 +191,9 @@ def test_list_schedules_are_feasible_and_move_left(seed: int) -> None:
     if not list(program.violations(later, mode)):
         moved = shifted_left(program, later, mode)
         assert not list(program.violations(moved, mode))
-        assert (moved <= later).all() and program.objective(moved, mode) <= program.objective(later, mode)
+        assert (moved <= later).all() and program.objective(moved, mode) <= program.objective(
+            later, mode
+        )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -236,7 +240,9 @@ def test_work_limit_stops_reproducibly_and_time_limit_stops() -> None:
     assert first.termination in (Termination.WORK_LIMIT, Termination.OPTIMAL)
     if first.x is not None:
         assert first.x.tobytes() == second.x.tobytes()
-    tight = solver().solve_timeline(replace(program, cost=TimelineCost(end=np.ones(60, np.int64))), Limits(time=0.5))
+    tight = solver().solve_timeline(
+        replace(program, cost=TimelineCost(end=np.ones(60, np.int64))), Limits(time=0.5)
+    )
     assert tight.termination is Termination.TIME_LIMIT and tight.seconds < 5
 
 
@@ -245,12 +251,16 @@ def test_a_start_is_where_the_search_begins() -> None:
     point = np.concatenate(list_schedule(program)).astype(float)
     values = load_solver("cp-sat")().solve_timeline(program, Limits(work=1), point)
     assert values.x is not None  # with the start there is an answer at once
-    assert program.objective(*split_point(program, values.x)) <= program.objective(*split_point(program, point))
+    assert program.objective(*split_point(program, values.x)) <= program.objective(
+        *split_point(program, point)
+    )
 
 
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(UsageError, match="cp-sat refused its options"):
-        load_solver("cp-sat")().solve_timeline(unrelated(REFERENCE), Limits(options={"no_such_option": 1}))
+        load_solver("cp-sat")().solve_timeline(
+            unrelated(REFERENCE), Limits(options={"no_such_option": 1})
+        )
 
 
 def test_progress_tells_bound_and_incumbent() -> None:

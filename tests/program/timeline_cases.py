@@ -60,12 +60,16 @@ def by_brute_force(program: TimelineProgram) -> int | None:
         mode = np.array(modes)
         windows = [
             range(int(low), int(high) + 1)
-            for low, high in zip(program.release, program.deadline - program.duration[mode], strict=True)
+            for low, high in zip(
+                program.release, program.deadline - program.duration[mode], strict=True
+            )
         ]
         for starts in itertools.product(*windows):
             start = np.array(starts)
             cost = program.objective(start, mode)
-            if (best is None or cost < best) and next(program.violations(start, mode), None) is None:
+            if (best is None or cost < best) and next(
+                program.violations(start, mode), None
+            ) is None:
                 best = cost
     return best
 

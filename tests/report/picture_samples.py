@@ -12,7 +12,9 @@ import optsched
 from optsched.solution import Placement, Rounds, Schedule, Solution
 
 
-def instance_of(jobs: int, pools: dict[str, tuple[int, int]], seed: int = 0, /, **changes: Any) -> optsched.Instance:
+def instance_of(
+    jobs: int, pools: dict[str, tuple[int, int]], seed: int = 0, /, **changes: Any
+) -> optsched.Instance:
     """Jobs of 1 to 8 GPUs on pools of (nodes, GPUs per node); every third has a deadline."""
     random = np.random.default_rng(seed)
     gangs = random.choice([1, 1, 2, 4, 8], jobs).tolist()
@@ -73,7 +75,11 @@ def with_rounds(solution: Solution, slices: int = 8) -> Solution:
         busy: set[int] = set()
         for row in np.argsort(-(rows.fraction * (piece + 1) - done), kind="stable").tolist():
             mine = {int(rows.job[row]), int(rows.partner[row])} - {-1}
-            if done[row] < rows.fraction[row] * slices - 1e-9 and gpus[row] <= left[pool[row]] and not mine & busy:
+            if (
+                done[row] < rows.fraction[row] * slices - 1e-9
+                and gpus[row] <= left[pool[row]]
+                and not mine & busy
+            ):
                 left[pool[row]] -= gpus[row]
                 busy |= mine
                 runs[piece, row] = 1
@@ -127,7 +133,11 @@ def document_of(solution: Solution, window: float | None = 360.0) -> dict[str, A
         placement = solution.placement
         document["placement"] = []
         for row, gpus in zip(placement.row.tolist(), placement.gpus, strict=True):
-            jobs = [names[job] for job in (int(placement.rows.job[row]), int(placement.rows.partner[row])) if job >= 0]
+            jobs = [
+                names[job]
+                for job in (int(placement.rows.job[row]), int(placement.rows.partner[row]))
+                if job >= 0
+            ]
             who = {"job": jobs[0]} if len(jobs) == 1 else {"jobs": jobs}
             document["placement"].append({**who, "gpus": list(gpus)})
     return document

@@ -14,7 +14,10 @@ ROUND = 600.0
 
 
 def trace_of(
-    jobs: int = 40, pools: dict[str, tuple[int, int]] | None = None, hours: float = 20.0, **more: Any
+    jobs: int = 40,
+    pools: dict[str, tuple[int, int]] | None = None,
+    hours: float = 20.0,
+    **more: Any,
 ) -> Trace:
     """Jobs of 1 to 8 GPUs that arrive over some hours, on pools of (nodes, GPUs per node)."""
     random = np.random.default_rng(5)
@@ -57,9 +60,18 @@ def simulation_of(
     count = len(table)
     held = np.zeros((count, 6))
     for job in np.argsort(table.arrival + random.uniform(0, 5000.0, count), kind="stable").tolist():
-        gang, wanted = int(table.gpus_min[job]), float(table.steps_left[job] * random.uniform(1.0, 1.3))
+        gang, wanted = (
+            int(table.gpus_min[job]),
+            float(table.steps_left[job] * random.uniform(1.0, 1.3)),
+        )
         fits = np.flatnonzero(sizes >= gang)
-        pool = int(fits[np.argmin([np.partition(_of(free, first_of_pool, p), gang - 1)[gang - 1] for p in fits])])
+        pool = int(
+            fits[
+                np.argmin(
+                    [np.partition(_of(free, first_of_pool, p), gang - 1)[gang - 1] for p in fits]
+                )
+            ]
+        )
         mine = _of(free, first_of_pool, pool)
         chosen = np.sort(np.argsort(mine, kind="stable")[:gang]) + first_of_pool[pool]
         start = max(float(free[chosen].max()), float(table.arrival[job]))
@@ -93,7 +105,18 @@ def _rounds(trace: Trace, held: Any, sizes: Any, random: Any) -> RoundLog:
     if not len(held):
         none = np.zeros(0)
         shape = np.zeros((0, len(sizes)))
-        return RoundLog(none, none, none.astype(int), none.astype(int), shape, shape, none, none, none > 0, none > 0)
+        return RoundLog(
+            none,
+            none,
+            none.astype(int),
+            none.astype(int),
+            shape,
+            shape,
+            none,
+            none,
+            none > 0,
+            none > 0,
+        )
     start = np.arange(arrival.min(), held[:, 1].max(), ROUND)
     middle = start + ROUND / 2
 
@@ -102,7 +125,10 @@ def _rounds(trace: Trace, held: Any, sizes: Any, random: Any) -> RoundLog:
         come = np.append(0, np.cumsum(weight[grown]))[np.searchsorted(since[grown], middle)]
         return come - np.append(0, np.cumsum(weight[gone]))[np.searchsorted(until[gone], middle)]
 
-    busy = np.stack([there(held[:, 0], held[:, 1], held[:, 3] * (held[:, 2] == p)) for p in range(len(sizes))], axis=1)
+    busy = np.stack(
+        [there(held[:, 0], held[:, 1], held[:, 3] * (held[:, 2] == p)) for p in range(len(sizes))],
+        axis=1,
+    )
     one = np.ones(len(held))
     running, waiting = there(held[:, 0], held[:, 1], one), there(arrival, held[:, 0], one)
     return RoundLog(
@@ -118,4 +144,6 @@ def _segments(held: Any, stints: int) -> Segments:
     job = np.repeat(np.arange(len(held)), stints)
     order = np.lexsort((job, start))
     whole = held[:, 2:].astype(np.int64)[job[order]]
-    return Segments(job[order], start[order], end[order], whole[:, 0], whole[:, 1], whole[:, 2], whole[:, 3])
+    return Segments(
+        job[order], start[order], end[order], whole[:, 0], whole[:, 1], whole[:, 2], whole[:, 3]
+    )

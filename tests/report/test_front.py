@@ -27,7 +27,9 @@ def marked(ax: Any, label: str) -> np.ndarray:
 
 def test_points_ideal_and_nadir(front: Front) -> None:
     ax = front_picture(front)
-    shown = np.array([point.objectives for point in front.points])[:-1]  # the last one has no makespan
+    shown = np.array([point.objectives for point in front.points])[
+        :-1
+    ]  # the last one has no makespan
     shown = shown / [3600.0, 1.0]
     assert marked(ax, "optimal") == pytest.approx(shown)
     assert marked(ax, "ideal")[0] == pytest.approx([shown[0, 0], 0.0])
@@ -36,12 +38,20 @@ def test_points_ideal_and_nadir(front: Front) -> None:
     assert ax.get_ylabel() == "cost, USD/h (less is better)"
     assert ax.get_title(loc="left") == "quickstart: makespan against cost"
     subtitle = FrontLines.of(front).subtitle
-    assert subtitle == "5 compromises; each optimal and certified; 1 outside: an objective does not exist there"
-    assert len([text for text in ax.texts if ", " in text.get_text() and ";" not in text.get_text()]) == 5
+    assert (
+        subtitle
+        == "5 compromises; each optimal and certified; 1 outside: an objective does not exist there"
+    )
+    assert (
+        len([text for text in ax.texts if ", " in text.get_text() and ";" not in text.get_text()])
+        == 5
+    )
 
 
 def test_many_points_have_numbers_at_the_ends_alone() -> None:
-    ax = front_picture(optsched.pareto("@quickstart", ("max-min-fairness", "max-throughput"), points=20))
+    ax = front_picture(
+        optsched.pareto("@quickstart", ("max-min-fairness", "max-throughput"), points=20)
+    )
     assert len([text for text in ax.texts if ", " in text.get_text()]) == 2
 
 

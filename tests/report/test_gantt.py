@@ -31,7 +31,9 @@ def dozen() -> Solution:
 
 @pytest.fixture(scope="module")
 def hundreds() -> Solution:
-    return with_schedule(solved(instance_of(300, {"a100": (4, 8), "v100": (8, 4), "k80": (4, 2)}, 1)))
+    return with_schedule(
+        solved(instance_of(300, {"a100": (4, 8), "v100": (8, 4), "k80": (4, 2)}, 1))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,9 @@ stretches = st.lists(
 
 @given(stretches)
 @settings(max_examples=150, deadline=None)
-def test_lanes_hold_every_stretch_without_overlap_in_as_little_room_as_there_can_be(rows: list[Any]) -> None:
+def test_lanes_hold_every_stretch_without_overlap_in_as_little_room_as_there_can_be(
+    rows: list[Any],
+) -> None:
     start, length, gpus, owner = (np.array(column) for column in zip(*rows, strict=True))
     start, end = start.astype(float), (start + length).astype(float)
     lanes = lay_out(start, end, gpus, owner, 0)
@@ -86,7 +90,13 @@ def test_lanes_hold_every_stretch_without_overlap_in_as_little_room_as_there_can
 def test_a_job_keeps_its_lanes_and_gangs_stay_in_one_piece() -> None:
     zero, gpus = np.array([0.0, 0.0, 1.0, 1.0]), np.array([1.0, 2.0, 2.0, 1.0])
     lanes = lay_out(zero, zero + 1, gpus, np.array([0, 1, 1, 0]), 4)
-    of = dict(zip(lanes.stretch.tolist(), zip(lanes.lane.tolist(), lanes.height.tolist(), strict=True), strict=True))
+    of = dict(
+        zip(
+            lanes.stretch.tolist(),
+            zip(lanes.lane.tolist(), lanes.height.tolist(), strict=True),
+            strict=True,
+        )
+    )
     assert of[0] == of[3]
     assert of[1] == of[2] == (0, 2)
     assert lanes.count == 4
@@ -97,7 +107,11 @@ def test_more_than_the_pool_has_gets_lanes_beyond_it() -> None:
     lanes = lay_out(three, three + 1, np.full(3, 2.0), np.arange(3), 4)
     assert (lanes.count, lanes.per_gpu) == (6, 1)
     shares = lay_out(three, three + 1, np.array([0.5, 0.25, 0.3]), np.arange(3), 1)
-    assert dict(zip(shares.stretch.tolist(), shares.height.tolist(), strict=True)) == {0: 4, 1: 2, 2: 3}  # eighths, up
+    assert dict(zip(shares.stretch.tolist(), shares.height.tolist(), strict=True)) == {
+        0: 4,
+        1: 2,
+        2: 3,
+    }  # eighths, up
     assert shares.per_gpu == 8
 
 
@@ -115,7 +129,9 @@ def test_a_file_and_its_solution_give_the_same_rows(dozen: Solution, packed: Sol
         one, other = (getattr(GanttRows.of_schedule(answer).runs, name) for answer in (dozen, file))
         np.testing.assert_array_equal(one, other)
     assert GanttRows.of_schedule(file).subtitle == GanttRows.of_schedule(dozen).subtitle
-    file = SolutionFile.read(packed.instance, document_of(packed, window=packed.rounds.rounds * packed.instance.round))
+    file = SolutionFile.read(
+        packed.instance, document_of(packed, window=packed.rounds.rounds * packed.instance.round)
+    )
     for name in ("job", "partner", "pool", "gpus", "start", "end"):
         one, other = (getattr(GanttRows.of_rounds(answer).runs, name) for answer in (packed, file))
         np.testing.assert_allclose(one, other)
@@ -123,8 +139,15 @@ def test_a_file_and_its_solution_give_the_same_rows(dozen: Solution, packed: Sol
 
 def test_time_counts_from_now_in_a_unit_that_is_read_easily() -> None:
     rates = [[1.0], [1.0]]
-    for steps, unit, scale in ((80, "s", 1), (1_000, "min", 60), (20_000, "h", 3600), (400_000, "days", 86_400)):
-        instance = optsched.Instance.from_arrays(pools={"a": 1}, throughput=rates, steps=[steps, steps], now=1e9)
+    for steps, unit, scale in (
+        (80, "s", 1),
+        (1_000, "min", 60),
+        (20_000, "h", 3600),
+        (400_000, "days", 86_400),
+    ):
+        instance = optsched.Instance.from_arrays(
+            pools={"a": 1}, throughput=rates, steps=[steps, steps], now=1e9
+        )
         rows = GanttRows.of_schedule(with_schedule(solved(instance)))
         assert (rows.unit, rows.axis, rows.now) == (unit, f"time from now, {unit}", 0.0)
         np.testing.assert_allclose(rows.runs.end, np.array([1, 2]) * steps / scale)
@@ -134,7 +157,9 @@ def test_rounds_join_slices_that_run_on() -> None:
     instance = optsched.Instance.from_arrays(pools={"a": 2}, throughput=[[1.0], [1.0]])
     solution = solved(instance)
     runs = np.array([[1, 1], [1, 0], [0, 1], [1, 1]])
-    rounds = Rounds(solution.allocation.rows, np.array([0.1, 0.2, 0.3, 0.4]), np_csr(runs), 0.75, 1.0)
+    rounds = Rounds(
+        solution.allocation.rows, np.array([0.1, 0.2, 0.3, 0.4]), np_csr(runs), 0.75, 1.0
+    )
     shown = GanttRows.of_rounds(replace(solution, rounds=rounds))
     assert shown.unit == "min"  # the window is one round of 6 min
     percent = 100 / 6
@@ -152,7 +177,9 @@ def np_csr(matrix: np.ndarray) -> Any:
 
 
 def test_a_window_in_seconds_is_an_axis_in_seconds(packed: Solution) -> None:
-    rows = GanttRows.of_rounds(SolutionFile.read(packed.instance, document_of(packed, window=1200.0)))
+    rows = GanttRows.of_rounds(
+        SolutionFile.read(packed.instance, document_of(packed, window=1200.0))
+    )
     assert rows.axis == "time in the window, min"
     assert rows.cuts[-1] == pytest.approx(20.0)
 
@@ -166,7 +193,9 @@ def test_boxes_are_the_stretches(dozen: Solution) -> None:
     rows = GanttRows.of_schedule(dozen)
     inch = 0.27  # of a GPU where there is room
     area = sum(np.ptp(corners[:, 0]) * np.ptp(corners[:, 1]) for corners, _ in found)
-    np.testing.assert_allclose(area, ((rows.runs.end - rows.runs.start) * rows.runs.gpus).sum() * inch)
+    np.testing.assert_allclose(
+        area, ((rows.runs.end - rows.runs.start) * rows.runs.gpus).sum() * inch
+    )
     assert {colour for _, colour in found} == {tuple(mpl.colors.to_rgba(colour)) for colour in JOBS}
     assert ax.get_title(loc="left") == "12 jobs: what runs when"
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["v100\n8 GPUs", "k80\n4 GPUs"]
@@ -248,7 +277,11 @@ def test_a_pair_shares_the_height(packed: Solution) -> None:
 
 def test_many_slices_are_not_ruled(packed: Solution) -> None:
     def ruled(solution: Solution) -> int:
-        lines = [c for c in rounds_gantt(solution).collections if isinstance(c, mpl.collections.LineCollection)]
+        lines = [
+            c
+            for c in rounds_gantt(solution).collections
+            if isinstance(c, mpl.collections.LineCollection)
+        ]
         return sum(len(c.get_segments()) for c in lines if c.get_linestyle()[0][1] is not None)
 
     assert ruled(packed) == 12
@@ -287,10 +320,13 @@ def test_own_axes_are_used(dozen: Solution) -> None:
 def test_without_a_schedule_or_rounds_there_is_no_picture(dozen: Solution) -> None:
     with pytest.raises(UsageError, match="max-throughput has no rounds: there is nothing to draw"):
         rounds_gantt(dozen)
-    with pytest.raises(UsageError, match="max-throughput has no schedule: there is nothing to draw"):
+    with pytest.raises(
+        UsageError, match="max-throughput has no schedule: there is nothing to draw"
+    ):
         schedule_gantt(replace(dozen, schedule=None))
     empty = replace(
-        dozen.schedule, **{name: getattr(dozen.schedule, name)[:0] for name in ("job", "column", "start", "end")}
+        dozen.schedule,
+        **{name: getattr(dozen.schedule, name)[:0] for name in ("job", "column", "start", "end")},
     )
     with pytest.raises(UsageError, match="the schedule is empty"):
         schedule_gantt(replace(dozen, schedule=empty))
@@ -310,6 +346,11 @@ def test_neighbours_differ_in_colour(hundreds: Solution) -> None:
     near = beside(blocks)
     assert len(near) > len(JOBS) and any(near.values())
     colours = job_colours(blocks.job.tolist(), near)
-    same = [(job, other) for job, others in near.items() for other in others if colours[job] == colours[other]]
+    same = [
+        (job, other)
+        for job, others in near.items()
+        for other in others
+        if colours[job] == colours[other]
+    ]
     # more than eleven neighbours of one job may leave none of the twelve colours
     assert all(len(near[job]) >= len(JOBS) or len(near[other]) >= len(JOBS) for job, other in same)

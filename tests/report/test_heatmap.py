@@ -67,7 +67,11 @@ def test_many_equal_jobs_are_drawn_by_class() -> None:
     instance = optsched.Instance.from_arrays(pools={"a": 20, "b": 40}, throughput=rates)
     solution = optsched.solve(instance, "max-min-fairness")
     rows = heatmap_rows(solution.allocation)
-    assert rows.labels == ("j0 (1) and 39 like it", "j40 (1) and 39 like it", "j80 (1) and 39 like it")
+    assert rows.labels == (
+        "j0 (1) and 39 like it",
+        "j40 (1) and 39 like it",
+        "j80 (1) and 39 like it",
+    )
     assert rows.size.tolist() == [40, 40, 40]
     gpus = rows.fraction.T @ rows.size
     np.testing.assert_allclose(gpus, solution.allocation.usage, atol=1e-9)
@@ -101,7 +105,13 @@ def test_the_picture_says_what_it_shows(quickstart: Solution) -> None:
     assert ax.get_xlabel() == "pool (GPUs in use, mean over time)"
     assert ax.get_ylabel() == "job (GPUs)"
     words = texts(ax)
-    for part in ("max-min-fairness: optimal, objective 0.9714", "12 jobs", "8 of 8", "fraction of time", "grey"):
+    for part in (
+        "max-min-fairness: optimal, objective 0.9714",
+        "12 jobs",
+        "8 of 8",
+        "fraction of time",
+        "grey",
+    ):
         assert part in words
     assert ax.get_yticklabels()[0].get_text() == "resnet-50-1 (1)"
 
@@ -124,7 +134,9 @@ def test_colours_do_not_depend_on_the_values(quickstart: Solution, large: Soluti
 
 def test_jobs_outside_the_program_are_counted() -> None:
     instance = optsched.Instance.from_arrays(pools={"a": 2}, throughput=[[1.0], [0.0], [2.0]])
-    assert "2 jobs, 1 not in the program" in texts(allocation_heatmap(optsched.solve(instance, "max-throughput")))
+    assert "2 jobs, 1 not in the program" in texts(
+        allocation_heatmap(optsched.solve(instance, "max-throughput"))
+    )
 
 
 def test_options_without_a_pool_have_a_place_of_their_own() -> None:
@@ -136,7 +148,9 @@ def test_options_without_a_pool_have_a_place_of_their_own() -> None:
         },
         "jobs": [{"id": "x", "options": [{"throughput": 1.0, "uses": {"slots": 2}}]}],
     }
-    rows = heatmap_rows(optsched.solve(optsched.Instance.from_document(document), "max-throughput").allocation)
+    rows = heatmap_rows(
+        optsched.solve(optsched.Instance.from_document(document), "max-throughput").allocation
+    )
     assert rows.places == ("a", "no pool")
     np.testing.assert_allclose(rows.fraction, [[0.0, 0.5]])
 
@@ -153,7 +167,9 @@ def test_one_job_is_enough_for_a_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "max-throughput"])
 def test_without_an_allocation_there_is_no_picture(formulation: str) -> None:
     infeasible = optsched.solve("@infeasible", formulation)
-    with pytest.raises(UsageError, match="the solution is infeasible: there is no allocation to draw"):
+    with pytest.raises(
+        UsageError, match="the solution is infeasible: there is no allocation to draw"
+    ):
         allocation_heatmap(infeasible)
 
 
@@ -163,8 +179,12 @@ def test_without_jobs_there_is_no_picture() -> None:
         allocation_heatmap(optsched.solve(instance, "max-throughput"))
 
 
-@pytest.mark.parametrize("kind", ["svg", *(pytest.param(kind, marks=pytest.mark.study) for kind in ("png", "pdf"))])
-def test_files_are_the_same_bytes_each_time(quickstart: Solution, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind", ["svg", *(pytest.param(kind, marks=pytest.mark.study) for kind in ("png", "pdf"))]
+)
+def test_files_are_the_same_bytes_each_time(
+    quickstart: Solution, kind: str, tmp_path: Path
+) -> None:
     contents = []
     for name in ("first", "second"):
         save_picture(allocation_heatmap(quickstart), tmp_path / f"{name}.{kind}")
@@ -195,12 +215,16 @@ try:
 except OptschedError as error:
     print(error.exit_code, error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("7 pictures need matplotlib")
     assert "pip install matplotlib" in done.stdout
 
 
 def test_labels_fit_the_limit() -> None:
     rates = np.random.default_rng(0).uniform(1, 2, (MAX_LABELLED, 2))
-    solution = optsched.solve(optsched.Instance.from_arrays(pools={"a": 9, "b": 9}, throughput=rates))
+    solution = optsched.solve(
+        optsched.Instance.from_arrays(pools={"a": 9, "b": 9}, throughput=rates)
+    )
     assert len(heatmap_rows(solution.allocation).labels) == MAX_LABELLED

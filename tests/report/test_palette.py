@@ -12,11 +12,27 @@ from optsched.report.palette import INK, JOBS, MAIN, PALE_INK, SECOND, ink_on, j
 # Machado, Oliveira and Fernandes 2009: full protanopia, deuteranopia and tritanopia, on linear RGB
 SIGHT = {
     "full": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
-XYZ = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+XYZ = [
+    [0.4124564, 0.3575761, 0.1804375],
+    [0.2126729, 0.7151522, 0.0721750],
+    [0.0193339, 0.1191920, 0.9503041],
+]
 
 
 def linear(colour: str) -> np.ndarray:
@@ -45,7 +61,12 @@ def test_up_to_twelve_jobs_differ_and_keep_their_colours() -> None:
     assert list(job_colours(range(12)).values()) == list(JOBS)
     assert job_colours([3, 5]) == {3: JOBS[3], 5: JOBS[5]}
     chosen = job_colours([1, 13, 25, 2])
-    assert chosen == {1: JOBS[1], 2: JOBS[2], 13: JOBS[3], 25: JOBS[4]}  # rows 13 and 25 would like colour 1 too
+    assert chosen == {
+        1: JOBS[1],
+        2: JOBS[2],
+        13: JOBS[3],
+        25: JOBS[4],
+    }  # rows 13 and 25 would like colour 1 too
     for rows in ([11, 23, 35], range(5, 17), range(0, 120, 10)):
         assert len(set(job_colours(rows).values())) == len(list(rows))
 

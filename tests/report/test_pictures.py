@@ -35,7 +35,10 @@ def draw() -> dict[str, Callable[[], Any]]:
     jobs = solved(instance_of(14, {"a": (2, 8), "b": (3, 4)}, 2))
     fair = optsched.solve("@quickstart")
     made = with_placement(with_rounds(with_schedule(jobs)))
-    nodes = [{"name": f"n{row}", "gpus": 2, "state": state} for row, state in enumerate(("up", "drain", "down"))]
+    nodes = [
+        {"name": f"n{row}", "gpus": 2, "state": state}
+        for row, state in enumerate(("up", "drain", "down"))
+    ]
     odd = instance_of(1, {"a": (3, 2)}, cluster={"pools": [{"name": "a", "nodes": nodes}]})
     events = [Progress(1.0, 1.0, 3.0), Progress(2.0, 2.0, 2.5)]
     return {
@@ -51,7 +54,9 @@ def draw() -> dict[str, Callable[[], Any]]:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(name, kind, marks=() if kind == "svg" or name == "prices" else pytest.mark.study)
+        pytest.param(
+            name, kind, marks=() if kind == "svg" or name == "prices" else pytest.mark.study
+        )
         for name in ("topology", "states", "gantt", "rounds", "prices", "progress")
         for kind in ("png", "svg", "pdf")
     ],
@@ -95,16 +100,23 @@ try:
 except OptschedError as error:
     print(error.exit_code, error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == 5
-    assert all(line.startswith("7 pictures need matplotlib") and "pip install matplotlib" in line for line in lines)
+    assert all(
+        line.startswith("7 pictures need matplotlib") and "pip install matplotlib" in line
+        for line in lines
+    )
 
 
 @pytest.mark.process
 def test_importing_the_layer_loads_no_matplotlib_and_no_networkx() -> None:
     program = "import sys, optsched.report; print({'matplotlib', 'networkx', 'highspy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "set()"
 
 
@@ -125,9 +137,17 @@ def test_names_of_any_characters_make_pictures_that_can_be_read(tmp_path: Path) 
     import xml.dom.minidom
 
     names = ["a\x01b\x1f--c<&>", "$\\foo$", "x$y$", "z\ufffe"]
-    jobs = [{"id": name, "gpus": 1, "steps": 100.0 * (k + 1), "throughput": {"p": 1.0}} for k, name in enumerate(names)]
+    jobs = [
+        {"id": name, "gpus": 1, "steps": 100.0 * (k + 1), "throughput": {"p": 1.0}}
+        for k, name in enumerate(names)
+    ]
     pools = [{"name": "p", "nodes": 2, "gpus_per_node": 1}]
-    document = {"format": "optsched-instance/1", "name": "n\x03", "cluster": {"pools": pools}, "jobs": jobs}
+    document = {
+        "format": "optsched-instance/1",
+        "name": "n\x03",
+        "cluster": {"pools": pools},
+        "jobs": jobs,
+    }
     instance = optsched.Instance.from_document(document)
     shared = optsched.place(optsched.realise(optsched.solve(instance)))
     for draw, answer in (
@@ -140,7 +160,9 @@ def test_names_of_any_characters_make_pictures_that_can_be_read(tmp_path: Path) 
         xml.dom.minidom.parseString(inline_svg(ax, "words"))
 
 
-def test_a_character_that_the_font_lacks_is_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_a_character_that_the_font_lacks_is_no_warning(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     job = {"id": "train \N{ROCKET}", "options": [{"pool": "p", "gpus": 1, "duration": 3.0}]}
     pools = [{"name": "p", "nodes": 2, "gpus_per_node": 1}]
     document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": [job]}

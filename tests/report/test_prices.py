@@ -30,7 +30,9 @@ def quickstart() -> Solution:
 def forty() -> Solution:
     random = np.random.default_rng(0)
     pools = {f"pool-{row}": int(random.integers(2, 90)) for row in range(40)}
-    instance = optsched.Instance.from_arrays(pools=pools, throughput=random.uniform(1, 3, (700, 40)))
+    instance = optsched.Instance.from_arrays(
+        pools=pools, throughput=random.uniform(1, 3, (700, 40))
+    )
     return optsched.solve(instance, "max-throughput")
 
 
@@ -45,7 +47,10 @@ def test_bars_are_the_prices_the_dearest_on_top(quickstart: Solution) -> None:
     assert labels(ax) == ["v100  (100 % used)", "p100  (100 % used)", "k80  (100 % used)"]
     assert ax.yaxis_inverted()
     assert ax.get_title(loc="left") == "quickstart: what one more GPU is worth"
-    assert ax.get_xlabel() == "rise of the smallest normalised throughput per GPU and weight for one more GPU"
+    assert (
+        ax.get_xlabel()
+        == "rise of the smallest normalised throughput per GPU and weight for one more GPU"
+    )
 
 
 def test_the_unit_and_the_sense_are_those_of_the_formulation() -> None:
@@ -64,7 +69,9 @@ def test_other_resources_have_other_words() -> None:
                  for row in range(3)],
     }  # fmt: skip
     bars = PriceBars.of(optsched.solve(optsched.Instance.from_document(document), "max-throughput"))
-    assert dict(zip(bars.names, bars.price.tolist(), strict=True)) == pytest.approx({"licences": 2.0, "a": 0.0})
+    assert dict(zip(bars.names, bars.price.tolist(), strict=True)) == pytest.approx(
+        {"licences": 2.0, "a": 0.0}
+    )
     assert bars.axis.endswith("for one more GPU, or unit of a resource")
     assert bars.title.endswith(": what one more GPU, or unit of a resource is worth")
 
@@ -74,7 +81,9 @@ def test_prices_of_nothing_are_grey(forty: Solution) -> None:
     bars = PriceBars.of(forty)
     worth = int((bars.price > 0).sum())
     assert 0 < worth < 40
-    assert [label.get_color() for label in ax.get_yticklabels()] == [INK] * worth + [MUTED] * (40 - worth)
+    assert [label.get_color() for label in ax.get_yticklabels()] == [INK] * worth + [MUTED] * (
+        40 - worth
+    )
     assert [text.get_text() for text in ax.texts].count("0") == 40 - worth
     assert f"more of {40 - worth} of 40 resources would not help" in bars.subtitle
     ground = ax.patches[-1]
@@ -95,7 +104,9 @@ def test_numbers_fit_beside_their_bars(forty: Solution) -> None:
     canvas = FigureCanvasAgg(ax.figure)
     canvas.draw()
     right = ax.get_window_extent(canvas.get_renderer()).x1
-    assert all(text.get_window_extent(canvas.get_renderer()).x1 <= right + 1 for text in ax.texts[:40])
+    assert all(
+        text.get_window_extent(canvas.get_renderer()).x1 <= right + 1 for text in ax.texts[:40]
+    )
 
 
 def test_very_many_resources_are_cut_and_counted(quickstart: Solution) -> None:
@@ -121,11 +132,15 @@ def test_a_file_and_its_solution_give_the_same_bars(quickstart: Solution) -> Non
 
 def test_without_prices_there_is_no_picture() -> None:
     whole = optsched.solve("@quickstart", "max-throughput", integral=True)
-    with pytest.raises(UsageError, match="max-throughput has no prices: integer programs and rules have none"):
+    with pytest.raises(
+        UsageError, match="max-throughput has no prices: integer programs and rules have none"
+    ):
         price_bars(whole)
     with pytest.raises(UsageError, match="isolated has no prices"):
         price_bars(optsched.solve("@quickstart", "isolated"))
-    with pytest.raises(UsageError, match="the solution is infeasible: prices are told of optimal solutions only"):
+    with pytest.raises(
+        UsageError, match="the solution is infeasible: prices are told of optimal solutions only"
+    ):
         price_bars(optsched.solve("@infeasible", "max-throughput"))
 
 

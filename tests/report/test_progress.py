@@ -16,7 +16,12 @@ from optsched.solvers import Progress
 
 mpl = pytest.importorskip("matplotlib")
 
-EVENTS = [Progress(1.0, None, 10.0), Progress(2.0, 4.0, 9.0), Progress(5.0, 6.0, 9.0), Progress(8.0, 8.0, 8.5)]
+EVENTS = [
+    Progress(1.0, None, 10.0),
+    Progress(2.0, 4.0, 9.0),
+    Progress(5.0, 6.0, 9.0),
+    Progress(8.0, 8.0, 8.5),
+]
 
 
 def knapsack() -> optsched.Instance:
@@ -46,7 +51,9 @@ def texts(ax: Any) -> str:
 @pytest.mark.clock
 def test_a_real_search_is_recorded_in_the_units_of_the_objective() -> None:
     recorder = ProgressRecorder()
-    solution = optsched.solve(knapsack(), "max-throughput", integral=True, time_limit=0.8, on_progress=recorder)
+    solution = optsched.solve(
+        knapsack(), "max-throughput", integral=True, time_limit=0.8, on_progress=recorder
+    )
     assert len(recorder.events) >= 2
     for event in recorder.events:
         assert event.bound is not None
@@ -68,7 +75,9 @@ def test_steps_hold_until_the_next_event() -> None:
     assert lines["bound"].get_drawstyle() == lines["incumbent"].get_drawstyle() == "steps-post"
     assert lines["bound"].get_ydata().tolist() == [10.0, 9.0, 9.0, 8.5]
     np.testing.assert_array_equal(lines["incumbent"].get_ydata(), [np.nan, 4.0, 6.0, 8.0])
-    assert lines["bound"].get_linestyle() != lines["incumbent"].get_linestyle()  # not by colour alone
+    assert (
+        lines["bound"].get_linestyle() != lines["incumbent"].get_linestyle()
+    )  # not by colour alone
     assert "gap 6.2 % after 8 s" in texts(ax)
     (gap,) = [item for item in ax.collections if item.get_label() == "gap"]
     edges = gap.get_paths()[0].vertices
@@ -82,7 +91,9 @@ def test_a_clock_that_goes_back_is_a_new_run() -> None:
     assert lines.elapsed.tolist() == [1, 2, 5, 8, 8.5, 11, 12]
     assert lines.runs == (8.0, 11.0)
     assert "3 runs" in lines.subtitle
-    ruled = [line.get_xdata()[0] for line in progress_picture(again).lines if len(line.get_xdata()) == 2]
+    ruled = [
+        line.get_xdata()[0] for line in progress_picture(again).lines if len(line.get_xdata()) == 2
+    ]
     assert ruled == [8.0, 11.0]
 
 
@@ -110,7 +121,10 @@ def test_one_event_is_enough_for_a_picture() -> None:
 
 
 def test_far_values_at_the_start_run_out_of_the_picture() -> None:
-    events = [Progress(float(row), 100.0 + row / 40, 1e9 if row == 0 else 102 - row / 40) for row in range(40)]
+    events = [
+        Progress(float(row), 100.0 + row / 40, 1e9 if row == 0 else 102 - row / 40)
+        for row in range(40)
+    ]
     low, high = progress_picture(events).get_ylim()
     assert 99 < low < 100
     assert 102 < high < 103
@@ -118,7 +132,9 @@ def test_far_values_at_the_start_run_out_of_the_picture() -> None:
 
 @pytest.mark.parametrize("events", [[], [Progress(1.0, None, None, "linear program")]])
 def test_without_values_there_is_no_picture(events: list[Progress]) -> None:
-    with pytest.raises(UsageError, match="neither an incumbent nor a bound: there is no progress to draw"):
+    with pytest.raises(
+        UsageError, match="neither an incumbent nor a bound: there is no progress to draw"
+    ):
         progress_picture(events)
 
 
@@ -142,7 +158,10 @@ def test_the_recorder_stays_small() -> None:
 
 def test_the_recorder_takes_events_from_any_thread() -> None:
     recorder = ProgressRecorder()
-    threads = [threading.Thread(target=lambda k=k: [recorder(Progress(r, k, r)) for r in range(200)]) for k in range(4)]
+    threads = [
+        threading.Thread(target=lambda k=k: [recorder(Progress(r, k, r)) for r in range(200)])
+        for k in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -158,7 +177,9 @@ def test_own_axes_are_used() -> None:
     assert (len(left.lines), len(right.lines)) == (0, 2)
 
 
-@pytest.mark.parametrize("events", [[Progress(0.0, 3.0, 3.0)], [Progress(1.0, None, 4.0), Progress(2.0, None, None)]])
+@pytest.mark.parametrize(
+    "events", [[Progress(0.0, 3.0, 3.0)], [Progress(1.0, None, 4.0), Progress(2.0, None, None)]]
+)
 def test_one_moment_has_words_in_the_place_of_lines_and_of_a_legend(events: list[Progress]) -> None:
     ax = progress_picture(events)
     assert "nothing was reported before the end" in texts(ax)

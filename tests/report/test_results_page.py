@@ -54,7 +54,9 @@ class Checker(HTMLParser):
     def _note(self, attributes: list[tuple[str, str | None]]) -> None:
         told = dict(attributes)
         self.ids += [told["id"] or ""] if "id" in told else []
-        self.links += [value or "" for name, value in attributes if name in ("href", "src", "xlink:href")]
+        self.links += [
+            value or "" for name, value in attributes if name in ("href", "src", "xlink:href")
+        ]
 
 
 def made() -> str:
@@ -92,7 +94,11 @@ def test_a_page_says_what_there_is() -> None:
 
 
 def test_sections_can_be_put_together() -> None:
-    text = page("t", "", [Section("Same", "<p>1</p>"), Section("Same", "<p>2</p>"), Section("É", "<p>3</p>")])
+    text = page(
+        "t",
+        "",
+        [Section("Same", "<p>1</p>"), Section("Same", "<p>2</p>"), Section("É", "<p>3</p>")],
+    )
     assert re.findall(r'<section id="([^"]+)">', text) == ["same", "same-again", "section"]
     assert '<a href="#same-again">Same</a>' in text
 
@@ -109,7 +115,9 @@ def test_pictures_of_one_page_have_ids_of_their_own() -> None:
         svgs.append(inline_svg(ax, "a <picture>"))
     ids = [set(re.findall(r'\bid="([^"]+)"', text)) for text in svgs]
     assert ids[0] and not ids[0] & ids[1]
-    assert svgs[0].startswith('<svg role="img" aria-label="a &lt;picture&gt;"') and "<text" in svgs[0]
+    assert (
+        svgs[0].startswith('<svg role="img" aria-label="a &lt;picture&gt;"') and "<text" in svgs[0]
+    )
 
 
 # --- the picture ---------------------------------------------------------------------------------------------------
@@ -127,13 +135,23 @@ def test_the_lines_are_the_shares() -> None:
     assert first.tolist() == [[1, 0], [1, 0.25], [4, 0.5], [end, 0.5]]
     assert second.tolist() == [[1, 0], [1, 0.25], [1, 0.5], [2, 0.75], [end, 0.75]]
     assert [line.get_drawstyle() for line in ax.get_lines()] == ["steps-post"] * 2
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["m1", "m0"]  # as the lines end
-    assert ax.get_xscale() == "log" and ax.get_xlabel() and ax.get_ylabel() == "share of the problems"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "m1",
+        "m0",
+    ]  # as the lines end
+    assert (
+        ax.get_xscale() == "log" and ax.get_xlabel() and ax.get_ylabel() == "share of the problems"
+    )
 
 
 @pytest.mark.parametrize(
     ("largest", "names"),
-    [(1.04, "+0 %"), (4.0, "1 1.5 2 3"), (60.0, "1 2 5 10 20 50 100"), (5e4, "1 10 100 1000 10000 100000")],
+    [
+        (1.04, "+0 %"),
+        (4.0, "1 1.5 2 3"),
+        (60.0, "1 2 5 10 20 50 100"),
+        (5e4, "1 10 100 1000 10000 100000"),
+    ],
 )
 def test_the_ticks(largest: float, names: str) -> None:
     ax = drawn([{0: 1.0}, {0: largest}], 1)

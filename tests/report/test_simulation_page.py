@@ -34,14 +34,19 @@ pytestmark = pytest.mark.picture
 mpl = pytest.importorskip("matplotlib")
 
 TRACE = trace_of(30, hours=4.0)
-RUNS = [simulation_of(TRACE, policy, seed=seed) for policy in ("fifo", "<las>") for seed in (0, 1, 2)]
+RUNS = [
+    simulation_of(TRACE, policy, seed=seed) for policy in ("fifo", "<las>") for seed in (0, 1, 2)
+]
 
 NOTED = [replace(run, notices=("it <ended>",)) for run in RUNS]
 
 
 def cells(simulations: list[Simulation], figures: tuple = TIMES) -> list[dict[str, str]]:  # type: ignore[type-arg]
     table = metrics_table(Simulated.of(simulations), "t", "t", figures)
-    return [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.texts]
+    return [
+        dict(zip([column.name for column in table.columns], row, strict=True))
+        for row in table.texts
+    ]
 
 
 def unfinished(run: Simulation, *jobs: int) -> Simulation:
@@ -65,7 +70,10 @@ def test_means_with_intervals() -> None:
 
 def test_one_seed_has_no_interval() -> None:
     (only,) = cells(RUNS[:1])
-    assert "seeds" not in only and only["mean JCT, min"] == f"{(RUNS[0].metrics()['mean_jct'] or 0) / 60:.4g}"
+    assert (
+        "seeds" not in only
+        and only["mean JCT, min"] == f"{(RUNS[0].metrics()['mean_jct'] or 0) / 60:.4g}"
+    )
 
 
 def test_seeds_that_are_alike_have_no_interval() -> None:
@@ -76,22 +84,33 @@ def test_seeds_that_are_alike_have_no_interval() -> None:
 def test_no_mean_over_what_happens_to_be_known() -> None:
     """The makespan is known in two of three runs: the policy has none."""
     rows = cells([RUNS[0], unfinished(RUNS[1], 3), *RUNS[2:]])
-    assert rows[0]["makespan, h"] == "-" and "±" in rows[1]["makespan, h"] and "±" in rows[0]["mean JCT, min"]
+    assert (
+        rows[0]["makespan, h"] == "-"
+        and "±" in rows[1]["makespan, h"]
+        and "±" in rows[0]["mean JCT, min"]
+    )
 
 
 def test_the_summary_of_what_never_ends() -> None:
     (row,) = cells([unfinished(RUNS[0], *range(30))], SUMMARY)
     assert row["jobs"] == "30" and row["completed"] == "0"
-    assert (row["mean JCT"], row["makespan"], row["unfair, %"]) == ("-", "-", "-") and row["utilisation, %"] != "-"
+    assert (row["mean JCT"], row["makespan"], row["unfair, %"]) == ("-", "-", "-") and row[
+        "utilisation, %"
+    ] != "-"
 
 
 def test_differences_of_pairs() -> None:
     shown = Simulated.of(RUNS)
     table = comparison_table(shown)
-    rows = [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.texts]
+    rows = [
+        dict(zip([column.name for column in table.columns], row, strict=True))
+        for row in table.texts
+    ]
     by_figure = {row["figure"]: row for row in rows}
     row = by_figure["mean JCT, min"]
-    before, after = ([(run.metrics()["mean_jct"] or 0) / 60 for run in part] for part in (RUNS[:3], RUNS[3:]))
+    before, after = (
+        [(run.metrics()["mean_jct"] or 0) / 60 for run in part] for part in (RUNS[:3], RUNS[3:])
+    )
     apart = mean(after) - mean(before)
     assert (row["policy"], row["pairs"]) == ("<las>", "3")
     assert float(row["difference"]) == pytest.approx(apart, rel=1e-3)
@@ -99,7 +118,9 @@ def test_differences_of_pairs() -> None:
     assert row["relative"] == f"{100 * apart / mean(before):+.3g} %"
     assert row["p"] == f"{stats.wilcoxon(np.subtract(after, before)).pvalue:.3f}"
     known = [None if row["p"] == "-" else float(row["p"]) for row in rows]
-    assert [row["p Holm"] for row in rows] == ["-" if p is None else f"{p:.3f}" for p in holm(known)]
+    assert [row["p Holm"] for row in rows] == [
+        "-" if p is None else f"{p:.3f}" for p in holm(known)
+    ]
     assert "fewer than 6 pairs" in table.words
     assert "deadlines met, %" not in by_figure  # unknown in all
     assert by_figure["restarts of a job"]["95 % from"] == "-"  # all differ by 0
@@ -112,7 +133,9 @@ def test_pairs_are_of_the_same_trace_and_seed() -> None:
     shown = Simulated.of(runs)
     assert shown.pairs(*shown.policies) == [(1, 2)]
     (line,) = [row for row in comparison_table(shown).texts if row[0] == "mean JCT, min"]
-    assert line[2] == "1" and line[6:8] == ["-", "-"] and line[9] == "-"  # one pair: no interval, no p
+    assert (
+        line[2] == "1" and line[6:8] == ["-", "-"] and line[9] == "-"
+    )  # one pair: no interval, no p
     alone = Simulated.of([RUNS[0], simulation_of(TRACE, "x", seed=7)])
     assert {tuple(row[2:]) for row in comparison_table(alone).texts} == {("0", *["-"] * 8)}
 
@@ -123,7 +146,9 @@ def test_the_same_twice_is_two_pairs() -> None:
 
 
 def test_job_by_job() -> None:
-    slower = replace(RUNS[0], policy="slower", jobs=replace(RUNS[0].jobs, finish=RUNS[0].jobs.finish.copy()))
+    slower = replace(
+        RUNS[0], policy="slower", jobs=replace(RUNS[0].jobs, finish=RUNS[0].jobs.finish.copy())
+    )
     arrival = TRACE.instance.jobs_table.arrival
     slower.jobs.finish[:20] = arrival[:20] + 2 * RUNS[0].completion_times[:20]
     first, second = unfinished(RUNS[0], 0), unfinished(slower, 1, 2)
@@ -198,7 +223,9 @@ def test_pages_of_nothing(tmp_path: Path) -> None:
         write_simulation_page([run], tmp_path / "page.html")
         text = (tmp_path / "page.html").read_text()
         assert "There is nothing to draw: no measured job was completed." in text
-        assert not re.search(r"\bnan\b|\bNone\b|\binf\b", re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL))
+        assert not re.search(
+            r"\bnan\b|\bNone\b|\binf\b", re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
+        )
     with pytest.raises(UsageError, match="there is nothing to show: no simulation was given"):
         write_simulation_page([], tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()
@@ -207,6 +234,9 @@ def test_pages_of_nothing(tmp_path: Path) -> None:
 def test_a_fluid_simulation_holds_no_gpus() -> None:
     run = simulate("@quickstart", "max-min-fairness", mode="fluid")
     html = {section.title: section.html for section in simulation_sections([run])}
-    assert "There is nothing to draw: in this mode no job holds GPUs of its own." in html["Who held which GPUs"]
+    assert (
+        "There is nothing to draw: in this mode no job holds GPUs of its own."
+        in html["Who held which GPUs"]
+    )
     assert "<dd>mode=fluid</dd>" in html["What was simulated"]
     assert "Who held which GPUs" not in titles([simulate("@quickstart", "fifo", segments=False)])

@@ -97,7 +97,9 @@ def test_the_ratios_and_where_they_are_1() -> None:
     run = simulation_of(trace_of(40))
     ax = fairness_picture([run], rho="contention")
     lines = ax.get_lines()
-    assert lines[0].get_xdata()[1:-1] == pytest.approx(np.sort(finish_time_ratios(run, "contention")))
+    assert lines[0].get_xdata()[1:-1] == pytest.approx(
+        np.sort(finish_time_ratios(run, "contention"))
+    )
     assert lines[1].get_xdata() == [1.0, 1.0] and "rho = 1" in told(ax)
     assert "max(1, jobs there / GPUs)" in ax.get_xlabel()
 
@@ -107,11 +109,16 @@ def test_a_policy_has_one_colour_everywhere() -> None:
     runs = [simulation_of(trace, f"p{k}") for k in range(11)]
     shown = Simulated.of(runs)
     draws = (completion_times_picture, fairness_picture, utilisation_picture, queue_picture)
-    found = [[(line.get_color(), line.get_linestyle()) for line in draw(shown).get_lines()[:11]] for draw in draws]
+    found = [
+        [(line.get_color(), line.get_linestyle()) for line in draw(shown).get_lines()[:11]]
+        for draw in draws
+    ]
     assert all(one == found[0] for one in found) and len(set(found[0])) == 11
     inside = completion_times_picture(runs[:8]).get_legend().get_bbox_to_anchor()
     beside = completion_times_picture(runs).get_legend()
-    assert beside.get_bbox_to_anchor().x0 > inside.x0  # more than eight names stand beside the picture
+    assert (
+        beside.get_bbox_to_anchor().x0 > inside.x0
+    )  # more than eight names stand beside the picture
     assert names_of(completion_times_picture(runs)) == [f"p{k}" for k in range(11)]
 
 
@@ -119,7 +126,10 @@ def test_options_that_differ_are_part_of_the_name() -> None:
     trace = trace_of(10)
     runs = [simulation_of(trace), simulation_of(trace, mode="fluid"), simulation_of(trace, seed=1)]
     policies = Simulated.of(runs).policies
-    assert [(policy.name, policy.runs) for policy in policies] == [("fifo", (0, 2)), ("fifo, mode=fluid", (1,))]
+    assert [(policy.name, policy.runs) for policy in policies] == [
+        ("fifo", (0, 2)),
+        ("fifo, mode=fluid", (1,)),
+    ]
 
 
 # --- over time -------------------------------------------------------------------------------------------------------
@@ -139,7 +149,10 @@ def test_few_rounds_are_drawn_as_they_are() -> None:
 def test_a_gap_between_rounds_is_a_gap() -> None:
     run = simulation_of(trace_of(20, hours=3.0))
     kept = np.arange(len(run.rounds)) != 4
-    rounds = replace(run.rounds, **{name: getattr(run.rounds, name)[kept] for name in run.rounds.__dataclass_fields__})
+    rounds = replace(
+        run.rounds,
+        **{name: getattr(run.rounds, name)[kept] for name in run.rounds.__dataclass_fields__},
+    )
     x, y = queue_picture([replace(run, rounds=rounds)]).get_lines()[0].get_data()
     assert np.isnan(y).sum() == 1 and len(x) == len(run.rounds) + 1
 
@@ -147,7 +160,9 @@ def test_a_gap_between_rounds_is_a_gap() -> None:
 def test_windows_keep_the_gpu_hours() -> None:
     run = simulation_of(trace_of(300, hours=400.0))
     origin = run.trace.instance.jobs_table.arrival.min()
-    edges = np.append(np.arange(0.0, run.rounds.end[-1] - origin, 10_000.0), run.rounds.end[-1] - origin)
+    edges = np.append(
+        np.arange(0.0, run.rounds.end[-1] - origin, 10_000.0), run.rounds.end[-1] - origin
+    )
     means = window_means(run, busy_gpus, edges)
     assert (means * np.diff(edges)).sum() * 28 == pytest.approx(run.rounds.busy.sum())
     ax = utilisation_picture([run])
@@ -158,7 +173,10 @@ def test_seeds_that_have_ended_are_in_no_mean() -> None:
     trace = trace_of(30)
     long, short = simulation_of(trace), simulation_of(trace, seed=1)
     kept = slice(0, len(short.rounds) // 2)
-    rounds = replace(short.rounds, **{n: getattr(short.rounds, n)[kept] for n in short.rounds.__dataclass_fields__})
+    rounds = replace(
+        short.rounds,
+        **{n: getattr(short.rounds, n)[kept] for n in short.rounds.__dataclass_fields__},
+    )
     ax = queue_picture([long, replace(short, rounds=rounds)])
     alone = queue_picture([long, replace(long, options={"seed": 1})])
     assert ax.get_lines()[0].get_ydata()[-2] == pytest.approx(alone.get_lines()[0].get_ydata()[-2])
@@ -170,7 +188,9 @@ def test_seeds_that_have_ended_are_in_no_mean() -> None:
 
 def test_the_sheet(tmp_path: Path) -> None:
     trace = trace_of(30)
-    runs = [simulation_of(trace, policy, seed=seed) for policy in ("fifo", "las") for seed in (0, 1)]
+    runs = [
+        simulation_of(trace, policy, seed=seed) for policy in ("fifo", "las") for seed in (0, 1)
+    ]
     for name in ("one.png", "two.png", "one.svg"):
         write_simulation_picture(runs, tmp_path / name)
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
@@ -180,7 +200,10 @@ def test_the_sheet(tmp_path: Path) -> None:
     assert [ax.get_title("left") for ax in figure.axes] == [
         "Completion times", "Finish-time fairness", "Utilisation", "Queue",
     ]  # fmt: skip
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fifo (2 seeds)", "las (2 seeds)"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "fifo (2 seeds)",
+        "las (2 seeds)",
+    ]
     with pytest.raises(UsageError, match=r"expected a name that ends in \.png, \.svg or \.pdf"):
         write_simulation_picture(runs, tmp_path / "one.gif")
 

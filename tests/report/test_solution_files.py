@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_samples import document_of, instance_of, solved, with_placement, with_rounds, with_schedule
+from picture_samples import (
+    document_of,
+    instance_of,
+    solved,
+    with_placement,
+    with_rounds,
+    with_schedule,
+)
 from refusals import refuses
 
 import optsched
@@ -31,7 +38,9 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture(scope="module")
 def made() -> Solution:
-    return with_placement(with_rounds(with_schedule(solved(instance_of(8, {"a": (2, 4), "b": (1, 8)}, 2)))))
+    return with_placement(
+        with_rounds(with_schedule(solved(instance_of(8, {"a": (2, 4), "b": (1, 8)}, 2))))
+    )
 
 
 @pytest.fixture
@@ -39,7 +48,9 @@ def document(made: Solution) -> dict[str, Any]:
     return copy.deepcopy(document_of(made))
 
 
-def test_a_file_on_disk_draws_every_picture(made: Solution, document: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_on_disk_draws_every_picture(
+    made: Solution, document: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "solution.json"
     path.write_text(json.dumps(document))
     file = SolutionFile.read(made.instance, path)
@@ -57,7 +68,9 @@ def test_a_file_on_disk_draws_every_picture(made: Solution, document: dict[str, 
         ("@quickstart", "max-min-fairness", {"classes": False, "constraints": [{"kind": "deadlines", "soft": True}]}),
     ],
 )  # fmt: skip
-def test_the_heatmap_of_a_file_is_that_of_its_solution(name: str, formulation: str, options: dict[str, Any]) -> None:
+def test_the_heatmap_of_a_file_is_that_of_its_solution(
+    name: str, formulation: str, options: dict[str, Any]
+) -> None:
     solution = optsched.solve(name, formulation, **options)
     one, other = (
         heatmap_rows(solution.allocation),
@@ -79,7 +92,9 @@ def test_rows_that_somebody_added_in_python_are_no_obstacle() -> None:
 def test_a_solution_of_another_instance_is_refused() -> None:
     document = optsched.solve("@packing").to_document()
     other = optsched.load("@quickstart")
-    with refuses(f"instance.sha256: found ..., expected {other.sha256}, the hash of this instance..."):
+    with refuses(
+        f"instance.sha256: found ..., expected {other.sha256}, the hash of this instance..."
+    ):
         SolutionFile.read(other, document)
 
 
@@ -98,7 +113,9 @@ def test_a_certificate_that_does_not_hold_is_told(made: Solution, document: dict
 def test_an_infeasible_file_has_no_allocation() -> None:
     solution = optsched.solve("@infeasible")
     file = SolutionFile.read(solution.instance, solution.to_document())
-    with pytest.raises(UsageError, match="the solution is infeasible: there is no allocation to draw"):
+    with pytest.raises(
+        UsageError, match="the solution is infeasible: there is no allocation to draw"
+    ):
         allocation_heatmap(file)
 
 
@@ -151,15 +168,27 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], Callable[..., Any], str
         schedule_gantt,
         'schedule[0].start: found "x", expected a number',
     ),
-    "infinite end": (_set("schedule", 0, "end", np.inf), schedule_gantt, "schedule[0].end: found Infinity"),
-    "no end": (_set("schedule", 0, "end", ...), schedule_gantt, "schedule[0].end: found nothing, expected this key"),
+    "infinite end": (
+        _set("schedule", 0, "end", np.inf),
+        schedule_gantt,
+        "schedule[0].end: found Infinity",
+    ),
+    "no end": (
+        _set("schedule", 0, "end", ...),
+        schedule_gantt,
+        "schedule[0].end: found nothing, expected this key",
+    ),
     "ends before it starts": (
         _set("schedule", 3, "end", -5.0),
         schedule_gantt,
         "schedule[3].end: found -5.0, expected at least its start",
     ),
     "schedule no list": (_set("schedule", {"a": 1}), schedule_gantt, "schedule: found "),
-    "rounds no object": (_set("rounds", [1]), rounds_gantt, "rounds: found [1], expected an object"),
+    "rounds no object": (
+        _set("rounds", [1]),
+        rounds_gantt,
+        "rounds: found [1], expected an object",
+    ),
     "negative duration": (
         _set("rounds", "slices", 1, "duration", -1.0),
         rounds_gantt,
@@ -170,8 +199,16 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], Callable[..., Any], str
         rounds_gantt,
         "rounds.slices[0].run[1]: found 99, expected the number of one of",
     ),
-    "negative row": (_set("rounds", "slices", 0, "run", [-1]), rounds_gantt, "rounds.slices[0].run[0]: found -1"),
-    "window 0": (_set("rounds", "window", 0), rounds_gantt, "rounds.window: found 0, expected a number above 0"),
+    "negative row": (
+        _set("rounds", "slices", 0, "run", [-1]),
+        rounds_gantt,
+        "rounds.slices[0].run[0]: found -1",
+    ),
+    "window 0": (
+        _set("rounds", "window", 0),
+        rounds_gantt,
+        "rounds.window: found 0, expected a number above 0",
+    ),
     "no scale": (_set("rounds", "scale", ...), rounds_gantt, "rounds.scale: found nothing"),
     "unknown job of a placement": (
         _set("placement", 1, "job", "x"),
@@ -202,7 +239,9 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], Callable[..., Any], str
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_part_is_refused_with_its_path(name: str, made: Solution, document: dict[str, Any]) -> None:
+def test_a_wrong_part_is_refused_with_its_path(
+    name: str, made: Solution, document: dict[str, Any]
+) -> None:
     change, draw, told = WRONG[name]
     change(document)
     with refuses(f"{told}..."):
@@ -210,14 +249,18 @@ def test_a_wrong_part_is_refused_with_its_path(name: str, made: Solution, docume
 
 
 @pytest.mark.parametrize(
-    ("part", "draw"), [("schedule", schedule_gantt), ("rounds", rounds_gantt), ("placement", topology_picture)]
+    ("part", "draw"),
+    [("schedule", schedule_gantt), ("rounds", rounds_gantt), ("placement", topology_picture)],
 )
 def test_a_file_without_a_part_has_no_picture_of_it(
     part: str, draw: Callable[..., Any], made: Solution, document: dict[str, Any]
 ) -> None:
     for change in (_set(part, None), _set(part, ...)):
         change(document)
-        with pytest.raises(UsageError, match=f"the solution of max-throughput has no {part}: there is nothing to draw"):
+        with pytest.raises(
+            UsageError,
+            match=f"the solution of max-throughput has no {part}: there is nothing to draw",
+        ):
             draw(SolutionFile.read(made.instance, document))
 
 

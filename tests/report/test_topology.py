@@ -82,7 +82,9 @@ def test_the_default_tree_is_one_group_per_pool() -> None:
         ((150,), (12.5,)), ((16,), (12.5,)), ((16,), (1.25,)),
     ]  # fmt: skip
     assert fabric.levels == {"spine": 1}
-    assert {link.ends for link in fabric.links} == {(f"leaf/{name}", "spine") for name in ("v100", "p100", "k80")}
+    assert {link.ends for link in fabric.links} == {
+        (f"leaf/{name}", "spine") for name in ("v100", "p100", "k80")
+    }
     assert fabric.gpus.tolist() == [4, 4, 4, 2, 2]
     assert fabric.first.tolist() == [0, 4, 8, 12, 14]
 
@@ -118,13 +120,21 @@ def test_parallel_links_add_up_and_directions_do_not() -> None:
 
 
 def test_switches_rise_level_by_level() -> None:
-    links = [("h0", "leaf", 1.0), ("leaf", "agg", 1.0), ("agg", "core", 1.0), ("core", "out", 1.0), ("x", "y", 1.0)]
+    links = [
+        ("h0", "leaf", 1.0),
+        ("leaf", "agg", 1.0),
+        ("agg", "core", 1.0),
+        ("core", "out", 1.0),
+        ("x", "y", 1.0),
+    ]
     assert fabric_of(custom(links)).levels == {"agg": 1, "core": 2, "out": 3, "x": 4, "y": 4}
 
 
 def test_too_many_gpus_are_refused() -> None:
     instance = optsched.Instance.from_arrays(pools={"a": MOST_GPUS + 1}, throughput=[[1.0]])
-    with pytest.raises(UsageError, match="the cluster has 100,001 GPUs; a picture has room for 100,000"):
+    with pytest.raises(
+        UsageError, match="the cluster has 100,001 GPUs; a picture has room for 100,000"
+    ):
         topology_picture(instance)
 
 
@@ -153,7 +163,9 @@ def test_nothing_overlaps_and_everything_is_on_the_page(pools: dict[str, tuple[i
     for row, one in enumerate(boxes):
         for other in boxes[row + 1 :]:
             apart = one[0] + one[2] <= other[0] + 1e-9 or other[0] + other[2] <= one[0] + 1e-9
-            assert apart or one[1] + one[3] <= other[1] + 1e-9 or other[1] + other[3] <= one[1] + 1e-9
+            assert (
+                apart or one[1] + one[3] <= other[1] + 1e-9 or other[1] + other[3] <= one[1] + 1e-9
+            )
     bottom = max(panel.top + panel.height for panel in layout.panels)
     assert layout.height == pytest.approx(bottom)
     for panel in layout.panels:
@@ -192,7 +204,9 @@ def test_gpus_are_told_by_node_and_index(placed: Solution) -> None:
     cells = TopologyCells.of_placement(placed)
     names = [f"{name}/{gpu}" for name, count in zip(cells.fabric.names, cells.fabric.gpus, strict=True)
              for gpu in range(count)]  # fmt: skip
-    shown = {(names[gpu], job) for gpu, job in zip(cells.gpu.tolist(), cells.job.tolist(), strict=True)}
+    shown = {
+        (names[gpu], job) for gpu, job in zip(cells.gpu.tolist(), cells.job.tolist(), strict=True)
+    }
     rows = placed.placement.rows
     wanted = {
         (gpu, int(rows.job[row]))
@@ -250,7 +264,14 @@ def test_without_a_placement_there_is_no_picture() -> None:
 def test_a_small_cluster_has_names_numbers_and_links(placed: Solution) -> None:
     ax = topology_picture(placed)
     words = texts(ax)
-    assert {"v100-0", "k80-1", "spine", "leaf/p100", "2 nodes x 4 GPUs", "GB/s: 150 inside, 12.5 up"} <= set(words)
+    assert {
+        "v100-0",
+        "k80-1",
+        "spine",
+        "leaf/p100",
+        "2 nodes x 4 GPUs",
+        "GB/s: 150 inside, 12.5 up",
+    } <= set(words)
     assert legend(ax)[0] == "1  resnet-50-1"
     assert words.count("6") == 4  # bert-large-8 holds four GPUs
     assert (squares(ax, "held"), squares(ax, "free")) == (16, 0)
@@ -273,7 +294,9 @@ def test_shared_gpus_are_cut_into_stripes() -> None:
     cells = TopologyCells.of_placement(pairs)
     assert cells.slots.max() == 2
     ax = topology_picture(pairs)
-    widths = [round(float(np.ptp(path.vertices[:, 0])), 6) for path in collections(ax, "held").get_paths()]
+    widths = [
+        round(float(np.ptp(path.vertices[:, 0])), 6) for path in collections(ax, "held").get_paths()
+    ]
     full = max(widths)
     assert sorted(set(widths)) == pytest.approx([full / 2, full])
     assert widths.count(min(widths)) == int((cells.slots == 2).sum())
@@ -296,7 +319,13 @@ def test_states_of_nodes_are_hatched_and_counted() -> None:
         ground = PAPER if state == "up" else IDLE
         assert tuple(box.get_facecolor()[0]) == tuple(mpl.colors.to_rgba(ground))
     assert squares(ax, "free") == 2
-    assert legend(ax) == ["free GPU", "node drained", "node down", "node reserved", "node not yet available"]
+    assert legend(ax) == [
+        "free GPU",
+        "node drained",
+        "node down",
+        "node reserved",
+        "node not yet available",
+    ]
     words = "0 of 12 GPUs in use, 1 node drained, 2 nodes down, 1 node reserved, 1 node not yet available"
     assert words in texts(ax)
 
@@ -335,7 +364,11 @@ def test_colours_repeat_but_numbers_do_not() -> None:
 
 def test_links_are_as_wide_as_their_bandwidth() -> None:
     assert link_width(None) < link_width(1.0) < link_width(100.0) < link_width(900.0) < 4
-    links: list[tuple[Any, Any, float | None]] = [("h0", "x", 1.0), ("h1", "y", 1.0), ("h2", "z", 1.0)]
+    links: list[tuple[Any, Any, float | None]] = [
+        ("h0", "x", 1.0),
+        ("h1", "y", 1.0),
+        ("h2", "z", 1.0),
+    ]
     above = [("x", "core", 400.0), ("y", "core", 25.0), ("z", "core", None)]
     ax = topology_picture(custom([*links, *above]))
     (lines,) = [item for item in ax.collections if len(set(item.get_linewidths())) == 3]
@@ -347,7 +380,9 @@ def test_links_between_hosts_and_between_leaves_are_drawn() -> None:
     ring = [(HOSTS[row], HOSTS[(row + 1) % 8], 25.0) for row in range(8)]
 
     def segments(ax: Any) -> list[int]:
-        lines = [item for item in ax.collections if isinstance(item, mpl.collections.LineCollection)]
+        lines = [
+            item for item in ax.collections if isinstance(item, mpl.collections.LineCollection)
+        ]
         return sorted(len(path.vertices) for path in lines[0].get_paths())
 
     assert segments(topology_picture(custom(ring))) == [2] * 8
@@ -363,14 +398,20 @@ def test_labels_of_links_do_not_cover_each_other() -> None:
 
     canvas = FigureCanvasAgg(ax.figure)
     canvas.draw()
-    extents = [text.get_window_extent(canvas.get_renderer()) for text in ax.texts if text.get_text() == "100 GB/s"]
+    extents = [
+        text.get_window_extent(canvas.get_renderer())
+        for text in ax.texts
+        if text.get_text() == "100 GB/s"
+    ]
     assert len(extents) >= 4
     for row, one in enumerate(extents):
         assert not any(one.overlaps(other) for other in extents[:row])
 
 
 def test_a_picture_without_links_above_says_so() -> None:
-    words = " ".join(texts(topology_picture(instance_of(1, {f"p{row}": (1, 2) for row in range(20)}))))
+    words = " ".join(
+        texts(topology_picture(instance_of(1, {f"p{row}": (1, 2) for row in range(20)})))
+    )
     assert "links above the leaf switches are not drawn" in words
 
 

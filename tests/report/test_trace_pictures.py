@@ -10,7 +10,14 @@ import pytest
 
 from optsched import Instance
 from optsched.errors import UsageError
-from optsched.report import arrivals_picture, durations_picture, gangs_picture, load_picture, save_picture, trace_page
+from optsched.report import (
+    arrivals_picture,
+    durations_picture,
+    gangs_picture,
+    load_picture,
+    save_picture,
+    trace_page,
+)
 from optsched.traces import Trace, TraceSummary, describe
 
 pytestmark = pytest.mark.picture
@@ -62,7 +69,14 @@ def test_many_sizes_of_gangs_share_a_bar() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"count": 1}, {"hours": 0.0}, {"hours": 5e4}, {"gpus": 99}, {"throughput": np.zeros((400, 1))}]
+    "more",
+    [
+        {"count": 1},
+        {"hours": 0.0},
+        {"hours": 5e4},
+        {"gpus": 99},
+        {"throughput": np.zeros((400, 1))},
+    ],
 )
 def test_pages_of_odd_traces(more: dict[str, Any], tmp_path: Path) -> None:
     save_picture(trace_page(summary(**more)), tmp_path / "page.svg")

@@ -13,12 +13,19 @@ from optsched.rounds.journal import Entry, Journal, Snapshot, read_latest, recor
 RECORDS: list[dict[str, Any]] = [
     {"kind": "submit", "job": "ä\u2028\ud800", "gpus": 4, "rate": 0.1 + 0.2},
     {},
-    {"nested": [1, {"crc": "00000000", "n": -0.0}, None, True], "text": '"},\n{"n":2,"crc":"00000000"}'},
+    {
+        "nested": [1, {"crc": "00000000", "n": -0.0}, None, True],
+        "text": '"},\n{"n":2,"crc":"00000000"}',
+    },
     {"kind": "tick"},
     {"at": 5e-324, "most": 1.7976931348623157e308, "whole": 2**70},
 ]
 DOCUMENT = {"now": 12.5, "jobs": ["b", "a"]}
-ARRAYS = {"owed": np.array([[0.1, -0.0], [np.inf, np.nan]]), "job.rows": np.arange(3), "round": np.array(7)}
+ARRAYS = {
+    "owed": np.array([[0.1, -0.0], [np.inf, np.nan]]),
+    "job.rows": np.arange(3),
+    "round": np.array(7),
+}
 SEGMENTS = ("events-000000000000.jsonl", "events-000000000003.jsonl")
 SNAPSHOT = "snapshot-000000000003.npz"
 

@@ -28,7 +28,12 @@ def instance(jobs: Sequence[Document], nodes: Sequence[int] = (1,), **more: Any)
     """Jobs on nodes with so many GPUs, in rounds of a second."""
     named = [{"name": f"n{row}", "gpus": gpus} for row, gpus in enumerate(nodes)]
     pool = {"name": "gpu", "nodes": named, "gpus_per_node": 1}
-    document = {"format": "optsched-instance/1", "now": 0.0, "round": 1.0, "cluster": {"pools": [pool]}}
+    document = {
+        "format": "optsched-instance/1",
+        "now": 0.0,
+        "round": 1.0,
+        "cluster": {"pools": [pool]},
+    }
     return Instance.from_document({**document, **more, "jobs": list(jobs)})
 
 
@@ -39,7 +44,9 @@ def seen(**arrays: Any) -> RankedJobs:
         "gpus": 1, "arrival": 0.0, "deadline": np.inf, "soft": False, "weight": 1.0, "remaining": 1.0, "executed": 0.0,
         "attained": 0.0, "waited": 0.0,
     }  # fmt: skip
-    given = {name: np.broadcast_to(arrays.get(name, value), count) for name, value in defaults.items()}
+    given = {
+        name: np.broadcast_to(arrays.get(name, value), count) for name, value in defaults.items()
+    }
     now = float(arrays.get("now", 0.0))
     return RankedJobs(
         instance([job(f"j{row}", arrival=min(now, 0.0)) for row in range(count)], now=now),
@@ -49,7 +56,9 @@ def seen(**arrays: Any) -> RankedJobs:
 
 def order_of(keys: Sequence[np.ndarray], jobs: RankedJobs) -> list[int]:
     """Jobs in the order of some keys."""
-    return sorted(range(len(jobs)), key=lambda row: (*(key[row] for key in keys), jobs.arrival[row], row))
+    return sorted(
+        range(len(jobs)), key=lambda row: (*(key[row] for key in keys), jobs.arrival[row], row)
+    )
 
 
 @dataclass
@@ -84,7 +93,9 @@ class Simulation:
             assert plan.fallback is None
             self.see(plan)
             state = advanced(followed(state, plan), state.now + 1.0)
-        raise AssertionError(f"after {rounds} rounds {len(self.jobs) - len(self.done)} jobs are not done")
+        raise AssertionError(
+            f"after {rounds} rounds {len(self.jobs) - len(self.done)} jobs are not done"
+        )
 
     def see(self, plan: Plan) -> None:
         """What runs in a round makes a step."""
@@ -103,11 +114,20 @@ class Simulation:
         gone = np.array([table.names[row] in self.done for row in range(len(table))], bool)
         state = stopped(state, gone)
         old = {table.names[row]: row for row in np.flatnonzero(~gone).tolist()}
-        new = {one["id"]: one for one in self.jobs if one["arrival"] <= now and one["id"] not in self.done}
+        new = {
+            one["id"]: one
+            for one in self.jobs
+            if one["arrival"] <= now and one["id"] not in self.done
+        }
         names = [*old, *(name for name in new if name not in old)]
         rows = np.array(list(old.values()), np.int64)
-        running = {names.index(table.names[row]): held for row, held in state.instance.jobs_table.running.items()}
-        fresh = instance([{**new[name], "steps_done": self.steps.get(name, 0.0)} for name in names], self.nodes)
+        running = {
+            names.index(table.names[row]): held
+            for row, held in state.instance.jobs_table.running.items()
+        }
+        fresh = instance(
+            [{**new[name], "steps_done": self.steps.get(name, 0.0)} for name in names], self.nodes
+        )
         fresh = replace(fresh, now=now, jobs_table=replace(fresh.jobs_table, running=running))
         return with_instance(state, fresh, rows)
 

@@ -14,8 +14,15 @@ LENGTH = 60.0
 def random_state(seed: int) -> Document:
     """An instance: jobs on GPUs, some of which cannot be stopped, and others that have waited for long."""
     random = np.random.default_rng(seed)
-    nodes, size, cpus = int(random.integers(2, 5)), int(random.integers(2, 5)), int(random.integers(4, 9))
-    pools = [{"name": name, "nodes": nodes, "gpus_per_node": size, "cpus_per_node": cpus} for name in ("a", "b")]
+    nodes, size, cpus = (
+        int(random.integers(2, 5)),
+        int(random.integers(2, 5)),
+        int(random.integers(4, 9)),
+    )
+    pools = [
+        {"name": name, "nodes": nodes, "gpus_per_node": size, "cpus_per_node": cpus}
+        for name in ("a", "b")
+    ]
     pools = pools[: int(random.integers(1, 3))]
     demands = [0, 1, int(random.integers(1, 4))]
     workloads: Document = {}
@@ -24,18 +31,31 @@ def random_state(seed: int) -> Document:
         gpus, span = int(random.integers(1, 2 * size)), int(random.integers(1, 3))
         span = min(max(span, -(-gpus // size)), gpus)
         name = f"W{number}"
-        rates = {pool["name"]: {str(gpus): {str(k): 1.0 * gpus for k in range(1, span + 1)}} for pool in pools}
+        rates = {
+            pool["name"]: {str(gpus): {str(k): 1.0 * gpus for k in range(1, span + 1)}}
+            for pool in pools
+        }
         workloads[name] = {"throughput": rates}
         if demands[number % 3]:
             workloads[name]["demand"] = {"cpu": demands[number % 3]}
         jobs.append(
-            {"id": f"j{number}", "workload": name, "gpus": gpus, "steps": 1e6, "arrival": -LENGTH * (number + 2)}
+            {
+                "id": f"j{number}",
+                "workload": name,
+                "gpus": gpus,
+                "steps": 1e6,
+                "arrival": -LENGTH * (number + 2),
+            }
         )
         jobs[-1]["weight"] = float(random.integers(1, 4))
     random.shuffle(jobs)  # type: ignore[arg-type]
     names = [job["id"] for job in jobs]
-    apart = [sorted(random.choice(names, min(3, len(names)), replace=False).tolist()) for _ in range(2)]
-    constraints = [{"kind": "anti-affinity", "jobs": jobs} for jobs in apart[: int(random.integers(0, 3))]]
+    apart = [
+        sorted(random.choice(names, min(3, len(names)), replace=False).tolist()) for _ in range(2)
+    ]
+    constraints = [
+        {"kind": "anti-affinity", "jobs": jobs} for jobs in apart[: int(random.integers(0, 3))]
+    ]
     document = {
         "format": "optsched-instance/1", "round": LENGTH, "now": 0.0, "cluster": {"pools": pools},
         "workloads": workloads, "jobs": jobs, "constraints": constraints,
@@ -53,15 +73,27 @@ def random_state(seed: int) -> Document:
 def rooms(document: Document, job: Document, beside: list[Document]) -> list[tuple[str, list[str]]]:
     """Places of a job beside others that run, one for each set of nodes that has room: pool and GPUs."""
     gpus, found = job["gpus"], []
-    enemies = {other for item in document["constraints"] if job["id"] in item["jobs"] for other in item["jobs"]}
-    span = max(map(int, next(iter(document["workloads"][job["workload"]]["throughput"].values()))[str(gpus)]))
+    enemies = {
+        other
+        for item in document["constraints"]
+        if job["id"] in item["jobs"]
+        for other in item["jobs"]
+    }
+    span = max(
+        map(
+            int,
+            next(iter(document["workloads"][job["workload"]]["throughput"].values()))[str(gpus)],
+        )
+    )
     need = _need(document, job)
     for pool in document["cluster"]["pools"]:
         free: dict[str, list[str]] = {}
         for number in range(pool["nodes"]):
             node = f"{pool['name']}-{number}"
             taken = {gpu for other in beside for gpu in other["running"]["gpus"]}
-            here = [f"{node}/{k}" for k in range(pool["gpus_per_node"]) if f"{node}/{k}" not in taken]
+            here = [
+                f"{node}/{k}" for k in range(pool["gpus_per_node"]) if f"{node}/{k}" not in taken
+            ]
             used = sum(
                 _need(document, other)
                 for other in beside

@@ -51,7 +51,10 @@ class Facts:
     allocation may then keep the side constraints."""
 
     def takes_work(self, node: str, until: float) -> bool:
-        reserved = any(node in nodes and a < until and b > self.now for nodes, a, b in self.reservations.values())
+        reserved = any(
+            node in nodes and a < until and b > self.now
+            for nodes, a, b in self.reservations.values()
+        )
         return self.nodes[node].state == "up" and not reserved
 
     def share(self, job: str, pool: str, gpus: int) -> float:
@@ -59,15 +62,23 @@ class Facts:
         options = self.jobs[job].get("options")
         if options is None:
             return 1.0
-        fits = [o.get("share", 1.0) for o in options if o.get("pool") == pool and o.get("gpus", 0) == gpus]
+        fits = [
+            o.get("share", 1.0)
+            for o in options
+            if o.get("pool") == pool and o.get("gpus", 0) == gpus
+        ]
         return min(fits, default=1.0)
 
     def need(self, job: str, pool: str, gpus: int, resource: str) -> float:
         """CPUs or memory per GPU."""
         document = self.jobs[job]
         if "options" in document:
-            fits = [o for o in document["options"] if o.get("pool") == pool and o.get("gpus", 0) == gpus]
-            return min((o.get("uses", {}).get(resource, 0.0) / max(gpus, 1) for o in fits), default=0.0)
+            fits = [
+                o for o in document["options"] if o.get("pool") == pool and o.get("gpus", 0) == gpus
+            ]
+            return min(
+                (o.get("uses", {}).get(resource, 0.0) / max(gpus, 1) for o in fits), default=0.0
+            )
         workload = self.workloads.get(document.get("workload"), {})
         return float(workload.get("demand", {}).get(resource, 0.0))
 
@@ -78,15 +89,21 @@ class Facts:
         document = self.jobs[job]
         if "options" in document:
             return any(
-                o.get("pool") == pool and o.get("gpus", 0) == count and spanned <= o.get("nodes", 99)
+                o.get("pool") == pool
+                and o.get("gpus", 0) == count
+                and spanned <= o.get("nodes", 99)
                 for o in document["options"]
             )
         wanted = document.get("gpus", 1)
         if isinstance(wanted, int):
             sized = count == wanted
         else:
-            sized = wanted["min"] <= count <= wanted["max"] and count in wanted.get("levels", [count])
-        rates = document.get("throughput", self.workloads.get(document.get("workload"), {}).get("throughput", {}))
+            sized = wanted["min"] <= count <= wanted["max"] and count in wanted.get(
+                "levels", [count]
+            )
+        rates = document.get(
+            "throughput", self.workloads.get(document.get("workload"), {}).get("throughput", {})
+        )
         rate = rates.get(pool)
         if rate is None:
             return False
@@ -104,7 +121,11 @@ def broken(
 ) -> list[str]:
     """Everything that is wrong with a plan; ``before`` is what ran, ``state`` what the scheduler was before it."""
     found: list[str] = []
-    after = {item.job: (item.pool, item.gpus) for item in (*plan.start, *plan.keep, *plan.move) if item.gpus}
+    after = {
+        item.job: (item.pool, item.gpus)
+        for item in (*plan.start, *plan.keep, *plan.move)
+        if item.gpus
+    }
     told = [item.job for item in (*plan.start, *plan.keep, *plan.move, *plan.preempt, *plan.hold)]
     if sorted(told) != sorted(facts.jobs):
         found.append("not every job has exactly one decision")
@@ -112,23 +133,44 @@ def broken(
     must = _cannot_stop(facts, before)
     for job, place in after.items():
         found += _one_job(facts, job, place, must, before, until)
-    found += [f"{job} cannot be stopped, and is stopped or moved" for job in must if after.get(job) != before[job]]
+    found += [
+        f"{job} cannot be stopped, and is stopped or moved"
+        for job in must
+        if after.get(job) != before[job]
+    ]
     found += _crowded(facts, after)
     found += _over_nodes(facts, after, must)
     found += _steps(facts, "the hand-over", before, after, plan.diff())
     if previous is not None:
-        was = {item.job: (item.pool, item.gpus) for item in (*previous.start, *previous.keep, *previous.move)}
+        was = {
+            item.job: (item.pool, item.gpus)
+            for item in (*previous.start, *previous.keep, *previous.move)
+        }
         was = {job: place for job, place in was.items() if place[1]}
-        steps = [step for step in plan.diff(previous) if step.job in facts.jobs or step.kind == "stop"]
+        steps = [
+            step for step in plan.diff(previous) if step.job in facts.jobs or step.kind == "stop"
+        ]
         found += _steps(facts, "the difference to the plan before", was, after, steps)
     for jobs in facts.apart:
-        nodes = [gpu.rpartition("/")[0] for job in sorted(jobs & set(after)) for gpu in set(after[job][1])]
+        nodes = [
+            gpu.rpartition("/")[0]
+            for job in sorted(jobs & set(after))
+            for gpu in set(after[job][1])
+        ]
         mine = {job: {gpu.rpartition("/")[0] for gpu in after[job][1]} for job in jobs & set(after)}
         if len(set(nodes)) < sum(map(len, mine.values())):
             found.append(f"{sorted(mine)} are to be on different nodes: {mine}")
-    found += [f"{job} runs where it may not" for job in facts.pinned & set(after) if after[job][0] != "v100"]
+    found += [
+        f"{job} runs where it may not"
+        for job in facts.pinned & set(after)
+        if after[job][0] != "v100"
+    ]
     found += [f"{item.job} waits without a reason" for item in plan.hold if not item.reason.strip()]
-    found += [f"{item.job} is stopped without a reason" for item in plan.preempt if not item.reason.strip()]
+    found += [
+        f"{item.job} is stopped without a reason"
+        for item in plan.preempt
+        if not item.reason.strip()
+    ]
     found += _figures(state, plan)
     if not {item.job for item in plan.keep} <= {*before, *_bare(facts)}:
         found.append("a job is kept that did not run")
@@ -154,7 +196,9 @@ def displaced(facts: Facts, before: Mapping[str, Place], plan: Plan) -> list[str
         and facts.jobs[item.job].get("steps_done", 0.0) < facts.jobs[item.job]["steps"]
         and facts.may_have(item.job, before[item.job])
         and not any(
-            set(before[other][1]) & set(before[item.job][1]) and other != item.job and _done(facts, other)
+            set(before[other][1]) & set(before[item.job][1])
+            and other != item.job
+            and _done(facts, other)
             for other in before
         )  # nobody stands in a pair with a job that has no steps left
     ]
@@ -176,12 +220,19 @@ def _cannot_stop(facts: Facts, before: Mapping[str, Place]) -> list[str]:
 def _bare(facts: Facts) -> list[str]:
     """Jobs that may run without GPUs."""
     return [
-        job for job, document in facts.jobs.items() if any(o.get("gpus", 0) == 0 for o in document.get("options", ()))
+        job
+        for job, document in facts.jobs.items()
+        if any(o.get("gpus", 0) == 0 for o in document.get("options", ()))
     ]
 
 
 def _one_job(
-    facts: Facts, job: str, place: Place, must: Iterable[str], before: Mapping[str, Place], until: float
+    facts: Facts,
+    job: str,
+    place: Place,
+    must: Iterable[str],
+    before: Mapping[str, Place],
+    until: float,
 ) -> list[str]:
     pool, gpus = place
     found = []
@@ -220,7 +271,10 @@ def _crowded(facts: Facts, after: Mapping[str, Place]) -> list[str]:
 
 
 def _pair(facts: Facts, after: Mapping[str, Place], jobs: list[str]) -> bool:
-    if len(jobs) != 2 or len({(pool, frozenset(gpus)) for pool, gpus in (after[job] for job in jobs)}) > 1:
+    if (
+        len(jobs) != 2
+        or len({(pool, frozenset(gpus)) for pool, gpus in (after[job] for job in jobs)}) > 1
+    ):
         return False
     names = frozenset(facts.jobs[job].get("workload", "") for job in jobs)
     pool, gpus = after[jobs[0]]
@@ -239,14 +293,24 @@ def _over_nodes(facts: Facts, after: Mapping[str, Place], must: Iterable[str]) -
                 who[node].add(job)
         for node, amount in used.items():
             there = facts.nodes[node].cpus if resource == "cpu" else facts.nodes[node].memory
-            if there is None or amount <= there * (1 + SLACK) or (facts.shrunk and must and who[node] <= set(must)):
+            if (
+                there is None
+                or amount <= there * (1 + SLACK)
+                or (facts.shrunk and must and who[node] <= set(must))
+            ):
                 continue
-            found.append(f"{amount} {resource} of {there} of {node} are used by {sorted(who[node])}")
+            found.append(
+                f"{amount} {resource} of {there} of {node} are used by {sorted(who[node])}"
+            )
     return found
 
 
 def _steps(
-    facts: Facts, what: str, before: Mapping[str, Place], after: Mapping[str, Place], steps: Iterable[Action]
+    facts: Facts,
+    what: str,
+    before: Mapping[str, Place],
+    after: Mapping[str, Place],
+    steps: Iterable[Action],
 ) -> list[str]:
     """Carry the actions out, one by one."""
     now, found = dict(before), []

@@ -121,7 +121,10 @@ class Storm:
         """Plan a round and check everything."""
         state = self.scheduler.state
         table, pools = state.instance.jobs_table, state.instance.cluster.pools
-        known = {table.names[job]: (pools[row].name, gpus) for job, (row, gpus, _) in table.running.items()}
+        known = {
+            table.names[job]: (pools[row].name, gpus)
+            for job, (row, gpus, _) in table.running.items()
+        }
         assert known == self.running
         if self.random.random() < 0.05:
             dry = self.scheduler.solve(self.told, dry_run=True).to_document()
@@ -141,9 +144,15 @@ class Storm:
         assert not wrong, f"round {plan.number}: " + "; ".join(wrong)
         if plan.fallback is not None:
             late = any(own["kind"] == "deadlines" for own in self.policy.get("constraints", ()))
-            assert self.facts.strained or late or "cannot be preempted" not in plan.fallback, plan.fallback
+            assert self.facts.strained or late or "cannot be preempted" not in plan.fallback, (
+                plan.fallback
+            )
             self.fallbacks.append(plan.fallback)
-        self.running = {item.job: (item.pool, item.gpus) for item in (*plan.start, *plan.keep, *plan.move) if item.gpus}  # type: ignore[misc]
+        self.running = {
+            item.job: (item.pool, item.gpus)
+            for item in (*plan.start, *plan.keep, *plan.move)
+            if item.gpus
+        }  # type: ignore[misc]
         self.plan = plan
         return plan
 
@@ -174,7 +183,18 @@ class Storm:
             "weight": r.choice((1.0, 1.0, 3.0)),
         }
         kind = r.choice(
-            ("workload", "workload", "workload", "wide", "wide", "elastic", "own", "options", "shares", "bare")
+            (
+                "workload",
+                "workload",
+                "workload",
+                "wide",
+                "wide",
+                "elastic",
+                "own",
+                "options",
+                "shares",
+                "bare",
+            )
         )
         if kind == "workload":
             job["workload"] = r.choice(("small", "light"))
@@ -183,20 +203,33 @@ class Storm:
         elif kind == "elastic":
             job |= {
                 "workload": "wide",
-                "gpus": r.choice(({"min": 1, "max": 8, "levels": [1, 2, 4, 8]}, {"min": 1, "max": 4})),
+                "gpus": r.choice(
+                    ({"min": 1, "max": 8, "levels": [1, 2, 4, 8]}, {"min": 1, "max": 4})
+                ),
             }
         elif kind == "own":
             gang = r.choice((1, 2, 3))
             job |= {"gpus": gang, "throughput": {"v100": 2.0 * gang, "k80": 1.0 * gang}}
         elif kind == "options":
             job["options"] = [
-                {"pool": "v100", "gpus": 2, "throughput": 5.0, "uses": {"cpu": 6.0}, "value": 2.0, "cost": 1.0},
+                {
+                    "pool": "v100",
+                    "gpus": 2,
+                    "throughput": 5.0,
+                    "uses": {"cpu": 6.0},
+                    "value": 2.0,
+                    "cost": 1.0,
+                },
                 {"pool": "k80", "gpus": 1, "throughput": 2.0, "value": 1.0},
             ]
         elif kind == "shares":
-            job["options"] = [{"pool": "v100", "gpus": 1, "share": r.choice((0.25, 0.5)), "throughput": 1.5}]
+            job["options"] = [
+                {"pool": "v100", "gpus": 1, "share": r.choice((0.25, 0.5)), "throughput": 1.5}
+            ]
         else:
-            job["options"] = [{"pool": None, "throughput": 1.0, "uses": {"licences": r.choice((1.0, 2.0))}}]
+            job["options"] = [
+                {"pool": None, "throughput": 1.0, "uses": {"licences": r.choice((1.0, 2.0))}}
+            ]
         if r.random() < 0.15:
             job["preemptible"] = False
         if r.random() < 0.3:
@@ -238,16 +271,22 @@ class Storm:
     def nodes(self) -> None:
         name = self.random.choice(sorted(self.facts.nodes))
         state = self.random.choice(("down", "drain", "up", "up", "up"))
-        {"down": self.scheduler.node_down, "drain": self.scheduler.node_drain, "up": self.scheduler.node_up}[state](
-            name
-        )
+        {
+            "down": self.scheduler.node_down,
+            "drain": self.scheduler.node_drain,
+            "up": self.scheduler.node_up,
+        }[state](name)
         self.facts.nodes[name].state = state
         if state == "down":
             self.lost(lambda gpu: gpu.rpartition("/")[0] == name)
 
     def lost(self, gone: Callable[[str], bool]) -> None:
         """Jobs that hold such a GPU have stopped."""
-        self.running = {job: (pool, gpus) for job, (pool, gpus) in self.running.items() if not any(map(gone, gpus))}
+        self.running = {
+            job: (pool, gpus)
+            for job, (pool, gpus) in self.running.items()
+            if not any(map(gone, gpus))
+        }
 
     def reserve(self) -> None:
         self.number += 1
@@ -298,7 +337,13 @@ class Storm:
             return
         name = self.random.choice(sorted(self.facts.jobs))
         change: dict[str, Any] = self.random.choice(
-            ({"weight": 5.0}, {"preemptible": True}, {"preemptible": False}, {"restart_cost": 90.0}, {"steps": 1e7})
+            (
+                {"weight": 5.0},
+                {"preemptible": True},
+                {"preemptible": False},
+                {"restart_cost": 90.0},
+                {"steps": 1e7},
+            )
         )
         self.scheduler.update(name, **change)
         self.facts.jobs[name] |= change

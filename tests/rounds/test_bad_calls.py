@@ -25,7 +25,12 @@ def job(name: str, gpus: int = 1, **more: Any) -> Document:
 
 def instance(*jobs: Document) -> optsched.Instance:
     pools = [{"name": "v100", "nodes": 2, "gpus_per_node": 4}]
-    document = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": list(jobs)}
+    document = {
+        "format": "optsched-instance/1",
+        "round": 360,
+        "cluster": {"pools": pools},
+        "jobs": list(jobs),
+    }
     return optsched.Instance.from_document(document)
 
 
@@ -34,18 +39,33 @@ def made(*jobs: Document, policy: Any = None, **options: Any) -> optsched.Schedu
 
 
 CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
-    "submit None": (lambda s: s.submit(None), "jobs: found null, expected a job, or a list of jobs"),
+    "submit None": (
+        lambda s: s.submit(None),
+        "jobs: found null, expected a job, or a list of jobs",
+    ),
     "submit 5": (lambda s: s.submit(5), "jobs: found 5, expected a job, or a list of jobs"),
-    "submit text": (lambda s: s.submit("abc"), 'jobs: found "abc", expected a job, or a list of jobs'),
+    "submit text": (
+        lambda s: s.submit("abc"),
+        'jobs: found "abc", expected a job, or a list of jobs',
+    ),
     "submit [5]": (lambda s: s.submit([5]), "jobs[0]: found 5"),
     "resize text": (lambda s: s.resize({"v100": "a"}), 'add.v100: found "a", expected a number'),
     "resize None": (lambda s: s.resize(None), "add: found null, expected amounts by the name..."),
     "resize null": (lambda s: s.resize({"v100": None}), "add.v100: found null, expected a number"),
     "observe null": (lambda s: s.observe_many({"a": None}), "jobs.a: found null"),
-    "observe None": (lambda s: s.observe_many(None), "jobs: found null, expected what was measured, by job"),
+    "observe None": (
+        lambda s: s.observe_many(None),
+        "jobs: found null, expected what was measured, by job",
+    ),
     "observe list": (lambda s: s.observe([5], steps=3), "job: found [5], expected the id of a job"),
-    "node list": (lambda s: s.node_down(["v100-0"]), 'nodes[0]: found ["v100-0"], expected the name of a node'),
-    "drain number": (lambda s: s.node_drain("v100-0", 4), "nodes[1]: found 4, expected the name of a node"),
+    "node list": (
+        lambda s: s.node_down(["v100-0"]),
+        'nodes[0]: found ["v100-0"], expected the name of a node',
+    ),
+    "drain number": (
+        lambda s: s.node_drain("v100-0", 4),
+        "nodes[1]: found 4, expected the name of a node",
+    ),
     "cancel list": (lambda s: s.cancel(["a"]), 'jobs[0]: found ["a"]'),
     "now": (lambda s: s.solve(1e101), "now: found 1e+101, expected seconds, at most 1e+100"),
 }
@@ -63,11 +83,16 @@ def test_an_event_that_makes_no_sense_is_refused(call: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"snapshot_every": "x"}, 'snapshot_every: found "x", expected a whole number of at least 1'),
+        (
+            {"snapshot_every": "x"},
+            'snapshot_every: found "x", expected a whole number of at least 1',
+        ),
         ({"keep": "x"}, 'keep: found "x", expected 1 or more, or None for all'),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: Document, words: str, tmp_path: Path) -> None:
+def test_options_that_make_no_sense_are_refused(
+    options: Document, words: str, tmp_path: Path
+) -> None:
     with refuses(words, UsageError):
         made(journal=tmp_path / "j", **options)
 
@@ -104,7 +129,15 @@ WRONG: list[tuple[str, str, Any, str]] = [
     *(("ledger", key, -3, f"ledger[0].{key}: found -3") for key in ("nodes", "workers", "servers")),
     *(
         ("service", key, value, f"service.a.{key}: found {json.dumps(value)}")
-        for key in ("speed", "executed", "attained", "executed_before", "attained_before", "isolated", "counted")
+        for key in (
+            "speed",
+            "executed",
+            "attained",
+            "executed_before",
+            "attained_before",
+            "isolated",
+            "counted",
+        )
         for value in (None, -5)
     ),
     ("service", "starts", None, "service.a.starts: found null"),
@@ -127,7 +160,9 @@ def test_a_reservation_loses_nodes_that_go() -> None:
     scheduler.reserve("disks", ["v100-1"], 100, 200)
     scheduler.reserve("both", ["v100-0", "v100-1"], 100, 200)
     scheduler.resize({"v100": -4})
-    assert [(item.name, item.nodes) for item in scheduler.state.reservations] == [("both", ("v100-0",))]
+    assert [(item.name, item.nodes) for item in scheduler.state.reservations] == [
+        ("both", ("v100-0",))
+    ]
     document = scheduler.state.to_document()
     assert RoundState.from_document(document).to_document() == document
 
@@ -152,10 +187,18 @@ def test_use_of_a_pool_is_at_most_all_of_it() -> None:
     scheduler.solve(0.0)
     scheduler.node_drain("v100-0", now=1)
     metrics = scheduler.solve(360.0).to_document()["metrics"]
-    assert (metrics["gpus"], metrics["gpus_in_use"], metrics["utilisation"]) == (8, 8, {"v100": 1.0})
+    assert (metrics["gpus"], metrics["gpus_in_use"], metrics["utilisation"]) == (
+        8,
+        8,
+        {"v100": 1.0},
+    )
     scheduler.complete("a", "b", now=400)
     metrics = scheduler.solve(720.0).to_document()["metrics"]
-    assert (metrics["gpus"], metrics["gpus_in_use"], metrics["utilisation"]) == (4, 0, {"v100": 0.0})
+    assert (metrics["gpus"], metrics["gpus_in_use"], metrics["utilisation"]) == (
+        4,
+        0,
+        {"v100": 0.0},
+    )
 
 
 def test_a_round_that_was_not_kept_is_told(tmp_path: Path) -> None:

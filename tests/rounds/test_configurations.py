@@ -21,13 +21,21 @@ Document = dict[str, Any]
 
 def shared(name: str, *shares: float, **more: Any) -> Document:
     """A job that makes 2 steps/s on a GPU of its own, and less on a part of one."""
-    options = [{"pool": "v100", "gpus": 1, "share": part, "throughput": 2.0 * part} for part in shares]
+    options = [
+        {"pool": "v100", "gpus": 1, "share": part, "throughput": 2.0 * part} for part in shares
+    ]
     return {"id": name, "steps": 1e6, "options": options, **more}
 
 
 def scheduler(policy: Document, gpus: int = 1, **more: Any) -> optsched.Scheduler:
     pool = {"name": "v100", "nodes": 1, "gpus_per_node": gpus, **more.pop("pool", {})}
-    document = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": [pool]}, "jobs": [], **more}
+    document = {
+        "format": "optsched-instance/1",
+        "round": 360,
+        "cluster": {"pools": [pool]},
+        "jobs": [],
+        **more,
+    }
     return optsched.Scheduler(optsched.Instance.from_document(document), policy, isolate=False)
 
 
@@ -39,7 +47,10 @@ def test_a_job_that_gets_all_of_its_gpu_is_stopped_and_started() -> None:
     made = scheduler({"formulation": "max-throughput"})
     made.submit([shared("a", 1.0, 0.5), shared("b", 0.5)], now=0)
     first = made.solve(now=0)
-    assert {item.job: item.setup for item in first.start} == {"a": Setup(0.5, 1), "b": Setup(0.5, 0)}
+    assert {item.job: item.setup for item in first.start} == {
+        "a": Setup(0.5, 1),
+        "b": Setup(0.5, 0),
+    }
     made.complete("b", now=360)
     plan = made.solve(now=360)
     assert verdicts(plan) == {"a": "MOVE"}
@@ -54,11 +65,20 @@ def test_the_document_says_how_jobs_run() -> None:
     made = scheduler({"formulation": "max-throughput"})
     made.submit([shared("a", 1.0, 0.5), shared("b", 0.5)], now=0)
     document = made.solve(now=0).to_document()
-    assert [(row["job"], row["share"], row["option"]) for row in document["start"]] == [("a", 0.5, 1), ("b", 0.5, 0)]
-    assert [(row["job"], row["share"], row["option"]) for row in document["actions"]] == [("a", 0.5, 1), ("b", 0.5, 0)]
+    assert [(row["job"], row["share"], row["option"]) for row in document["start"]] == [
+        ("a", 0.5, 1),
+        ("b", 0.5, 0),
+    ]
+    assert [(row["job"], row["share"], row["option"]) for row in document["actions"]] == [
+        ("a", 0.5, 1),
+        ("b", 0.5, 0),
+    ]
     jsonschema.Draft202012Validator(plan_schema()).validate(document)
     kept = made.solve(now=360).to_document()
-    assert [(row["job"], row["share"], row["option"]) for row in kept["keep"]] == [("a", 0.5, 1), ("b", 0.5, 0)]
+    assert [(row["job"], row["share"], row["option"]) for row in kept["keep"]] == [
+        ("a", 0.5, 1),
+        ("b", 0.5, 0),
+    ]
 
 
 SERVED = {
@@ -76,7 +96,10 @@ def test_servers_that_go_are_a_move() -> None:
     made.submit({"id": "p1", "workload": "PS", "steps": 1e6}, now=360)
     plan = made.solve(now=360)
     assert verdicts(plan) == {"p0": "MOVE", "p1": "START"}
-    assert plan.move[0].reason == "it goes on with workers 2, servers 4 instead of workers 2, servers 9"
+    assert (
+        plan.move[0].reason
+        == "it goes on with workers 2, servers 4 instead of workers 2, servers 9"
+    )
     assert [(step.kind, step.job, step.setup.servers) for step in plan.diff()] == [
         ("stop", "p0", 0), ("start", "p0", 4), ("start", "p1", 4)
     ]  # fmt: skip
@@ -90,7 +113,10 @@ def test_servers_stay_where_nothing_may_move() -> None:
     made.submit({"id": "p1", "workload": "PS", "steps": 1e6}, now=360)
     for now in (360, 720):
         plan = made.solve(now=now)
-        assert (verdicts(plan)["p0"], plan.decision(0).setup) == ("KEEP", Setup(workers=2, servers=9))
+        assert (verdicts(plan)["p0"], plan.decision(0).setup) == (
+            "KEEP",
+            Setup(workers=2, servers=9),
+        )
 
 
 def test_jobs_that_cannot_be_preempted_keep_their_share() -> None:
@@ -114,14 +140,22 @@ def test_jobs_that_cannot_be_preempted_keep_their_share() -> None:
 
 def test_what_runs_on_a_draining_node_is_still_known() -> None:
     made = scheduler({})
-    made.submit([shared("a", 1.0, 0.5, preemptible=False), shared("b", 0.5, preemptible=False)], now=0)
+    made.submit(
+        [shared("a", 1.0, 0.5, preemptible=False), shared("b", 0.5, preemptible=False)], now=0
+    )
     made.solve(now=0)
     made.node_drain("v100-0", now=100)
     for now in (360, 720):
         plan = made.solve(now=now)
-        assert {item.job: item.setup for item in plan.keep} == {"a": Setup(0.5, 1), "b": Setup(0.5, 0)}
+        assert {item.job: item.setup for item in plan.keep} == {
+            "a": Setup(0.5, 1),
+            "b": Setup(0.5, 0),
+        }
     made.node_up("v100-0", now=800)
-    assert {item.job: item.setup for item in made.solve(now=1080).keep} == {"a": Setup(0.5, 1), "b": Setup(0.5, 0)}
+    assert {item.job: item.setup for item in made.solve(now=1080).keep} == {
+        "a": Setup(0.5, 1),
+        "b": Setup(0.5, 0),
+    }
 
 
 def test_a_ranking_leaves_jobs_as_they_run() -> None:
@@ -153,7 +187,9 @@ def test_no_more_jobs_make_way_than_may_though_they_have_shares(seed: int) -> No
         plan = made.solve(now=360 * round)
         assert not plan.move and not plan.preempt
         after = {tuple(row) for row in plan.ledger.key[plan.ledger.runs].tolist()}
-        assert after >= {tuple(row) for row in before.tolist()}, "a configuration changed on the side"
+        assert after >= {tuple(row) for row in before.tolist()}, (
+            "a configuration changed on the side"
+        )
         assert np.isfinite(plan.ledger.received).all()
 
 
@@ -161,4 +197,6 @@ def test_jobs_that_need_no_gpus_are_started_and_stopped_too() -> None:
     with optsched.Scheduler("@knapsack", {"formulation": "multiple-choice"}, isolate=False) as made:
         plan = made.solve(now=made.state.now)
         bare = [item for item in plan.start if not item.gpus]
-        assert bare and {(step.job, step.pool) for step in plan.diff()} >= {(item.job, None) for item in bare}
+        assert bare and {(step.job, step.pool) for step in plan.diff()} >= {
+            (item.job, None) for item in bare
+        }

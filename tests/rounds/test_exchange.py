@@ -21,7 +21,9 @@ pytestmark = pytest.mark.property
 def instant(rows: list[tuple[int, int, int, float]]) -> Instant:
     """Rows of a job, a partner (-1), a resource and the share of it."""
     job, partner, resource, share = (np.array(part) for part in zip(*rows, strict=True))
-    usage = sp.csc_matrix((share, (resource, np.arange(len(rows)))), shape=(int(resource.max()) + 1, len(rows)))
+    usage = sp.csc_matrix(
+        (share, (resource, np.arange(len(rows)))), shape=(int(resource.max()) + 1, len(rows))
+    )
     return Instant(job, partner, np.full(len(rows), 0.5), Uses.of(usage))
 
 
@@ -33,14 +35,20 @@ def valid(rules: Instant, chosen: IntArray) -> bool:
 
 def subsets(rules: Instant) -> list[IntArray]:
     rows = range(len(rules))
-    every = (np.array(some, np.int64) for size in range(len(rules) + 1) for some in combinations(rows, size))
+    every = (
+        np.array(some, np.int64)
+        for size in range(len(rules) + 1)
+        for some in combinations(rows, size)
+    )
     return [some for some in every if valid(rules, some)]
 
 
 def found(rules: Instant, worth: FloatArray) -> IntArray:
     order = np.argsort(-worth, kind="stable")
     nobody = np.zeros(rules.jobs, bool)
-    return exchanged(rules, worth, order[worth[order] > 0], np.full(rules.uses.resources, FULL), nobody)
+    return exchanged(
+        rules, worth, order[worth[order] > 0], np.full(rules.uses.resources, FULL), nobody
+    )
 
 
 def small(seed: int) -> tuple[Instant, FloatArray]:
@@ -61,7 +69,14 @@ def test_two_rows_beside_each_other_go_before_the_larger_one_between_them() -> N
 
 def test_a_chain_follows_jobs_from_pool_to_pool() -> None:
     """Job 0 has GPU 0, so that 1 comes to GPU 1, 2 to GPU 2, and nothing is left for job 3: each has to move on."""
-    rows = [(0, -1, 0, 1.0), (0, -1, 1, 1.0), (1, -1, 1, 1.0), (1, -1, 2, 1.0), (2, -1, 2, 1.0), (2, -1, 3, 1.0)]
+    rows = [
+        (0, -1, 0, 1.0),
+        (0, -1, 1, 1.0),
+        (1, -1, 1, 1.0),
+        (1, -1, 2, 1.0),
+        (2, -1, 2, 1.0),
+        (2, -1, 3, 1.0),
+    ]
     rules = instant([*rows, (3, -1, 0, 1.0)])
     worth = np.array([3.0, 2.9, 3.0, 2.9, 3.0, 2.9, 2.0])
     assert found(rules, worth).tolist() == [1, 3, 5, 6]
@@ -91,7 +106,9 @@ def test_what_runs_already_stays_out_of_it() -> None:
 
 def jobrows(rules: Instant, fraction: FloatArray) -> JobRows:
     nothing = np.zeros(len(rules))
-    return JobRows(rules.job, rules.partner, np.zeros(len(rules), np.int64), fraction, nothing, nothing)
+    return JobRows(
+        rules.job, rules.partner, np.zeros(len(rules), np.int64), fraction, nothing, nothing
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))

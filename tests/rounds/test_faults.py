@@ -14,7 +14,13 @@ from refusals import refuses
 from storm_world import document
 
 import optsched.rounds.scheduler as scheduling
-from optsched.errors import InvalidInput, JournalDamaged, JournalError, SolverUnavailable, UsageError
+from optsched.errors import (
+    InvalidInput,
+    JournalDamaged,
+    JournalError,
+    SolverUnavailable,
+    UsageError,
+)
 from optsched.instance.build import build_instance
 from optsched.registry import load_solver
 from optsched.rounds.journal import disk
@@ -26,12 +32,19 @@ from optsched.solvers.isolated import half_of_memory
 
 pytestmark = pytest.mark.process
 
-JOBS = [{"id": f"j{row}", "workload": ("small", "light", "wide")[row % 3], "steps": 1e6} for row in range(20)]
+JOBS = [
+    {"id": f"j{row}", "workload": ("small", "light", "wide")[row % 3], "steps": 1e6}
+    for row in range(20)
+]
 
 
-def made(policy: dict[str, Any] | None = None, jobs: list[dict[str, Any]] = JOBS, **options: Any) -> Scheduler:
+def made(
+    policy: dict[str, Any] | None = None, jobs: list[dict[str, Any]] = JOBS, **options: Any
+) -> Scheduler:
     options = {"isolate": False, "clock": lambda: 0.0} | options
-    return Scheduler(build_instance(document(jobs=jobs)), {"solver": "highs", **(policy or {})}, **options)
+    return Scheduler(
+        build_instance(document(jobs=jobs)), {"solver": "highs", **(policy or {})}, **options
+    )
 
 
 def running(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -66,14 +79,20 @@ def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield file
 
 
-@pytest.mark.parametrize("how", ["raise", "memory", "short", "nan", "infeasible", "nothing", "lie", "duals"])
+@pytest.mark.parametrize(
+    "how", ["raise", "memory", "short", "nan", "infeasible", "nothing", "lie", "duals"]
+)
 def test_a_solver_that_fails_costs_one_flagged_plan(fault: Path, how: str) -> None:
     scheduler = made()
     plan = scheduler.solve(0.0)
     assert plan.fallback is None and plan.start
     fault.write_text(how)
     for number in range(3):
-        plan = kept(scheduler, 60.0 * (number + 1), plan) if number == 0 else scheduler.solve(60.0 * (number + 1))
+        plan = (
+            kept(scheduler, 60.0 * (number + 1), plan)
+            if number == 0
+            else scheduler.solve(60.0 * (number + 1))
+        )
         assert plan.fallback
     fault.write_text("none")
     assert scheduler.solve(300.0).fallback is None
@@ -98,7 +117,9 @@ def test_by_default_solvers_take_half_of_the_memory(fault: Path) -> None:
 
 @pytest.mark.clock
 @pytest.mark.parametrize("how", ["hang", "exit", "memory", "nan"])
-def test_a_solver_that_hangs_or_dies_in_its_process_costs_one_flagged_plan(fault: Path, how: str) -> None:
+def test_a_solver_that_hangs_or_dies_in_its_process_costs_one_flagged_plan(
+    fault: Path, how: str
+) -> None:
     with made({"time_limit": 0.5}, isolate=True) as scheduler:
         plan = scheduler.solve(0.0)
         for number in range(60):  # its process may still be starting
@@ -133,7 +154,9 @@ def test_a_model_that_fails_leaves_all_as_it_is(monkeypatch: pytest.MonkeyPatch)
     assert scheduler.solve(120.0).fallback is None
 
 
-def test_a_plan_in_which_all_stands_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_in_which_all_stands_is_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scheduler = made(journal=tmp_path / "journal")
     scheduler.solve(0.0)
     with monkeypatch.context() as patched:
@@ -208,7 +231,9 @@ def test_edges_of_a_cluster() -> None:
 # --- disks ---
 
 
-def test_a_full_disk_takes_no_event_and_no_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_takes_no_event_and_no_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scheduler = made(journal=tmp_path / "journal", snapshot_every=2)
     scheduler.solve(0.0)
     state = scheduler.state
@@ -259,5 +284,7 @@ def test_infeasibility_is_analysed_where_solvers_run(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("optsched.solvers.highs.HighsSession.run", lambda *_: 1 / 0)
         monkeypatch.setattr("optsched.solvers.highs.HighsSession.conflict", lambda *_: 1 / 0)
         plan = scheduler.solve(0.0)
-    assert plan.fallback is not None and plan.fallback.startswith("max-min-fairness is infeasible: "), plan.fallback
+    assert plan.fallback is not None and plan.fallback.startswith(
+        "max-min-fairness is infeasible: "
+    ), plan.fallback
     assert "needs" in plan.fallback and plan.start

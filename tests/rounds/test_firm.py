@@ -18,7 +18,9 @@ Document = dict[str, Any]
 
 def crowded(**more: Any) -> Document:
     """``m`` needs 4 of the 2 CPUs of ``a``; ``done`` is as firm, and in no row; both nodes have another GPU."""
-    nodes = [{"name": name, "gpus": 2, "cpus": cpus} for name, cpus in (("a", 2), ("b", 8), ("c", 2))]
+    nodes = [
+        {"name": name, "gpus": 2, "cpus": cpus} for name, cpus in (("a", 2), ("b", 8), ("c", 2))
+    ]
     return {
         "format": "optsched-instance/1", "round": 60.0, "now": 0.0,
         "cluster": {"pools": [{"name": "p", "nodes": nodes}], "resources": [{"name": "licences", "capacity": 1}]},
@@ -42,7 +44,10 @@ def firm(name: str, gpu: str, **more: Any) -> Document:
 
 
 def plans(document: Document, rounds: int, **policy: Any) -> list[Plan]:
-    state, found = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)), []
+    state, found = (
+        RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)),
+        [],
+    )
     for _ in range(rounds):
         found.append(solve_round(state))
         for job, gpus in (("m", "a/0"), ("done", "c/0")):
@@ -74,9 +79,13 @@ def test_jobs_run_on_with_more_of_a_resource_than_there_is() -> None:
         assert "cannot be preempted" in (plan.fallback or "")
 
 
-@pytest.mark.parametrize("constraint", [{"kind": "quota", "tenant": "t", "gpus": 3}, {"kind": "budget", "limit": 3.0}])
+@pytest.mark.parametrize(
+    "constraint", [{"kind": "quota", "tenant": "t", "gpus": 3}, {"kind": "budget", "limit": 3.0}]
+)
 @pytest.mark.parametrize("policy", [{}, {"patience": 1}, {"hysteresis": 0.0, "fill": True}])
-def test_what_could_not_be_stopped_again_starts_only_where_it_can_stay(constraint: Document, policy: Document) -> None:
+def test_what_could_not_be_stopped_again_starts_only_where_it_can_stay(
+    constraint: Document, policy: Document
+) -> None:
     document = {
         "format": "optsched-instance/1", "round": 60.0, "tenants": [{"name": "t"}], "constraints": [constraint],
         "cluster": {"pools": [{"name": "p", "nodes": 4, "gpus_per_node": 1, "cost_per_gpu_hour": 1.0}]},
@@ -91,7 +100,9 @@ def test_what_could_not_be_stopped_again_starts_only_where_it_can_stay(constrain
     for _ in range(8):
         plan = solve_round(state)
         assert plan.fallback is None
-        found.append([plan.decision(job).verdict in (Verdict.START, Verdict.KEEP) for job in range(3)])
+        found.append(
+            [plan.decision(job).verdict in (Verdict.START, Verdict.KEEP) for job in range(3)]
+        )
         state = advanced(followed(state, plan), state.until)
     assert any(runs[1] or runs[2] for runs in found)
     assert not any(runs[1] and runs[2] for runs in found)
@@ -99,15 +110,26 @@ def test_what_could_not_be_stopped_again_starts_only_where_it_can_stay(constrain
     assert plan.decision(waits).reason == "side constraints leave no room for it beside what runs"
 
 
-FORMULATIONS = ["proportional-fairness", "alpha-fairness", "finish-time-fairness", "max-min-fairness", "water-filling"]
+FORMULATIONS = [
+    "proportional-fairness",
+    "alpha-fairness",
+    "finish-time-fairness",
+    "max-min-fairness",
+    "water-filling",
+]
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize("lacks", ["gpus", "cpus", "gpus of one in no row"])
-def test_jobs_for_which_nothing_is_left_keep_no_others_from_an_allocation(formulation: str, lacks: str) -> None:
+def test_jobs_for_which_nothing_is_left_keep_no_others_from_an_allocation(
+    formulation: str, lacks: str
+) -> None:
     count, cpus = (3, 3) if lacks == "cpus" else (4, 4)
     gpus = tuple(f"p-0/{k}" for k in range(count))
-    m = {**firm("m", "p-0/0", workload="W", gpus=count), "running": {"pool": "p", "gpus": list(gpus), "since": 0.0}}
+    m = {
+        **firm("m", "p-0/0", workload="W", gpus=count),
+        "running": {"pool": "p", "gpus": list(gpus), "since": 0.0},
+    }
     m["steps_done"] = 1e9 if lacks == "gpus of one in no row" else 0.0
     pool = {"name": "p", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": cpus}
     document = {
@@ -123,9 +145,13 @@ def test_jobs_for_which_nothing_is_left_keep_no_others_from_an_allocation(formul
             *({"id": f"y{k}", "steps": 1e9, "weight": 1.0 + 2.0 * k, "throughput": {"q": 1.0}} for k in range(2)),
         ],
     }  # fmt: skip
-    state = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(formulation=formulation))
+    state = RoundState.first(
+        optsched.Instance.from_document(document), RoundPolicy(formulation=formulation)
+    )
     plan = solve_round(state)
-    assert plan.fallback is None and plan.solution is not None and plan.solution.allocation is not None
+    assert (
+        plan.fallback is None and plan.solution is not None and plan.solution.allocation is not None
+    )
     assert plan.decision(0).verdict is Verdict.KEEP and plan.decision(0).gpus == gpus
     told = "what it needs is held by jobs that cannot be preempted"
     assert [plan.decision(job).reason for job in (1, 2)] == [told, told]
@@ -155,6 +181,8 @@ def test_what_is_held_on_nodes_that_drain_is_nobody_else_s(stated: bool) -> None
     }  # fmt: skip
     for licences, running in ((1.0, ["a"]), (2.0, ["a", "b"])):
         document["cluster"]["resources"][0]["capacity"] = licences  # type: ignore[index]
-        plan = solve_round(RoundState.first(optsched.Instance.from_document(document), RoundPolicy()))
+        plan = solve_round(
+            RoundState.first(optsched.Instance.from_document(document), RoundPolicy())
+        )
         assert plan.fallback is None
         assert sorted(item.job for item in (*plan.start, *plan.keep)) == running

@@ -42,7 +42,9 @@ def test_steps_done_count_at_the_isolated_rate_of_the_last_plan() -> None:
         before, row = plans.instance.jobs_table, 0
         plans.solve(now=200.0)
         more = plans.instance.jobs_table.steps_done[row] - before.steps_done[row]
-        assert plans.instance.jobs_table.isolated_time[row] == pytest.approx(300.0 + more / (2.0 / 2))
+        assert plans.instance.jobs_table.isolated_time[row] == pytest.approx(
+            300.0 + more / (2.0 / 2)
+        )
 
 
 def test_a_state_keeps_what_was_counted() -> None:

@@ -36,18 +36,25 @@ def host(guests: int, gpus: int = 1, pool: Document | None = None, **jobs: Docum
 
 
 def plans(document: Document, rounds: int, **policy: Any) -> list[Plan]:
-    state, found = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)), []
+    state, found = (
+        RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)),
+        [],
+    )
     for _ in range(rounds):
         found.append(solve_round(state))
         assert found[-1].fallback is None
-        assert found[-1].decision(0).verdict is Verdict.KEEP and found[-1].decision(0).gpus == ("p0-0/0",)
+        assert found[-1].decision(0).verdict is Verdict.KEEP and found[-1].decision(0).gpus == (
+            "p0-0/0",
+        )
         assert found[-1].running[0][2] == 0.0
         state = advanced(followed(state, found[-1]), state.until)
     return found
 
 
 def rounds_of(job: str, found: list[Plan]) -> int:
-    return sum(any(job == item.job for item in (*plan.start, *plan.keep, *plan.move)) for plan in found)
+    return sum(
+        any(job == item.job for item in (*plan.start, *plan.keep, *plan.move)) for plan in found
+    )
 
 
 def given(job: int, found: list[Plan]) -> float:
@@ -60,7 +67,9 @@ def given(job: int, found: list[Plan]) -> float:
 def test_a_guest_joins_and_runs_on(policy: Document) -> None:
     found = plans(host(1), 10, **policy)
     assert rounds_of("j0", found) == 10
-    assert found[0].decision(1).verdict is Verdict.START and found[0].decision(1).gpus == ("p0-0/0",)
+    assert found[0].decision(1).verdict is Verdict.START and found[0].decision(1).gpus == (
+        "p0-0/0",
+    )
     assert all(plan.decision(1).verdict is Verdict.KEEP for plan in found[1:])
     assert found[5].speed[:2].tolist() == [0.9, 0.9]
 
@@ -103,7 +112,9 @@ def test_a_guest_leaves_their_room_to_jobs_that_nobody_can_join() -> None:
     document["workloads"]["V"]["demand"] = {"cpu": 3}
     held = {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}
     document["workloads"]["U"] = {"throughput": {"p0": 1.0}, "demand": {"cpu": 1}}
-    document["jobs"].append({"id": "u", "workload": "U", "steps": 1e9, "preemptible": False, "running": held})
+    document["jobs"].append(
+        {"id": "u", "workload": "U", "steps": 1e9, "preemptible": False, "running": held}
+    )
     assert rounds_of("j0", plans(document, 4)) == 0
     document["cluster"]["pools"][0]["cpus_per_node"] = 5
     assert rounds_of("j0", plans(document, 4)) >= 3
@@ -116,14 +127,23 @@ def test_a_guest_leaves_their_room_to_jobs_that_go_on_in_no_row(cpus: int, joins
     document["workloads"]["V"]["demand"] = {"cpu": 3}
     held = {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}
     document["jobs"].append(
-        {"id": "u", "workload": "W", "steps": 1.0, "steps_done": 1.0, "preemptible": False, "running": held}
+        {
+            "id": "u",
+            "workload": "W",
+            "steps": 1.0,
+            "steps_done": 1.0,
+            "preemptible": False,
+            "running": held,
+        }
     )
     assert (rounds_of("j0", plans(document, 6)) > 0) == joins
 
 
 @pytest.mark.parametrize("kept_apart", [["m", "j0"], ["j0", "x0"], ["x0", "m"]])
 def test_nobody_joins_one_that_it_is_to_be_kept_apart_from(kept_apart: list[str]) -> None:
-    document = host(1, 2, x0={"preemptible": False, "running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}})
+    document = host(
+        1, 2, x0={"preemptible": False, "running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}}
+    )
     if "x0" in kept_apart and "m" in kept_apart:
         document["cluster"]["pools"][0] |= {"nodes": 2, "gpus_per_node": 1}
         document["jobs"][2]["running"]["gpus"] = ["p0-1/0"]
@@ -133,7 +153,9 @@ def test_nobody_joins_one_that_it_is_to_be_kept_apart_from(kept_apart: list[str]
 
 @pytest.mark.parametrize(("limit", "guest"), [(0, 0), (None, 1)])
 def test_a_guest_stops_nobody_where_none_may_be_stopped(limit: int | None, guest: int) -> None:
-    document = host(1, 2, {"cpus_per_node": 4}, x0={"running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}})
+    document = host(
+        1, 2, {"cpus_per_node": 4}, x0={"running": {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}}
+    )
     document["workloads"]["W"]["demand"] = {"cpu": 1}
     document["workloads"]["V"]["demand"] = {"cpu": 3}
     document["jobs"][1]["weight"] = 50.0
@@ -149,12 +171,17 @@ def test_guests_leave_no_more_often_than_may_be(limit: int | None, changes: int)
 
 
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "gandiva"])
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(4, 16))])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(4, 16))]
+)
 def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: str) -> None:
     random, limit = np.random.default_rng(seed), seed % 4
     document = host(0, 4)
     document["cluster"]["pools"].append({"name": "p1", "nodes": 1, "gpus_per_node": 3})
-    for name, rates in (("W", {"p0": {"1": 3.0, "2": 5.0}, "p1": 1.0}), ("V", {"p0": 2.0, "p1": 1.0})):
+    for name, rates in (
+        ("W", {"p0": {"1": 3.0, "2": 5.0}, "p1": 1.0}),
+        ("V", {"p0": 2.0, "p1": 1.0}),
+    ):
         document["workloads"][name]["throughput"] = rates
     document["jobs"], number = [], 0
     scheduler = optsched.Scheduler(
@@ -168,7 +195,10 @@ def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: s
             workload = "WV"[int(random.integers(2))]
             gpus = int(random.integers(1, 3)) if workload == "W" else 1
             jobs.append({"id": f"j{number}", "workload": workload, "gpus": gpus, "steps": 1e9})
-            jobs[-1] |= {"weight": float(random.integers(1, 4)), "preemptible": bool(random.random() < 0.8)}
+            jobs[-1] |= {
+                "weight": float(random.integers(1, 4)),
+                "preemptible": bool(random.random() < 0.8),
+            }
             number += 1
         if jobs:
             scheduler.submit(jobs, now=60.0 * turn)
@@ -179,8 +209,12 @@ def test_no_more_jobs_are_stopped_or_moved_than_may_be(seed: int, formulation: s
         before = pairs({table.names[job]: gpus for job, (_, gpus, _) in table.running.items()})
         plan = scheduler.solve(now=60.0 * turn)
         assert plan.fallback is None
-        parted = before - pairs({item.job: item.gpus for item in (*plan.start, *plan.keep, *plan.move)})
-        forced = len(parted) if formulation == "gandiva" else 0  # which pairs there can be is for it to say
+        parted = before - pairs(
+            {item.job: item.gpus for item in (*plan.start, *plan.keep, *plan.move)}
+        )
+        forced = (
+            len(parted) if formulation == "gandiva" else 0
+        )  # which pairs there can be is for it to say
         assert len(plan.move) + len(plan.preempt) <= max(limit, forced)
 
 
@@ -200,7 +234,9 @@ def test_without_a_way_to_join_a_job_waits_without_a_claim(hinders: str) -> None
         document["jobs"].append({**document["jobs"][0], "id": "n"})
     elif hinders:
         there = {"pool": "p0", "gpus": ["p0-0/1"], "since": 0.0}
-        document["jobs"].append({**document["jobs"][0], "id": "n", "workload": "U", "running": there})
+        document["jobs"].append(
+            {**document["jobs"][0], "id": "n", "workload": "U", "running": there}
+        )
     found = plans(document, 3, formulation="proportional-fairness")
     assert rounds_of("j0", found) == (0 if hinders else 3)
     told = "what it needs is held by jobs that cannot be preempted"

@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journal_cases import ARRAYS, DOCUMENT, RECORDS, SEGMENTS, SNAPSHOT, contents, entries, same, small_journal
+from journal_cases import (
+    ARRAYS,
+    DOCUMENT,
+    RECORDS,
+    SEGMENTS,
+    SNAPSHOT,
+    contents,
+    entries,
+    same,
+    small_journal,
+)
 from refusals import refuses
 
 from optsched.errors import InvalidInput, JournalDamaged, JournalError, UsageError
@@ -58,11 +68,26 @@ def test_a_record_is_read_as_it_was_written(record: dict[str, Any], n: int, chec
         ({"a": {"b": [1.0, float("nan")]}}, "record 0.a.b[1]: found NaN, expected a finite number"),
         ({"a": float("-inf")}, "record 0.a: found -Infinity, expected a finite number"),
         ({"a": {1: 2}}, "record 0.a: found 1 as a key, expected text as the key"),
-        ({"a": (1, 2)}, "record 0.a: found a value of type tuple, expected a JSON value (a tuple as a list)"),
-        ({"a": np.int64(1)}, "record 0.a: found a value of type int64, expected a JSON value (a tuple as a list)"),
-        ({"a": ["\ud83d\ude00"]}, 'record 0.a[0]: found "\\ud83d\\ude00", expected text in Unicode'),
-        ({"n": 1}, "record 0.n: found 1, expected no such key: it is taken for the record's number"),
-        ({"crc": "x"}, 'record 0.crc: found "x", expected no such key: it is taken for the line\'s checksum'),
+        (
+            {"a": (1, 2)},
+            "record 0.a: found a value of type tuple, expected a JSON value (a tuple as a list)",
+        ),
+        (
+            {"a": np.int64(1)},
+            "record 0.a: found a value of type int64, expected a JSON value (a tuple as a list)",
+        ),
+        (
+            {"a": ["\ud83d\ude00"]},
+            'record 0.a[0]: found "\\ud83d\\ude00", expected text in Unicode',
+        ),
+        (
+            {"n": 1},
+            "record 0.n: found 1, expected no such key: it is taken for the record's number",
+        ),
+        (
+            {"crc": "x"},
+            'record 0.crc: found "x", expected no such key: it is taken for the line\'s checksum',
+        ),
         ([1], "record 0: found [1], expected an object"),
     ],
 )
@@ -115,7 +140,9 @@ def test_equal_journals_are_equal_bytes(tmp_path: Path) -> None:
     first, second = (small_journal(tmp_path / name) for name in "ab")
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted([*SEGMENTS, SNAPSHOT, "journal.json", "journal.lock"])
-    assert [(first / name).read_bytes() for name in names] == [(second / name).read_bytes() for name in names]
+    assert [(first / name).read_bytes() for name in names] == [
+        (second / name).read_bytes() for name in names
+    ]
     with np.load(first / SNAPSHOT, allow_pickle=False) as archive:  # as anybody can read it
         assert archive["arrays/round"] == 7
 
@@ -159,7 +186,13 @@ def test_snapshots_are_chosen(tmp_path: Path) -> None:
             journal.snapshot({"now": now}, {"x": np.zeros(now)})
     assert [file.n for file in snapshots(tmp_path)] == [2, 4, 6, 8]
     assert [file.document()["now"] for file in snapshots(tmp_path)] == [0, 1, 2, 3]
-    for before, n in ((5, 4), (4, 4), (100, 8), (1, None), (lambda document: document["now"] <= 1, 4)):
+    for before, n in (
+        (5, 4),
+        (4, 4),
+        (100, 8),
+        (1, None),
+        (lambda document: document["now"] <= 1, 4),
+    ):
         snapshot, later = read_from(tmp_path, before)
         assert (snapshot and snapshot.n) == n
         assert [entry.n for entry in later] == list(range(n or 0, 8))
@@ -175,10 +208,14 @@ def test_old_snapshots_and_their_segments_are_deleted(tmp_path: Path, keep: int)
             assert [file.n for file in snapshots(tmp_path)] == kept
             first = kept[0] if len(kept) == keep else 0
             segments = sorted(path.name for path in tmp_path.glob("events*"))
-            assert segments == [f"events-{start:012d}.jsonl" for start in range(first, 10 * row + 11, 10)]
+            assert segments == [
+                f"events-{start:012d}.jsonl" for start in range(first, 10 * row + 11, 10)
+            ]
         journal.append({})
     assert [entry.n for entry in records(tmp_path)] == list(range(100 - 10 * (keep - 1), 101))
-    with pytest.raises(JournalError, match=r"has no records before \d+ any more \(asked for: 5 and later\)"):
+    with pytest.raises(
+        JournalError, match=r"has no records before \d+ any more \(asked for: 5 and later\)"
+    ):
         records(tmp_path, 5)
     with pytest.raises(JournalError, match=r"has no records before .* begin with a snapshot"):
         read_from(tmp_path, 5)
@@ -194,13 +231,19 @@ def test_other_folders(tmp_path: Path) -> None:
         with pytest.raises(JournalError, match=r"a folder without the file journal.json$"):
             use(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(JournalError, match=r"no journal at .*/file: that is a file, a journal is a folder$"):
+    with pytest.raises(
+        JournalError, match=r"no journal at .*/file: that is a file, a journal is a folder$"
+    ):
         Journal.open(tmp_path / "file")
     with pytest.raises(JournalError, match=r"no journal can be made at .*/file: that is a file$"):
         Journal.create(tmp_path / "file")
-    with pytest.raises(JournalError, match=r"no journal can be made at .*: the folder is not empty \(file\)$"):
+    with pytest.raises(
+        JournalError, match=r"no journal can be made at .*: the folder is not empty \(file\)$"
+    ):
         Journal.create(tmp_path)
-    with pytest.raises(JournalError, match=r"^cannot write journal .*/nothing/at/all: No such file or directory$"):
+    with pytest.raises(
+        JournalError, match=r"^cannot write journal .*/nothing/at/all: No such file or directory$"
+    ):
         Journal.create(tmp_path / "nothing" / "at" / "all")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
@@ -243,7 +286,10 @@ def test_a_damaged_header(tmp_path: Path, text: str, found: str) -> None:
     small_journal(tmp_path)
     (tmp_path / "journal.json").write_text(text)
     for use in (Journal.open, read_latest):
-        with refuses(f'journal.json: found {found}, expected {{"format": "optsched-journal/1"}}', JournalDamaged):
+        with refuses(
+            f'journal.json: found {found}, expected {{"format": "optsched-journal/1"}}',
+            JournalDamaged,
+        ):
             use(tmp_path)
 
 
@@ -251,7 +297,9 @@ def test_another_format(tmp_path: Path) -> None:
     small_journal(tmp_path)
     (tmp_path / "journal.json").write_text('{"format": "optsched-journal/2"}')
     for use in (Journal.open, read_latest):
-        with pytest.raises(JournalError, match='has the format "optsched-journal/2", expected "optsched-') as error:
+        with pytest.raises(
+            JournalError, match='has the format "optsched-journal/2", expected "optsched-'
+        ) as error:
             use(tmp_path)
         assert type(error.value) is JournalError
 
@@ -267,7 +315,9 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return opened(path, flags, *rest, **more)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(JournalError, match=rf"^cannot write journal {tmp_path}: Permission denied$"):
+    with pytest.raises(
+        JournalError, match=rf"^cannot write journal {tmp_path}: Permission denied$"
+    ):
         Journal.open(tmp_path)
     assert contents(tmp_path)[1] is not None
 
@@ -280,7 +330,10 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         journal.append({})
         program = f"from optsched.rounds.journal import Journal; Journal.open({str(tmp_path)!r})"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        assert f"{tmp_path} is in use by process {os.getpid()}; one journal takes one scheduler" in done.stderr
+        assert (
+            f"{tmp_path} is in use by process {os.getpid()}; one journal takes one scheduler"
+            in done.stderr
+        )
         with pytest.raises(JournalError, match="is in use by process"):
             Journal.open(tmp_path)
         assert len(list(records(tmp_path))) == 1  # reading needs no lock
@@ -297,13 +350,20 @@ def test_a_writer_whose_lock_was_deleted_writes_no_more(tmp_path: Path, again: b
         if again:
             second = Journal.open(tmp_path)
             second.append({"by": "second"})
-        for call in (lambda: first.append({}), lambda: first.append({}), lambda: first.snapshot({}, {})):
+        for call in (
+            lambda: first.append({}),
+            lambda: first.append({}),
+            lambda: first.snapshot({}, {}),
+        ):
             with pytest.raises(JournalError, match=r"journal\.lock was deleted or replaced"):
                 call()
         if again:
             second.append({"by": "second"})
             second.close()
-    assert [entry.record["by"] for entry in records(tmp_path)] == ["first", *["second"] * (2 * again)]
+    assert [entry.record["by"] for entry in records(tmp_path)] == [
+        "first",
+        *["second"] * (2 * again),
+    ]
     Journal.open(tmp_path).close()
 
 

@@ -72,13 +72,20 @@ def test_cut_at_every_byte(original: Path, tmp_path: Path) -> None:
         assert list(records(folder))[whole:] == [(whole, {"after": size})]
 
 
-def test_a_last_line_that_was_not_written_to_its_end_but_is_as_long(original: Path, tmp_path: Path) -> None:
+def test_a_last_line_that_was_not_written_to_its_end_but_is_as_long(
+    original: Path, tmp_path: Path
+) -> None:
     """As a loss of power leaves it: the file's length is safe before its bytes are."""
     folder = copy_of(original, tmp_path / "zeros")
     segment = folder / SEGMENTS[1]
     data = segment.read_bytes()
     start = data.index(b"\n") + 1
-    for torn in (b"\0" * 40, data[start:-9] + b"\0" * 9, b"\0" * 9 + data[start + 9 :], data[start:-1] + b"\0\0"):
+    for torn in (
+        b"\0" * 40,
+        data[start:-9] + b"\0" * 9,
+        b"\0" * 9 + data[start + 9 :],
+        data[start:-1] + b"\0\0",
+    ):
         segment.write_bytes(data[:start] + torn)
         found = contents(folder)
         assert same(found, (entries(0, 4), read_latest(original)[0], entries(3, 4)))
@@ -199,9 +206,21 @@ def rewrite(lines: list[bytes]) -> list[bytes]:
             2,
             f"{UNFIT} 1",
         ),
-        (lambda lines: [lines[0][:-1], *lines[1:]], 1, "found record 0 without an end of line, expected record 0..."),
-        (lambda lines: [*lines[:3], lines[3][:-1], lines[4]], 4, "found record 3 without an end of line"),
-        (lambda lines: [*lines[:4], lines[4][:-1], b"x"], 5, "found record 4 without an end of line"),
+        (
+            lambda lines: [lines[0][:-1], *lines[1:]],
+            1,
+            "found record 0 without an end of line, expected record 0...",
+        ),
+        (
+            lambda lines: [*lines[:3], lines[3][:-1], lines[4]],
+            4,
+            "found record 3 without an end of line",
+        ),
+        (
+            lambda lines: [*lines[:4], lines[4][:-1], b"x"],
+            5,
+            "found record 4 without an end of line",
+        ),
         (lambda lines: [*lines, b"x\n", b"y"], 6, f"{UNFIT} 5"),
         (swap, 1, "found record 1, expected record 0"),
         (exchange, 2, f"{UNFIT} 1"),
@@ -210,7 +229,11 @@ def rewrite(lines: list[bytes]) -> list[bytes]:
 )
 @pytest.mark.parametrize("finished", [True, False])
 def test_lines_changed(
-    tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], line: int, found: str, finished: bool
+    tmp_path: Path,
+    change: Callable[[list[bytes]], list[bytes]],
+    line: int,
+    found: str,
+    finished: bool,
 ) -> None:
     with Journal.create(tmp_path, fsync=False) as journal:
         journal.append_many(RECORDS)

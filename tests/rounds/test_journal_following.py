@@ -61,7 +61,11 @@ def test_a_line_that_is_just_being_written(tmp_path: Path) -> None:
 
 
 def test_old_segments_are_deleted_under_a_follower(tmp_path: Path) -> None:
-    with Journal.create(tmp_path, fsync=False, keep=1) as journal, follow(tmp_path) as quick, follow(tmp_path) as slow:
+    with (
+        Journal.create(tmp_path, fsync=False, keep=1) as journal,
+        follow(tmp_path) as quick,
+        follow(tmp_path) as slow,
+    ):
         journal.append({"row": 0})
         assert len(list(quick.poll())) == len(list(slow.poll())) == 1
         for row in range(1, 4):
@@ -70,7 +74,8 @@ def test_old_segments_are_deleted_under_a_follower(tmp_path: Path) -> None:
             assert [entry.n for entry in quick.poll()] == [row]
         assert next(slow.poll()).n == 1  # of the segment that it holds open
         with pytest.raises(
-            JournalError, match=r"has no records before 4 any more \(asked for: 2 and later\); begin wi"
+            JournalError,
+            match=r"has no records before 4 any more \(asked for: 2 and later\); begin wi",
         ):
             list(slow.poll())
 
@@ -93,12 +98,17 @@ def test_records_that_are_taken_back(
         with pytest.raises(JournalError, match="No space left"):
             journal.append_many(batch)
         journal.append_many([{"row": 7}, *batch[1:]])
-        with pytest.raises(JournalError, match=r"the last records before \d were seen before they were safe, and were"):
+        with pytest.raises(
+            JournalError,
+            match=r"the last records before \d were seen before they were safe, and were",
+        ):
             list(follower.poll())
     assert [entry.record["row"] for entry in records(tmp_path)] == [0, 7, *[2] * (len(batch) - 1)]
 
 
-def test_a_line_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_changes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A block may have the beginning of what was taken back, and the file by then something else."""
     with Journal.create(tmp_path, fsync=False) as journal:
         journal.append_many([{"row": 0}, {"row": 1}, {"row": 2}])
@@ -116,7 +126,9 @@ def test_a_line_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     assert stale
 
 
-def test_a_segment_that_grows_and_ends_after_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_grows_and_ends_after_it_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Journal.create(tmp_path, fsync=False) as journal, follow(tmp_path) as follower:
         journal.append({})
         assert len(list(follower.poll())) == 1
@@ -132,7 +144,9 @@ def test_a_segment_that_grows_and_ends_after_it_was_read(tmp_path: Path, monkeyp
         assert [entry.n for entry in follower.poll()] == [1, 2, 3, 4]
 
 
-def test_a_folder_that_changes_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_changes_while_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The system may name a file that came later and leave out one that came before."""
     with Journal.create(tmp_path, fsync=False) as journal:
         journal.append({})
@@ -145,7 +159,9 @@ def test_a_folder_that_changes_while_it_is_listed(tmp_path: Path, monkeypatch: p
     assert listings == []
 
 
-def test_reading_again_where_files_went_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_again_where_files_went_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Journal.create(tmp_path, fsync=False, keep=1) as journal:
         journal.append({})
         journal.snapshot({"first": True}, {})

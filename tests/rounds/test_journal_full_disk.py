@@ -72,10 +72,13 @@ def test_a_record_that_cannot_be_taken_away_either(
         journal.append({})
         Fault(monkeypatch, call, no_space())
         Fault(monkeypatch, "truncate", broken())
-        with pytest.raises(JournalError, match=r"No space left on device; record 1 was not taken in for sure, as "):
+        with pytest.raises(
+            JournalError, match=r"No space left on device; record 1 was not taken in for sure, as "
+        ):
             journal.append(RECORDS[0])
         reason = (
-            r"takes nothing more until it is opened again: what a failed write left could not be taken away \(Input"
+            "takes nothing more until it is opened again: "
+            r"what a failed write left could not be taken away \(Input"
         )
         for use in (lambda: journal.append({}), lambda: journal.snapshot({}, {})):
             with pytest.raises(JournalError, match=reason):
@@ -88,7 +91,9 @@ def test_a_record_that_cannot_be_taken_away_either(
 
 
 @pytest.mark.parametrize("call", ["write", "sync", "truncate"])
-def test_interrupted_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_interrupted_at_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     with Journal.create(tmp_path) as journal:
         journal.append({})
         if call == "truncate":
@@ -97,14 +102,18 @@ def test_interrupted_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with pytest.raises(KeyboardInterrupt):
             journal.append(RECORDS[0])
         if call == "truncate":
-            with pytest.raises(JournalError, match="until it is opened again: a write was broken off"):
+            with pytest.raises(
+                JournalError, match="until it is opened again: a write was broken off"
+            ):
                 journal.append({})
         else:
             assert journal.append({"next": 1}) == 1
             assert list(records(tmp_path)) == [(0, {}), (1, {"next": 1})]
 
 
-@pytest.mark.parametrize("call", ["write_temporary", "write", "sync", "sync_folder", "rename", "open_to_append"])
+@pytest.mark.parametrize(
+    "call", ["write_temporary", "write", "sync", "sync_folder", "rename", "open_to_append"]
+)
 @pytest.mark.parametrize("error", [no_space(), KeyboardInterrupt()])
 def test_a_snapshot_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
@@ -130,7 +139,9 @@ def test_a_snapshot_that_cannot_be_written(
     assert [file.n for file in snapshots(tmp_path)] == [4]
 
 
-def test_a_segment_begun_for_a_snapshot_that_failed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_begun_for_a_snapshot_that_failed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Journal.create(tmp_path) as journal:
         journal.append_many(RECORDS[:2])
         Fault(monkeypatch, "rename", no_space())
@@ -147,22 +158,34 @@ def test_a_segment_that_cannot_be_undone(tmp_path: Path, monkeypatch: pytest.Mon
         journal.append({})
         Fault(monkeypatch, "sync_folder", no_space())
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "unlink", lambda *arguments, **more: (_ for _ in ()).throw(broken()))
-            with pytest.raises(JournalError, match="Input/output error; the snapshot before record 1 was not taken"):
+            patched.setattr(
+                Path, "unlink", lambda *arguments, **more: (_ for _ in ()).throw(broken())
+            )
+            with pytest.raises(
+                JournalError, match="Input/output error; the snapshot before record 1 was not taken"
+            ):
                 journal.snapshot({}, {})
-        with pytest.raises(JournalError, match="opened again: a segment was begun, but not for sure"):
+        with pytest.raises(
+            JournalError, match="opened again: a segment was begun, but not for sure"
+        ):
             journal.append({})
     with Journal.open(tmp_path) as journal:
         assert journal.append({}) == 1
     assert list(records(tmp_path)) == [(0, {}), (1, {})]
 
 
-def test_older_files_that_cannot_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_files_that_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Journal.create(tmp_path, keep=1) as journal:
         journal.append({})
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "unlink", lambda *arguments, **more: (_ for _ in ()).throw(broken()))
-            with pytest.raises(JournalError, match=r"record 1 was taken, but older files could not be deleted$"):
+            patched.setattr(
+                Path, "unlink", lambda *arguments, **more: (_ for _ in ()).throw(broken())
+            )
+            with pytest.raises(
+                JournalError, match=r"record 1 was taken, but older files could not be deleted$"
+            ):
                 journal.snapshot({}, {})
         journal.append({})
         journal.snapshot({}, {})
@@ -176,7 +199,9 @@ def test_what_is_safe_before_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     calls: list[str] = []
 
     def log(owner: Any, name: str, do: Callable[..., Any]) -> None:
-        monkeypatch.setattr(owner, name, lambda *given, **more: (calls.append(name), do(*given, **more))[1])
+        monkeypatch.setattr(
+            owner, name, lambda *given, **more: (calls.append(name), do(*given, **more))[1]
+        )
 
     for name in ("write", "sync", "sync_folder", "rename", "open_to_append", "truncate"):
         log(disk, name, getattr(disk, name))
@@ -204,7 +229,9 @@ def test_a_creation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "journal"
     for call in ("write", "sync_folder", "rename", "open_to_append", "sync", "lock"):
         Fault(monkeypatch, call, no_space())
-        with pytest.raises(JournalError, match=rf"^cannot write journal {path}: No space left on device$"):
+        with pytest.raises(
+            JournalError, match=rf"^cannot write journal {path}: No space left on device$"
+        ):
             Journal.create(path)
         monkeypatch.undo()
         if call == "sync_folder":  # all is there, only its name was not safe

@@ -11,7 +11,9 @@ from optsched.placement.priority import SCRAMBLE
 from optsched.rounds.selection import order_due
 from optsched.solving.warm_start import matched
 
-keys = st.lists(st.tuples(st.integers(0, 40), st.integers(-1, 2), st.sampled_from([0, 1, 10**18])), max_size=30)
+keys = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(-1, 2), st.sampled_from([0, 1, 10**18])), max_size=30
+)
 
 
 @given(keys, keys, st.booleans())
@@ -30,7 +32,12 @@ def test_rows_are_found_by_all_their_fields(
 few = st.sampled_from([0.0, 0.5, 1.0])
 
 
-@given(st.lists(st.tuples(st.sampled_from([-np.inf, -1.0, 0.0, -0.0, 2.0, np.inf]), few, few, few, few), max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([-np.inf, -1.0, 0.0, -0.0, 2.0, np.inf]), few, few, few, few),
+        max_size=30,
+    )
+)
 def test_rows_are_due_in_the_order_of_all_keys(rows: list[tuple[float, ...]]) -> None:
     due, group, rank, rate, fraction = np.array(rows).reshape(-1, 5).T
     number = np.arange(len(rows))

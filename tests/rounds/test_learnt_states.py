@@ -16,7 +16,10 @@ DOCUMENT = {
     "performance": {"model": "online", "of": {"model": "table"}},
     "cluster": {"pools": [POOL]},
     "workloads": {"A": {"throughput": {"v100": 10.0}}, "B": {"throughput": {"v100": 9.0}}},
-    "jobs": [{"id": "a", "workload": "A", "steps": 1e5}, {"id": "b", "workload": "B", "steps": 1e5}],
+    "jobs": [
+        {"id": "a", "workload": "A", "steps": 1e5},
+        {"id": "b", "workload": "B", "steps": 1e5},
+    ],
 }
 POLICY = {"formulation": "max-throughput", "hysteresis": 0}
 
@@ -32,7 +35,10 @@ def test_a_state_plans_what_its_scheduler_plans(tmp_path: Path) -> None:
         assert runs(made.solve(now=0)) == ["a"]
         assert made.state is made.state
         made.observe("a", throughput=1e-3, now=0)
-        state, document = made.state, json.loads(json.dumps(made.state.to_document(), allow_nan=False))
+        state, document = (
+            made.state,
+            json.loads(json.dumps(made.state.to_document(), allow_nan=False)),
+        )
         given = [optsched.solve_round(state), optsched.solve_round(document), made.solve(now=0)]
     assert [runs(plan) for plan in given] == [["b"]] * 3
     assert len({plan_digest(plan) for plan in given}) == 1
@@ -45,4 +51,6 @@ def test_the_state_of_a_model_that_does_not_learn_is_the_one_that_lives() -> Non
     made = optsched.Scheduler(optsched.Instance.from_document(plain), POLICY, isolate=False)
     made.observe("a", throughput=1e-3, now=0)
     assert made.state.instance.performance == {"model": "table"}
-    assert RoundState.from_document(made.state.to_document()).to_document() == made.state.to_document()
+    assert (
+        RoundState.from_document(made.state.to_document()).to_document() == made.state.to_document()
+    )

@@ -19,7 +19,13 @@ def instance(*jobs: tuple[str, float, float], round: float = 1.0, **more: Any) -
             "round": round,
             "cluster": {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]},
             "jobs": [
-                {"id": name, "steps": steps, "deadline": deadline, "throughput": {"v100": 1.0}, **more}
+                {
+                    "id": name,
+                    "steps": steps,
+                    "deadline": deadline,
+                    "throughput": {"v100": 1.0},
+                    **more,
+                }
                 for name, steps, deadline in jobs
             ],
         }
@@ -44,7 +50,9 @@ def test_deadlines_that_cannot_all_be_kept_leave_no_round_idle() -> None:
     assert {item.job: item.reason for item in plan.hold if item.job in declined} == {
         job: f"not admitted: {why}" for job, why in declined.items()
     }
-    assert plan.notices == tuple(f"job {job} is not admitted: {why}" for job, why in declined.items())
+    assert plan.notices == tuple(
+        f"job {job} is not admitted: {why}" for job, why in declined.items()
+    )
 
 
 def test_a_policy_may_ask_for_all_deadlines() -> None:
@@ -55,7 +63,9 @@ def test_a_policy_may_ask_for_all_deadlines() -> None:
 
 def test_all_jobs_are_done_in_time_round_after_round() -> None:
     """Earliest deadline first meets all of these; no round is idle."""
-    scheduler = optsched.Scheduler(instance(("a", 2.0, 9.0), ("b", 3.0, 5.0), ("c", 1.0, 9.0)), LEASE)
+    scheduler = optsched.Scheduler(
+        instance(("a", 2.0, 9.0), ("b", 3.0, 5.0), ("c", 1.0, 9.0)), LEASE
+    )
     left, ended = {"a": 2, "b": 3, "c": 1}, {}
     for now in range(6):
         plan = scheduler.solve(now=float(now))

@@ -21,10 +21,17 @@ Document = dict[str, Any]
 WITH_CPUS = {"cpus_per_node": 40}, {"demand": {"cpu": 3}}
 
 
-def scattered(pool: Document, workload: Document, nodes: int, per_node: int, where: list[str]) -> Document:
+def scattered(
+    pool: Document, workload: Document, nodes: int, per_node: int, where: list[str]
+) -> Document:
     """Single jobs run where they are in the way of a gang of 4 that waits."""
     jobs: list[Document] = [
-        {"id": f"s{k}", "workload": "W", "steps": 1e9, "running": {"pool": "b", "gpus": [gpu], "since": 0.0}}
+        {
+            "id": f"s{k}",
+            "workload": "W",
+            "steps": 1e9,
+            "running": {"pool": "b", "gpus": [gpu], "since": 0.0},
+        }
         for k, gpu in enumerate(where)
     ]
     jobs.append({"id": "g", "workload": "W", "gpus": 4, "steps": 1e9, "weight": 100.0})
@@ -38,12 +45,17 @@ def scattered(pool: Document, workload: Document, nodes: int, per_node: int, whe
 
 def runs(document: Document, policy: Document, rounds: int = 10) -> tuple[int, list[Plan]]:
     """In how many rounds the gang runs, and the plans."""
-    state, plans = RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)), []
+    state, plans = (
+        RoundState.first(optsched.Instance.from_document(document), RoundPolicy(**policy)),
+        [],
+    )
     for _ in range(rounds):
         plans.append(solve_round(state))
         assert plans[-1].fallback is None
         state = advanced(followed(state, plans[-1]), state.until)
-    return sum(at(plan, "g") in (Verdict.START, Verdict.KEEP, Verdict.MOVE) for plan in plans), plans
+    return sum(
+        at(plan, "g") in (Verdict.START, Verdict.KEEP, Verdict.MOVE) for plan in plans
+    ), plans
 
 
 def at(plan: Plan, job: str) -> int:
@@ -65,7 +77,9 @@ APART = [{"kind": "anti-affinity", "jobs": ["z0", "z1"]}]
         (*WITH_CPUS, {"max_moves": 1, "constraints": APART}),
     ],
 )
-def test_idle_gpus_are_brought_together(pool: Document, workload: Document, policy: Document) -> None:
+def test_idle_gpus_are_brought_together(
+    pool: Document, workload: Document, policy: Document
+) -> None:
     ran, plans = runs(scattered(pool, workload, 2, 4, ["b-0/0", "b-1/0"]), policy)
     assert ran == 10
     assert [int((plan.verdict == Verdict.MOVE).sum()) for plan in plans] == [1] + [0] * 9
@@ -102,19 +116,32 @@ def test_what_is_due_later_makes_way_where_it_finds_no_other_room() -> None:
     document["workloads"]["W"] = workload
     where = [[f"b-{k}/{i}" for i in range(3)] for k in range(2)]
     document["jobs"] = [
-        {"id": f"s{k}", "workload": "W", "gpus": 3, "steps": 1e9, "running": {"pool": "b", "gpus": gpus, "since": 0.0}}
+        {
+            "id": f"s{k}",
+            "workload": "W",
+            "gpus": 3,
+            "steps": 1e9,
+            "running": {"pool": "b", "gpus": gpus, "since": 0.0},
+        }
         for k, gpus in enumerate(where)
     ] + [{"id": "g", "workload": "W", "gpus": 2, "steps": 1e9}]
     ran, _ = runs(document, {"hysteresis": 0.5}, 40)
-    assert 20 <= ran <= 32  # with one gang of 3 beside it; what each is given cannot be had on whole nodes
+    assert (
+        20 <= ran <= 32
+    )  # with one gang of 3 beside it; what each is given cannot be had on whole nodes
 
 
-@pytest.mark.parametrize("policy", [{"ranking": "srtf"}, {"ranking": "fcfs"}, {}, {"formulation": "fifo"}])
+@pytest.mark.parametrize(
+    "policy", [{"ranking": "srtf"}, {"ranking": "fcfs"}, {}, {"formulation": "fifo"}]
+)
 @pytest.mark.parametrize("seed", range(25))
-def test_who_has_starved_longest_runs_if_it_fits_beside_what_cannot_be_stopped(seed: int, policy: Document) -> None:
+def test_who_has_starved_longest_runs_if_it_fits_beside_what_cannot_be_stopped(
+    seed: int, policy: Document
+) -> None:
     document = random_state(seed)
     state = RoundState.first(
-        optsched.Instance.from_document(document), RoundPolicy(patience=1, max_moves=seed % 3, **policy)
+        optsched.Instance.from_document(document),
+        RoundPolicy(patience=1, max_moves=seed % 3, **policy),
     )
     plan = solve_round(state)
     assert plan.fallback is None
@@ -140,7 +167,9 @@ def test_a_job_whose_claim_is_on_gpus_that_stay_taken_runs_elsewhere_in_the_end(
     }  # fmt: skip
     for row, pool in ((0, "p0"), (1, "p1")):
         document["jobs"][row]["running"] = {"pool": pool, "gpus": [f"{pool}-0/0"], "since": -20.0}  # type: ignore[index]
-    plan = solve_round(RoundState.first(optsched.Instance.from_document(document), RoundPolicy(formulation="fifo")))
+    plan = solve_round(
+        RoundState.first(optsched.Instance.from_document(document), RoundPolicy(formulation="fifo"))
+    )
     assert at(plan, "g") == Verdict.HOLD
     ran, _ = runs(document, {"formulation": "fifo", "patience": 2})
     assert ran >= 3

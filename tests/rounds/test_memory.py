@@ -19,10 +19,21 @@ def churn(scheduler: Scheduler, first: int, rounds: int) -> None:
     """Jobs with names, rates, options and workloads of their own come and go."""
     for n in range(first, first + rounds):
         now = 60.0 * n
-        own = {"id": f"own{n}", "steps": 1e6, "throughput": {"v100": 1.0 + n / 7, "k80": 1.0 + n / 11}}
-        label = {"id": f"label{n}", "steps": 1e6, "workload": f"w{n}", "throughput": {"v100": 1.0 + n / 3}}
+        own = {
+            "id": f"own{n}",
+            "steps": 1e6,
+            "throughput": {"v100": 1.0 + n / 7, "k80": 1.0 + n / 11},
+        }
+        label = {
+            "id": f"label{n}",
+            "steps": 1e6,
+            "workload": f"w{n}",
+            "throughput": {"v100": 1.0 + n / 3},
+        }
         options = [{"pool": "v100", "gpus": 1, "throughput": 1.0 + n / 5, "uses": {"cpu": 1.0}}]
-        scheduler.submit([own, label, {"id": f"option{n}", "steps": 1e6, "options": options}], now=now)
+        scheduler.submit(
+            [own, label, {"id": f"option{n}", "steps": 1e6, "options": options}], now=now
+        )
         if n >= 4:
             scheduler.complete(f"own{n - 4}", f"label{n - 4}", f"option{n - 4}", now=now)
         scheduler.observe(f"own{n}", throughput=1.0 + n / 7, now=now)
@@ -42,7 +53,11 @@ def grown(rounds: int) -> tuple[float, float]:
     tracemalloc.stop()
     state = scheduler.state
     assert len(state.instance.jobs_table) == len(state.ledger.carried) == 12
-    assert len(state.instance.rates) < 40 and len(state.instance.workloads) < 20 and len(state.ledger) < 60
+    assert (
+        len(state.instance.rates) < 40
+        and len(state.instance.workloads) < 20
+        and len(state.ledger) < 60
+    )
     return sizes[0], sizes[1]
 
 

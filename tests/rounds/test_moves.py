@@ -28,20 +28,42 @@ def test_seconds_saved_by_hand() -> None:
     saved = seconds_saved(steps, one, there, restart_cost=cost)
     assert saved[0] == pytest.approx(45.0)
     assert saved[1] == pytest.approx(-5.0)
-    assert (saved[2:] <= 0).all()  # as fast, slower, not worth the restart, faster by rounding alone
-    assert seconds_saved(steps, one, there, restoring=10.0, restart_cost=cost)[0] == pytest.approx(55.0)
+    assert (
+        saved[2:] <= 0
+    ).all()  # as fast, slower, not worth the restart, faster by rounding alone
+    assert seconds_saved(steps, one, there, restoring=10.0, restart_cost=cost)[0] == pytest.approx(
+        55.0
+    )
     assert (seconds_saved(steps, 0 * one, there) == 0).all()  # it does not run
 
 
 def job(name: str, pool: str | None = None, held: tuple[str, ...] = (), **more: Any) -> Document:
     """A job that runs four times as fast on the pool ``fast``; by default it needs 1000 s on ``slow``."""
-    given: Document = {"id": name, "steps": 1000.0, "throughput": {"fast": 4.0, "slow": 1.0}, "arrival": 0.0, **more}
-    return given if pool is None else {**given, "running": {"pool": pool, "gpus": list(held), "since": 0.0}}
+    given: Document = {
+        "id": name,
+        "steps": 1000.0,
+        "throughput": {"fast": 4.0, "slow": 1.0},
+        "arrival": 0.0,
+        **more,
+    }
+    return (
+        given
+        if pool is None
+        else {**given, "running": {"pool": pool, "gpus": list(held), "since": 0.0}}
+    )
 
 
-def planned(jobs: list[Document], options: Document | None = None, nodes: tuple[int, ...] = (1,), **more: Any) -> Plan:
+def planned(
+    jobs: list[Document],
+    options: Document | None = None,
+    nodes: tuple[int, ...] = (1,),
+    **more: Any,
+) -> Plan:
     """The plan of jobs on fast nodes with so many GPUs and one slow node of four."""
-    fast = {"name": "fast", "nodes": [{"name": f"f{row}", "gpus": count} for row, count in enumerate(nodes)]}
+    fast = {
+        "name": "fast",
+        "nodes": [{"name": f"f{row}", "gpus": count} for row, count in enumerate(nodes)],
+    }
     slow = {"name": "slow", "nodes": [{"name": "s", "gpus": 4}]}
     document = {
         "format": "optsched-instance/1", "now": 10.0, "round": 60.0, "jobs": jobs,
@@ -75,9 +97,12 @@ def test_no_running_job_is_stopped_for_a_move() -> None:
     """The first job in the order stays on the slow GPU: the fast one is held by the last."""
     plan = planned([job("a", "slow", ("s/0",)), job("b", "fast", ("f0/0",), arrival=5.0)])
     assert not plan.move
-    assert places(planned([job("a", "slow", ("s/0",)), job("b", "fast", ("f0/0",), arrival=5.0)], {"gpus": "fastest"}))[
-        "a"
-    ] == ("f0/0",)
+    assert places(
+        planned(
+            [job("a", "slow", ("s/0",)), job("b", "fast", ("f0/0",), arrival=5.0)],
+            {"gpus": "fastest"},
+        )
+    )["a"] == ("f0/0",)
 
 
 def test_jobs_before_it_in_the_order_choose_first() -> None:
@@ -95,7 +120,9 @@ def test_one_that_has_starved_chooses_first() -> None:
 
 
 def test_the_best_of_the_idle_gpus_go_to_the_first_in_the_order() -> None:
-    running = [job(name, "slow", (f"s/{row}",), arrival=float(-row)) for row, name in enumerate("abcd")]
+    running = [
+        job(name, "slow", (f"s/{row}",), arrival=float(-row)) for row, name in enumerate("abcd")
+    ]
     plan = planned(running, nodes=(1, 1))
     assert {name for name, gpus in places(plan).items() if gpus[0].startswith("f")} == {"c", "d"}
     assert len(plan.keep) == 2
@@ -113,7 +140,8 @@ def test_a_gang_stays_where_the_faster_gpus_are_free_but_scattered() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"max_moves": 0}, {"constraints": ({"kind": "pinned", "jobs": ["a"], "pools": ["slow"]},)}]
+    "more",
+    [{"max_moves": 0}, {"constraints": ({"kind": "pinned", "jobs": ["a"], "pools": ["slow"]},)}],
 )
 def test_limits_of_the_policy_hold(more: Document) -> None:
     assert places(planned([job("a", "slow", ("s/0",))], **more)) == {"a": ("s/0",)}
@@ -135,7 +163,9 @@ def test_a_stored_policy_with_the_former_name_of_a_ranking() -> None:
     assert RoundPolicy(ranking="fifo").ranking == "fcfs"
     assert RoundPolicy(formulation="fifo").formulation == "fifo"
     instance = optsched.load("@quickstart")
-    document = RoundState.first(instance, RoundPolicy(ranking="fcfs", options={"strict": True})).to_document()
+    document = RoundState.first(
+        instance, RoundPolicy(ranking="fcfs", options={"strict": True})
+    ).to_document()
     document["policy"]["ranking"] = "fifo"
     told = {"strict": True, "moves": "paying"}
     assert RoundState.from_document(document).policy == RoundPolicy(ranking="fcfs", options=told)
@@ -155,7 +185,9 @@ def two_pools() -> Document:
 
 @pytest.mark.parametrize("name", ["fcfs", "fifo", "first-come-first-served"])
 def test_a_policy_that_was_kept_without_moves_keeps_its_rule(name: str) -> None:
-    document = RoundState.first(optsched.load("@quickstart"), RoundPolicy(ranking="fcfs")).to_document()
+    document = RoundState.first(
+        optsched.load("@quickstart"), RoundPolicy(ranking="fcfs")
+    ).to_document()
     assert document["policy"]["options"] == {"moves": "paying"}
     assert RoundState.from_document(document).policy.made_ranking().moves == "paying"
     for options in ({}, {"options": {}}, {"options": {"strict": True}}):
@@ -168,7 +200,11 @@ def test_a_policy_that_was_kept_without_moves_keeps_its_rule(name: str) -> None:
 
 def test_a_kept_policy_that_is_none_is_refused() -> None:
     document = RoundState.first(optsched.load("@quickstart")).to_document()
-    for policy, error in (("fcfs", InvalidInput), ({"ranking": 1}, InvalidInput), ({"ranking": "no"}, UsageError)):
+    for policy, error in (
+        ("fcfs", InvalidInput),
+        ({"ranking": 1}, InvalidInput),
+        ({"ranking": "no"}, UsageError),
+    ):
         with pytest.raises(error, match=r"policy|ranking"):
             RoundState.from_document({**document, "policy": policy})
 
@@ -182,7 +218,9 @@ def test_a_journal_of_before_is_recovered_by_its_rule(
     monkeypatch.setattr("optsched.rounds.recording.policy_document", lambda policy: without)
     instance = optsched.Instance.from_document(two_pools())
     policy = {**without, "options": {"moves": moves}}
-    with optsched.Scheduler(instance, policy, clock=lambda: 0.0, journal=tmp_path / "j", isolate=False) as scheduler:
+    with optsched.Scheduler(
+        instance, policy, clock=lambda: 0.0, journal=tmp_path / "j", isolate=False
+    ) as scheduler:
         scheduler.solve(now=0.0)
         scheduler.complete("a", now=50.0)
         moved = bool(scheduler.solve(now=60.0).move)
@@ -198,7 +236,9 @@ def test_a_journal_of_before_is_recovered_by_its_rule(
 def test_a_journal_of_now_is_recovered_by_its_rule(tmp_path: Path) -> None:
     instance = optsched.Instance.from_document(two_pools())
     policy = {"ranking": "fcfs"}
-    with optsched.Scheduler(instance, policy, clock=lambda: 0.0, journal=tmp_path / "j", isolate=False) as scheduler:
+    with optsched.Scheduler(
+        instance, policy, clock=lambda: 0.0, journal=tmp_path / "j", isolate=False
+    ) as scheduler:
         scheduler.solve(now=0.0)
         scheduler.complete("a", now=50.0)
         assert scheduler.solve(now=60.0).move

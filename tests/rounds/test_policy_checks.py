@@ -20,7 +20,12 @@ JOB = {"id": "a", "gpus": 4, "steps": 1e5, "throughput": {"v100": 40.0}}
 
 def instance(*jobs: Document, **pool: Any) -> optsched.Instance:
     pools = [{"name": "v100", "nodes": 2, "gpus_per_node": 4, **pool}]
-    document = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": list(jobs)}
+    document = {
+        "format": "optsched-instance/1",
+        "round": 360,
+        "cluster": {"pools": pools},
+        "jobs": list(jobs),
+    }
     return optsched.Instance.from_document(document)
 
 
@@ -77,9 +82,16 @@ def test_a_job_that_only_some_cannot_be_planned_for_is_no_reason() -> None:
         {"name": "k80", "nodes": 1, "gpus_per_node": 4},
     ]
     jobs = [JOB, {"id": "b", "steps": 1e5, "throughput": {"k80": 1.0}}]
-    document = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": jobs}
+    document = {
+        "format": "optsched-instance/1",
+        "round": 360,
+        "cluster": {"pools": pools},
+        "jobs": jobs,
+    }
     policy = {"constraints": [{"kind": "budget", "limit": 50}]}
-    plan = optsched.Scheduler(optsched.Instance.from_document(document), policy, isolate=False).solve(now=0)
+    plan = optsched.Scheduler(
+        optsched.Instance.from_document(document), policy, isolate=False
+    ).solve(now=0)
     assert plan.fallback is None and [item.job for item in plan.start] == ["a"]
     assert "budget: pool k80, where job b can run, has no price" in plan.hold[0].reason
 
@@ -106,7 +118,9 @@ def test_the_command_line_refuses_it_too(tmp_path: Path) -> None:
     assert "power: pool v100 does not say what its GPUs draw" in done.stderr
 
 
-def test_a_scheduler_that_is_refused_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_refused_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from optsched.rounds import scheduler as scheduling
 
     made: list[Any] = []

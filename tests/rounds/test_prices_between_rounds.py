@@ -64,11 +64,17 @@ def test_a_sum_of_utilities_starts_from_the_prices_too(monkeypatch: pytest.Monke
     assert first.warm is not None and first.warm.prices
     asked: list[np.ndarray | None] = []
     run = PinnedTotal.run
-    monkeypatch.setattr(PinnedTotal, "run", lambda self, prices=None: asked.append(prices) or run(self, prices))
+    monkeypatch.setattr(
+        PinnedTotal, "run", lambda self, prices=None: asked.append(prices) or run(self, prices)
+    )
     second = solve_round(advanced(followed(state, first), state.until))
     assert second.started_from == "prices of 2 of 2 resources known"
     assert len(asked) == 1 and asked[0] is not None and (asked[0] > 0).all()
-    assert second.solution is not None and first.solution is not None and second.solution.status == "optimal"
+    assert (
+        second.solution is not None
+        and first.solution is not None
+        and second.solution.status == "optimal"
+    )
     assert second.solution.objective == pytest.approx(first.solution.objective, abs=1e-6)
 
 
@@ -78,7 +84,9 @@ def test_states_carry_prices() -> None:
     again = read_state_document(state_document(state))
     assert again.warm is not None and state.warm is not None
     assert again.warm.prices == state.warm.prices
-    assert solve_round(again).to_document() | {"timings": 0} == solve_round(state).to_document() | {"timings": 0}
+    assert solve_round(again).to_document() | {"timings": 0} == solve_round(state).to_document() | {
+        "timings": 0
+    }
 
 
 def test_a_price_that_is_none_is_refused() -> None:
@@ -95,7 +103,9 @@ def test_a_price_that_is_none_is_refused() -> None:
 
 def test_a_journal_is_replayed_with_its_prices(tmp_path: Path) -> None:
     now = [0.0]
-    with Scheduler(instance(), {}, clock=lambda: now[0], journal=tmp_path / "journal", isolate=False) as scheduler:
+    with Scheduler(
+        instance(), {}, clock=lambda: now[0], journal=tmp_path / "journal", isolate=False
+    ) as scheduler:
         plans = []
         for _ in range(4):
             plans.append(scheduler.solve().to_document())
@@ -109,7 +119,9 @@ def test_a_journal_is_replayed_with_its_prices(tmp_path: Path) -> None:
 def test_an_isolated_scheduler_plans_the_same_by_prices() -> None:
     plans = []
     for isolate in (True, False):
-        with Scheduler(instance(), {"solver": "prices"}, clock=lambda: 0.0, isolate=isolate) as scheduler:
+        with Scheduler(
+            instance(), {"solver": "prices"}, clock=lambda: 0.0, isolate=isolate
+        ) as scheduler:
             plan = scheduler.solve()
             assert plan.fallback is None and plan.solution is not None
             assert plan.solution.solver.name == "prices"
@@ -122,7 +134,11 @@ def test_a_policy_may_ask_for_prices(formulation: str) -> None:
     policy = {"solver": "prices", "formulation": formulation}
     with Scheduler(instance(), policy, clock=lambda: 0.0, isolate=False) as scheduler:
         plan = scheduler.solve()
-    assert plan.fallback is None and plan.solution is not None and plan.solution.solver.name == "prices"
+    assert (
+        plan.fallback is None
+        and plan.solution is not None
+        and plan.solution.solver.name == "prices"
+    )
 
 
 def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> None:
@@ -130,7 +146,10 @@ def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> N
     with pytest.raises(SolverUnavailable, match=told):
         Scheduler(instance(), {"solver": "prices", "formulation": "water-filling"}, isolate=False)
     shared = {"solver": "prices", "constraints": [{"kind": "budget", "limit": 5.0}]}
-    with pytest.raises(SolverUnavailable, match="it has rows beside time and capacity; auto takes a solver that can"):
+    with pytest.raises(
+        SolverUnavailable,
+        match="it has rows beside time and capacity; auto takes a solver that can",
+    ):
         Scheduler("@quickstart", shared, isolate=False)
     with pytest.raises(SolverUnavailable, match="solver prices lacks 'integer'"):
         Scheduler("@quickstart", {"solver": "prices", "formulation": "lease"}, isolate=False)

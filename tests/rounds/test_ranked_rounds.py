@@ -34,7 +34,9 @@ RANKINGS: dict[str, dict[str, object]] = {
 def decisions(plan: Plan) -> dict[str, tuple[str, str]]:
     return {
         name: (decision.verdict.name.lower(), decision.reason)
-        for name, decision in ((d.job, d) for d in (plan.decision(row) for row in range(len(plan.verdict))))
+        for name, decision in (
+            (d.job, d) for d in (plan.decision(row) for row in range(len(plan.verdict)))
+        )
     }
 
 
@@ -57,7 +59,8 @@ def least_total(arrival: tuple[int, ...], size: tuple[int, ...]) -> int:
         if not there:
             return least(now + 1, left)
         return min(
-            least(now + 1, (*left[:row], left[row] - 1, *left[row + 1 :])) + (now + 1) * (left[row] == 1)
+            least(now + 1, (*left[:row], left[row] - 1, *left[row + 1 :]))
+            + (now + 1) * (left[row] == 1)
             for row in there
         )
 
@@ -69,7 +72,10 @@ def least_total(arrival: tuple[int, ...], size: tuple[int, ...]) -> int:
 def test_the_shortest_remaining_time_minimises_the_mean_completion_time_on_one_gpu(
     drawn: list[tuple[int, int]],
 ) -> None:
-    jobs = [job(f"j{row}", float(size), arrival=float(arrival)) for row, (arrival, size) in enumerate(drawn)]
+    jobs = [
+        job(f"j{row}", float(size), arrival=float(arrival))
+        for row, (arrival, size) in enumerate(drawn)
+    ]
     done = simulated(jobs, "srtf").done
     assert sum(done.values()) == least_total(*zip(*drawn, strict=True))
 
@@ -77,7 +83,8 @@ def test_the_shortest_remaining_time_minimises_the_mean_completion_time_on_one_g
 def test_other_orders_are_worse() -> None:
     jobs = [job("a", 4.0), job("b", 1.0, arrival=1.0), job("c", 2.0, arrival=1.0)]
     totals = {
-        name: sum(simulated(jobs, name, (1,), **RANKINGS[name]).done.values()) for name in ("srtf", "fcfs", "las")
+        name: sum(simulated(jobs, name, (1,), **RANKINGS[name]).done.values())
+        for name in ("srtf", "fcfs", "las")
     }
     assert totals["srtf"] == least_total((0, 1, 1), (4, 1, 2)) == 13
     assert min(totals["fcfs"], totals["las"]) > 13
@@ -110,7 +117,9 @@ def feasible(draw: st.DrawFn) -> list[Document]:
 
 @settings(FEW, max_examples=15)
 @given(feasible())
-def test_the_earliest_deadline_first_meets_all_deadlines_on_one_gpu_if_that_is_possible(jobs: list[Document]) -> None:
+def test_the_earliest_deadline_first_meets_all_deadlines_on_one_gpu_if_that_is_possible(
+    jobs: list[Document],
+) -> None:
     done = simulated(jobs, "edf").done
     assert all(done[one["id"]] <= one["deadline"] for one in jobs)
 
@@ -122,7 +131,9 @@ def test_in_the_order_of_arrival_they_are_missed() -> None:
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
-def test_on_several_gpus_the_earliest_deadline_first_misses_what_another_order_meets(m: int) -> None:
+def test_on_several_gpus_the_earliest_deadline_first_misses_what_another_order_meets(
+    m: int,
+) -> None:
     """m jobs of 2 e due at 1 and one of 1 due at 1 + e, with e = 1/8: a second is an eighth."""
     short = [job(f"short{row}", 2.0, deadline=8.0) for row in range(m)]
     jobs = [*short, job("long", 8.0, deadline=9.0, weight=2.0)]
@@ -134,13 +145,18 @@ def test_on_several_gpus_the_earliest_deadline_first_misses_what_another_order_m
 
 def test_a_hard_deadline_that_has_passed_makes_way_and_a_soft_one_does_not() -> None:
     def jobs(kind: str) -> list[Document]:
-        return [job("late", 9.0, arrival=-9.0, deadline=-1.0, deadline_kind=kind), job("due", 9.0, deadline=50.0)]
+        return [
+            job("late", 9.0, arrival=-9.0, deadline=-1.0, deadline_kind=kind),
+            job("due", 9.0, deadline=50.0),
+        ]
 
     hard, soft = planned(jobs("hard"), "edf"), planned(jobs("soft"), "edf")
     assert running(hard) == {"due"}
     assert running(soft) == {"late"}
     assert running(planned([*jobs("hard")[:1], job("none", 9.0, arrival=-20.0)], "edf")) == {"late"}
-    assert hard.notices == ("job late is late: its deadline was 1 s ago, and it is held to it no more",)
+    assert hard.notices == (
+        "job late is late: its deadline was 1 s ago, and it is held to it no more",
+    )
 
 
 # --- Tiresias ------------------------------------------------------------------------------------------------------
@@ -170,11 +186,15 @@ def by_hand(jobs: list[Document], limits: list[float], knob: float) -> Iterator[
 
 @FEW
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=2, max_size=5), st.sampled_from([0.5, 1.0, 3.0])
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=2, max_size=5),
+    st.sampled_from([0.5, 1.0, 3.0]),
 )
 def test_queues_and_knob_go_as_by_hand(drawn: list[tuple[int, int]], knob: float) -> None:
     drawn = sorted(drawn)
-    jobs = [job(f"j{row}", float(size), arrival=float(arrival)) for row, (arrival, size) in enumerate(drawn)]
+    jobs = [
+        job(f"j{row}", float(size), arrival=float(arrival))
+        for row, (arrival, size) in enumerate(drawn)
+    ]
     history = simulated(jobs, "tiresias", (1,), limits=[1.0, 3.0], knob=knob).history
     assert [list(names) for _, names in history] == list(by_hand(jobs, [1.0, 3.0], knob))
 
@@ -185,7 +205,12 @@ def test_a_demoted_job_waits_until_the_knob_returns_it() -> None:
     assert plain["old"] == 14.0  # all others are short enough for the first queue
     knob = simulated(jobs, "tiresias", (1,), limits=[2.0], knob=2.0).history
     runs = [now for now, names in knob if "old" in names]
-    assert runs == [0.0, 1.0, 6.0, 7.0]  # 2 s had, so after 4 s of waiting it is a new job, and the oldest one
+    assert runs == [
+        0.0,
+        1.0,
+        6.0,
+        7.0,
+    ]  # 2 s had, so after 4 s of waiting it is a new job, and the oldest one
 
 
 def test_what_a_renewed_job_had_before_is_still_told() -> None:
@@ -198,7 +223,11 @@ def test_what_a_renewed_job_had_before_is_still_told() -> None:
     assert plan.order is not None
     assert plan.order.renewed.tolist() == [True, False]
     assert state.service.executed.tolist() == [3.0, 2.0]
-    assert state.service.executed_before.tolist() == state.service.attained_before.tolist() == [2.0, 0.0]
+    assert (
+        state.service.executed_before.tolist()
+        == state.service.attained_before.tolist()
+        == [2.0, 0.0]
+    )
 
 
 # --- who waits, and why --------------------------------------------------------------------------------------------
@@ -215,14 +244,18 @@ def test_a_job_that_cannot_be_preempted_stays_whatever_the_ranking(ranking: str)
         running={"pool": "gpu", "gpus": ["n0/0"], "since": 0.0},
     )
     first = job("first", 1.0, arrival=-9.0, weight=9.0, deadline=20.0)
-    state = RoundState.first(instance([stays, first]), RoundPolicy(ranking=ranking, options=RANKINGS[ranking]))
+    state = RoundState.first(
+        instance([stays, first]), RoundPolicy(ranking=ranking, options=RANKINGS[ranking])
+    )
     for _ in range(6):
         plan = solve_round(state)
         assert plan.verdict.tolist() == [Verdict.KEEP, Verdict.HOLD]
         assert plan.order is not None
         place = plan.order.place[1] + 1
         whose = "that cannot be stopped" if place == 1 else "before it"
-        told = f"place {place} of 2 in the order of {ranking}: GPUs that it needs go to 1 job {whose}"
+        told = (
+            f"place {place} of 2 in the order of {ranking}: GPUs that it needs go to 1 job {whose}"
+        )
         assert plan.decision(1).reason == told
         assert running(plan) == {"stays"}
         state = advanced(followed(state, plan), state.now + 1.0)
@@ -249,7 +282,10 @@ def test_reasons_tell_the_place_and_who_has_the_gpus() -> None:
 def test_a_job_that_must_not_be_displaced_is_among_the_others() -> None:
     stays = {"running": {"pool": "gpu", "gpus": ["n0/0"], "since": 0.0}}
     plan = planned([job("a", weight=2.0), job("b", **stays)], "priority", (1,), {"max_moves": 0})
-    assert decisions(plan)["a"] == ("hold", "place 1 of 2 in the order of priority: GPUs that it needs go to others")
+    assert decisions(plan)["a"] == (
+        "hold",
+        "place 1 of 2 in the order of priority: GPUs that it needs go to others",
+    )
 
 
 def test_patience_comes_before_a_ranking() -> None:
@@ -263,8 +299,14 @@ def test_a_strict_order_is_blocked_by_its_head() -> None:
     strict = planned(jobs, "fcfs", (2,), {"options": {"strict": True}})
     assert decisions(strict) == {
         "a": ("start", ""),
-        "wide": ("hold", "place 2 of 3 in the order of fcfs: GPUs that it needs go to 1 job before it"),
-        "small": ("hold", "place 3 of 3 in the order of fcfs: wide is before it, has no room, and lets nobody pass"),
+        "wide": (
+            "hold",
+            "place 2 of 3 in the order of fcfs: GPUs that it needs go to 1 job before it",
+        ),
+        "small": (
+            "hold",
+            "place 3 of 3 in the order of fcfs: wide is before it, has no room, and lets nobody pass",
+        ),
     }
     assert running(planned(jobs, "fcfs", (2,))) == {"a", "small"}
     done = simulated(jobs, "fcfs", (2,), strict=True).done
@@ -274,7 +316,11 @@ def test_a_strict_order_is_blocked_by_its_head() -> None:
 def test_a_strict_order_is_blocked_by_a_head_that_finds_no_node() -> None:
     """Three nodes with one GPU free on each: two GPUs are free, but not on one node."""
     stuck = [
-        job(f"stuck{row}", preemptible=False, running={"pool": "gpu", "gpus": [f"n{row}/0"], "since": 0.0})
+        job(
+            f"stuck{row}",
+            preemptible=False,
+            running={"pool": "gpu", "gpus": [f"n{row}/0"], "since": 0.0},
+        )
         for row in range(3)
     ]
     wide = job("wide", gpus=2, throughput={"gpu": {"2": {"1": 1.0}}})
@@ -292,11 +338,17 @@ def test_a_strict_order_is_blocked_by_a_head_that_finds_no_node() -> None:
 def test_the_head_of_a_strict_order_tries_all_its_ways_to_run() -> None:
     """The fast way needs two GPUs of one node, which are not there; the slow one has room."""
     stuck = [
-        job(f"stuck{row}", preemptible=False, running={"pool": "gpu", "gpus": [f"n{row}/0"], "since": 0.0})
+        job(
+            f"stuck{row}",
+            preemptible=False,
+            running={"pool": "gpu", "gpus": [f"n{row}/0"], "since": 0.0},
+        )
         for row in range(2)
     ]
     wide = job("wide", gpus=2, throughput={"gpu": {"2": {"1": 2.0, "2": 1.0}}})
-    plan = planned([*stuck, wide, job("small"), job("last")], "fcfs", (2, 2, 1), {"options": {"strict": True}})
+    plan = planned(
+        [*stuck, wide, job("small"), job("last")], "fcfs", (2, 2, 1), {"options": {"strict": True}}
+    )
     assert running(plan) == {"stuck0", "stuck1", "wide", "small"}
     assert plan.decision(2).gpus in (("n0/1", "n1/1"), ("n0/1", "n2/0"), ("n1/1", "n2/0"))
     assert plan.decision(4).reason.startswith("place 5 of 5")
@@ -305,7 +357,9 @@ def test_the_head_of_a_strict_order_tries_all_its_ways_to_run() -> None:
 def test_elastic_jobs_run_on_their_smallest_number_of_gpus() -> None:
     wide = {"min": 1, "max": 4}
     rates = {"gpu": {"1": 1.0, "2": 1.9, "3": 2.7, "4": 3.4}}
-    plan = planned([job("a", 9.0, gpus=wide, throughput=rates), job("b", 9.0, gpus=2)], "srtf", (4,))
+    plan = planned(
+        [job("a", 9.0, gpus=wide, throughput=rates), job("b", 9.0, gpus=2)], "srtf", (4,)
+    )
     assert {name: len(plan.decision(row).gpus) for row, name in enumerate("ab")} == {"a": 1, "b": 2}
 
 
@@ -321,9 +375,13 @@ def test_a_job_keeps_its_gpus_while_it_goes_first() -> None:
 
 def test_the_same_state_gives_the_same_plan() -> None:
     rng = np.random.default_rng(5)
-    jobs = [job(f"j{row}", float(rng.integers(1, 4)), gpus=int(rng.integers(1, 3))) for row in range(20)]
+    jobs = [
+        job(f"j{row}", float(rng.integers(1, 4)), gpus=int(rng.integers(1, 3))) for row in range(20)
+    ]
     for ranking, options in RANKINGS.items():
-        state = RoundState.first(instance(jobs, (4, 4)), RoundPolicy(ranking=ranking, options=options))
+        state = RoundState.first(
+            instance(jobs, (4, 4)), RoundPolicy(ranking=ranking, options=options)
+        )
         one, other = (solve_round(state).to_document() for _ in range(2))
         assert {**one, "timings": {}} == {**other, "timings": {}}
 
@@ -338,7 +396,9 @@ def test_gangs_on_one_node_run_if_they_have_room_beside_those_before_them(rankin
         )
         for row in range(12)
     ]  # fmt: skip
-    state = RoundState.first(instance(jobs, (6,)), RoundPolicy(ranking=ranking, options=RANKINGS[ranking]))
+    state = RoundState.first(
+        instance(jobs, (6,)), RoundPolicy(ranking=ranking, options=RANKINGS[ranking])
+    )
     for _ in range(6):
         plan = solve_round(state)
         assert plan.order is not None
@@ -355,7 +415,10 @@ def test_gangs_on_one_node_run_if_they_have_room_beside_those_before_them(rankin
 
 
 def test_pinned_and_forbidden_are_kept_and_others_are_told() -> None:
-    pools = [{"name": name, "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0} for name in ("fast", "slow")]
+    pools = [
+        {"name": name, "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0}
+        for name in ("fast", "slow")
+    ]
     jobs = [job(f"j{row}", 9.0, throughput={"fast": 2.0, "slow": 1.0}) for row in range(4)]
     constraints = [
         {"kind": "forbidden", "jobs": ["j0"], "pools": ["fast"]},
@@ -366,16 +429,24 @@ def test_pinned_and_forbidden_are_kept_and_others_are_told() -> None:
     assert [plan.decision(row).pool for row in range(4)] == ["slow", None, "fast", "fast"]
     assert plan.decision(1).reason == "side constraints leave it no way to run"
     (notice,) = plan.notices
-    assert notice == "a ranking gives no fractions of the time, and does not keep the side constraints budget"
+    assert (
+        notice
+        == "a ranking gives no fractions of the time, and does not keep the side constraints budget"
+    )
 
 
 def test_reserved_nodes_take_no_jobs_of_a_ranking() -> None:
     state = RoundState.first(
-        instance([job("a"), job("b")], (1, 1)), RoundPolicy(ranking="fcfs"), [Reservation(("n0",), 0.0, 5.0)]
+        instance([job("a"), job("b")], (1, 1)),
+        RoundPolicy(ranking="fcfs"),
+        [Reservation(("n0",), 0.0, 5.0)],
     )
     plan = solve_round(state)
     assert plan.decision(0).gpus == ("n1/0",)
-    assert plan.decision(1).reason == "place 2 of 2 in the order of fcfs: GPUs that it needs go to 1 job before it"
+    assert (
+        plan.decision(1).reason
+        == "place 2 of 2 in the order of fcfs: GPUs that it needs go to 1 job before it"
+    )
 
 
 # --- rankings that fail --------------------------------------------------------------------------------------------
@@ -409,9 +480,15 @@ class Wrong(Ranking):
         (ZeroDivisionError("oh"), "failed with ZeroDivisionError: oh"),
     ],
 )
-def test_a_ranking_that_gives_no_order(answer: object, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policies, "load_ranking", lambda name: type("It", (Wrong,), {"answer": answer}))
-    plan = planned([job("a", arrival=0.0), job("b", arrival=-2.0), job("c", arrival=-1.0)], "wrong", (2,))
+def test_a_ranking_that_gives_no_order(
+    answer: object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        policies, "load_ranking", lambda name: type("It", (Wrong,), {"answer": answer})
+    )
+    plan = planned(
+        [job("a", arrival=0.0), job("b", arrival=-2.0), job("c", arrival=-1.0)], "wrong", (2,)
+    )
     assert plan.fallback == f"ranking wrong{'' if 'failed' in words else ':'} {words}; jobs go in the order in which " \
         "they arrived"  # fmt: skip
     assert running(plan) == {"b", "c"}
@@ -444,5 +521,8 @@ def test_keys_may_be_infinite_whole_or_none() -> None:
 
 def test_two_keys_count_in_turn() -> None:
     first: FloatArray = np.array([1.0, 0.0, 1.0])
-    order = Order.of(type("It", (Wrong,), {"answer": (first, np.array([2.0, 9.0, 1.0]))})(), seen(arrival=[0.0] * 3))
+    order = Order.of(
+        type("It", (Wrong,), {"answer": (first, np.array([2.0, 9.0, 1.0]))})(),
+        seen(arrival=[0.0] * 3),
+    )
     assert order.place.tolist() == [2, 0, 1]

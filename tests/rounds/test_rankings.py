@@ -48,7 +48,12 @@ def test_simple_rankings() -> None:
     assert ranked("srtf", jobs, weighted=True) == [2, 1, 0, 3]  # 3/8, 1/2, 5, 9
     assert ranked("srtf", jobs, service=True, weighted=True) == [2, 1, 0, 3]  # 6/8, 4, 5, 9
     assert ranked("las", jobs) == [3, 2, 1, 0]
-    assert ranked("2d-las", jobs) == [3, 2, 0, 1]  # jobs 0 and 2 have had the same, and 2 arrived first
+    assert ranked("2d-las", jobs) == [
+        3,
+        2,
+        0,
+        1,
+    ]  # jobs 0 and 2 have had the same, and 2 arrived first
 
 
 def test_an_unknown_remaining_time_goes_last() -> None:
@@ -93,7 +98,9 @@ def test_one_queue_is_fcfs(drawn: list[tuple[int, int]]) -> None:
 @given(times)
 def test_thin_queues_are_least_attained_service(drawn: list[tuple[int, int]]) -> None:
     jobs = seen(attained=[a / 4 for a, _ in drawn], arrival=[float(t) for _, t in drawn])
-    assert ranked("tiresias", jobs, limits=[(k + 1) / 4 for k in range(12)]) == ranked("2d-las", jobs)
+    assert ranked("tiresias", jobs, limits=[(k + 1) / 4 for k in range(12)]) == ranked(
+        "2d-las", jobs
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +112,9 @@ def test_thin_queues_are_least_attained_service(drawn: list[tuple[int, int]]) ->
         ({"classes": True, "limits": [3250.0]}, [0, 0, 1, 1, 1, 1, 1]),
     ],
 )
-def test_a_job_is_demoted_when_it_reaches_a_limit(options: dict[str, object], queues: list[int]) -> None:
+def test_a_job_is_demoted_when_it_reaches_a_limit(
+    options: dict[str, object], queues: list[int]
+) -> None:
     jobs = seen(attained=[0.0, 3249.9, 3250.0, 3600.0, 7199.9, 7200.0, 18000.0])
     assert made("tiresias", **options).queue(jobs).tolist() == queues  # type: ignore[attr-defined]
 
@@ -131,7 +140,11 @@ def test_a_tiny_knob_renews_no_job_that_runs() -> None:
 
 @QUICK
 @given(
-    st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=14),
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 4]), st.integers(0, 9), st.integers(0, 5)),
+        min_size=1,
+        max_size=14,
+    ),
     st.integers(0, 40),
 )
 def test_classes_have_their_part_of_the_gpus(drawn: list[tuple[int, int, int]], M: int) -> None:
@@ -158,16 +171,22 @@ def textbook(S: list[float], a: float, delta: float) -> float:
     left = [s - a for s in S if s > a]
     if not left:
         return 0.0
-    return (sum(x <= delta for x in left) / len(left)) / (sum(min(x, delta) for x in left) / len(left))
+    return (sum(x <= delta for x in left) / len(left)) / (
+        sum(min(x, delta) for x in left) / len(left)
+    )
 
 
 @QUICK
 @given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 30), st.lists(st.integers(0, 50), min_size=1)
+    st.lists(st.integers(1, 40), min_size=1, max_size=30),
+    st.integers(1, 30),
+    st.lists(st.integers(0, 50), min_size=1),
 )
 def test_the_index_is_the_textbook_s(S: list[int], delta: int, attained: list[int]) -> None:
     found = made("gittins", sample=S, delta=delta).index(np.array(attained, float))  # type: ignore[attr-defined]
-    assert found == pytest.approx([textbook([float(s) for s in S], a, delta) for a in attained], rel=1e-12)
+    assert found == pytest.approx(
+        [textbook([float(s) for s in S], a, delta) for a in attained], rel=1e-12
+    )
 
 
 def lattice(hazards: list[float], count: int) -> list[float]:
@@ -186,8 +205,13 @@ def test_the_index_follows_the_hazard_rate() -> None:
     index = made("gittins", sample=lattice(rising, 7200), delta=1.0).index(ages)  # type: ignore[attr-defined]
     assert index == pytest.approx(rising)
     jobs = seen(attained=[3.0, 1.0, 4.0, 0.0, 2.0])
-    assert ranked("gittins", jobs, sample=lattice(falling, 7200), delta=1.0) == ranked("2d-las", jobs)
-    assert ranked("gittins", jobs, sample=lattice(rising, 7200), delta=1.0) == ranked("2d-las", jobs)[::-1]
+    assert ranked("gittins", jobs, sample=lattice(falling, 7200), delta=1.0) == ranked(
+        "2d-las", jobs
+    )
+    assert (
+        ranked("gittins", jobs, sample=lattice(rising, 7200), delta=1.0)
+        == ranked("2d-las", jobs)[::-1]
+    )
 
 
 def test_a_heavy_tail_is_least_attained_service() -> None:
@@ -214,11 +238,16 @@ def test_the_published_index_is_the_textbook_s_for_new_jobs_only() -> None:
 
 
 def oracle() -> tuple[list[float], list[dict[str, float]]]:
-    sample, cases = SHARED / "data/tiresias/yarn-gput1000.csv", SHARED / "oracles/tiresias/gittins_cases.json"
+    sample, cases = (
+        SHARED / "data/tiresias/yarn-gput1000.csv",
+        SHARED / "oracles/tiresias/gittins_cases.json",
+    )
     if not (sample.is_file() and cases.is_file()):
         pytest.skip("needs the sample and the index values in ../shared")
     with sample.open() as file:
-        return [float(row["duration"]) for row in csv.DictReader(file)], json.loads(cases.read_text())["cases"]
+        return [float(row["duration"]) for row in csv.DictReader(file)], json.loads(
+            cases.read_text()
+        )["cases"]
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -234,7 +263,12 @@ def test_reference_values_of_the_index(legacy: bool) -> None:
 
 def test_more_reference_values_of_the_index() -> None:
     sample, _ = oracle()
-    values = {(0, 1000): 337.6113, (500, 1000): 355.2516, (1000, 3250): 236.8615, (5000, 3250): 83.2954}
+    values = {
+        (0, 1000): 337.6113,
+        (500, 1000): 355.2516,
+        (1000, 3250): 236.8615,
+        (5000, 3250): 83.2954,
+    }
     values |= {(20000, 10000): 12.6203, (5000, 1000): 155.4274}
     for (a, delta), expected in values.items():
         (found,) = made("gittins", sample=sample, delta=delta).index(np.array([a], float))  # type: ignore[attr-defined]
@@ -259,9 +293,13 @@ def test_an_order_does_not_depend_on_how_jobs_are_numbered(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 9))
     columns = {
-        name: rng.integers(1, 6, count).astype(float) for name in ("weight", "remaining", "executed", "attained")
+        name: rng.integers(1, 6, count).astype(float)
+        for name in ("weight", "remaining", "executed", "attained")
     }
-    columns |= {"waited": rng.integers(0, 9, count) * 1.0, "deadline": rng.choice([2.0, 4.0, np.inf], count)}
+    columns |= {
+        "waited": rng.integers(0, 9, count) * 1.0,
+        "deadline": rng.choice([2.0, 4.0, np.inf], count),
+    }
     columns |= {
         "soft": rng.random(count) < 0.5,
         "gpus": rng.integers(1, 4, count),
@@ -270,7 +308,11 @@ def test_an_order_does_not_depend_on_how_jobs_are_numbered(seed: int) -> None:
     turned = rng.permutation(count)
     for name, options in OPTIONS.items():
         order = ranked(name, seen(now=3.0, **columns), **options)
-        other = ranked(name, seen(now=3.0, **{key: values[turned] for key, values in columns.items()}), **options)
+        other = ranked(
+            name,
+            seen(now=3.0, **{key: values[turned] for key, values in columns.items()}),
+            **options,
+        )
         assert order == turned[other].tolist()
         ranking = made(name, **options)
         jobs = seen(now=3.0, **columns)
@@ -291,11 +333,17 @@ def test_no_jobs_are_in_no_order() -> None:
         ("sjf", {}, "unknown ranking 'sjf', expected one of 2d-las, .*"),
         ("tiresia", {}, "unknown ranking 'tiresia' .did you mean tiresias.., expected one of"),
         ("las", {"limits": [1]}, "las has no option 'limits', expected one of gpus"),
-        ("tiresias", {"limit": [1]}, "tiresias has no option 'limit', expected .*; did you mean limits\\?"),
+        (
+            "tiresias",
+            {"limit": [1]},
+            "tiresias has no option 'limit', expected .*; did you mean limits\\?",
+        ),
         ("tiresias", {"limits": 5}, "option of tiresias: limits: found 5, expected a list"),
     ],
 )
-def test_names_are_checked_when_the_policy_is_made(ranking: str, options: dict[str, object], words: str) -> None:
+def test_names_are_checked_when_the_policy_is_made(
+    ranking: str, options: dict[str, object], words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         RoundPolicy(ranking=ranking, options=options)
 
@@ -304,7 +352,11 @@ def test_names_are_checked_when_the_policy_is_made(ranking: str, options: dict[s
     ("ranking", "options", "refusal"),
     [
         ("tiresias", {"limits": [1, 0]}, "limits[1]: found 0, expected a number above 0"),
-        ("tiresias", {"limits": [1, 5, 5]}, "limits[2]: found 5, expected more than the limit before it, 5"),
+        (
+            "tiresias",
+            {"limits": [1, 5, 5]},
+            "limits[2]: found 5, expected more than the limit before it, 5",
+        ),
         ("tiresias", {"knob": 0}, "knob: found 0, expected a number above 0"),
         ("tiresias", {"knob": float("nan")}, "knob: found NaN, expected a finite number"),
         ("gittins", {}, "sample: found nothing, expected this key"),
@@ -316,15 +368,21 @@ def test_names_are_checked_when_the_policy_is_made(ranking: str, options: dict[s
         ("fcfs", {"strict": 1}, "strict: found 1, expected true or false"),
     ],
 )
-def test_options_are_checked_when_the_policy_is_made(ranking: str, options: dict[str, object], refusal: str) -> None:
+def test_options_are_checked_when_the_policy_is_made(
+    ranking: str, options: dict[str, object], refusal: str
+) -> None:
     with refuses(refusal, UsageError):
         RoundPolicy(ranking=ranking, options=options)
 
 
 def test_options_from_python() -> None:
-    policy = RoundPolicy(ranking="gittins", options={"sample": np.array([3.0, 1.0]), "delta": np.float64(2.0)})
+    policy = RoundPolicy(
+        ranking="gittins", options={"sample": np.array([3.0, 1.0]), "delta": np.float64(2.0)}
+    )
     assert policy.made_ranking().options.sample == [3.0, 1.0]
-    assert RoundPolicy(ranking="tiresias", options={"limits": (1, 2)}).made_ranking().options.limits == [1.0, 2.0]
+    assert RoundPolicy(
+        ranking="tiresias", options={"limits": (1, 2)}
+    ).made_ranking().options.limits == [1.0, 2.0]
 
 
 def test_a_strict_ranking_is_not_filled_up() -> None:

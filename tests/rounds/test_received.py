@@ -28,7 +28,9 @@ PACKING = Path(__file__).parents[2] / "instances" / "packing.json"
 
 def received(document: dict[str, Any], rounds: int, **policy: Any) -> tuple[RoundState, Any]:
     """The state after so many rounds in which nothing changes, and the last plan's solution."""
-    state = RoundState.first(build_instance(document), RoundPolicy(progress=False, fill=False, **policy))
+    state = RoundState.first(
+        build_instance(document), RoundPolicy(progress=False, fill=False, **policy)
+    )
     solution = None
     for _ in range(rounds):
         plan = solve_round(state)
@@ -49,12 +51,24 @@ def shares(state: RoundState, rounds: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def instance(jobs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 2}, {"name": "k80", "nodes": 1, "gpus_per_node": 3}]
+    pools = [
+        {"name": "v100", "nodes": 1, "gpus_per_node": 2},
+        {"name": "k80", "nodes": 1, "gpus_per_node": 3},
+    ]
     named = [{"id": f"j{row}", "steps": 1e9, **job} for row, job in enumerate(jobs)]
-    return {"format": "optsched-instance/1", "round": 60.0, "cluster": {"pools": pools}, "jobs": named, **more}
+    return {
+        "format": "optsched-instance/1",
+        "round": 60.0,
+        "cluster": {"pools": pools},
+        "jobs": named,
+        **more,
+    }
 
 
-SINGLE = [{"weight": 1.0 + row % 3, "throughput": {"v100": 3.0 + row, "k80": 1.0 + row / 3}} for row in range(9)]
+SINGLE = [
+    {"weight": 1.0 + row % 3, "throughput": {"v100": 3.0 + row, "k80": 1.0 + row / 3}}
+    for row in range(9)
+]
 GANGS = [
     {"gpus": gpus, "throughput": {"v100": 3.0 * gpus, "k80": 1.0 * gpus}} for gpus in (1, 2, 1, 2, 1, 1, 2)
 ]  # fmt: skip
@@ -62,7 +76,9 @@ GANGS = [
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize("hysteresis", [0.5])
-def test_single_gpus_receive_their_allocation_row_by_row(formulation: str, hysteresis: float) -> None:
+def test_single_gpus_receive_their_allocation_row_by_row(
+    formulation: str, hysteresis: float
+) -> None:
     state, _ = received(instance(SINGLE), ROUNDS, formulation=formulation, hysteresis=hysteresis)
     given, ran = shares(state, ROUNDS)
     assert np.abs(ran - given).max() < (1.5 + hysteresis) / ROUNDS
@@ -89,21 +105,36 @@ def test_gangs_fall_short_by_what_no_rounds_can_give(formulation: str) -> None:
     assert (given - ran <= (1.0 - realised.scale) * given + 0.02).all()
 
 
-def pairs(kinds: dict[str, dict[str, float]], kept: Callable[[], float], **more: Any) -> dict[str, Any]:
+def pairs(
+    kinds: dict[str, dict[str, float]], kept: Callable[[], float], **more: Any
+) -> dict[str, Any]:
     """Workloads of rates by pool, any two of which share a GPU and keep such parts of their rates."""
     shared = [
-        {"workloads": [a, b], "pool": pool, "throughput": [kept() * kinds[a][pool], kept() * kinds[b][pool]]}
+        {
+            "workloads": [a, b],
+            "pool": pool,
+            "throughput": [kept() * kinds[a][pool], kept() * kinds[b][pool]],
+        }
         for pool in ("v100", "k80")
         for a, b in combinations_with_replacement(kinds, 2)
     ]
-    return {"workloads": {name: {"throughput": rate} for name, rate in kinds.items()}, "colocation": shared, **more}
+    return {
+        "workloads": {name: {"throughput": rate} for name, rate in kinds.items()},
+        "colocation": shared,
+        **more,
+    }
 
 
 def packed(seed: int) -> dict[str, Any]:
     """Jobs of a few kinds that share single GPUs, all of different worth."""
     random = np.random.default_rng(seed)
-    kinds = {name: {pool: float(random.uniform(1, 10)) for pool in ("v100", "k80")} for name in "abcd"}
-    jobs = [{"workload": "abcd"[random.integers(4)], "weight": float(random.integers(1, 4))} for _ in range(15)]
+    kinds = {
+        name: {pool: float(random.uniform(1, 10)) for pool in ("v100", "k80")} for name in "abcd"
+    }
+    jobs = [
+        {"workload": "abcd"[random.integers(4)], "weight": float(random.integers(1, 4))}
+        for _ in range(15)
+    ]
     return instance(jobs, **pairs(kinds, lambda: float(random.uniform(0.4, 0.95))))
 
 
@@ -132,7 +163,9 @@ def test_pairs_receive_their_allocation_within_a_few_rounds(formulation: str) ->
 @pytest.mark.study
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 @pytest.mark.parametrize("seed", range(6))
-def test_pairs_receive_their_allocation_within_a_few_rounds_of_five_hundred(seed: int, formulation: str) -> None:
+def test_pairs_receive_their_allocation_within_a_few_rounds_of_five_hundred(
+    seed: int, formulation: str
+) -> None:
     state, solution = received(packed(seed), 500, formulation=formulation)
     assert (state.ledger.partner >= 0).any()
     assert falls_short(state, solution, 500) <= 7.5
@@ -148,7 +181,9 @@ def test_the_packing_instance_keeps_two_percent(formulation: str) -> None:
 @pytest.mark.study
 @pytest.mark.parametrize("formulation", ["max-min-fairness", "water-filling"])
 @pytest.mark.parametrize("jobs", [SINGLE, GANGS])
-def test_after_five_hundred_rounds_two_percent_are_kept(formulation: str, jobs: list[dict[str, Any]]) -> None:
+def test_after_five_hundred_rounds_two_percent_are_kept(
+    formulation: str, jobs: list[dict[str, Any]]
+) -> None:
     state, solution = received(instance(jobs), 500, formulation=formulation)
     given, ran = shares(state, 500)
     scale = optsched.realise(solution).rounds.scale
@@ -157,11 +192,15 @@ def test_after_five_hundred_rounds_two_percent_are_kept(formulation: str, jobs: 
 
 def test_patience_runs_a_job_that_the_allocation_leaves_out() -> None:
     """With k jobs that have waited longer, at the latest k rounds after the patience."""
-    jobs = [{"gpus": 2, "throughput": {"v100": 8.0}}] + [{"throughput": {"v100": 0.01}} for _ in range(4)]
+    jobs = [{"gpus": 2, "throughput": {"v100": 8.0}}] + [
+        {"throughput": {"v100": 0.01}} for _ in range(4)
+    ]
     patience, number = 6, len(jobs)
     state = RoundState.first(
         build_instance(instance(jobs)),
-        RoundPolicy(formulation="max-throughput", patience=patience, max_moves=0, fill=False, progress=False),
+        RoundPolicy(
+            formulation="max-throughput", patience=patience, max_moves=0, fill=False, progress=False
+        ),
     )
     longest = 0.0
     for _ in range(60):

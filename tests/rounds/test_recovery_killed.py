@@ -67,7 +67,9 @@ def started(folder: Path, until: int = DEEDS) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent)))
     arguments = [sys.executable, "-c", PROGRAM, str(folder), str(until), "here"]
     environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    return subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
 
 
 def said(out: bytes) -> tuple[int, dict[int, str]]:

@@ -21,7 +21,12 @@ GANG = {"gpus": 2, "steps": 1e6, "throughput": {"v100": 3.0}}
 def document(jobs: dict[str, Document], **pool: Any) -> Document:
     pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4, **pool}]
     told = [{"id": name, **job} for name, job in jobs.items()]
-    return {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": told}
+    return {
+        "format": "optsched-instance/1",
+        "round": 360,
+        "cluster": {"pools": pools},
+        "jobs": told,
+    }
 
 
 def running(plan: optsched.Plan) -> set[str]:
@@ -65,8 +70,15 @@ def test_one_job_is_held_and_the_others_run(case: str) -> None:
 
 
 def test_several_reasons_are_told_one_by_one() -> None:
-    jobs = {"a": ONE, "gang": GANG, "big": {**GANG, "gpus": 4, "throughput": {"v100": 5.0}}, "b": ONE}
-    jobs |= {"held": {**GANG, "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0}}}
+    jobs = {
+        "a": ONE,
+        "gang": GANG,
+        "big": {**GANG, "gpus": 4, "throughput": {"v100": 5.0}},
+        "b": ONE,
+    }
+    jobs |= {
+        "held": {**GANG, "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0}}
+    }
     plan = solve_round(optsched.Instance.from_document(document(jobs)), {"formulation": "allox"})
     assert plan.fallback is None and running(plan) == {"a", "b"}
     assert [(rows, words.split(":")[1][:28]) for rows, words in plan.refused] == [
@@ -75,18 +87,36 @@ def test_several_reasons_are_told_one_by_one() -> None:
 
 
 def test_nobody_is_dealt_with() -> None:
-    plan = solve_round(optsched.Instance.from_document(document({"g": GANG})), {"formulation": "allox"})
-    assert plan.fallback == plan.hold[0].reason and "job g has no configuration of exactly one GPU" in plan.fallback
+    plan = solve_round(
+        optsched.Instance.from_document(document({"g": GANG})), {"formulation": "allox"}
+    )
+    assert (
+        plan.fallback == plan.hold[0].reason
+        and "job g has no configuration of exactly one GPU" in plan.fallback
+    )
     assert not plan.running
 
 
 def test_leftovers_are_such_as_the_formulation_deals_with() -> None:
     """Elastic jobs of two GPUs here and one there: allox knows the one alone, and so do the leftovers."""
-    pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4}, {"name": "k80", "nodes": 1, "gpus_per_node": 1}]
+    pools = [
+        {"name": "v100", "nodes": 1, "gpus_per_node": 4},
+        {"name": "k80", "nodes": 1, "gpus_per_node": 1},
+    ]
     rates = {"v100": {"2": 3.0}, "k80": {"1": 0.5}}
-    jobs = [{"id": f"o{i}", "steps": 1e4, "gpus": {"min": 1, "max": 2}, "throughput": rates} for i in range(3)]
-    given = {"format": "optsched-instance/1", "round": 360, "cluster": {"pools": pools}, "jobs": jobs}
-    made = optsched.Scheduler(optsched.Instance.from_document(given), {"formulation": "allox"}, isolate=False)
+    jobs = [
+        {"id": f"o{i}", "steps": 1e4, "gpus": {"min": 1, "max": 2}, "throughput": rates}
+        for i in range(3)
+    ]
+    given = {
+        "format": "optsched-instance/1",
+        "round": 360,
+        "cluster": {"pools": pools},
+        "jobs": jobs,
+    }
+    made = optsched.Scheduler(
+        optsched.Instance.from_document(given), {"formulation": "allox"}, isolate=False
+    )
     for now in range(0, 6 * 360, 360):
         plan = made.solve(now=now)
         assert plan.fallback is None and not plan.refused
@@ -94,8 +124,14 @@ def test_leftovers_are_such_as_the_formulation_deals_with() -> None:
 
 
 def test_a_gang_that_cannot_be_stopped_runs_on_beside_those_that_are_planned() -> None:
-    gang = {**GANG, "preemptible": False, "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0}}
-    instance = optsched.Instance.from_document(document({"g": gang, **{name: ONE for name in "abc"}}))
+    gang = {
+        **GANG,
+        "preemptible": False,
+        "running": {"pool": "v100", "gpus": ["v100-0/0", "v100-0/1"], "since": 0},
+    }
+    instance = optsched.Instance.from_document(
+        document({"g": gang, **{name: ONE for name in "abc"}})
+    )
     made = optsched.Scheduler(instance, {"formulation": "allox"}, isolate=False)
     for now in (0, 360, 720):
         plan = made.solve(now=now)
@@ -107,7 +143,9 @@ def test_a_gang_that_cannot_be_stopped_runs_on_beside_those_that_are_planned() -
 def test_what_a_formulation_leaves_out_itself_does_not_bring_others_in(formulation: str) -> None:
     """Jobs that wait for others are not in the program, whatever the formulation leaves out besides."""
     jobs = {"a": {**ONE, "deadline": 9e5}, "later": {**ONE, "after": ["a"], "deadline": 9e5}}
-    plan = solve_round(optsched.Instance.from_document(document(jobs)), {"formulation": formulation})
+    plan = solve_round(
+        optsched.Instance.from_document(document(jobs)), {"formulation": formulation}
+    )
     assert plan.fallback is None and running(plan) <= {"a"}
     assert plan.hold[-1].reason == "waits for a" and not plan.refused
 
@@ -118,6 +156,8 @@ def test_a_round_that_was_recorded_holds_the_same_jobs(tmp_path: Path) -> None:
     told = Recorded("the solver was killed", refused=plan.refused)
     again = solve_round(instance, {"formulation": "allox"}, recorded=told)
     assert again.refused == plan.refused and again.hold[-1].reason == plan.hold[0].reason
-    with optsched.Scheduler(instance, {"formulation": "allox"}, journal=tmp_path / "j", isolate=False) as made:
+    with optsched.Scheduler(
+        instance, {"formulation": "allox"}, journal=tmp_path / "j", isolate=False
+    ) as made:
         first = made.solve(now=0)
     assert plan_digest(optsched.replay(tmp_path / "j", 0).plan) == plan_digest(first)

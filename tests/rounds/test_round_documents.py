@@ -26,7 +26,9 @@ from optsched.rounds.state_document import state_schema
 from optsched.rounds.transitions import advanced, followed
 
 
-def after(rounds: int, source: str = "@quickstart", policy: dict[str, Any] | None = None) -> RoundState:
+def after(
+    rounds: int, source: str = "@quickstart", policy: dict[str, Any] | None = None
+) -> RoundState:
     """The state after some rounds, the next one about to begin."""
     state = RoundState.first(optsched.load(source), optsched.RoundPolicy(**(policy or {})))
     for _ in range(rounds):
@@ -53,7 +55,9 @@ def third() -> dict[str, Any]:
 def test_a_state_s_document_is_the_state(source: str, policy: dict[str, Any], rounds: int) -> None:
     state = after(rounds, source, policy)
     nodes = (next(iter(state.instance.cluster.numbering.by_name)),)
-    state = replace(state, reservations=(Reservation(nodes, state.now + 500, state.now + 900, "disks"),))
+    state = replace(
+        state, reservations=(Reservation(nodes, state.now + 500, state.now + 900, "disks"),)
+    )
     document = json.loads(json.dumps(state.to_document(), allow_nan=False))
     again = RoundState.from_document(document)
     for part in (Ledger, Service):
@@ -82,11 +86,15 @@ def test_a_document_is_exact_whatever_happens(seed: int) -> None:
             for name in dice.sample(names, min(2, len(names))):
                 dice.choice((made.complete, made.cancel, made.stopped))(name, now=now)
             for _ in range(dice.randrange(4)):
-                made.submit({**dice.choice(templates), "id": f"new-{coming}", "arrival": now}, now=now)
+                made.submit(
+                    {**dice.choice(templates), "id": f"new-{coming}", "arrival": now}, now=now
+                )
                 coming += 1
             for name in made.instance.jobs_table.names.written()[:2]:
                 made.observe(name, steps=dice.uniform(0, 3), now=now)
-            dice.choice((made.node_down, made.node_drain, made.node_up))(dice.choice(nodes), now=now)
+            dice.choice((made.node_down, made.node_drain, made.node_up))(
+                dice.choice(nodes), now=now
+            )
             made.reserve(f"r{number}", [dice.choice(nodes)], now + 300, now + 900, now=now)
             made.resize({made.instance.cluster.pools[0].name: 4}, now=now) if number == 6 else None
             document = json.loads(json.dumps(made.state.to_document(), allow_nan=False))
@@ -107,7 +115,9 @@ def test_a_plan_s_document_keeps_its_schema() -> None:
         assert set(seated) == set(runs)
         for job, row in seated.items():
             assert tuple(row["gpus"]) == runs[job][1]
-            assert [f"{node}/{index}" for node, indices in row["nodes"].items() for index in indices] == row["gpus"]
+            assert [
+                f"{node}/{index}" for node, indices in row["nodes"].items() for index in indices
+            ] == row["gpus"]
         assert all(row["reason"] for kind in ("move", "preempt", "hold") for row in document[kind])
         stops = [step["kind"] for step in document["actions"]]
         assert stops == sorted(stops, reverse=True)
@@ -125,8 +135,12 @@ def test_jobs_that_have_gone_leave_what_is_owed_to_others(third: dict[str, Any])
     names = state.instance.jobs_table.names
     gone = names[0]
     document = copy.deepcopy(third)
-    document["instance"]["jobs"] = [job for job in document["instance"]["jobs"] if job["id"] != gone]
-    document["instance"]["jobs"].append({"id": "new", "gpus": 1, "steps": 9, "throughput": {"v100": 1.0}})
+    document["instance"]["jobs"] = [
+        job for job in document["instance"]["jobs"] if job["id"] != gone
+    ]
+    document["instance"]["jobs"].append(
+        {"id": "new", "gpus": 1, "steps": 9, "throughput": {"v100": 1.0}}
+    )
     found = RoundState.from_document(document)
     kept = state.ledger.revised(np.arange(1, len(names)), 1)
     assert found.ledger.key.tobytes() == kept.key.tobytes()
@@ -139,7 +153,11 @@ def test_jobs_that_have_gone_leave_what_is_owed_to_others(third: dict[str, Any])
 
 def test_a_job_that_the_instance_says_does_not_run_has_stopped(third: dict[str, Any]) -> None:
     document = copy.deepcopy(third)
-    (row,) = [place for place, job in enumerate(document["instance"]["jobs"]) if job["id"] == "resnet-50-1"]
+    (row,) = [
+        place
+        for place, job in enumerate(document["instance"]["jobs"])
+        if job["id"] == "resnet-50-1"
+    ]
     assert document["instance"]["jobs"][row].pop("running")
     state = RoundState.from_document(document)
     assert not state.ledger.runs[state.ledger.job == row].any()
@@ -167,13 +185,19 @@ def test_a_round_begins_with_whatever_there_is(tmp_path: Path, third: dict[str, 
 
 
 WRONG = {
-    "format": ({"format": "optsched-round/2"}, 'format: found "optsched-round/2", expected "optsched-round/1"'),
+    "format": (
+        {"format": "optsched-round/2"},
+        'format: found "optsched-round/2", expected "optsched-round/1"',
+    ),
     "round": ({"round": -1}, "round: found -1, expected a number of at least 0"),
     "key": (
         {"ledgre": []},
         "ledgre: found an unknown key 'ledgre', expected one of the format's keys (did you mean...",
     ),
-    "policy": ({"policy": {"hysteresys": 1}}, "policy.hysteresys: found an unknown key 'hysteresys'"),
+    "policy": (
+        {"policy": {"hysteresys": 1}},
+        "policy.hysteresys: found an unknown key 'hysteresys'",
+    ),
     "both": (
         {"policy": {"ranking": "fcfs", "formulation": "makespan"}},
         'policy: found {"ranking": "fcfs", "formulation": "makespan"}, expected a formulation or a ranking, not both',
@@ -186,11 +210,23 @@ WRONG = {
         {"ledger": [{"pool": None, "gpus": 1, "nodes": 1}]},
         'ledger[0]: found {"pool": null, "gpus": 1, "nodes": 1}, expected a job or two jobs',
     ),
-    "basis": ({"basis": "AAAA"}, 'basis: found "AAAA", expected null, or the text that a state was written with'),
+    "basis": (
+        {"basis": "AAAA"},
+        'basis: found "AAAA", expected null, or the text that a state was written with',
+    ),
     "instance": ({"instance": {"jobs": 1}}, "instance.format"),
-    "node": ({"reservations": [{"nodes": ["q"], "start": 0, "end": 1}]}, 'reservations[0].nodes[0]: found "q"'),
-    "times": ({"reservations": [{"nodes": [], "start": 1, "end": 1}]}, "reservations[0].end: found 1..."),
-    "service": ({"service": {"a": {"starts": 0.5}}}, "service.a.starts: found 0.5, expected a whole number"),
+    "node": (
+        {"reservations": [{"nodes": ["q"], "start": 0, "end": 1}]},
+        'reservations[0].nodes[0]: found "q"',
+    ),
+    "times": (
+        {"reservations": [{"nodes": [], "start": 1, "end": 1}]},
+        "reservations[0].end: found 1...",
+    ),
+    "service": (
+        {"service": {"a": {"starts": 0.5}}},
+        "service.a.starts: found 0.5, expected a whole number",
+    ),
 }
 
 

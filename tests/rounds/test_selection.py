@@ -21,7 +21,16 @@ def test_of_two_that_part_only_one_can_stay(most: int, runs: str) -> None:
     order = np.array([int(np.flatnonzero(rows.job == "abcw".index(name))[0]) for name in "awbc"])
     nobody, sharing = np.zeros(4, bool), np.array([1, 0, -1, -1])
     claims = Claims(
-        classes, rows, order, rows.job < 3, nobody, nobody, nobody, sharing, np.full(1, 1.0), uses_of(classes)
+        classes,
+        rows,
+        order,
+        rows.job < 3,
+        nobody,
+        nobody,
+        nobody,
+        sharing,
+        np.full(1, 1.0),
+        uses_of(classes),
     )
     chosen = select(claims, most)
     assert "".join(sorted("abcw"[job] for job in rows.job[chosen].tolist())) == runs

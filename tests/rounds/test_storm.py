@@ -63,7 +63,9 @@ LEGITIMATE = {
 
 def weathered(policy: str, seed: int, rounds: int) -> Storm:
     """A storm that has passed."""
-    first = [{"id": name, "steps": 1e6, "workload": "small"} for name in ("first", "second", "third")]
+    first = [
+        {"id": name, "steps": 1e6, "workload": "small"} for name in ("first", "second", "third")
+    ]
     storm = Storm(seed, POLICIES[policy], jobs=first)
     storm.facts.jobs |= {job["id"]: job for job in first}
     if policy == "names":

@@ -49,7 +49,9 @@ def test_every_event_has_words() -> None:
 
 
 def scheduler(**more: Any) -> optsched.Scheduler:
-    return optsched.Scheduler(optsched.Instance.from_document(INSTANCE), clock=lambda: 0.0, isolate=False, **more)
+    return optsched.Scheduler(
+        optsched.Instance.from_document(INSTANCE), clock=lambda: 0.0, isolate=False, **more
+    )
 
 
 def test_a_logger_hears_events_and_plans(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,7 +84,9 @@ def test_errors_in_json_lines() -> None:
     try:
         raise ValueError("torn")
     except ValueError as error:
-        entry = logging.LogRecord("optsched", logging.ERROR, __file__, 1, "broken", (), (ValueError, error, None))
+        entry = logging.LogRecord(
+            "optsched", logging.ERROR, __file__, 1, "broken", (), (ValueError, error, None)
+        )
     assert json.loads(JsonLines().format(entry))["error"] == "ValueError: torn"
 
 
@@ -119,10 +123,17 @@ def test_a_replayed_state_has_what_its_model_had_learnt(tmp_path: Path) -> None:
     path = tmp_path / "learnt.journal"
     learning = {**INSTANCE, "performance": {"model": "online", "of": {"model": "table"}}}
     made = optsched.Scheduler(
-        optsched.Instance.from_document(learning), journal=path, clock=lambda: 0.0, isolate=False, snapshot_every=2
+        optsched.Instance.from_document(learning),
+        journal=path,
+        clock=lambda: 0.0,
+        isolate=False,
+        snapshot_every=2,
     )
     with made:
-        made.submit([JOB | {"gpus": 1 + row, "id": f"job-{row}", "workload": "w"} for row in range(4)], now=0)
+        made.submit(
+            [JOB | {"gpus": 1 + row, "id": f"job-{row}", "workload": "w"} for row in range(4)],
+            now=0,
+        )
         for number in range(5):
             plan = made.solve(now=60 * number)
             for item in (*plan.start, *plan.keep):

@@ -14,10 +14,20 @@ def trace_of(jobs: list[dict[str, Any]], pools: dict[str, int] | None = None, **
     """Jobs on pools of single-GPU nodes, rounds of 100 s; ``more`` are further keys of instance or trace."""
     outer = {name: more.pop(name) for name in ("regimes", "node_events") if name in more}
     cluster = {
-        "pools": [{"name": name, "nodes": gpus, "gpus_per_node": 1} for name, gpus in (pools or {"p": 1}).items()]
+        "pools": [
+            {"name": name, "nodes": gpus, "gpus_per_node": 1}
+            for name, gpus in (pools or {"p": 1}).items()
+        ]
     }
-    instance = {"format": "optsched-instance/1", "round": 100.0, "cluster": cluster, "jobs": jobs} | more
-    return Trace.from_document({"format": "optsched-trace/1", "instance": instance} | outer if outer else instance)
+    instance = {
+        "format": "optsched-instance/1",
+        "round": 100.0,
+        "cluster": cluster,
+        "jobs": jobs,
+    } | more
+    return Trace.from_document(
+        {"format": "optsched-trace/1", "instance": instance} | outer if outer else instance
+    )
 
 
 @pytest.fixture

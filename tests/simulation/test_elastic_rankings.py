@@ -20,10 +20,19 @@ Make = Callable[..., Trace]
 SHAPES = {"peaks": {"1": 1.0, "2": 3.0, "4": 2.0}, "grows": {"1": 1.0, "2": 2.0, "4": 4.0}}
 
 
-def job(name: str, steps: float, shape: str, deadline: float, most: int = 4, **more: object) -> dict[str, object]:
+def job(
+    name: str, steps: float, shape: str, deadline: float, most: int = 4, **more: object
+) -> dict[str, object]:
     levels = [level for level in (1, 2, 4) if level <= most]
     gpus = {"min": 1, "max": most, "levels": levels}
-    return {"id": name, "steps": steps, "workload": shape, "gpus": gpus, "deadline": deadline, **more}
+    return {
+        "id": name,
+        "steps": steps,
+        "workload": shape,
+        "gpus": gpus,
+        "deadline": deadline,
+        **more,
+    }
 
 
 def edf(make: Make, jobs: list[dict[str, object]], gpus: str, **more: object) -> Simulation:
@@ -40,7 +49,9 @@ def edf(make: Make, jobs: list[dict[str, object]], gpus: str, **more: object) ->
         ("most", [150.0, 300.0], [4, 4]),  # one after the other, and slower on four than on two
     ],
 )
-def test_how_many_gpus_elastic_jobs_take(make: Make, gpus: str, finish: list[float], held: list[int]) -> None:
+def test_how_many_gpus_elastic_jobs_take(
+    make: Make, gpus: str, finish: list[float], held: list[int]
+) -> None:
     result = edf(make, [job("a", 300.0, "peaks", 1000.0), job("b", 300.0, "peaks", 2000.0)], gpus)
     assert result.jobs.finish == pytest.approx(finish)
     assert result.segments.gpus.tolist() == held
@@ -49,12 +60,17 @@ def test_how_many_gpus_elastic_jobs_take(make: Make, gpus: str, finish: list[flo
 @pytest.mark.parametrize("gpus", ["most", "fastest"])
 def test_a_job_shrinks_for_one_before_it_and_grows_again(make: Make, gpus: str) -> None:
     """a: 50 s on four GPUs, 100 s on the two that b leaves, and the rest on four again."""
-    jobs = [job("a", 800.0, "grows", 9000.0), job("b", 200.0, "grows", 1000.0, most=2, arrival=50.0)]
+    jobs = [
+        job("a", 800.0, "grows", 9000.0),
+        job("b", 200.0, "grows", 1000.0, most=2, arrival=50.0),
+    ]
     result = edf(make, jobs, gpus)
     mine = result.segments.job == 0
     assert result.segments.gpus[mine].tolist() == [4, 2, 4]
     assert result.jobs.finish == pytest.approx([250.0, 150.0])
-    assert edf(make, jobs, gpus, restart_cost=10.0).jobs.finish[0] == pytest.approx(265.0)  # 10 s on two, 10 s on four
+    assert edf(make, jobs, gpus, restart_cost=10.0).jobs.finish[0] == pytest.approx(
+        265.0
+    )  # 10 s on two, 10 s on four
 
 
 def test_a_late_job_keeps_its_place_if_asked_to(make: Make) -> None:
@@ -64,7 +80,9 @@ def test_a_late_job_keeps_its_place_if_asked_to(make: Make) -> None:
         {"id": "b", "steps": 100.0, "throughput": {"p": 1.0}, "deadline": 400.0},
     ]
     last, kept = (
-        simulate(make(jobs), {"ranking": "edf", "options": {"late": late}}, replan="events").jobs.finish.tolist()
+        simulate(
+            make(jobs), {"ranking": "edf", "options": {"late": late}}, replan="events"
+        ).jobs.finish.tolist()
         for late in ("last", "kept")
     )
     assert (last, kept) == ([600.0, 200.0], [500.0, 600.0])
@@ -82,7 +100,9 @@ def test_a_gang_moves_to_the_faster_gpu_that_becomes_free(make: Make, gpus: str)
 
     def ends(moves: str) -> list[float]:
         policy = {"ranking": "fcfs", "options": {"gpus": gpus, "moves": moves}}
-        return simulate(make(TWO_SPEEDS, {"fast": 1, "slow": 1}), policy, replan="events").jobs.finish.tolist()
+        return simulate(
+            make(TWO_SPEEDS, {"fast": 1, "slow": 1}), policy, replan="events"
+        ).jobs.finish.tolist()
 
     moved = [100.0, 100.0 + 301.0 / 4.0]
     assert ends("paying") == moved
@@ -94,11 +114,15 @@ def test_a_gang_moves_to_the_faster_gpu_that_becomes_free(make: Make, gpus: str)
 def test_a_move_pays_for_its_restart(make: Make, gpus: str, cost: float, end: float) -> None:
     """At 100 s, 301 steps are left: 301 s on the slow GPU, 75.25 s on the fast one."""
     policy = {"ranking": "srtf", "options": {"gpus": gpus}}
-    result = simulate(make(TWO_SPEEDS, {"fast": 1, "slow": 1}), policy, replan="events", restart_cost=cost)
+    result = simulate(
+        make(TWO_SPEEDS, {"fast": 1, "slow": 1}), policy, replan="events", restart_cost=cost
+    )
     assert result.jobs.finish[1] == pytest.approx(end)
 
 
-def test_a_ranking_with_options_of_its_own_takes_the_least(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ranking_with_options_of_its_own_takes_the_least(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As those of packages do whose options are not of the class that has ``gpus``."""
     from optsched.formulation.options import ConstraintOptions
 
@@ -111,7 +135,9 @@ def test_a_ranking_with_options_of_its_own_takes_the_least(make: Make, monkeypat
 
     monkeypatch.setattr(policies, "load_ranking", lambda name: Plain)
     trace = make(
-        [job("a", 300.0, "peaks", 1000.0)], {"p": 4}, workloads={"peaks": {"throughput": {"p": SHAPES["peaks"]}}}
+        [job("a", 300.0, "peaks", 1000.0)],
+        {"p": 4},
+        workloads={"peaks": {"throughput": {"p": SHAPES["peaks"]}}},
     )
     assert simulate(trace, policies.RoundPolicy(ranking="fcfs")).jobs.finish.tolist() == [300.0]
 
@@ -130,7 +156,10 @@ def busy(make: Make) -> Trace:
         for row, start in enumerate(np.cumsum(rng.integers(0, 250, 30)))
     ]  # fmt: skip
     shapes = {name: {"throughput": {"p": rates}} for name, rates in SHAPES.items()}
-    events = [{"at": 900.0, "node": "p-1", "state": "down"}, {"at": 2150.0, "node": "p-1", "state": "up"}]
+    events = [
+        {"at": 900.0, "node": "p-1", "state": "down"},
+        {"at": 2150.0, "node": "p-1", "state": "up"},
+    ]
     return make(jobs, {"p": 4}, workloads=shapes, node_events=events)
 
 
@@ -158,7 +187,9 @@ def test_remembered_rows_give_the_plans_of_rows_made_anew(
     often = len(compiled)
     monkeypatch.setattr(scheduled, "_lasts", lambda *given: False)
     anew = simulate(trace, policy, replan="events", restart_cost=20.0)
-    assert often < 0.8 * (len(compiled) - often)  # jobs come and go in many of these rounds, not in all
+    assert often < 0.8 * (
+        len(compiled) - often
+    )  # jobs come and go in many of these rounds, not in all
     assert found.jobs.finish.tolist() == anew.jobs.finish.tolist()
     assert found.segments.gpus.tolist() == anew.segments.gpus.tolist()
     assert (found.rounds.solved <= anew.rounds.solved).all()  # none where every job runs on
@@ -167,5 +198,7 @@ def test_remembered_rows_give_the_plans_of_rows_made_anew(
 def test_rows_are_made_anew_where_a_side_constraint_may_change_with_time(make: Make) -> None:
     trace = busy(make)
     assert scheduled._lasts(policies.RoundPolicy(ranking="edf"), trace.instance)
-    pinned = policies.RoundPolicy(ranking="edf", constraints=({"kind": "pinned", "jobs": ["j0"], "pools": ["p"]},))
+    pinned = policies.RoundPolicy(
+        ranking="edf", constraints=({"kind": "pinned", "jobs": ["j0"], "pools": ["p"]},)
+    )
     assert not scheduled._lasts(pinned, trace.instance)

@@ -31,7 +31,10 @@ def reference() -> dict[str, Any]:
 def met(ranking: str, options: dict[str, object], rigid: bool, round: float) -> float:
     """Part of the 195 jobs that end in time on 16 nodes of 4 T4, with plans at events and every round."""
     document = import_elasticflow(
-        {"t4": SHARED / reference()["throughputs"]}, SHARED / reference()["trace"], {"t4": (16, 4)}, rigid=rigid
+        {"t4": SHARED / reference()["throughputs"]},
+        SHARED / reference()["trace"],
+        {"t4": (16, 4)},
+        rigid=rigid,
     )
     trace = Instance.from_document(document)
     policy = {"ranking": ranking, "options": {"moves": "published", **options}}
@@ -46,7 +49,9 @@ def test_edf_is_the_published_one() -> None:
     """Its order changes at arrivals and ends only, so that the length of a round does not matter."""
     found = met("edf", {"gpus": "most", "late": "kept"}, rigid=False, round=1e5)
     assert found == pytest.approx(reference()["published_fig8a"]["edf"], abs=WITHIN)
-    assert found == pytest.approx(reference()["rerun_of_authors_code"]["edf"], abs=1e-12)  # as many jobs
+    assert found == pytest.approx(
+        reference()["rerun_of_authors_code"]["edf"], abs=1e-12
+    )  # as many jobs
 
 
 @pytest.mark.study

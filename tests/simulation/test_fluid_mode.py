@@ -15,7 +15,10 @@ Make = Callable[..., Trace]
 
 def test_equal_jobs_share_until_one_is_done(make: Make) -> None:
     """100 and 300 steps on one GPU: both at half speed until 200 s, then the other 200 steps at full speed."""
-    jobs = [{"id": name, "steps": steps, "throughput": {"p": 1.0}} for name, steps in (("a", 100.0), ("b", 300.0))]
+    jobs = [
+        {"id": name, "steps": steps, "throughput": {"p": 1.0}}
+        for name, steps in (("a", 100.0), ("b", 300.0))
+    ]
     result = simulate(make(jobs), mode="fluid")
     assert result.jobs.finish == pytest.approx([200.0, 400.0])
     assert result.jobs.gpu_seconds == pytest.approx([100.0, 300.0])
@@ -43,7 +46,10 @@ def test_a_job_that_comes_takes_its_part_at_once(make: Make) -> None:
 
 
 def test_a_node_that_fails_takes_its_part(make: Make) -> None:
-    events = [{"at": 50.0, "node": "p-0", "state": "down"}, {"at": 150.0, "node": "p-0", "state": "up"}]
+    events = [
+        {"at": 50.0, "node": "p-0", "state": "down"},
+        {"at": 150.0, "node": "p-0", "state": "up"},
+    ]
     jobs = [{"id": name, "steps": 100.0, "throughput": {"p": 1.0}} for name in ("a", "b")]
     result = simulate(make(jobs, {"p": 2}, node_events=events), mode="fluid")
     assert result.jobs.finish == pytest.approx([150.0, 150.0])
@@ -53,13 +59,18 @@ def test_a_node_that_fails_takes_its_part(make: Make) -> None:
 def test_rounds_come_near_it_as_they_become_short(make: Make) -> None:
     random = np.random.default_rng(2)
     jobs = [
-        {"id": f"j{row}", "steps": float(random.integers(2000, 9000)), "throughput": {"p": 1.0, "q": 0.5}}
+        {
+            "id": f"j{row}",
+            "steps": float(random.integers(2000, 9000)),
+            "throughput": {"p": 1.0, "q": 0.5},
+        }
         for row in range(8)
     ]
     trace = make(jobs, {"p": 2, "q": 2})
     fluid = simulate(trace, mode="fluid").metrics()["mean_jct"] or 0.0
     rounds = [
-        simulate(trace, {"hysteresis": 0.0}, round=length, replan="events").metrics()["mean_jct"] or 0.0
+        simulate(trace, {"hysteresis": 0.0}, round=length, replan="events").metrics()["mean_jct"]
+        or 0.0
         for length in (500.0, 50.0)
     ]
     assert abs(rounds[1] / fluid - 1) < 0.02

@@ -21,7 +21,10 @@ pytestmark = pytest.mark.oracle
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 RUNS = SHARED / "oracles" / "gavel" / "sim"
 TABLE = SHARED / "data" / "gavel" / "simulation_throughputs.json"
-CLUSTERS = {"single60": ({"v100": 4, "p100": 4, "k80": 4}, 1), "multi60": ({"v100": 8, "p100": 8, "k80": 8}, 4)}
+CLUSTERS = {
+    "single60": ({"v100": 4, "p100": 4, "k80": 4}, 1),
+    "multi60": ({"v100": 8, "p100": 8, "k80": 8}, 4),
+}
 REFERENCE = {"agnostic": True, "reference_pool": "v100"}
 POLICIES: dict[str, tuple[str, dict[str, Any], bool]] = {
     "allox": ("allox", {}, False),
@@ -64,12 +67,22 @@ def run_of(run: dict[str, Any], seed: int = 0) -> Simulation:
 
 
 def differences(run: dict[str, Any], metrics: dict[str, float | None]) -> dict[str, float]:
-    published = {"mean_jct": "average_jct_s", "makespan": "makespan_s", "utilisation": "utilization"}
+    published = {
+        "mean_jct": "average_jct_s",
+        "makespan": "makespan_s",
+        "utilisation": "utilization",
+    }
     return {name: (metrics[name] or 0.0) / run[key] - 1.0 for name, key in published.items()}
 
 
 QUICK = {
-    "single60": ("allox", "fifo_perf", "fifo_packed", "max_min_fairness_perf", "finish_time_fairness_perf"),
+    "single60": (
+        "allox",
+        "fifo_perf",
+        "fifo_packed",
+        "max_min_fairness_perf",
+        "finish_time_fairness_perf",
+    ),
     "multi60": ("fifo_perf", "max_min_fairness_perf"),
 }
 """The other runs take longer, and are a slow study."""
@@ -78,7 +91,10 @@ QUICK = {
 @pytest.mark.skipif(not RUNS.is_dir(), reason="the oracles are not beside this checkout")
 @pytest.mark.parametrize(
     "run",
-    [pytest.param(run, marks=() if run["policy"] in QUICK[run["case"]] else pytest.mark.study) for run in runs()],
+    [
+        pytest.param(run, marks=() if run["policy"] in QUICK[run["case"]] else pytest.mark.study)
+        for run in runs()
+    ],
     ids=lambda run: f"{run['case']}-{run['policy']}",
 )
 def test_published_runs_are_met(run: dict[str, Any]) -> None:
@@ -89,19 +105,31 @@ def test_published_runs_are_met(run: dict[str, Any]) -> None:
     result = run_of(run)
     found = differences(run, result.metrics())
     assert max(map(abs, found.values())) <= 0.05, found
-    if run["policy"] in ("allox", "fifo_perf", "fifo_packed"):  # no optimum to choose among: job by job
-        assert result.completion_times == pytest.approx([run["jct"][str(row)] for row in range(60)], rel=1e-3)
+    if run["policy"] in (
+        "allox",
+        "fifo_perf",
+        "fifo_packed",
+    ):  # no optimum to choose among: job by job
+        assert result.completion_times == pytest.approx(
+            [run["jct"][str(row)] for row in range(60)], rel=1e-3
+        )
 
 
 def test_a_new_job_waits_for_the_next_allocation(make: Callable[..., Trace]) -> None:
     """b comes at 10 s, is seen at 100 s, and has a share only when 500 s have passed since the last allocation."""
     jobs = [
-        {"id": name, "steps": 2000.0, "throughput": {"p": 1.0}, "arrival": at} for name, at in (("a", 0.0), ("b", 10.0))
+        {"id": name, "steps": 2000.0, "throughput": {"p": 1.0}, "arrival": at}
+        for name, at in (("a", 0.0), ("b", 10.0))
     ]
     result = simulate(make(jobs, {"p": 2}), mode="gavel", reset_interval=500.0)
-    assert result.jobs.first_start.tolist() == [0.0, 100.0]  # the first allocation, at 0 s, is always old enough
+    assert result.jobs.first_start.tolist() == [
+        0.0,
+        100.0,
+    ]  # the first allocation, at 0 s, is always old enough
     later = simulate(
-        make([*jobs, jobs[1] | {"id": "c", "arrival": 150.0}], {"p": 3}), mode="gavel", reset_interval=500.0
+        make([*jobs, jobs[1] | {"id": "c", "arrival": 150.0}], {"p": 3}),
+        mode="gavel",
+        reset_interval=500.0,
     )
     assert later.jobs.first_start.tolist() == [0.0, 100.0, 600.0]
 
@@ -116,7 +144,10 @@ def test_a_round_ends_with_the_last_of_its_jobs(make: Callable[..., Trace]) -> N
 
 def test_jobs_without_a_whole_step_in_a_round_are_dropped(make: Callable[..., Trace]) -> None:
     trace = make(
-        [{"id": "a", "steps": 5.0, "throughput": {"p": 0.001}}, {"id": "b", "steps": 900.0, "throughput": {"p": 1.0}}],
+        [
+            {"id": "a", "steps": 5.0, "throughput": {"p": 0.001}},
+            {"id": "b", "steps": 900.0, "throughput": {"p": 1.0}},
+        ],
         {"p": 2},
     )
     result = simulate(trace, mode="gavel")
@@ -126,7 +157,15 @@ def test_jobs_without_a_whole_step_in_a_round_are_dropped(make: Callable[..., Tr
 
 def test_what_gavel_does_not_know_is_refused(make: Callable[..., Trace]) -> None:
     elastic = make(
-        [{"id": "a", "steps": 5.0, "gpus": {"min": 1, "max": 2}, "throughput": {"p": {"1": 1.0, "2": 2.0}}}], {"p": 2}
+        [
+            {
+                "id": "a",
+                "steps": 5.0,
+                "gpus": {"min": 1, "max": 2},
+                "throughput": {"p": {"1": 1.0, "2": 2.0}},
+            }
+        ],
+        {"p": 2},
     )
     with pytest.raises(UsageError, match="a fixed number of GPUs only"):
         simulate(elastic, mode="gavel")

@@ -23,7 +23,9 @@ def job(name: str, steps: float, **more: object) -> dict[str, object]:
 
 def test_who_was_there_with_a_job(make: Make) -> None:
     """a from 0 to 100 s, b from 50 s to 150 s on another GPU: each is alone for half of its time."""
-    result = simulate(make([job("a", 100.0), job("b", 100.0, arrival=50.0)], {"p": 2}), replan="events")
+    result = simulate(
+        make([job("a", 100.0), job("b", 100.0, arrival=50.0)], {"p": 2}), replan="events"
+    )
     assert result.jobs.finish.tolist() == [100.0, 150.0]
     assert mean_present(result).tolist() == [1.5, 1.5]
 
@@ -42,7 +44,9 @@ def test_finish_time_ratios_by_every_definition(make: Make) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rounds", "fluid", "gavel"])
-def test_finish_time_ratios_are_of_the_rates_at_which_jobs_ran(make: Make, mode: str, tmp_path: Path) -> None:
+def test_finish_time_ratios_are_of_the_rates_at_which_jobs_ran(
+    make: Make, mode: str, tmp_path: Path
+) -> None:
     """Wherever the rates come from: the instance, what the scheduler believes, or another truth."""
 
     def model(rate: float) -> dict[str, Any]:
@@ -86,7 +90,11 @@ def test_regimes_count_in_ratios(make: Make) -> None:
 def test_deadlines_cost_and_energy(make: Make) -> None:
     cluster = {"pools": [{"name": "p", "nodes": 2, "gpus_per_node": 1, "cost_per_gpu_hour": 3.6, "watts_per_gpu": 300.0,
                           "watts_idle": 50.0}]}  # fmt: skip
-    jobs = [job("a", 100.0, deadline=100.0), job("b", 300.0, deadline=299.0), job("c", 100.0, arrival=0.0)]
+    jobs = [
+        job("a", 100.0, deadline=100.0),
+        job("b", 300.0, deadline=299.0),
+        job("c", 100.0, arrival=0.0),
+    ]
     result = simulate(make(jobs, cluster=cluster), "fifo")
     assert result.jobs.finish.tolist() == [100.0, 300.0, 200.0]
     metrics = result.metrics()
@@ -100,7 +108,10 @@ def test_what_cannot_be_said_is_none(make: Make) -> None:
     result = simulate(make([], {"p": 1}))
     metrics = result.metrics()
     assert metrics["jobs"] == metrics["completed"] == 0
-    assert all(metrics[name] is None for name in ("mean_jct", "makespan", "worst_rho", "deadlines_met", "utilisation"))
+    assert all(
+        metrics[name] is None
+        for name in ("mean_jct", "makespan", "worst_rho", "deadlines_met", "utilisation")
+    )
     plain = simulate(make([job("a", 10.0)])).metrics()
     assert plain["cost"] is None and plain["energy"] is None
 
@@ -108,4 +119,6 @@ def test_what_cannot_be_said_is_none(make: Make) -> None:
 def test_fragmentation_is_what_is_free_on_nodes_in_use(make: Make) -> None:
     """One GPU of a node with four is in use; another node is empty: 3 of 7 free GPUs."""
     cluster = {"pools": [{"name": "p", "nodes": 2, "gpus_per_node": 4}]}
-    assert simulate(make([job("a", 100.0)], cluster=cluster)).metrics()["fragmentation"] == pytest.approx(3 / 7)
+    assert simulate(make([job("a", 100.0)], cluster=cluster)).metrics()[
+        "fragmentation"
+    ] == pytest.approx(3 / 7)

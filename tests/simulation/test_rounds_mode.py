@@ -37,7 +37,11 @@ def test_one_by_one_with_and_without_plans_at_events(make: Make) -> None:
     """Three jobs of 150 s on one GPU, first come, first served."""
     trace = make([job("a", 150.0), job("b", 150.0), job("c", 150.0)])
     waits = simulate(trace, "fifo")
-    assert waits.jobs.finish.tolist() == [150.0, 350.0, 550.0]  # the GPU is idle until the next round
+    assert waits.jobs.finish.tolist() == [
+        150.0,
+        350.0,
+        550.0,
+    ]  # the GPU is idle until the next round
     at_once = simulate(trace, "fifo", replan="events")
     assert at_once.jobs.finish.tolist() == [150.0, 300.0, 450.0]
     assert at_once.metrics()["utilisation"] == pytest.approx(1.0)
@@ -67,7 +71,10 @@ def test_a_regime_changes_the_rate_in_the_middle_of_a_round(make: Make) -> None:
     """50 steps at 1 step/s, then 100 at 4, then 10 at 0.5: 50 + 25 + 20 s."""
     trace = make(
         [{"id": "a", "workload": "slow", "steps": 160.0}],
-        workloads={name: {"throughput": {"p": rate}} for name, rate in (("slow", 1.0), ("fast", 4.0), ("last", 0.5))},
+        workloads={
+            name: {"throughput": {"p": rate}}
+            for name, rate in (("slow", 1.0), ("fast", 4.0), ("last", 0.5))
+        },
         regimes={"a": [{"after": 50.0, "workload": "fast"}, {"after": 150.0, "workload": "last"}]},
     )
     assert simulate(trace).jobs.finish.tolist() == [95.0]
@@ -77,7 +84,10 @@ def test_a_regime_changes_the_rate_in_the_middle_of_a_round(make: Make) -> None:
 def test_a_scheduler_is_told_of_regimes(make: Make) -> None:
     """Shortest first: after 100 steps, a has become so slow that b is shorter."""
     trace = make(
-        [{"id": "a", "workload": "fast", "steps": 200.0}, {"id": "b", "workload": "fast", "steps": 220.0}],
+        [
+            {"id": "a", "workload": "fast", "steps": 200.0},
+            {"id": "b", "workload": "fast", "steps": 220.0},
+        ],
         workloads={"fast": {"throughput": {"p": 1.0}}, "slow": {"throughput": {"p": 0.1}}},
         regimes={"a": [{"after": 100.0, "workload": "slow"}]},
     )
@@ -88,7 +98,10 @@ def test_a_scheduler_is_told_of_regimes(make: Make) -> None:
 
 def test_what_ran_on_a_node_that_fails_falls_back_to_its_checkpoint(make: Make) -> None:
     """The node fails at 130 s and is back at 200 s; checkpoints are each round, or every 20 s."""
-    events = [{"at": 130.0, "node": "p-0", "state": "down"}, {"at": 200.0, "node": "p-0", "state": "up"}]
+    events = [
+        {"at": 130.0, "node": "p-0", "state": "down"},
+        {"at": 200.0, "node": "p-0", "state": "up"},
+    ]
     trace = make([job("a", 300.0)], node_events=events)
     result = simulate(trace)
     assert result.jobs.lost.tolist() == [30.0]
@@ -102,7 +115,9 @@ def test_what_ran_on_a_node_that_fails_falls_back_to_its_checkpoint(make: Make) 
 
 def test_nodes_fail_by_seed_and_jobs_end_all_the_same(make: Make) -> None:
     trace = make([job(f"j{row}", 5000.0, arrival=10.0 * row) for row in range(6)], {"p": 4})
-    first, same, other = (simulate(trace, failures=1.0, repair=0.1, seed=seed) for seed in (1, 1, 2))
+    first, same, other = (
+        simulate(trace, failures=1.0, repair=0.1, seed=seed) for seed in (1, 1, 2)
+    )
     assert first.completed.all()
     assert first.jobs.lost.sum() > 0
     assert (first.jobs.finish == same.jobs.finish).all()
@@ -130,10 +145,15 @@ def test_a_learning_scheduler_is_told_true_rates(make: Make) -> None:
 def test_a_failure_costs_the_same_whenever_plans_are_made(make: Make) -> None:
     """A job of 300 s, its node down from 90 s to 200 s, no checkpoint before; also where a round begins then."""
     for at, length in ((90.0, 60.0), (120.0, 60.0), (120.0, 1000.0)):
-        events = [{"at": at, "node": "p-0", "state": "down"}, {"at": 200.0, "node": "p-0", "state": "up"}]
+        events = [
+            {"at": at, "node": "p-0", "state": "down"},
+            {"at": 200.0, "node": "p-0", "state": "up"},
+        ]
         trace = make([job("a", 300.0)], node_events=events)
         for replan in ("rounds", "events"):
-            assert simulate(trace, round=length, replan=replan, checkpoint=5000.0).jobs.lost.tolist() == [at]
+            assert simulate(
+                trace, round=length, replan=replan, checkpoint=5000.0
+            ).jobs.lost.tolist() == [at]
 
 
 def test_a_checkpoint_is_what_was_done_at_its_time(make: Make) -> None:
@@ -144,11 +164,15 @@ def test_a_checkpoint_is_what_was_done_at_its_time(make: Make) -> None:
         regimes={"a": [{"after": 10.0, "workload": "fast"}]},
         node_events=[{"at": 35.0, "node": "p-0", "state": "down"}],
     )
-    assert simulate(trace, round=10.0, checkpoint=20.0, until=100.0).jobs.lost.tolist() == [pytest.approx(150.0)]
+    assert simulate(trace, round=10.0, checkpoint=20.0, until=100.0).jobs.lost.tolist() == [
+        pytest.approx(150.0)
+    ]
 
 
 def test_a_simulation_begins_with_what_is_done_and_runs(make: Make) -> None:
-    begun = job("a", 100.0, steps_done=90.0, running={"pool": "p", "gpus": ["p-0/0"]}, arrival=-500.0)
+    begun = job(
+        "a", 100.0, steps_done=90.0, running={"pool": "p", "gpus": ["p-0/0"]}, arrival=-500.0
+    )
     result = simulate(make([begun, job("b", 50.0)]), "fifo", replan="events")
     assert result.jobs.finish.tolist() == [10.0, 60.0]
     assert result.jobs.starts.tolist() == [0, 1]
@@ -181,8 +205,13 @@ def test_nodes_that_become_available_are_used_then(make: Make) -> None:
     jobs = [job("x", 300.0), job("y", 300.0)]
     result = simulate(make(jobs, cluster=cluster), {"formulation": "isolated", "hysteresis": 10.0})
     assert result.jobs.first_start.tolist() == [0.0, 200.0]
-    assert simulate(make(jobs, cluster=cluster), "isolated", replan="events").jobs.first_start.max() == 150.0
-    assert simulate(make(jobs, cluster=cluster), mode="fluid").jobs.finish == pytest.approx([375.0, 375.0])
+    assert (
+        simulate(make(jobs, cluster=cluster), "isolated", replan="events").jobs.first_start.max()
+        == 150.0
+    )
+    assert simulate(make(jobs, cluster=cluster), mode="fluid").jobs.finish == pytest.approx(
+        [375.0, 375.0]
+    )
     alone = simulate(make([job("x", 50.0)], cluster={"pools": [{"name": "p", "nodes": nodes[1:]}]}))
     assert alone.jobs.finish.tolist() == [250.0]  # rounds begin at 0, 100, 200 s
 
@@ -190,7 +219,9 @@ def test_nodes_that_become_available_are_used_then(make: Make) -> None:
 def test_what_is_held_on_nodes_that_drain_counts(make: Make) -> None:
     """One job that cannot be preempted goes on where a node drains: what it holds is there."""
     events = [{"at": 150.0, "node": "p-0", "state": "drain"}]
-    trace = make([job("a", 500.0, preemptible=False), job("b", 500.0)], {"p": 2}, node_events=events)
+    trace = make(
+        [job("a", 500.0, preemptible=False), job("b", 500.0)], {"p": 2}, node_events=events
+    )
     assert simulate(trace).metrics()["utilisation"] <= 1.0
 
 
@@ -208,7 +239,9 @@ def test_metrics_end_with_the_last_job(make: Make) -> None:
 
 
 def test_a_job_waits_for_its_predecessors(make: Make) -> None:
-    trace = make([job("a", 150.0, arrival=40.0), job("b", 100.0, after=["a"], arrival=0.0)], {"p": 2})
+    trace = make(
+        [job("a", 150.0, arrival=40.0), job("b", 100.0, after=["a"], arrival=0.0)], {"p": 2}
+    )
     result = simulate(trace)
     assert result.jobs.first_start.tolist() == [40.0, 240.0]
     assert simulate(trace, mode="fluid").jobs.finish == pytest.approx([190.0, 290.0])
@@ -229,7 +262,9 @@ def test_two_that_share_a_gpu_run_at_the_rates_of_the_pair(make: Make) -> None:
 
 
 def test_jobs_that_can_never_run_are_given_up_with_a_notice(make: Make) -> None:
-    trace = make([job("a", 100.0), {"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}])
+    trace = make(
+        [job("a", 100.0), {"id": "wide", "steps": 10.0, "gpus": 4, "throughput": {"p": 1.0}}]
+    )
     result = simulate(trace)
     assert result.completed.tolist() == [True, False]
     assert "1 jobs wait, nothing runs and nothing lies ahead" in result.notices[0]
@@ -279,12 +314,17 @@ def same(one: Simulation, other: Simulation) -> bool:
 @pytest.mark.parametrize("policy", ["max-min-fairness", "finish-time-fairness", "srtf"])
 def test_the_same_trace_and_seed_give_the_same(make: Make, policy: str) -> None:
     random = np.random.default_rng(0)
-    jobs = [job(f"j{row}", float(random.integers(50, 900)), arrival=float(row * 60)) for row in range(15)]
+    jobs = [
+        job(f"j{row}", float(random.integers(50, 900)), arrival=float(row * 60))
+        for row in range(15)
+    ]
     runs = [simulate(make(jobs, {"p": 3}), policy, noise=0.1, seed=5) for _ in range(2)]
     assert same(*runs)
 
 
-def test_an_allocation_that_still_holds_is_not_solved_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_allocation_that_still_holds_is_not_solved_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A rule, whose allocations are the same to the last bit whenever they are made."""
     random = np.random.default_rng(1)
     jobs = [
@@ -301,13 +341,18 @@ def test_an_allocation_that_still_holds_is_not_solved_again(make: Make, monkeypa
     assert np.array_equal(lasting.jobs.finish, again.jobs.finish)
 
 
-def test_rounds_in_which_nothing_can_change_are_not_planned(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_in_which_nothing_can_change_are_not_planned(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Jobs on GPUs of their own, at times more of them than GPUs: the same as with a plan every round."""
     random = np.random.default_rng(4)
     jobs = [
         job(f"j{row}", float(random.integers(900, 4000)), arrival=float(row * 700)) for row in range(12)
     ]  # fmt: skip
-    events = [{"at": 2110.0, "node": "p-1", "state": "down"}, {"at": 2600.0, "node": "p-1", "state": "up"}]
+    events = [
+        {"at": 2110.0, "node": "p-1", "state": "down"},
+        {"at": 2600.0, "node": "p-1", "state": "up"},
+    ]
     trace = make(jobs, {"p": 4}, node_events=events)
     quick = simulate(trace, restart_cost=7.0)
     assert (quick.rounds.seconds == 0.0).any()
@@ -320,15 +365,29 @@ def test_rounds_in_which_nothing_can_change_are_not_planned(make: Make, monkeypa
 
 
 @pytest.mark.parametrize("policy", ["makespan", "max-min-fairness"])
-def test_candidates_hold_until_a_job_or_node_changes(make: Make, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+def test_candidates_hold_until_a_job_or_node_changes(
+    make: Make, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
     """A makespan reads the steps left, so it is solved in every round, but not compiled: progress changes no column."""
     random = np.random.default_rng(5)
     jobs = [
-        {"id": f"j{row}", "steps": float(random.integers(900, 4000)), "arrival": row * 700.0, "throughput": {"p": 1.0}}
-        | ({"gpus": {"min": 1, "max": 2}, "throughput": {"p": {"1": 1.0, "2": 1.6}}} if row % 3 == 0 else {})
+        {
+            "id": f"j{row}",
+            "steps": float(random.integers(900, 4000)),
+            "arrival": row * 700.0,
+            "throughput": {"p": 1.0},
+        }
+        | (
+            {"gpus": {"min": 1, "max": 2}, "throughput": {"p": {"1": 1.0, "2": 1.6}}}
+            if row % 3 == 0
+            else {}
+        )
         for row in range(8)
     ]
-    events = [{"at": 2110.0, "node": "p-1", "state": "down"}, {"at": 2600.0, "node": "p-1", "state": "up"}]
+    events = [
+        {"at": 2110.0, "node": "p-1", "state": "down"},
+        {"at": 2600.0, "node": "p-1", "state": "up"},
+    ]
     trace = make(jobs, {"p": 4}, node_events=events)
     compiled = []
 
@@ -339,7 +398,9 @@ def test_candidates_hold_until_a_job_or_node_changes(make: Make, monkeypatch: py
     monkeypatch.setattr("optsched.rounds.allocating.compile_for", counted)
     kept, few = simulate(trace, policy), len(compiled)
     assert 0 < few <= 2 * len(jobs) + len(events)
-    monkeypatch.setattr("optsched.rounds.allocating.Memory.compiled", lambda self, instance, made: made())
+    monkeypatch.setattr(
+        "optsched.rounds.allocating.Memory.compiled", lambda self, instance, made: made()
+    )
     anew = simulate(trace, policy)
     assert len(compiled) - few == anew.rounds.solved.sum() == kept.rounds.solved.sum()
     assert policy != "makespan" or len(compiled) > 3 * few
@@ -352,12 +413,17 @@ def test_candidates_hold_until_a_job_or_node_changes(make: Make, monkeypatch: py
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "magic"}, "options.mode: found \"magic\", expected one of 'rounds', 'fluid' or 'gavel'"),
+        (
+            {"mode": "magic"},
+            "options.mode: found \"magic\", expected one of 'rounds', 'fluid' or 'gavel'",
+        ),
         ({"noise": -1.0}, "options.noise: found -1.0"),
         ({"warm_up": 2.0}, "options.warm_up"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(make: Make, options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(
+    make: Make, options: dict[str, object], message: str
+) -> None:
     with refuses(f"{message}..."):
         simulate(make([job("a", 1.0)]), **options)
 

@@ -49,8 +49,12 @@ def test_a_simulation_is_its_file(make: Make, tmp_path: Path) -> None:
     assert simulation_bytes(again) == simulation_bytes(simulation)
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:200], lambda data: b"no zip", lambda data: b""])
-def test_damage_is_told_in_one_sentence(make: Make, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:200], lambda data: b"no zip", lambda data: b""]
+)
+def test_damage_is_told_in_one_sentence(
+    make: Make, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "run.npz"
     path.write_bytes(damage(simulation_bytes(simulate(eventful(make)))))
     with refuses("run.npz: found no simulation (..., expected an npz file..."):

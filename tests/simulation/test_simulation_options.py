@@ -14,14 +14,22 @@ from optsched.simulation.simulate import OF_ROUNDS, simulate
 @pytest.mark.parametrize(
     ("mode", "options", "words"),
     [
-        ("fluid", {"observe": True}, "options.observe: found true, expected nothing in mode fluid: it is of rounds"),
+        (
+            "fluid",
+            {"observe": True},
+            "options.observe: found true, expected nothing in mode fluid: it is of rounds",
+        ),
         ("fluid", {"round": 60.0}, "options.round: found 60.0, expected nothing in mode fluid..."),
         (
             "gavel",
             {"failures": 9.0},
             "options.failures: found 9.0, expected nothing in mode gavel: it is of rounds and...",
         ),
-        ("rounds", {"pool_order": "random"}, 'options.pool_order: found "random", expected nothing in mode rounds...'),
+        (
+            "rounds",
+            {"pool_order": "random"},
+            'options.pool_order: found "random", expected nothing in mode rounds...',
+        ),
         ("rounds", {"repair": 2.0}, "options.repair: found 2.0, expected failures beside it..."),
     ],
 )
@@ -40,4 +48,7 @@ def test_what_only_rounds_heed_is_refused_elsewhere(mode: str, name: str) -> Non
 
 def test_what_is_of_a_mode_is_an_option() -> None:
     assert MODES_OF.keys() <= SimulationOptions.model_fields.keys()
-    assert simulation_options({"mode": "fluid", "failures": 3.0, "repair": 2.0, "round": None}).repair == 2.0
+    assert (
+        simulation_options({"mode": "fluid", "failures": 3.0, "repair": 2.0, "round": None}).repair
+        == 2.0
+    )

@@ -44,7 +44,10 @@ def test_an_allocation_by_hand() -> None:
     assert fair is not None
     assert (fair.smallest_share, fair.mean_share, fair.fairness) == (0.5, 0.5, 1.0)
     assert (fair.makespan, fair.last_end, fair.idle) == (80.0, 80.0, 0)
-    assert (fair.deadlines, fair.deadlines_met) == (3, 1)  # a in 80 s of 200, b in 60 s of 30, wide never
+    assert (fair.deadlines, fair.deadlines_met) == (
+        3,
+        1,
+    )  # a in 80 s of 200, b in 60 s of 30, wide never
 
 
 def test_a_schedule_by_hand() -> None:
@@ -82,7 +85,14 @@ def test_nobody_to_measure() -> None:
     found = measure(optsched.solve(problem, "makespan-unrelated"), optsched.compile(problem))
     assert found is not None
     assert (found.jobs, found.idle, found.deadlines) == (0, 0, 0)
-    assert found.smallest_share is found.mean_share is found.fairness is found.makespan is found.utilisation is None
+    assert (
+        found.smallest_share
+        is found.mean_share
+        is found.fairness
+        is found.makespan
+        is found.utilisation
+        is None
+    )
 
 
 def test_durations_that_are_stated_are_exact() -> None:
@@ -92,7 +102,9 @@ def test_durations_that_are_stated_are_exact() -> None:
     ]
     problem = instance(jobs=[{"id": "a", "steps": 100, "steps_done": 50, "options": options}])
     candidates = optsched.compile(problem)
-    assert shortest_duration(candidates).tolist() == [25.0]  # half of 50 s; not 50 steps at 9 or at 1 steps/s
+    assert shortest_duration(candidates).tolist() == [
+        25.0
+    ]  # half of 50 s; not 50 steps at 9 or at 1 steps/s
     assert fastest_rate(candidates).tolist() == [9.0]
 
 
@@ -118,7 +130,11 @@ def test_against_a_loop_over_jobs(name: str, formulation: str) -> None:
     C = candidates.classes(frozenset())
     ends, shares = {}, {}
     for row, job in enumerate(problem.jobs):
-        rates = [C.rate_a[c] for c in range(C.columns) if C.class_b[c] < 0 and C.class_a[c] == C.of_job[row]]
+        rates = [
+            C.rate_a[c]
+            for c in range(C.columns)
+            if C.class_b[c] < 0 and C.class_a[c] == C.of_job[row]
+        ]
         left = job.steps - job.steps_done
         if solution.schedule is not None:
             mine = solution.schedule.end[solution.schedule.job == row]

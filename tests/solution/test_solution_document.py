@@ -32,7 +32,9 @@ def test_all_keys_in_their_order(solution: optsched.Solution) -> None:
     assert list(solution.to_document()) == KEYS
 
 
-def test_numbers_survive_the_file_to_the_last_bit(solution: optsched.Solution, tmp_path: Path) -> None:
+def test_numbers_survive_the_file_to_the_last_bit(
+    solution: optsched.Solution, tmp_path: Path
+) -> None:
     path = tmp_path / "solution.json"
     optsched.write_solution(solution, path)
     document = json.loads(path.read_text())
@@ -40,12 +42,16 @@ def test_numbers_survive_the_file_to_the_last_bit(solution: optsched.Solution, t
     assert document["objective"] == solution.objective
     assert solution.duals is not None
     assert all(document["duals"][name] == block.tolist() for name, block in solution.duals.items())
-    assert validate(SolutionDocument, document).model_dump(mode="json", exclude_unset=True) == document
+    assert (
+        validate(SolutionDocument, document).model_dump(mode="json", exclude_unset=True) == document
+    )
 
 
 def test_the_same_solution_twice_is_the_same_text(solution: optsched.Solution) -> None:
     again = optsched.solve("@quickstart", "makespan").to_document()
-    assert json.dumps(again | {"timings": {}}) == json.dumps(solution.to_document() | {"timings": {}})
+    assert json.dumps(again | {"timings": {}}) == json.dumps(
+        solution.to_document() | {"timings": {}}
+    )
 
 
 def test_duals_of_many_rows_are_written_on_request(
@@ -68,7 +74,11 @@ def test_rows_say_how_a_job_runs() -> None:
             "name": "rows",
             "cluster": {"pools": [{"name": "g", "nodes": 1, "gpus_per_node": 2}]},
             "jobs": [
-                {"id": "a", "options": [{**option, "throughput": 1.0}, {**option, "share": 0.5}], "steps": 10},
+                {
+                    "id": "a",
+                    "options": [{**option, "throughput": 1.0}, {**option, "share": 0.5}],
+                    "steps": 10,
+                },
                 {"id": "b", "options": [{**option, "attributes": {"servers": 3}}], "steps": 10},
                 {"id": "c", "throughput": {"g": 1.0}, "steps": 10},
             ],
@@ -133,7 +143,9 @@ def test_metrics_by_hand() -> None:
     )
     solution = optsched.solve(given, "max-throughput")
     assert solution.allocation is not None
-    half = type(solution.allocation)(solution.allocation.classes, solution.allocation.x * np.array([1.0, 0.5]))
+    half = type(solution.allocation)(
+        solution.allocation.classes, solution.allocation.x * np.array([1.0, 0.5])
+    )
     from optsched.solution.solution import allocation_metrics
 
     assert allocation_metrics(half) == {

@@ -13,7 +13,9 @@ from optsched.solution.values import Values
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 
-PROCESSES = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
+PROCESSES = pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc"
+)
 
 
 def run(process: SolverProcess, seconds: float | None = 20.0, **options: Any) -> Values:

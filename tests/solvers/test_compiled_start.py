@@ -27,7 +27,9 @@ assert "numba" not in sys.modules
 def test_a_fresh_process_loads_no_numba_for_ten_thousands_of_jobs() -> None:
     pytest.importorskip("numba")
     benchmarks = str(Path(__file__).parents[2] / "benchmarks")
-    done = subprocess.run([sys.executable, "-c", FIRST_SOLVES, benchmarks], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_SOLVES, benchmarks], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -15,7 +15,9 @@ from optsched.solvers import Capability
 
 pytestmark = [
     pytest.mark.oracle,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Solution may be inaccurate:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore:Solution may be inaccurate:UserWarning"
+    ),
 ]
 
 CASES = [(bank, case) for bank, cases in BANKS.items() for case in cases]
@@ -32,10 +34,17 @@ TIMED_BANKS = ("limits",)
 
 SHIPPED = [name for name in names("solver") if not load_solver(name).optional]
 CLAIMED = [
-    pytest.param(name, bank, case, id=f"{name}-{case.name}", marks=[pytest.mark.clock] if bank in TIMED_BANKS else [])
+    pytest.param(
+        name,
+        bank,
+        case,
+        id=f"{name}-{case.name}",
+        marks=[pytest.mark.clock] if bank in TIMED_BANKS else [],
+    )
     for name in SHIPPED
     for bank, case in CASES
-    if case.needs <= load_solver(name).capabilities and (bank not in OF_ROWS or load_solver(name).capabilities & ROWS)
+    if case.needs <= load_solver(name).capabilities
+    and (bank not in OF_ROWS or load_solver(name).capabilities & ROWS)
 ]
 
 
@@ -70,9 +79,13 @@ def test_every_capability_is_needed_by_a_case() -> None:
 def test_all_cases_of_one_solver() -> None:
     results = check_solver("glop", ["linear", "integer"])
     counts = summary(results)
-    assert [result.case for result in results] == [case.name for bank, case in CASES if bank in ("linear", "integer")]
+    assert [result.case for result in results] == [
+        case.name for bank, case in CASES if bank in ("linear", "integer")
+    ]
     assert counts["failed"] == 0 and counts["passed"] >= len(BANKS["linear"])
-    assert {result.reason for result in results if result.verdict is Verdict.SKIPPED} >= {"does not claim integer"}
+    assert {result.reason for result in results if result.verdict is Verdict.SKIPPED} >= {
+        "does not claim integer"
+    }
 
 
 def test_a_solver_that_is_not_there_is_an_error() -> None:
@@ -86,5 +99,7 @@ def test_the_suite_needs_neither_pytest_nor_the_back_ends() -> None:
         "loaded = {'pytest', 'highspy', 'ortools', 'pulp', 'cvxpy', 'clarabel'} & set(sys.modules)\n"
         "assert not loaded, loaded"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,9 @@ class Liar(Prices):
 
     name: ClassVar[str] = "liar"
 
-    def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_allocation(
+        self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         return self.told(super().solve_allocation(self.taken(program), limits, start), program)
 
     def taken(self, program: AllocationProgram) -> AllocationProgram:
@@ -103,7 +105,9 @@ def test_a_back_end_that_takes_no_totals_is_held_to_the_rest() -> None:
 
         @classmethod
         def refuses(cls, program: AllocationProgram) -> str | None:
-            return "it is a total" if isinstance(program.utility, Total) else super().refuses(program)
+            return (
+                "it is a total" if isinstance(program.utility, Total) else super().refuses(program)
+            )
 
     verdicts = {item.name: check_case(item, "allocation", LevelsAlone) for item in CASES}
     assert verdicts["total throughputs that are known"].verdict is Verdict.SKIPPED

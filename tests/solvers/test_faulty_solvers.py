@@ -63,7 +63,11 @@ class Boasts(FaultyHighs):
 
     @classmethod
     def values(cls, values: Values, session: Session) -> Values:
-        return values if values.objective is None else replace(values, objective=values.objective * 1.01)
+        return (
+            values
+            if values.objective is None
+            else replace(values, objective=values.objective * 1.01)
+        )
 
 
 class WrongSign(FaultyHighs):
@@ -140,7 +144,10 @@ class Hurries(FaultyHighs):
 
     @classmethod
     def values(cls, values: Values, session: Session) -> Values:
-        stopped = values.x is not None and values.termination in (Termination.TIME_LIMIT, Termination.WORK_LIMIT)
+        stopped = values.x is not None and values.termination in (
+            Termination.TIME_LIMIT,
+            Termination.WORK_LIMIT,
+        )
         return replace(values, termination=Termination.OPTIMAL) if stopped else values
 
 
@@ -321,7 +328,9 @@ FOUND: list[tuple[type[Solver], str, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("solver", "bank", "case", "words"), FOUND, ids=lambda value: value.__name__ if isinstance(value, type) else None
+    ("solver", "bank", "case", "words"),
+    FOUND,
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
 )
 def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str) -> None:
     (wanted,) = (item for item in BANKS[bank] if item.name == case)
@@ -329,6 +338,10 @@ def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str
     assert result.verdict is Verdict.FAILED and words in result.reason, result
 
 
-@pytest.mark.parametrize("bank", [pytest.param(bank, marks=SLOW if bank == "limits" else ()) for bank in BANKS])
+@pytest.mark.parametrize(
+    "bank", [pytest.param(bank, marks=SLOW if bank == "limits" else ()) for bank in BANKS]
+)
 def test_the_faultless_one_passes(bank: str) -> None:
-    assert [result for result in check_solver(FaultyHighs, [bank]) if result.verdict is Verdict.FAILED] == []
+    assert [
+        result for result in check_solver(FaultyHighs, [bank]) if result.verdict is Verdict.FAILED
+    ] == []

@@ -69,7 +69,9 @@ def own(threads, inside=None):
 
 def told(expression: str) -> Any:
     script = f"{SETUP}\nprint(json.dumps({expression}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -79,10 +81,19 @@ def told(expression: str) -> Any:
     [
         ("[lp(4), lp(1), lp(2), milp(3), lp(1)]", [11.0, 11.0, 11.0, 52.0, 11.0]),
         ("[conflict(), lp(1), conflict(3), lp(2)]", [[0, 1], 11.0, [0, 1], 11.0]),
-        ("[own(4), lp(1), milp(2), conflict(2), lp(4, 'highs-ipm'), own(4)]", [23.0, 11.0, 52.0, [0, 1], 11.0, 23.0]),
-        ("[milp(2, 'pulp:HiGHS'), lp(3), lp(1, 'cvxpy:HIGHS'), milp(3, 'pulp:HiGHS')]", [52.0, 11.0, 11.0, 52.0]),
+        (
+            "[own(4), lp(1), milp(2), conflict(2), lp(4, 'highs-ipm'), own(4)]",
+            [23.0, 11.0, 52.0, [0, 1], 11.0, 23.0],
+        ),
+        (
+            "[milp(2, 'pulp:HiGHS'), lp(3), lp(1, 'cvxpy:HIGHS'), milp(3, 'pulp:HiGHS')]",
+            [52.0, 11.0, 11.0, 52.0],
+        ),
         ("elsewhere(2, 1, 4)", [11.0, 11.0, 11.0]),
-        ("[own(3, lambda: lp(1)), own(3, lambda: lp(3)), own(3, lambda: milp(2))]", [11.0, 11.0, 52.0]),
+        (
+            "[own(3, lambda: lp(1)), own(3, lambda: lp(3)), own(3, lambda: milp(2))]",
+            [11.0, 11.0, 52.0],
+        ),
     ],
     ids=[
         "ours",
@@ -108,7 +119,9 @@ warm = other.run(Limits())
 log = []
 lp(1, on_log=log.append)
 """
-    cold, warm, log = told(f"[exec({script!r}, globals()), cold.iterations, warm.iterations, ''.join(log)][1:]")
+    cold, warm, log = told(
+        f"[exec({script!r}, globals()), cold.iterations, warm.iterations, ''.join(log)][1:]"
+    )
     assert cold > 0 == warm
     assert "HiGHS" in log and "ERROR" not in log
 
@@ -141,12 +154,16 @@ def child(threads):
     return json.loads(os.fdopen(ours).read())
 """
     each = [pytest.approx(11.0), pytest.approx(52.0), [0, 1], pytest.approx(11.0)]
-    expression = f"[exec({script!r}, globals()), own(2), lp(2), milp(3), [child(n) for n in (2, 1, 4)]][-1]"
+    expression = (
+        f"[exec({script!r}, globals()), own(2), lp(2), milp(3), [child(n) for n in (2, 1, 4)]][-1]"
+    )
     assert told(expression) == [each] * 3
 
 
 @pytest.mark.clock
-def test_a_run_that_goes_on_past_its_limit_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_past_its_limit_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its start comes back as its point, and the session solves again afterwards."""
     arrays = knapsack().arrays
     start = np.zeros(arrays.shape[1])
@@ -193,9 +210,13 @@ sys.exit({end})
 
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("run()", 1000, 2), ("3", 1, 3)])
-def test_a_process_keeps_its_exit_code_while_a_run_goes_on(end: str, seconds: int, code: int) -> None:
+def test_a_process_keeps_its_exit_code_while_a_run_goes_on(
+    end: str, seconds: int, code: int
+) -> None:
     """The command leaves at once, a script waits. A run that goes on while Python shuts down aborts the process."""
     script = LEFT.format(end=end, seconds=seconds)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
+    )
     assert (done.returncode, done.stdout) == (code, "still running\n")
     assert "terminate" not in done.stderr

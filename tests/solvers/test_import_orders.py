@@ -41,7 +41,9 @@ print(json.dumps({"solvers": found, "answers": answers}))
 
 
 def told(*order: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *order], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *order], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -58,7 +60,11 @@ COVERING = [(0, 1, 2, 3), (3, 1, 0, 2), (2, 1, 0, 3), (0, 3, 2, 1), (1, 3, 2, 0)
 
 
 def test_covering() -> None:
-    seen = {tuple(item for item in order if item in three) for order in COVERING for three in combinations(range(4), 3)}
+    seen = {
+        tuple(item for item in order if item in three)
+        for order in COVERING
+        for three in combinations(range(4), 3)
+    }
     assert len(seen) == 24
 
 
@@ -68,7 +74,9 @@ def check(order: tuple[int, ...], reference: dict[str, Any]) -> None:
     assert found["answers"] == reference["answers"]
 
 
-@pytest.mark.parametrize("order", COVERING[1:2], ids=lambda order: " ".join(PACKAGES[item][:2] for item in order))
+@pytest.mark.parametrize(
+    "order", COVERING[1:2], ids=lambda order: " ".join(PACKAGES[item][:2] for item in order)
+)
 def test_no_order_changes_anything(order: tuple[int, ...], reference: dict[str, Any]) -> None:
     check(order, reference)
 
@@ -87,7 +95,19 @@ def test_what_would_crash_is_refused(reference: dict[str, Any]) -> None:
 
 def test_everything_answers(reference: dict[str, Any]) -> None:
     here = {item["name"] for item in reference["solvers"] if item["version"] is not None}
-    assert here >= {"highs", "glop", "scip", "cp-sat", "cbc", "scs", "clarabel", "pulp:HiGHS", "cvxpy:HIGHS"}
-    assert {key.split(",")[0] for key in reference["answers"]} == here - {"prices"}  # which takes no rows
+    assert here >= {
+        "highs",
+        "glop",
+        "scip",
+        "cp-sat",
+        "cbc",
+        "scs",
+        "clarabel",
+        "pulp:HiGHS",
+        "cvxpy:HIGHS",
+    }
+    assert {key.split(",")[0] for key in reference["answers"]} == here - {
+        "prices"
+    }  # which takes no rows
     for key, (status, value) in reference["answers"].items():
         assert status == "optimal" and value == (52.0 if "integer" in key else 11.0), key

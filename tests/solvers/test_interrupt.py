@@ -34,10 +34,14 @@ except Interrupted as error:
 
 
 @pytest.mark.clock
-@pytest.mark.parametrize("solver", ["highs", pytest.param("highs-ipm", marks=pytest.mark.study), "clarabel"])
+@pytest.mark.parametrize(
+    "solver", ["highs", pytest.param("highs-ipm", marks=pytest.mark.study), "clarabel"]
+)
 def test_ctrl_c(solver: str) -> None:
     script = SCRIPT.format(jobs=20_000, solver=solver, after=0.6)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     # a run that is stopped in its last iterations may leave duals that prove its point
     expected = [f"interrupted {status} True False" for status in ("feasible", "optimal")]
@@ -45,8 +49,12 @@ def test_ctrl_c(solver: str) -> None:
 
 
 def test_ctrl_c_is_not_swallowed_outside_of_a_solver() -> None:
-    script = "import os, signal, optsched.api\nos.kill(os.getpid(), signal.SIGINT)\nprint('still here')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    script = (
+        "import os, signal, optsched.api\nos.kill(os.getpid(), signal.SIGINT)\nprint('still here')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode in (1, -signal.SIGINT, 130) and "still here" not in done.stdout
 
 
@@ -82,9 +90,13 @@ assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("after", [1, 5])
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "makespan", "proportional-fairness", "max-throughput"])
+@pytest.mark.parametrize(
+    "formulation", ["max-min-fairness", "makespan", "proportional-fairness", "max-throughput"]
+)
 def test_ctrl_c_between_passes_of_prices(formulation: str, after: int) -> None:
     script = PRICES.format(formulation=formulation, after=after)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "interrupted feasible True False True", done.stdout

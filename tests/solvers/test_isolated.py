@@ -35,7 +35,9 @@ pytestmark = [pytest.mark.process, PROCESSES]
 def test_a_solver_that_hangs_is_killed(shared: SolverProcess, trouble: dict[str, Any]) -> None:
     assert works(shared)
     pid, started = shared.pid, time.monotonic()
-    with pytest.raises(SolverCrashed, match=r"^solver troubled did not answer within 0\.3 s and was killed$"):
+    with pytest.raises(
+        SolverCrashed, match=r"^solver troubled did not answer within 0\.3 s and was killed$"
+    ):
         run(shared, 0.1, **trouble)
     assert 0.3 <= time.monotonic() - started < 2.0
     assert pid is not None and gone(pid) and not Path(f"/proc/{pid}").exists()
@@ -83,7 +85,10 @@ def test_what_a_solver_has_started_is_killed_with_it(shared: SolverProcess) -> N
 def test_a_run_while_the_process_still_starts_is_late_and_leaves_it_to_start() -> None:
     with SolverProcess(troubled_solvers.load, grace=0.1) as process:
         solver = process.load("slow")
-        with pytest.raises(SolverCrashed, match=r"^solver slow could not begin: its process was still starting after"):
+        with pytest.raises(
+            SolverCrashed,
+            match=r"^solver slow could not begin: its process was still starting after",
+        ):
             solver().open(dense().arrays).run(Limits(time=0.1))
         pid = process.pid
         assert solver().open(dense().arrays).run(Limits(time=20)).objective == pytest.approx(11.0)
@@ -94,7 +99,9 @@ def test_a_process_that_never_starts_is_killed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(process_module, "STARTING", 0.2)
     with SolverProcess(troubled_solvers.load) as process:
         solver = process.load("slow")
-        with pytest.raises(SolverCrashed, match=r"^solver slow did not start within 0\.2 s and was killed$"):
+        with pytest.raises(
+            SolverCrashed, match=r"^solver slow did not start within 0\.2 s and was killed$"
+        ):
             solver().open(dense().arrays).run(Limits(time=20))
 
 
@@ -133,7 +140,9 @@ def test_a_process_that_ends_while_it_starts() -> None:
     with SolverProcess(troubled_solvers.load) as process:
         solver = process.load("unstartable")
         for _ in range(2):
-            with pytest.raises(SolverCrashed, match="its process ended with exit code 9 while it started"):
+            with pytest.raises(
+                SolverCrashed, match="its process ended with exit code 9 while it started"
+            ):
                 solver().open(dense().arrays).run(Limits(time=20))
         assert process.pid is None
 
@@ -158,9 +167,15 @@ def test_no_zombie_and_no_descriptor_is_left() -> None:
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        ({"write": b"Academic license - for non-commercial use only\n"}, "bytes that are no frame, and was killed"),
+        (
+            {"write": b"Academic license - for non-commercial use only\n"},
+            "bytes that are no frame, and was killed",
+        ),
         ({"return": "dict"}, "an answer of type dict, expected Values, and was killed"),
-        ({"return": "unreadable"}, "a frame that cannot be read (RuntimeError: nobody can read this), and was killed"),
+        (
+            {"return": "unreadable"},
+            "a frame that cannot be read (RuntimeError: nobody can read this), and was killed",
+        ),
     ],
 )
 def test_garbage(shared: SolverProcess, trouble: dict[str, Any], words: str) -> None:
@@ -180,8 +195,14 @@ def test_garbage(shared: SolverProcess, trouble: dict[str, Any], words: str) -> 
         (MAGIC + b"\x00\x00\x00\x00", "bytes that are no frame"),
         (MAGIC + b"\xff\xff\xff\xff", "bytes that are no frame"),
         (MAGIC + b"\x01\x00\x00\x00" + b"\xff" * 8, "a frame of 18446744073709551615 bytes"),
-        (MAGIC + b"\x01\x00\x00\x00" + b"\xff" * 7 + b"\x0f", "a frame of 1152921504606846975 bytes"),
-        (MAGIC + b"\x01\x00\x00\x00\x03" + b"\x00" * 7 + b"abc", "a frame that cannot be read (UnpicklingError"),
+        (
+            MAGIC + b"\x01\x00\x00\x00" + b"\xff" * 7 + b"\x0f",
+            "a frame of 1152921504606846975 bytes",
+        ),
+        (
+            MAGIC + b"\x01\x00\x00\x00\x03" + b"\x00" * 7 + b"abc",
+            "a frame that cannot be read (UnpicklingError",
+        ),
         (MAGIC + b"\x01\x00\x00\x00\x00" + b"\x00" * 7, "a frame that cannot be read (EOFError"),
     ],
 )
@@ -224,13 +245,19 @@ def test_many_arrays_pass() -> None:
         ("unavailable", SolverUnavailable, "no licence"),
         ("crashed", SolverCrashed, "it stopped with 'Error'"),
         ("interrupted", Interrupted, "stopped before anything was found"),
-        ("input", SolverCrashed, f"solver troubled raised InvalidInput: {troubled_solvers.ERRORS['input']}"),
+        (
+            "input",
+            SolverCrashed,
+            f"solver troubled raised InvalidInput: {troubled_solvers.ERRORS['input']}",
+        ),
         ("other", SolverCrashed, "solver troubled raised ZeroDivisionError: division by zero"),
         ("wordless", SolverCrashed, "solver troubled raised KeyError"),
         ("exit", SolverCrashed, "solver troubled raised SystemExit: 3"),
     ],
 )
-def test_errors_come_back(shared: SolverProcess, raised: str, kind: type[OptschedError], words: str) -> None:
+def test_errors_come_back(
+    shared: SolverProcess, raised: str, kind: type[OptschedError], words: str
+) -> None:
     assert works(shared)
     pid = shared.pid
     with pytest.raises(OptschedError) as caught:
@@ -250,7 +277,10 @@ def test_an_answer_that_cannot_be_sent(shared: SolverProcess) -> None:
 def test_input_that_cannot_be_sent(shared: SolverProcess) -> None:
     assert works(shared)
     pid = shared.pid
-    with pytest.raises(UsageError, match=r"^solver troubled: its input cannot be sent to another process \(.*lambda"):
+    with pytest.raises(
+        UsageError,
+        match=r"^solver troubled: its input cannot be sent to another process \(.*lambda",
+    ):
         run(shared, sleep=lambda: None)
     assert works(shared) and shared.pid == pid
 
@@ -263,7 +293,9 @@ def test_memory() -> None:
         assert works(process)
         assert run(process, allocate=1e8).objective == pytest.approx(11.0)
         pid = process.pid
-        with pytest.raises(SolverCrashed, match=r"^solver troubled ran out of memory \(limit 0\.4 GB\): .*allocate"):
+        with pytest.raises(
+            SolverCrashed, match=r"^solver troubled ran out of memory \(limit 0\.4 GB\): .*allocate"
+        ):
             run(process, allocate=2e9)
         assert process.pid not in (None, pid)
         words = r"was ended by SIGABRT; it may have run out of memory \(limit 0\.4 GB\)$"

@@ -33,7 +33,11 @@ from optsched.solvers.isolated.wire import Wire
 from optsched.solvers.isolated.worker import Worker
 from optsched.solving.engine import Engine
 
-pytestmark = [pytest.mark.process, PROCESSES, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.process,
+    PROCESSES,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 LIMITS = Limits(time=20.0)
 
@@ -49,7 +53,9 @@ def same(one: Values, other: Values) -> None:
     for field in fields(Values):
         a, b = getattr(one, field.name), getattr(other, field.name)
         if isinstance(a, np.ndarray):
-            assert isinstance(b, np.ndarray) and a.dtype == b.dtype and a.tobytes() == b.tobytes(), field.name
+            assert (
+                isinstance(b, np.ndarray) and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+            ), field.name
         elif field.name != "seconds":
             assert a == b and type(a) is type(b), field.name
 
@@ -91,7 +97,9 @@ def logarithms() -> ConicProgram:
 @pytest.mark.parametrize("name", ["highs", "highs-ipm", "clarabel", "glop"])
 def test_a_linear_program(process: SolverProcess, name: str) -> None:
     arrays = random_program(60, 90, 0)
-    same(load_solver(name)().open(arrays).run(LIMITS), process.load(name)().open(arrays).run(LIMITS))
+    same(
+        load_solver(name)().open(arrays).run(LIMITS), process.load(name)().open(arrays).run(LIMITS)
+    )
 
 
 def test_a_linear_program_from_a_basis(process: SolverProcess) -> None:
@@ -126,7 +134,9 @@ def test_an_integer_program(process: SolverProcess) -> None:
 
 def test_a_conic_program(process: SolverProcess) -> None:
     program = logarithms()
-    here, there = (load("clarabel")().solve_conic(program, LIMITS) for load in (load_solver, process.load))
+    here, there = (
+        load("clarabel")().solve_conic(program, LIMITS) for load in (load_solver, process.load)
+    )
     same(here, there)
     assert there.x is not None and there.x[:2] == pytest.approx([1.0, 2.0], rel=1e-4)
     with pytest.raises(SolverUnavailable, match=r"^solver highs takes no conic programs$"):
@@ -135,9 +145,14 @@ def test_a_conic_program(process: SolverProcess) -> None:
 
 def test_a_timeline(process: SolverProcess) -> None:
     program = timeline()
-    here, there = (load("cp-sat")().solve_timeline(program, LIMITS) for load in (load_solver, process.load))
+    here, there = (
+        load("cp-sat")().solve_timeline(program, LIMITS) for load in (load_solver, process.load)
+    )
     same(here, there)
-    again = [load("cp-sat")().solve_timeline(program, LIMITS, here.x) for load in (load_solver, process.load)]
+    again = [
+        load("cp-sat")().solve_timeline(program, LIMITS, here.x)
+        for load in (load_solver, process.load)
+    ]
     same(*again)
 
 
@@ -145,12 +160,20 @@ CHANGES: dict[str, Callable[[Session], None]] = {
     "cost": lambda session: session.set_cost(np.array([1.0, 5.0])),
     "rows": lambda session: session.set_rows(np.full(2, -np.inf), np.array([2.0, 3.0])),
     "bounds": lambda session: session.set_bounds(np.array([0.0, 2.0]), np.array([3.0, np.inf])),
-    "coefficients": lambda session: session.set_coefficients(np.arange(2), np.arange(2), np.array([2.0, 1.0])),
-    "become": lambda session: session.become(replace(dense().arrays, cost=np.array([2.0, 1.0]), offset=3.0)),
+    "coefficients": lambda session: session.set_coefficients(
+        np.arange(2), np.arange(2), np.array([2.0, 1.0])
+    ),
+    "become": lambda session: session.become(
+        replace(dense().arrays, cost=np.array([2.0, 1.0]), offset=3.0)
+    ),
     "start": lambda session: session.set_start(Basis(np.array([1, 1]), np.array([2, 2]))),
     "wrong start": lambda session: session.set_start(np.zeros(7)),
-    "more rows": lambda session: session.add_rows(sp.csr_matrix([[1.0, -1.0]]), np.array([-np.inf]), np.zeros(1)),
-    "more columns": lambda session: session.add_columns(sp.csc_matrix(np.ones((3, 1))), np.array([7.0]), np.ones(1)),
+    "more rows": lambda session: session.add_rows(
+        sp.csr_matrix([[1.0, -1.0]]), np.array([-np.inf]), np.zeros(1)
+    ),
+    "more columns": lambda session: session.add_columns(
+        sp.csc_matrix(np.ones((3, 1))), np.array([7.0]), np.ones(1)
+    ),
 }
 
 
@@ -194,7 +217,15 @@ def test_what_is_forgotten_is_dropped() -> None:
     with ours, theirs:
         worker, address = Worker(Wire(theirs)), Address.of(load_solver("highs"))
         for key, forgotten in ((1, ()), (2, ()), (3, (1, 2))):
-            call = Call(key, address, "run", (LIMITS,), session=key, program=dense().arrays, forgotten=forgotten)
+            call = Call(
+                key,
+                address,
+                "run",
+                (LIMITS,),
+                session=key,
+                program=dense().arrays,
+                forgotten=forgotten,
+            )
             worker._answer(call)
             assert Wire(ours).receive().content.objective == pytest.approx(11.0)
     assert list(worker._sessions) == [3]
@@ -236,7 +267,11 @@ def test_a_start_is_kept_where_the_process_is_gone(process: SolverProcess) -> No
 
 def test_conflict(process: SolverProcess) -> None:
     session = process.load("highs")().open(infeasible().arrays)
-    assert session.conflict().tolist() == load_solver("highs")().open(infeasible().arrays).conflict().tolist() == [0, 1]
+    assert (
+        session.conflict().tolist()
+        == load_solver("highs")().open(infeasible().arrays).conflict().tolist()
+        == [0, 1]
+    )
     with pytest.raises(SolverUnavailable, match="no infeasibility analysis"):
         process.load("clarabel")().open(infeasible().arrays).conflict()
     outcome = Engine(process.load, "highs", LIMITS).solve_linear(infeasible())
@@ -260,7 +295,9 @@ def test_conformance(process: SolverProcess, name: str, banks: list[str]) -> Non
     assert sum(result.verdict is Verdict.PASSED for result in results) > 20
 
 
-@pytest.mark.parametrize("name", ["the time limit is kept", "Ctrl-C stops the run", "an unknown option is refused"])
+@pytest.mark.parametrize(
+    "name", ["the time limit is kept", "Ctrl-C stops the run", "an unknown option is refused"]
+)
 def test_limits_of_highs(process: SolverProcess, name: str) -> None:
     """Those cases of the bank that are no studies in patience."""
     (item,) = (item for item in BANKS["limits"] if item.name == name)
@@ -271,7 +308,9 @@ def test_limits_of_highs(process: SolverProcess, name: str) -> None:
 def test_a_liar_is_found_in_another_process_too() -> None:
     with SolverProcess(troubled_solvers.load) as process:
         solver = process.load("boasts")
-        (result,) = (check_case(item, "linear", solver) for item in BANKS["linear"] if item.name == "maximum")
+        (result,) = (
+            check_case(item, "linear", solver) for item in BANKS["linear"] if item.name == "maximum"
+        )
         assert result.verdict is Verdict.FAILED and "states the objective" in result.reason
 
 
@@ -286,7 +325,9 @@ def test_a_process_imports_what_its_solver_needs() -> None:
         "idle = {'clarabel', 'cvxpy', 'networkx', 'optsched.candidates', 'ortools', 'pulp', 'pydantic'}\n"
         "assert not idle & set(sys.modules), idle & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 

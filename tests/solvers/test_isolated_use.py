@@ -107,7 +107,12 @@ def test_closing_by_another_thread_ends_a_run() -> None:
 def test_closing_by_a_callback_ends_the_run() -> None:
     process = SolverProcess(troubled_solvers.load)
     with pytest.raises(SolverCrashed, match=r"^solver troubled: its process was closed$"):
-        run(process, report=1000, on_progress=lambda event: process.close(), on_log=lambda text: None)
+        run(
+            process,
+            report=1000,
+            on_progress=lambda event: process.close(),
+            on_log=lambda text: None,
+        )
     assert process.pid is None
 
 
@@ -117,11 +122,17 @@ def test_closing_by_a_callback_ends_the_run() -> None:
 def test_names_and_versions(shared: SolverProcess) -> None:
     for name, original in troubled_solvers.SOLVERS.items():
         solver = shared.load(name)
-        assert (solver.name, solver.capabilities, solver.optional) == (name, original.capabilities, original.optional)
+        assert (solver.name, solver.capabilities, solver.optional) == (
+            name,
+            original.capabilities,
+            original.optional,
+        )
         assert shared.load(name) is solver
     assert shared.load("highs").version() == troubled_solvers.Highs.version()
     for _ in range(2):
-        with pytest.raises(SolverUnavailable, match=r"^solver missing cannot be loaded; install missing$"):
+        with pytest.raises(
+            SolverUnavailable, match=r"^solver missing cannot be loaded; install missing$"
+        ):
             shared.load("missing").version()
     with pytest.raises(SolverUnavailable, match="unknown solver 'highz'"):
         shared.load("highz")
@@ -144,7 +155,9 @@ def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
     before = set(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(SolverUnavailable, match=r"^no process can be started for solvers: no more processes$"):
+    with pytest.raises(
+        SolverUnavailable, match=r"^no process can be started for solvers: no more processes$"
+    ):
         SolverChild([], None)
     assert set(os.listdir("/proc/self/fd")) == before
 
@@ -154,7 +167,9 @@ def test_through_the_engine(shared: SolverProcess) -> None:
     outcome = Engine(shared.load, "troubled", Limits(time=20)).solve_linear(dense())
     assert outcome.certificate.ok and outcome.value == pytest.approx(11.0)
     with pytest.raises(SolverCrashed, match="was killed"):
-        Engine(shared.load, "troubled", Limits(time=0.1, options={"sleep": 60})).solve_linear(dense())
+        Engine(shared.load, "troubled", Limits(time=0.1, options={"sleep": 60})).solve_linear(
+            dense()
+        )
 
 
 def test_a_fork_does_not_take_part() -> None:
@@ -180,10 +195,16 @@ def interrupt_when(told: str) -> Any:
     return lambda text: os.kill(os.getpid(), signal.SIGINT) if text == told else None
 
 
-def test_ctrl_c_reaches_a_solver_that_listens(shared: SolverProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_reaches_a_solver_that_listens(
+    shared: SolverProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shared, "grace", 5.0)
     values = run(shared, 20.0, listen=True, on_log=interrupt_when("listening"))
-    assert values.termination is Termination.INTERRUPTED and values.words == "heard" and values.x is not None
+    assert (
+        values.termination is Termination.INTERRUPTED
+        and values.words == "heard"
+        and values.x is not None
+    )
     assert works(shared)
 
 

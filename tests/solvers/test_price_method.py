@@ -56,7 +56,9 @@ def drawn(seed: int, most: int = 60, kind: str | None = None) -> AllocationProgr
     sizes = random.integers(0 if random.random() < 0.1 else 1, max(2, total), pools)
     program = allocation(rates, gangs, sizes)
     weight = random.choice([0.25, 1.0, 2.0, 8.0], len(program.classes))
-    return AllocationProgram(program.classes, Minimum(), sp.csr_matrix(sp.diags_array(weight) @ program.levels))
+    return AllocationProgram(
+        program.classes, Minimum(), sp.csr_matrix(sp.diags_array(weight) @ program.levels)
+    )
 
 
 def test_random_instances_agree_with_simplex() -> None:
@@ -65,14 +67,19 @@ def test_random_instances_agree_with_simplex() -> None:
         if not len(program.classes):
             continue
         ours, theirs = solved(program), solved(program, "highs", tolerance=1e-10)
-        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (
+            seed,
+            ours.certificate.problems,
+        )
         assert ours.value == pytest.approx(theirs.value, rel=1e-8), seed
         assert ours.bound == pytest.approx(ours.value, rel=1e-9), seed
 
 
 @pytest.mark.study
 @pytest.mark.parametrize("walk", ["numpy", "compiled"])
-def test_thousands_of_random_instances_agree_with_simplex(walk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_random_instances_agree_with_simplex(
+    walk: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compiling, "COMPILED", 0 if walk == "compiled" else 10**12)
     for seed in range(1000, 3000):
         program = drawn(seed, 150)
@@ -85,11 +92,17 @@ def test_thousands_of_random_instances_agree_with_simplex(walk: str, monkeypatch
 def exact_level(program: AllocationProgram) -> Fraction:
     """The optimum in rationals: simplex from the idle allocation, by Bland's rule."""
     C = program.classes
-    blocks = [(C.member, C.count, 0), (C.usage, C.capacity, 0), (-program.levels, np.zeros(len(C)), 1)]
+    blocks = [
+        (C.member, C.count, 0),
+        (C.usage, C.capacity, 0),
+        (-program.levels, np.zeros(len(C)), 1),
+    ]
     table: list[list[Fraction]] = []
     for matrix, side, level in blocks:
         for row, limit in zip(matrix.toarray().tolist(), side.tolist(), strict=True):
-            members = Fraction(C.count[len(table) - len(C) - len(C.capacity)]) if level else Fraction(0)
+            members = (
+                Fraction(C.count[len(table) - len(C) - len(C.capacity)]) if level else Fraction(0)
+            )
             table.append([Fraction(value) for value in row] + [members, Fraction(limit)])
     columns, rows = C.columns + 1, len(table)
     for at, row in enumerate(table):
@@ -101,7 +114,11 @@ def exact_level(program: AllocationProgram) -> Fraction:
         entering = next((j for j, gain in enumerate(goal[:-1]) if gain > 0), None)
         if entering is None:
             return -goal[-1]
-        ratios = [(row[-1] / row[entering], basis[i], i) for i, row in enumerate(table) if row[entering] > 0]
+        ratios = [
+            (row[-1] / row[entering], basis[i], i)
+            for i, row in enumerate(table)
+            if row[entering] > 0
+        ]
         _, _, leaving = min(ratios)
         pivot = table[leaving][entering]
         table[leaving] = [value / pivot for value in table[leaving]]
@@ -109,13 +126,17 @@ def exact_level(program: AllocationProgram) -> Fraction:
         for row in (*table[:leaving], *table[leaving + 1 :], goal):
             factor = row[entering]
             if factor:
-                row[:] = [value - factor * other for value, other in zip(row, table[leaving], strict=True)]
+                row[:] = [
+                    value - factor * other for value, other in zip(row, table[leaving], strict=True)
+                ]
 
 
 def test_small_instances_agree_with_rationals() -> None:
     known = [program for seed in range(60) if len((program := drawn(seed, 6)).classes)]
     for program in known:
-        assert solved(program).value == pytest.approx(float(exact_level(program)), rel=1e-9, abs=1e-300)
+        assert solved(program).value == pytest.approx(
+            float(exact_level(program)), rel=1e-9, abs=1e-300
+        )
     assert len(known) > 40
 
 
@@ -165,7 +186,9 @@ def test_any_prices_and_level_bound_the_optimum(walk: str) -> None:
         market, best = market_of(program), solved(program, "highs", tolerance=1e-10).value
         oracle = Oracle(market)
         for _ in range(12):
-            prices = random.random(len(market.capacity)) * (random.random(len(market.capacity)) > 0.3)
+            prices = random.random(len(market.capacity)) * (
+                random.random(len(market.capacity)) > 0.3
+            )
             response = oracle.ask(prices, market.highest * random.random())
             assert response.bound * market.unit >= best * (1.0 - 1e-9)
 
@@ -203,8 +226,12 @@ def test_scale_and_order_change_nothing(seed: int, factor: float) -> None:
     order, pools = random.permutation(12), random.permutation(3)
     moved = allocation(rates[order][:, pools], gangs[order], np.array([3, 2, 4])[pools])
     assert solved(moved).value == pytest.approx(level, rel=1e-9)
-    assert solved(allocation(rates * factor, gangs, [3, 2, 4])).value == pytest.approx(level * factor, rel=1e-9)
-    assert solved(allocation(rates, gangs, [6, 4, 8], copies=2)).value == pytest.approx(level, rel=1e-9)
+    assert solved(allocation(rates * factor, gangs, [3, 2, 4])).value == pytest.approx(
+        level * factor, rel=1e-9
+    )
+    assert solved(allocation(rates, gangs, [6, 4, 8], copies=2)).value == pytest.approx(
+        level, rel=1e-9
+    )
     assert solved(allocation(rates, gangs, [4, 2, 4])).value >= level * (1.0 - 1e-9)
 
 
@@ -217,7 +244,9 @@ def test_where_one_slow_job_holds_the_level_all_prices_are_zero() -> None:
 
 def test_who_can_have_nothing_makes_the_level_zero() -> None:
     program = allocation([[1.0], [2.0]])
-    nothing = AllocationProgram(program.classes, Minimum(), sp.csr_matrix(sp.diags_array([0.0, 1.0]) @ program.levels))
+    nothing = AllocationProgram(
+        program.classes, Minimum(), sp.csr_matrix(sp.diags_array([0.0, 1.0]) @ program.levels)
+    )
     outcome = solved(nothing)
     assert (outcome.value, outcome.bound, outcome.status) == (0.0, 0.0, Status.OPTIMAL)
 
@@ -242,10 +271,16 @@ def test_who_needs_what_there_is_none_of_makes_the_level_zero(need: float) -> No
 
 
 def test_what_it_does_not_take_is_told() -> None:
-    with pytest.raises(SolverUnavailable, match="solver prices cannot take this program: jobs share GPUs"):
+    with pytest.raises(
+        SolverUnavailable, match="solver prices cannot take this program: jobs share GPUs"
+    ):
         optsched.solve("@packing", "max-min-fairness", solver="prices")
     with pytest.raises(SolverUnavailable, match="rows beside time and capacity"):
-        optsched.solve("@quickstart", solver="prices", constraints=[{"kind": "quota", "tenant": "vision", "gpus": 2}])
+        optsched.solve(
+            "@quickstart",
+            solver="prices",
+            constraints=[{"kind": "quota", "tenant": "vision", "gpus": 2}],
+        )
 
 
 @pytest.mark.parametrize(
@@ -272,18 +307,26 @@ def test_other_right_sides_and_columns_on_demand_are_told_by_their_names() -> No
         optsched.capacity_curve(optsched.solve("@quickstart"), "v100", solver="prices")
     with pytest.raises(SolverUnavailable, match=told):
         optsched.pareto("@quickstart", ("max-min-fairness", "max-throughput"), solver="prices")
-    with pytest.raises(SolverUnavailable, match="and no programs whose columns are generated: choose auto"):
+    with pytest.raises(
+        SolverUnavailable, match="and no programs whose columns are generated: choose auto"
+    ):
         optsched.solve("@packing", solver="prices", generate_columns=True)
     give_way = [{"kind": "deadlines", "give_way": "shortfall"}]
-    with pytest.raises(SolverUnavailable, match="and no requirements that give way: choose auto, highs or clarabel"):
+    with pytest.raises(
+        SolverUnavailable, match="and no requirements that give way: choose auto, highs or clarabel"
+    ):
         optsched.solve("@quickstart", solver="prices", constraints=give_way)
 
 
 def test_what_it_does_not_take_auto_gives_to_another_solver() -> None:
     assert optsched.solve("@quickstart", "finish-time-fairness").status == "optimal"
-    changed = optsched.whatif("@quickstart", "proportional-fairness", add={"v100": 4}, solver="prices")
+    changed = optsched.whatif(
+        "@quickstart", "proportional-fairness", add={"v100": 4}, solver="prices"
+    )
     assert changed.base.solver.name == "prices"  # a utility that is not linear is solved anew
-    curve = optsched.capacity_curve(optsched.solve("@quickstart", solver="prices"), "v100", high=12.0)
+    curve = optsched.capacity_curve(
+        optsched.solve("@quickstart", solver="prices"), "v100", high=12.0
+    )
     assert curve.resource == "v100"
 
 
@@ -356,12 +399,16 @@ def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:
 def test_auto_takes_it_for_many_different_jobs(caplog: pytest.LogCaptureFixture) -> None:
     random = np.random.default_rng(4)
     instance = optsched.Instance.from_arrays(
-        pools={"a": 20, "b": 30}, throughput=random.lognormal(0.0, 1.0, (1600, 2)), gpus=np.ones(1600, int)
+        pools={"a": 20, "b": 30},
+        throughput=random.lognormal(0.0, 1.0, (1600, 2)),
+        gpus=np.ones(1600, int),
     )
     with caplog.at_level("INFO", "optsched"):
         solution = optsched.solve(instance)
     assert solution.solver.name == "prices" and "by prices of the resources" in caplog.text
-    assert optsched.solve(instance, solver="clarabel").objective == pytest.approx(solution.objective, rel=1e-7)
+    assert optsched.solve(instance, solver="clarabel").objective == pytest.approx(
+        solution.objective, rel=1e-7
+    )
     pinned = [{"kind": "pinned", "jobs": [instance.jobs_table.names[0]], "pools": ["a"]}]
     assert optsched.solve(instance, constraints=pinned).solver.name == "clarabel"
 

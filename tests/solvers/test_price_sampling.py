@@ -60,14 +60,19 @@ def program(seed: int) -> AllocationProgram:
         rates = rates[:1] * random.lognormal(0.0, 1.0, (jobs, 1))
     rates[:, 0] = np.maximum(rates[:, 0], 0.1)
     gangs = random.choice([1, 2, 8], jobs)
-    return allocation(rates, gangs, np.maximum(1, random.multinomial(gangs.sum() // 3, np.full(pools, 1 / pools))))
+    return allocation(
+        rates, gangs, np.maximum(1, random.multinomial(gangs.sum() // 3, np.full(pools, 1 / pools)))
+    )
 
 
 def test_large_markets_agree_with_simplex(walk: str, large: None) -> None:
     for seed in range(18):
         one = program(seed)
         ours, theirs = solved(one), solved(one, "highs", tolerance=1e-10)
-        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (
+            seed,
+            ours.certificate.problems,
+        )
         assert ours.value == pytest.approx(theirs.value, rel=1e-8), seed
         assert ours.bound == pytest.approx(ours.value, rel=1e-9), seed
 
@@ -109,7 +114,9 @@ def test_a_sample_counts_for_all_and_follows_no_period(large: None) -> None:
     assert all(row // 4 == number for number, row in enumerate(rows))
 
 
-def test_prices_of_the_sample_are_near_those_of_all(large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_of_the_sample_are_near_those_of_all(
+    large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     some = market(3000, 3)
     asked: list[np.ndarray] = []
     ask = Search.ask

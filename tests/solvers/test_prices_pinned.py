@@ -59,13 +59,19 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def drawn(seed: int, exponent: float, classes: int = 50, places: int = 4) -> tuple[np.ndarray, np.ndarray, Curve]:
+def drawn(
+    seed: int, exponent: float, classes: int = 50, places: int = 4
+) -> tuple[np.ndarray, np.ndarray, Curve]:
     """Levels (w, K) with 1 the highest, prices of the places, and utilities that choose all sorts of places."""
     random = np.random.default_rng(seed)
     a = random.lognormal(0.0, 1.0, (places, classes)) * (random.random((places, classes)) > 0.2)
     a[random.integers(0, places, classes), np.arange(classes)] = 1.5
     a /= a.max(axis=0)
-    return a, random.lognormal(0.0, 1.0, places), Curve(10.0 ** random.uniform(-1.0, 1.5, classes), exponent)
+    return (
+        a,
+        random.lognormal(0.0, 1.0, places),
+        Curve(10.0 ** random.uniform(-1.0, 1.5, classes), exponent),
+    )
 
 
 def worth_of(choices: Choices, a: np.ndarray, curve: Curve) -> np.ndarray:
@@ -78,14 +84,21 @@ def worth_of(choices: Choices, a: np.ndarray, curve: Curve) -> np.ndarray:
 def test_choices_are_the_best_of_all_mixtures(exponent: float) -> None:
     a, q, curve = drawn(3, exponent)
     choices, lane = own_choices(a, q, curve), np.arange(a.shape[1])
-    assert {bool(one) for one in choices.alone} == {bool(one) for one in choices.all_time} == {False, True}
+    assert (
+        {bool(one) for one in choices.alone}
+        == {bool(one) for one in choices.all_time}
+        == {False, True}
+    )
     assert (
         choices.rent >= (a * choices.slope - q[:, np.newaxis]).max(axis=0) - 1e-12
     ).all() and choices.rent.min() >= 0
     best = np.full(a.shape[1], -np.inf)
     parts = np.linspace(0.0, 1.0, 2001)[1:, np.newaxis]
     for one in range(len(a)):
-        for other in (None, *range(len(a))):  # nobody needs more than two places, or one and to be idle
+        for other in (
+            None,
+            *range(len(a)),
+        ):  # nobody needs more than two places, or one and to be idle
             level = parts * a[one] + (0.0 if other is None else (1.0 - parts) * a[other])
             cost = parts * q[one] + (0.0 if other is None else (1.0 - parts) * q[other])
             with np.errstate(divide="ignore"):
@@ -202,9 +215,12 @@ def test_limits_end_a_pinned_search_with_an_honest_gap() -> None:
 @pytest.mark.usefixtures("small")
 def test_the_same_answer_twice() -> None:
     random = np.random.default_rng(2)
-    instance = optsched.Instance.from_arrays(pools={"a": 20, "b": 30}, throughput=random.lognormal(0, 1, (200, 2)))
+    instance = optsched.Instance.from_arrays(
+        pools={"a": 20, "b": 30}, throughput=random.lognormal(0, 1, (200, 2))
+    )
     first, second = (
-        optsched.solve(instance, "proportional-fairness", solver="prices").to_document() | {"timings": 0}
+        optsched.solve(instance, "proportional-fairness", solver="prices").to_document()
+        | {"timings": 0}
         for _ in range(2)
     )
     assert first == second and first["status"] == "optimal"

@@ -22,7 +22,9 @@ def test_numpy_and_compiled_sweeps_agree(exponent: float, monkeypatch: pytest.Mo
         monkeypatch.setattr(compiling, "COMPILED", least)
         found.append(load_solver("prices")().solve_allocation(program, Limits()))
     assert found[0].objective == pytest.approx(found[1].objective, rel=2e-9)
-    assert found[0].y == pytest.approx(found[1].y, rel=1e-4, abs=1e-6 * float(np.abs(found[1].y).max()))
+    assert found[0].y == pytest.approx(
+        found[1].y, rel=1e-4, abs=1e-6 * float(np.abs(found[1].y).max())
+    )
 
 
 @pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
@@ -42,7 +44,12 @@ def test_each_compiled_sweep_does_what_numpy_does(classes: int, wide: bool) -> N
     u, y, s, spent, bend, pull, weight, *steps_of = (column() for _ in range(13))
     q, dq = (table() if wide else random.uniform(0.1, 1.0, (3, 1)) for _ in range(2))
     open_ = random.random((3, classes)) > 0.2
-    a, x, z, cross = a * open_, x * open_, np.where(open_, z, 1.0), cross * open_  # as the search keeps them
+    a, x, z, cross = (
+        a * open_,
+        x * open_,
+        np.where(open_, z, 1.0),
+        cross * open_,
+    )  # as the search keeps them
     dx, dz = dx * open_, dz * open_
     results = []
     for sweeps in (steps, fast):
@@ -51,13 +58,40 @@ def test_each_compiled_sweep_does_what_numpy_does(classes: int, wide: bool) -> N
         total_, centre, damp, dy, du = np.zeros((5, classes))
         tables = np.zeros((3, *x.shape)) if wide else np.zeros((3, 0, 0))
         at = (spent, bend, pull, weight, total_, centre, damp, dy, du)
-        weighed = [*sweeps.weigh(a, q, x, z, s, u, y, *at, *tables), tables.copy(), dy.copy(), du.copy()]
+        weighed = [
+            *sweeps.weigh(a, q, x, z, s, u, y, *at, *tables),
+            tables.copy(),
+            dy.copy(),
+            du.copy(),
+        ]
         twice, (ds, dy_aim, du_aim, rise) = np.zeros_like(x), np.zeros((4, classes))
-        look = sweeps.look_ahead(a, q, dq, x, z, s, u, y, *at, twice, ds, dy_aim, du_aim, tables[0], tables[1])
+        look = sweeps.look_ahead(
+            a, q, dq, x, z, s, u, y, *at, twice, ds, dy_aim, du_aim, tables[0], tables[1]
+        )
         ahead = [*look, dy.copy(), du.copy(), ds.copy()]
         up, down, (dy, du, ds) = np.zeros_like(x), np.zeros_like(x), np.copy(steps_of[:3])
         lengths = sweeps.complete(
-            a, q, dq, x, z, s, u, y, 0.3, bend, weight, total_, centre, damp, dy, du, ds, rise, cross, up, down
+            a,
+            q,
+            dq,
+            x,
+            z,
+            s,
+            u,
+            y,
+            0.3,
+            bend,
+            weight,
+            total_,
+            centre,
+            damp,
+            dy,
+            du,
+            ds,
+            rise,
+            cross,
+            up,
+            down,
         )
         results.append(
             [moved, back, level, time, rent, product, *weighed, total_, centre, damp, *ahead, twice, dy_aim, du_aim,

@@ -23,7 +23,15 @@ from optsched.solvers.prices.smallest_level import Search
 
 pytestmark = pytest.mark.property
 
-SORTS = ("equal", "few", "proportional", "few, proportional", "whole numbers", "equal pools", "two rates")
+SORTS = (
+    "equal",
+    "few",
+    "proportional",
+    "few, proportional",
+    "whole numbers",
+    "equal pools",
+    "two rates",
+)
 
 
 def tied(sort: str, jobs: int, pools: int, utility: str, seed: int = 0) -> AllocationProgram:
@@ -44,7 +52,9 @@ def tied(sort: str, jobs: int, pools: int, utility: str, seed: int = 0) -> Alloc
         rates = rates * scale
     gangs = random.choice([1, 2, 4], jobs)
     sizes = np.maximum(4, random.dirichlet(np.full(pools, 3.0)) * gangs.sum() / 12).astype(int)
-    instance = Instance.from_arrays(pools={f"p{j}": int(n) for j, n in enumerate(sizes)}, throughput=rates, gpus=gangs)
+    instance = Instance.from_arrays(
+        pools={f"p{j}": int(n) for j, n in enumerate(sizes)}, throughput=rates, gpus=gangs
+    )
     return of_all(instance, utility)
 
 
@@ -70,7 +80,10 @@ def test_ties_are_solved_in_few_passes(sort: str, utility: str, merging_or_not: 
         program = tied(sort, jobs, pools, utility, seed)
         ours, theirs = solved(program), solved(program, "highs", tolerance=1e-10)
         assert ours.values.termination is Termination.OPTIMAL, (seed, ours.values.words)
-        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (
+            seed,
+            ours.certificate.problems,
+        )
         assert ours.value == pytest.approx(theirs.value, rel=1e-9), seed
         assert ours.bound == pytest.approx(ours.value, rel=1e-9), seed
         assert ours.values.iterations <= 150, (seed, ours.values.words)
@@ -85,7 +98,9 @@ def test_cuts_save_small_programs(sort: str, utility: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("utility", ["smallest", "linear"])
-def test_more_places_are_kept_where_few_say_nothing(utility: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_places_are_kept_where_few_say_nothing(
+    utility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for search, module in ((Search, smallest_level), (BestPlaces, best_places)):
         monkeypatch.setattr(search, "_cut", lambda *_, **__: None)
         monkeypatch.setattr(module, "NEAR", 2)
@@ -96,14 +111,18 @@ def test_more_places_are_kept_where_few_say_nothing(utility: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("utility", ["smallest", "linear"])
-def test_classes_on_several_resources_are_merged_too(utility: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_on_several_resources_are_merged_too(
+    utility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     document = several(6).to_document()
     jobs = document["jobs"]
     document["jobs"] = [{**job, "id": f"{job['id']}-{copy}"} for job in jobs for copy in range(4)]
     program = of_all(Instance.from_document(document), utility)
     ours = solved(program)
     made = merged(market_of(program), market_of(program).level)
-    assert made is not None and len(made.market) == len(jobs) - 2 < len(made.whole)  # three elastic jobs are alike
+    assert made is not None and len(made.market) == len(jobs) - 2 < len(
+        made.whole
+    )  # three elastic jobs are alike
     monkeypatch.setattr(merging, "WORTH", 0.0)
     apart = solved(program)
     assert ours.status is Status.OPTIMAL and ours.certificate.ok, ours.certificate.problems
@@ -117,14 +136,22 @@ def test_equal_levels_of_columns_that_hold_different_amounts_stay_apart() -> Non
     jobs = [{"id": f"j{k}", "workload": f"w{1 + k % 2}"} for k in range(20)]
     program = of_all(
         Instance.from_document(
-            {"format": "optsched-instance/1", "cluster": {"pools": pools}, "workloads": workloads, "jobs": jobs}
+            {
+                "format": "optsched-instance/1",
+                "cluster": {"pools": pools},
+                "workloads": workloads,
+                "jobs": jobs,
+            }
         )
     )
     market = market_of(program)
     made = merged(market, market.level)
     assert market.good is None and made is not None and len(made.market) == 2
     ours = solved(program)
-    assert ours.value == pytest.approx(solved(program, "highs").value, rel=1e-9) and ours.status is Status.OPTIMAL
+    assert (
+        ours.value == pytest.approx(solved(program, "highs").value, rel=1e-9)
+        and ours.status is Status.OPTIMAL
+    )
 
 
 def test_rows_that_differ_are_not_merged() -> None:
@@ -138,11 +165,21 @@ def test_rows_that_differ_are_not_merged() -> None:
 
 def test_what_groups_do_is_shared_out_by_weight() -> None:
     level = np.array([[2.0, 1.0], [2.0, 1.0], [2.0, 1.0], [3.0, 0.0]])
-    market = plain(level, weight=np.array([1.0, 6.0, 2.0, 5.0]), amount=np.array([1.0, 2.0, 1.0, 1.0]))
+    market = plain(
+        level, weight=np.array([1.0, 6.0, 2.0, 5.0]), amount=np.array([1.0, 2.0, 1.0, 1.0])
+    )
     made = merged(market, level)
     assert made is not None and made.market.weight.tolist() == [9.0, 5.0]
     assert made.market.place.tolist() == [[0, 1], [2, -1]]
-    assert made.totals(np.array([9.0, 4.5, 5.0, 0.0])).tolist() == [1.0, 0.5, 3.0, 1.5, 2.0, 1.0, 5.0]
+    assert made.totals(np.array([9.0, 4.5, 5.0, 0.0])).tolist() == [
+        1.0,
+        0.5,
+        3.0,
+        1.5,
+        2.0,
+        1.0,
+        5.0,
+    ]
     assert made.of_each(np.array([1.0, 4.0])).tolist() == [1.0, 2.0, 1.0, 4.0]
     assert (made.market.usage.toarray() == [[1, 0, 1, 0], [0, 1, 0, 1]]).all()
 
@@ -165,7 +202,11 @@ def test_one_pool_that_binds_beside_slack_ones_does_not_stall() -> None:
     """Prices of slack pools are tiny; where they count as nothing, the last 4e-9 of the gap stay for many rounds."""
     random = np.random.default_rng([0, 10_000, 10])
     base, speed = np.exp(random.normal(0, 1.0, 10_000)), np.geomspace(1.0, 6.0, 10)
-    rate = base[:, None] * speed ** random.beta(2, 2, 10_000)[:, None] * np.exp(random.normal(0, 0.2, (10_000, 10)))
+    rate = (
+        base[:, None]
+        * speed ** random.beta(2, 2, 10_000)[:, None]
+        * np.exp(random.normal(0, 0.2, (10_000, 10)))
+    )
     unusable = random.random(rate.shape) < 0.05
     unusable[np.arange(10_000), random.integers(0, 10, 10_000)] = False
     rate[unusable] = 0.0
@@ -174,7 +215,10 @@ def test_one_pool_that_binds_beside_slack_ones_does_not_stall() -> None:
     steps = base * np.exp(random.normal(np.log(28800), 1.2, 10_000))
     counts = (3, 5, 5, 2, 10, 4, 6, 1, 2, 5)
     instance = optsched.Instance.from_arrays(
-        pools={f"pool{j}": count for j, count in enumerate(counts)}, throughput=rate, gpus=gpus, steps=steps
+        pools={f"pool{j}": count for j, count in enumerate(counts)},
+        throughput=rate,
+        gpus=gpus,
+        steps=steps,
     )
     solution = optsched.solve(instance, "makespan", solver="prices")
     assert solution.ok and solution.status == "optimal" and solution.solver.iterations < 110

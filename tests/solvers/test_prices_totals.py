@@ -37,15 +37,28 @@ EXPONENTS = (0.0, -1.0, 0.5, 0.9)
 
 
 def total(
-    rates: np.ndarray, gangs: Any, pools: Any, exponent: float, weight: Any = None, instance: Instance | None = None
+    rates: np.ndarray,
+    gangs: Any,
+    pools: Any,
+    exponent: float,
+    weight: Any = None,
+    instance: Instance | None = None,
 ) -> AllocationProgram:
     if instance is None:
         sizes = {f"pool{j}": int(size) for j, size in enumerate(np.ravel(pools))}
-        instance = Instance.from_arrays(pools=sizes, throughput=rates, gpus=np.broadcast_to(gangs, len(rates)))
+        instance = Instance.from_arrays(
+            pools=sizes, throughput=rates, gpus=np.broadcast_to(gangs, len(rates))
+        )
     classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset())
-    weights = np.ones(len(classes)) if weight is None else np.resize(np.asarray(weight, float), len(classes))
+    weights = (
+        np.ones(len(classes))
+        if weight is None
+        else np.resize(np.asarray(weight, float), len(classes))
+    )
     function = {0.0: "log", 1.0: "linear"}.get(exponent, "power")
-    return AllocationProgram(classes, Total(weights, function, exponent), sp.csr_matrix(classes.throughput))
+    return AllocationProgram(
+        classes, Total(weights, function, exponent), sp.csr_matrix(classes.throughput)
+    )
 
 
 def drawn(seed: int, exponent: float | None = None) -> AllocationProgram:
@@ -67,7 +80,9 @@ def drawn(seed: int, exponent: float | None = None) -> AllocationProgram:
         rates *= random.random((jobs, pools)) > 0.15
         rates[np.arange(jobs), random.integers(0, pools, jobs)] = 1.0
     gangs = random.choice([1, 2, 4, 8], jobs)
-    sizes = np.maximum(8, random.integers(1, 9, pools) * int(gangs.sum() * random.choice([0.02, 0.1, 0.3])))
+    sizes = np.maximum(
+        8, random.integers(1, 9, pools) * int(gangs.sum() * random.choice([0.02, 0.1, 0.3]))
+    )
     sizes = sizes + int(gangs.sum()) if kind == "ample" else sizes
     return total(rates, gangs, sizes, exponent, random.choice([0.25, 1.0, 2.0, 8.0], jobs))
 
@@ -77,13 +92,18 @@ def scattered(jobs: int, pools: int, exponent: float = 0.0) -> AllocationProgram
     random = np.random.default_rng(7)
     rates = random.lognormal(0.0, 1.0, (jobs, 1)) * random.lognormal(0.0, 0.6, (jobs, pools))
     sizes = np.full(pools, max(8, jobs // (4 * pools)))
-    return total(rates, random.choice([1, 2, 4], jobs), sizes, exponent, random.choice([1.0, 2.0, 4.0], jobs))
+    return total(
+        rates, random.choice([1, 2, 4], jobs), sizes, exponent, random.choice([1.0, 2.0, 4.0], jobs)
+    )
 
 
 def with_capacity(program: AllocationProgram, capacity: np.ndarray) -> AllocationProgram:
     candidates = program.classes.candidates
     resources = replace(candidates.resources, capacity=capacity)
-    return replace(program, classes=replace(program.classes, candidates=replace(candidates, resources=resources)))
+    return replace(
+        program,
+        classes=replace(program.classes, candidates=replace(candidates, resources=resources)),
+    )
 
 
 def solved(program: AllocationProgram, solver: str = "prices", **limits: Any) -> Outcome:
@@ -111,7 +131,10 @@ def test_random_totals_agree_with_clarabel(half: int) -> None:
         program = drawn(seed)
         ours = solved(program)
         scale = worth(program, ours)
-        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (
+            seed,
+            ours.certificate.problems,
+        )
         assert ours.certificate.proof == "dual"
         assert -1e-12 * scale <= ours.bound - ours.value <= 2e-8 * scale, seed
         theirs = solved(program, "clarabel")
@@ -124,7 +147,10 @@ def test_random_linear_totals_agree_with_simplex() -> None:
     for seed in range(72):
         program = drawn(seed, 1.0)
         ours, theirs = solved(program), solved(program, "highs", tolerance=1e-10)
-        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (seed, ours.certificate.problems)
+        assert ours.status is Status.OPTIMAL and ours.certificate.ok, (
+            seed,
+            ours.certificate.problems,
+        )
         assert ours.value == pytest.approx(theirs.value, rel=1e-9), seed
         assert ours.bound == pytest.approx(ours.value, rel=1e-9), seed
 
@@ -158,7 +184,11 @@ def test_kinks_leave_no_gap(exponent: float, sweeps: str) -> None:
     program = scattered(1500, 5, exponent)
     outcome = solved(program)
     assert outcome.values.termination is Termination.OPTIMAL
-    assert 0 <= outcome.bound - outcome.value + 1e-12 * worth(program, outcome) <= 1e-8 * worth(program, outcome)
+    assert (
+        0
+        <= outcome.bound - outcome.value + 1e-12 * worth(program, outcome)
+        <= 1e-8 * worth(program, outcome)
+    )
     assert outcome.values.iterations <= 45
 
 
@@ -179,7 +209,9 @@ def test_where_there_is_room_for_all_prices_are_nothing(exponent: float) -> None
     program = total(np.random.default_rng(1).lognormal(0, 1, (40, 3)), 1, [50, 50, 50], exponent)
     outcome = solved(program)
     assert isinstance(program.utility, Total)
-    assert outcome.value == pytest.approx(float(program.utility.f(program.highest_level).sum()), rel=1e-13)
+    assert outcome.value == pytest.approx(
+        float(program.utility.f(program.highest_level).sum()), rel=1e-13
+    )
     assert outcome.bound == pytest.approx(outcome.value, rel=1e-13)
     assert not outcome.duals["capacity"].any()
 
@@ -191,7 +223,9 @@ def test_prices_are_what_one_more_gpu_is_worth() -> None:
         capacity = base.classes.capacity.copy()
         capacity[resource] += step
         more = solved(with_capacity(base, capacity))
-        assert (more.value - outcome.value) / step == pytest.approx(outcome.duals["capacity"][resource], rel=1e-2)
+        assert (more.value - outcome.value) / step == pytest.approx(
+            outcome.duals["capacity"][resource], rel=1e-2
+        )
 
 
 def test_doubled_jobs_and_pools_get_the_same_levels() -> None:
@@ -215,19 +249,32 @@ def test_light_jobs_keep_the_little_that_is_due_to_them(light: float) -> None:
 
 
 @pytest.mark.parametrize("jobs", [40, 700])
-@pytest.mark.parametrize(("exponent", "lightest", "heaviest"), [(0.0, -9, 0), (0.0, 0, 9), (-1.0, -9, 0), (0.5, -2, 0)])
+@pytest.mark.parametrize(
+    ("exponent", "lightest", "heaviest"), [(0.0, -9, 0), (0.0, 0, 9), (-1.0, -9, 0), (0.5, -2, 0)]
+)
 def test_light_jobs_choose_what_is_best_for_them(
-    jobs: int, exponent: float, lightest: int, heaviest: int, sweeps: str, monkeypatch: pytest.MonkeyPatch
+    jobs: int,
+    exponent: float,
+    lightest: int,
+    heaviest: int,
+    sweeps: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(total_utility, "MANY", 500)
     random = np.random.default_rng(jobs)
-    weight = np.where(random.random(jobs) < 0.4, 10.0 ** random.uniform(lightest, heaviest, jobs), 1.0)
+    weight = np.where(
+        random.random(jobs) < 0.4, 10.0 ** random.uniform(lightest, heaviest, jobs), 1.0
+    )
     rates = random.lognormal(0.0, 0.7, (jobs, 3))
     values = solved(total(rates, 1, [jobs // 12] * 3, exponent, weight)).values
-    assert values.termination is Termination.OPTIMAL and values.x is not None and values.y is not None
+    assert (
+        values.termination is Termination.OPTIMAL and values.x is not None and values.y is not None
+    )
     level = (rates * values.x.reshape(jobs, 3)).sum(axis=1)
     prices, top = values.y[jobs : jobs + 3], rates.max(axis=1)
-    choices = own_choices((rates / top[:, np.newaxis]).T, prices, Curve(weight * top**exponent, exponent))
+    choices = own_choices(
+        (rates / top[:, np.newaxis]).T, prices, Curve(weight * top**exponent, exponent)
+    )
     due = (choices.slope / top / weight) ** (1.0 / (exponent - 1.0))
     assert level == pytest.approx(due, rel=1e-5)
 
@@ -254,7 +301,9 @@ def several(jobs: int = 30) -> Instance:
         for row in range(jobs)
     }
     rates = {str(count): float(count**0.7) for count in (1, 2, 4)}
-    elastic = [{"id": f"e{k}", "gpus": {"min": 1, "max": 4}, "throughput": {"b": rates}} for k in range(3)]
+    elastic = [
+        {"id": f"e{k}", "gpus": {"min": 1, "max": 4}, "throughput": {"b": rates}} for k in range(3)
+    ]
     listed = [{"id": f"j{row}", "workload": f"w{row}"} for row in range(jobs)]
     return Instance.from_document(
         {
@@ -282,11 +331,24 @@ def test_the_form_without_its_matrix_is_the_linear_program(exponent: float) -> N
     lean = program.without_matrix(x)
     point, duals = random.random(arrays.shape[1]), random.random(arrays.shape[0])
     assert lean.shape == arrays.shape
-    for name in ("row_lower", "row_upper", "lower", "upper", "implied_lower", "implied_upper", "cost", "integer"):
+    for name in (
+        "row_lower",
+        "row_upper",
+        "lower",
+        "upper",
+        "implied_lower",
+        "implied_upper",
+        "cost",
+        "integer",
+    ):
         assert getattr(lean, name) == pytest.approx(getattr(arrays, name)), name
     for name, argument in (("activity", point), ("pulled", duals), ("column_terms", duals)):
-        assert getattr(lean, name)(argument)[:] == pytest.approx(getattr(arrays, name)(argument)), name
-    for ours, theirs in zip(lean.activity_and_terms(-point), arrays.activity_and_terms(-point), strict=True):
+        assert getattr(lean, name)(argument)[:] == pytest.approx(getattr(arrays, name)(argument)), (
+            name
+        )
+    for ours, theirs in zip(
+        lean.activity_and_terms(-point), arrays.activity_and_terms(-point), strict=True
+    ):
         assert ours == pytest.approx(theirs)
     assert lean.largest_in_rows(point) == pytest.approx(arrays.largest_in_rows(point))
     assert lean.objective(point) == pytest.approx(arrays.objective(point))
@@ -315,7 +377,9 @@ def test_auto_picks_prices_for_many_different_jobs() -> None:
 
 def test_a_formulation_is_solved_and_verified(tmp_path: Any) -> None:
     random = np.random.default_rng(2)
-    instance = Instance.from_arrays(pools={"a": 20, "b": 30}, throughput=random.lognormal(0, 1, (100, 2)))
+    instance = Instance.from_arrays(
+        pools={"a": 20, "b": 30}, throughput=random.lognormal(0, 1, (100, 2))
+    )
     solution = optsched.solve(instance, "alpha-fairness", alpha=2.0, solver="prices")
     assert solution.ok and solution.status == "optimal" and solution.gap < 1e-8
     assert optsched.verify(instance, solution.to_document()).ok
@@ -338,7 +402,9 @@ def test_a_job_that_can_have_nothing_is_refused_where_that_is_worth_minus_infini
     base = total(np.array([[1.0, 2.0], [2.0, 3.0]]), 1, [1, 1], 0.0)
     levels = sp.csr_matrix(sp.diags_array([0.0, 1.0]) @ base.levels)
     program = AllocationProgram(base.classes, base.utility, levels)
-    with pytest.raises(SolverUnavailable, match="a job can have nothing, which is worth minus infinity"):
+    with pytest.raises(
+        SolverUnavailable, match="a job can have nothing, which is worth minus infinity"
+    ):
         solved(program)
     worthless = AllocationProgram(base.classes, Total(np.ones(2), "power", 0.5), levels)
     assert solved(worthless).value == pytest.approx(2.0 * np.sqrt(3.0))
@@ -362,7 +428,9 @@ def test_no_capacity_is_a_price_or_a_refusal() -> None:
 def test_limits_end_the_search_with_an_honest_gap() -> None:
     program, events = scattered(300, 3), list[Progress]()
     stopped = solved(program, work=3, on_progress=events.append)
-    assert stopped.values.termination is Termination.WORK_LIMIT and stopped.status is Status.FEASIBLE
+    assert (
+        stopped.values.termination is Termination.WORK_LIMIT and stopped.status is Status.FEASIBLE
+    )
     assert stopped.certificate.ok and stopped.bound > solved(program).value > stopped.value
     linear = solved(scattered(300, 3, 1.0), work=3)
     assert linear.values.termination is Termination.WORK_LIMIT and linear.bound > linear.value > 0

@@ -25,7 +25,9 @@ WORDS = {
 def test_the_log_reaches_who_asks(solver_name: str, capfd: pytest.CaptureFixture[str]) -> None:
     if not load_solver(solver_name).capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
         pytest.skip("takes no rows and columns")
-    program = dense() if Capability.CONTINUOUS in load_solver(solver_name).capabilities else knapsack()
+    program = (
+        dense() if Capability.CONTINUOUS in load_solver(solver_name).capabilities else knapsack()
+    )
     pieces: list[str] = []
     outcome = Engine(load_solver, solver_name, Limits(on_log=pieces.append)).solve_linear(program)
     assert outcome.status == "optimal"
@@ -40,7 +42,9 @@ def test_the_log_reaches_who_asks(solver_name: str, capfd: pytest.CaptureFixture
 def test_it_comes_while_the_solver_runs() -> None:
     """Several pieces, not one at the end."""
     pieces: list[str] = []
-    Engine(load_solver, "highs", Limits(time=0.5, on_log=pieces.append)).solve_linear(hard_knapsacks())
+    Engine(load_solver, "highs", Limits(time=0.5, on_log=pieces.append)).solve_linear(
+        hard_knapsacks()
+    )
     assert len(pieces) >= 2
 
 

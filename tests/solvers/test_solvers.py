@@ -60,7 +60,9 @@ def test_progress_reports_bound_and_incumbent() -> None:
 
 
 def test_unknown_solver_is_never_replaced() -> None:
-    with pytest.raises(SolverUnavailable, match=r"unknown solver 'highz' .did you mean highs.., expected one of"):
+    with pytest.raises(
+        SolverUnavailable, match=r"unknown solver 'highz' .did you mean highs.., expected one of"
+    ):
         engine("highz").solve_linear(dense())
 
 
@@ -86,7 +88,12 @@ def test_a_missing_back_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_depends_on_the_program_only() -> None:
     picks = {
         (rows, integer, conic): engine("auto").choose(rows=rows, integer=integer, conic=conic).name
-        for rows, integer, conic in ((10, False, False), (10**5, False, False), (10**5, True, False), (10, False, True))
+        for rows, integer, conic in (
+            (10, False, False),
+            (10**5, False, False),
+            (10**5, True, False),
+            (10, False, True),
+        )
     }
     assert list(picks.values()) == ["highs", "clarabel", "highs", "clarabel"]
 

@@ -78,11 +78,15 @@ def test_the_optimum_is_the_same_warm_and_cold_whoever_comes_and_goes(name: str,
 def test_a_mapped_basis_is_never_short_of_basic_variables() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        engine = solved(instance_of(arrays(seed), [f"j{i}" for i in range(30)]), "max-min-fairness")[1]
+        engine = solved(
+            instance_of(arrays(seed), [f"j{i}" for i in range(30)]), "max-min-fairness"
+        )[1]
         stay = np.sort(rng.choice(30, 20, replace=False))
         table = {key: value[stay] for key, value in arrays(seed).items()}
         formulation = make_formulation("max-min-fairness")
-        classes = formulation.classes(optsched.compile(instance_of(table, [f"j{i}" for i in stay.tolist()])))
+        classes = formulation.classes(
+            optsched.compile(instance_of(table, [f"j{i}" for i in stay.tolist()]))
+        )
         lowered = formulation.program(classes).to_linear().arrays  # type: ignore[union-attr]
         assert engine.bases.ended is not None
         basis, _ = engine.bases.ended.revised(stay, 0).basis(classes, lowered)

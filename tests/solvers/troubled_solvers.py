@@ -14,7 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from optsched.errors import Interrupted, InvalidArgument, InvalidInput, SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import (
+    Interrupted,
+    InvalidArgument,
+    InvalidInput,
+    SolverCrashed,
+    SolverUnavailable,
+    UsageError,
+)
 from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Progress, Session, Solver
@@ -187,7 +194,11 @@ class BoastingSession(HighsSession):
 
     def run(self, limits: Limits) -> Values:
         values = super().run(limits)
-        return values if values.objective is None else replace(values, objective=values.objective * 1.01)
+        return (
+            values
+            if values.objective is None
+            else replace(values, objective=values.objective * 1.01)
+        )
 
 
 class Outer:
@@ -200,7 +211,8 @@ class Outer:
 
 
 SOLVERS: dict[str, type[Solver]] = {
-    owner.name: owner for owner in (Troubled, Missing, Unstartable, Slow, Boasts, Outer.Inner, Highs)
+    owner.name: owner
+    for owner in (Troubled, Missing, Unstartable, Slow, Boasts, Outer.Inner, Highs)
 }
 
 

@@ -71,7 +71,10 @@ def test_another_solver_is_tried_after_a_crash(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(HighsSession, "run", crash)
     solution = optsched.solve("@quickstart", name)
     assert solution.status == "optimal" and solution.objective == pytest.approx(expected, rel=1e-6)
-    assert solution.solver.attempts == (("highs", "HiGHS raised RuntimeError: boom"), ("clarabel", "optimal"))
+    assert solution.solver.attempts == (
+        ("highs", "HiGHS raised RuntimeError: boom"),
+        ("clarabel", "optimal"),
+    )
 
 
 def test_whole_jobs_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +85,9 @@ def test_whole_jobs_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert solution.solver.name == "scip"
 
 
-def test_a_crash_of_the_solver_that_was_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_of_the_solver_that_was_asked_for_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(HighsSession, "run", crash)
     with pytest.raises(SolverCrashed, match="boom"):
         optsched.solve("@quickstart", solver="highs")
@@ -122,25 +127,38 @@ def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyP
     """Its duals prove a bound, and its point in whole jobs is where the search starts."""
     starts: list[FloatArray] = []
     real = HighsSession.set_start
-    monkeypatch.setattr(HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1])
+    monkeypatch.setattr(
+        HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1]
+    )
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
     best = optsched.solve(instance, "multiple-choice", solver="highs")
     solution = optsched.solve(instance, "multiple-choice")
-    assert solution.status == "optimal" and solution.objective == pytest.approx(best.objective, rel=1e-6)
+    assert solution.status == "optimal" and solution.objective == pytest.approx(
+        best.objective, rel=1e-6
+    )
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
     assert len(starts) == 1 and best.objective is not None
     monkeypatch.setattr(HighsSession, "run", lambda self, limits: Values(Termination.WORK_LIMIT))
     stopped = optsched.solve(instance, "multiple-choice", work_limit=1)
-    assert stopped.status == "feasible" and stopped.objective is not None and stopped.bound is not None
-    assert 0.95 * best.objective <= stopped.objective <= best.objective * (1 + 1e-9) <= stopped.bound * (1 + 2e-9)
+    assert (
+        stopped.status == "feasible" and stopped.objective is not None and stopped.bound is not None
+    )
+    assert (
+        0.95 * best.objective
+        <= stopped.objective
+        <= best.objective * (1 + 1e-9)
+        <= stopped.bound * (1 + 2e-9)
+    )
     assert stopped.certificate.proof == "dual"
     found = optsched.verify(instance, stopped.to_document())
     assert found.ok and found.bound == "verified", str(found)
 
 
 @pytest.mark.parametrize("name", ["max-min-fairness", "makespan"])
-def test_without_side_rows_there_is_a_point_and_a_bound(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_without_side_rows_there_is_a_point_and_a_bound(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """Where solvers of rows and columns stop short, the program without the budget is solved, and its point scaled."""
 
     def short(self: Session, limits: Limits) -> Values:
@@ -153,9 +171,16 @@ def test_without_side_rows_there_is_a_point_and_a_bound(monkeypatch: pytest.Monk
     monkeypatch.setattr(ClarabelSession, "run", short)
     solution = optsched.solve(instance, name, constraints=budget)
     assert solution.ok and solution.status == "feasible" and solution.solver.name == "prices"
-    assert [item.name for item in solution.solver.attempts] == ["highs", "prices", "clarabel", "highs-ipm"]
+    assert [item.name for item in solution.solver.attempts] == [
+        "highs",
+        "prices",
+        "clarabel",
+        "highs-ipm",
+    ]
     assert solution.metrics["cost_per_hour"] <= 60.0 * (1 + 1e-9)
-    assert solution.bound is not None and solution.objective is not None and best.objective is not None
+    assert (
+        solution.bound is not None and solution.objective is not None and best.objective is not None
+    )
     low, high = sorted([solution.objective, solution.bound])
     assert low * (1 - 1e-9) <= best.objective <= high * (1 + 1e-9)
     assert optsched.verify(instance, solution.to_document()).ok
@@ -178,7 +203,11 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = told  # no third one: the time is up
     assert first is not None and second is not None and first <= 10.0
     assert second == pytest.approx(first - 6.0)
-    assert [attempt.name for attempt in solution.solver.attempts] == ["highs", "clarabel", "known point"]
+    assert [attempt.name for attempt in solution.solver.attempts] == [
+        "highs",
+        "clarabel",
+        "known point",
+    ]
 
 
 def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +225,11 @@ def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Prices, "solve_allocation", slow)
     monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
     solution = optsched.solve(instance, "multiple-choice", time_limit=10.0)
-    assert (solution.status, solution.termination, solution.reproducible) == ("feasible", "imprecise", False)
+    assert (solution.status, solution.termination, solution.reproducible) == (
+        "feasible",
+        "imprecise",
+        False,
+    )
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices"]
     assert optsched.verify(instance, solution.to_document()).ok
 
@@ -216,11 +249,15 @@ def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
     monkeypatch.setattr(Prices, "solve_allocation", stopped)
     solution = optsched.solve(instance, "multiple-choice")
     assert [attempt.name for attempt in solution.solver.attempts] == ["prices", "highs"]
-    assert solution.status == "optimal" and solution.reproducible == (end is not Termination.TIME_LIMIT)
+    assert solution.status == "optimal" and solution.reproducible == (
+        end is not Termination.TIME_LIMIT
+    )
     assert optsched.verify(instance, solution.to_document()).ok
 
 
-def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 1000.0
 
     def run(self: HighsSession, limits: Limits) -> Values:
@@ -232,7 +269,9 @@ def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(monkeypa
     monkeypatch.setattr(HighsSession, "run", run)
     arrays = program([1.0], [[1.0]], upper=[1.0])
     solution = optsched.solve_program(arrays, time_limit=10.0)
-    assert [attempt.name for attempt in solution.solver.attempts] == ["highs"] and not solution.reproducible
+    assert [attempt.name for attempt in solution.solver.attempts] == [
+        "highs"
+    ] and not solution.reproducible
     assert verify_program(arrays, solution.to_document()).ok
 
 

@@ -13,9 +13,20 @@ from optsched.instance import Instance
 from optsched.performance.table import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
 from optsched.solving import choice
-from optsched.solving.choice import BY_PRICES_CONCAVE, BY_PRICES_LEVEL, BY_PRICES_TOTAL, MANY, pick_for_allocation
+from optsched.solving.choice import (
+    BY_PRICES_CONCAVE,
+    BY_PRICES_LEVEL,
+    BY_PRICES_TOTAL,
+    MANY,
+    pick_for_allocation,
+)
 
-UTILITIES = {"level": BY_PRICES_LEVEL, "linear": BY_PRICES_TOTAL, "log": BY_PRICES_CONCAVE, "power": BY_PRICES_CONCAVE}
+UTILITIES = {
+    "level": BY_PRICES_LEVEL,
+    "linear": BY_PRICES_TOTAL,
+    "log": BY_PRICES_CONCAVE,
+    "power": BY_PRICES_CONCAVE,
+}
 
 
 def program(jobs: int, utility: str, copies: int = 1) -> AllocationProgram:
@@ -23,11 +34,17 @@ def program(jobs: int, utility: str, copies: int = 1) -> AllocationProgram:
     instance = Instance.from_arrays(pools={"a": 64, "b": 64}, throughput=rates)
     classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset())
     weight = np.ones(len(classes))
-    chosen = Minimum() if utility == "level" else Total(weight, utility, 1.0 if utility == "linear" else -1.0)
+    chosen = (
+        Minimum()
+        if utility == "level"
+        else Total(weight, utility, 1.0 if utility == "linear" else -1.0)
+    )
     return AllocationProgram(classes, chosen, sp.csr_matrix(classes.throughput))
 
 
-def picked(jobs: int, utility: str, *, start: bool = False, basis: bool = False, copies: int = 1) -> str | None:
+def picked(
+    jobs: int, utility: str, *, start: bool = False, basis: bool = False, copies: int = 1
+) -> str | None:
     found = pick_for_allocation(program(jobs, utility, copies), start=start, basis=basis)
     return None if found is None else found[0]
 
@@ -50,9 +67,15 @@ def test_a_basis_for_the_next_program_is_worth_more_than_prices_where_there_is_o
 
 def test_the_choice_does_not_depend_on_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert picked(BY_PRICES_LEVEL, "level") == "prices" and picked(BY_PRICES_LEVEL - 1, "level") is None
+    assert (
+        picked(BY_PRICES_LEVEL, "level") == "prices"
+        and picked(BY_PRICES_LEVEL - 1, "level") is None
+    )
 
 
 def test_the_reason_tells_how_many_jobs_differ() -> None:
     found = choice.pick_for_allocation(program(BY_PRICES_LEVEL, "level"), start=False, basis=False)
-    assert found == ("prices", f"allocation of {BY_PRICES_LEVEL} different jobs, by prices of the resources")
+    assert found == (
+        "prices",
+        f"allocation of {BY_PRICES_LEVEL} different jobs, by prices of the resources",
+    )

@@ -24,7 +24,14 @@ pytestmark = pytest.mark.property
 
 FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 POOLS = [
-    {"name": "p", "gpu": "P", "nodes": 2, "gpus_per_node": 4, "gpu_memory": 16, "cpus_per_node": 16},
+    {
+        "name": "p",
+        "gpu": "P",
+        "nodes": 2,
+        "gpus_per_node": 4,
+        "gpu_memory": 16,
+        "cpus_per_node": 16,
+    },
     {"name": "q", "gpu": "Q", "nodes": 1, "gpus_per_node": 4, "gpu_memory": 40},
 ]
 WORKLOADS = ("w0", "w1", "w2", "w3")
@@ -34,7 +41,8 @@ def packed(seed: int, jobs: int = 12, elastic: bool = False, stated: bool = True
     """Jobs of four workloads: some equal, some with rates of their own, gangs, demands, pairs modelled and stated."""
     rng = np.random.default_rng(seed)
     utilisation = {
-        name: {"utilisation": {"P": rng.uniform(0.2, 0.9), "Q": rng.uniform(0.1, 0.7)}} for name in WORKLOADS
+        name: {"utilisation": {"P": rng.uniform(0.2, 0.9), "Q": rng.uniform(0.1, 0.7)}}
+        for name in WORKLOADS
     }
     counts = ("1", "2", "4")
     workloads = {
@@ -56,7 +64,10 @@ def packed(seed: int, jobs: int = 12, elastic: bool = False, stated: bool = True
             "weight": float(rng.choice([1, 2])), "gpus": {"min": 1, "max": 4, "levels": [1, 2, 4]} if elastic else gpus,
         }  # fmt: skip
         if not elastic and rng.random() < 0.6:
-            job["throughput"] = {"p": rng.uniform(1, 2), **({"q": rng.uniform(1, 4)} if rng.random() < 0.8 else {})}
+            job["throughput"] = {
+                "p": rng.uniform(1, 2),
+                **({"q": rng.uniform(1, 4)} if rng.random() < 0.8 else {}),
+            }
         made.append(job)
     colocation: list[dict[str, Any]] = []
     if stated:
@@ -73,7 +84,9 @@ def packed(seed: int, jobs: int = 12, elastic: bool = False, stated: bool = True
     }  # fmt: skip
 
 
-def both(document: dict[str, Any], formulation: str, **more: Any) -> tuple[optsched.Solution, optsched.Solution]:
+def both(
+    document: dict[str, Any], formulation: str, **more: Any
+) -> tuple[optsched.Solution, optsched.Solution]:
     instance = optsched.Instance.from_document(document)
     generated = optsched.solve(instance, formulation, generate_columns=True, **more)
     return generated, optsched.solve(instance, formulation, solver="highs", **more)
@@ -116,7 +129,9 @@ def test_pairs_of_a_table(workloads: bool) -> None:
     document = packed(1, stated=workloads)
     document["performance"] = {"model": "table"}
     if workloads:
-        document["colocation"].append({"workloads": ["w3", "w1"], "pool": "p", "gpus": 1, "throughput": [9.0, 0.0]})
+        document["colocation"].append(
+            {"workloads": ["w3", "w1"], "pool": "p", "gpus": 1, "throughput": [9.0, 0.0]}
+        )
     generated, full = both(document, "max-min-fairness")
     check(generated, full)
     assert generated.columns_made is not None and (generated.columns_made.possible > 0) == workloads
@@ -136,11 +151,17 @@ class ByJob:
     def observe(self, observations: Any) -> set[int]:
         return set()
 
-    def pair_fractions(self, jobs: Any, configurations: Any, first: Any, second: Any, configuration: Any) -> Any:
+    def pair_fractions(
+        self, jobs: Any, configurations: Any, first: Any, second: Any, configuration: Any
+    ) -> Any:
         part = 0.45 + 0.05 * (jobs.profile % 11)
         feasible = np.full(len(first), Feasibility.OK, np.uint8)
         return PairPrediction(
-            part[first], part[second], np.zeros(len(first)), feasible, np.full(len(first), 3, np.uint8)
+            part[first],
+            part[second],
+            np.zeros(len(first)),
+            feasible,
+            np.full(len(first), 3, np.uint8),
         )
 
 
@@ -159,7 +180,9 @@ def full_and_pricing(seed: int) -> tuple[optsched.Solution, PairPricing]:
     instance = optsched.Instance.from_document(packed(seed, jobs=14))
     formulation = make_formulation("max-min-fairness")
     candidates: Candidates = compile(instance, on_demand=True)
-    return optsched.solve(instance), PairPricing.of(formulation.program(formulation.classes(candidates)))
+    return optsched.solve(instance), PairPricing.of(
+        formulation.program(formulation.classes(candidates))
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -170,14 +193,18 @@ def test_any_duals_bound_the_whole_program(seed: int) -> None:
     C = pricing.classes
     arrays = pricing.program.to_linear().arrays
     for _ in range(20):
-        duals = Duals(rng.random(len(C)), rng.random(len(C.capacity)) / 10, rng.random(len(C)) / C.count.sum())
+        duals = Duals(
+            rng.random(len(C)), rng.random(len(C.capacity)) / 10, rng.random(len(C)) / C.count.sum()
+        )
         told = dual_bound(arrays, duals.rows(pricing.program))
         assert told is not None
         assert told + pricing.left_out(duals) >= full.objective
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "optsched.solving.column_generation.pricing.LONELY", 2.0
     )  # the best partner of each is always offered
@@ -187,7 +214,9 @@ def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(seed: int, monkeyp
     C = full.allocation.classes
     duals = Duals(rng.random(len(C)) / 20, rng.random(len(C.capacity)) / 100, rng.random(len(C)))
     levels = np.asarray(pricing.scale)[:, None] * C.throughput.toarray()
-    value = duals.levels @ levels - duals.capacity @ C.usage.toarray() - duals.time @ C.member.toarray()
+    value = (
+        duals.levels @ levels - duals.capacity @ C.usage.toarray() - duals.time @ C.member.toarray()
+    )
     most = np.zeros(len(C))
     pair = np.flatnonzero(~C.alone)
     np.maximum.at(most, C.class_a[pair], value[pair])
@@ -215,12 +244,18 @@ def test_levels_that_make_less_than_1_by_rounding_leave_no_gap(seed: int) -> Non
     full, generated = optsched.solve(instance), optsched.solve(instance, generate_columns=True)
     check(generated, full)
     formulation = make_formulation("max-min-fairness")
-    pricing = PairPricing.of(formulation.program(formulation.classes(compile(instance, on_demand=True))))
+    pricing = PairPricing.of(
+        formulation.program(formulation.classes(compile(instance, on_demand=True)))
+    )
     assert full.objective is not None and full.objective <= pricing.highest * (1 + 1e-9)
     assert generated.duals is not None
     duals = Duals.of(generated.duals, pricing.program)
     short = Duals(duals.time, duals.capacity, duals.levels * (1 - 1e-12))
-    assert pricing.left_out(short) <= 1e-9 * full.objective < 1e-12 * max(way.level.max() for way in pricing.ways)
+    assert (
+        pricing.left_out(short)
+        <= 1e-9 * full.objective
+        < 1e-12 * max(way.level.max() for way in pricing.ways)
+    )
 
 
 @pytest.mark.parametrize("work", [1, 3, 10, 30])
@@ -254,7 +289,9 @@ def test_verify_prices_all_pairs(formulation: str) -> None:
     assert told.field == "columns_made.made" and "which are in use" in told.message
     wrong = copy.deepcopy(document)
     wrong["columns_made"]["possible"] += 1
-    assert [finding.field for finding in optsched.verify(instance, wrong).findings] == ["columns_made.possible"]
+    assert [finding.field for finding in optsched.verify(instance, wrong).findings] == [
+        "columns_made.possible"
+    ]
 
 
 def test_verify_refuses_a_bound_of_the_columns_in_the_file_alone() -> None:
@@ -286,19 +323,27 @@ def test_verify_refuses_a_bound_of_the_columns_in_the_file_alone() -> None:
             {"constraints": [{"kind": "minimum-service", "fraction": 0.1}]},
             "side constraints have rows",
         ),
-        ("max-min-fairness", {"extend": lambda program, variables, classes: None}, "rows of one's own"),
+        (
+            "max-min-fairness",
+            {"extend": lambda program, variables, classes: None},
+            "rows of one's own",
+        ),
     ],
 )
 def test_refusals(formulation: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        optsched.solve(optsched.Instance.from_document(packed(0)), formulation, generate_columns=True, **more)
+        optsched.solve(
+            optsched.Instance.from_document(packed(0)), formulation, generate_columns=True, **more
+        )
 
 
 def test_columns_that_a_formulation_admits_itself_are_refused() -> None:
     document = packed(0)
     document["jobs"][0]["throughput"] = {"p": 1.0, "q": 0.0}
     with pytest.raises(UsageError, match="an option changes which columns there are"):
-        optsched.solve(optsched.Instance.from_document(document), agnostic="literal", generate_columns=True)
+        optsched.solve(
+            optsched.Instance.from_document(document), agnostic="literal", generate_columns=True
+        )
 
 
 def test_candidates_have_their_columns() -> None:
@@ -309,8 +354,12 @@ def test_candidates_have_their_columns() -> None:
 
 def test_a_job_that_runs_only_beside_others_is_refused() -> None:
     document = packed(0)
-    document["jobs"].append({"id": "shy", "workload": "w0", "gpus": 1, "steps": 1, "throughput": {"p": 0.0}})
-    document["colocation"].append({"jobs": ["j2", "shy"], "pool": "p", "gpus": 1, "throughput": [1.0, 1.0]})
+    document["jobs"].append(
+        {"id": "shy", "workload": "w0", "gpus": 1, "steps": 1, "throughput": {"p": 0.0}}
+    )
+    document["colocation"].append(
+        {"jobs": ["j2", "shy"], "pool": "p", "gpus": 1, "throughput": [1.0, 1.0]}
+    )
     with pytest.raises(UsageError, match="only for jobs that can run alone, which job shy cannot"):
         optsched.solve(optsched.Instance.from_document(document), generate_columns=True)
 
@@ -349,4 +398,6 @@ def test_pairs_do_not_change_the_unit_of_a_makespan() -> None:
     instance = optsched.Instance.from_document(document)
     generated = optsched.solve(instance, "makespan", generate_columns=True)
     assert generated.certificate.ok and generated.status == "optimal"
-    assert generated.bound == pytest.approx(optsched.solve(instance, "makespan").objective, rel=1e-9)
+    assert generated.bound == pytest.approx(
+        optsched.solve(instance, "makespan").objective, rel=1e-9
+    )

@@ -40,7 +40,9 @@ def elastic(seed: int, jobs: int = 24, model: str | None = None) -> dict[str, An
     workloads: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     for number in range(5):
-        counts = np.sort(rng.choice(np.arange(1, 17), size=rng.integers(4, 10), replace=False)).tolist()
+        counts = np.sort(
+            rng.choice(np.arange(1, 17), size=rng.integers(4, 10), replace=False)
+        ).tolist()
         power = rng.uniform(0.4, 1)
         table: dict[str, Any] = {
             pool: {str(count): rng.lognormal(0, 0.1) * count**power * scale for count in counts}
@@ -58,7 +60,8 @@ def elastic(seed: int, jobs: int = 24, model: str | None = None) -> dict[str, An
         else:
             law = {"batch": 64.0, "crosstalk": rng.uniform(0, 0.01) if model == "usl" else 0.0}
             curves[f"w{number}"] = {
-                pool["gpu"]: [law | {"work": rng.lognormal(0, 0.5), "serial": rng.uniform(0, 0.2)}] for pool in pools
+                pool["gpu"]: [law | {"work": rng.lognormal(0, 0.5), "serial": rng.uniform(0, 0.2)}]
+                for pool in pools
             }
             workload["parameters"] = {"batch": 64}
             if number == 0:
@@ -74,17 +77,24 @@ def elastic(seed: int, jobs: int = 24, model: str | None = None) -> dict[str, An
         }  # fmt: skip
         what = rng.random()
         if what < 0.15:
-            job["gpus"] = {"min": low, "max": high, "levels": sorted({low, (low + high) // 2, high})}
+            job["gpus"] = {
+                "min": low,
+                "max": high,
+                "levels": sorted({low, (low + high) // 2, high}),
+            }
         elif what < 0.25:
             job |= {"gpus": low, "throughput": {"p": rng.uniform(1, 2)}}
         elif what < 0.45:
             curve = np.arange(low, min(high, 12) + 1)
             rates = rng.uniform(1, 2) * curve**0.7
-            job["throughput"] = {"q": dict(zip(map(str, curve.tolist()), rates.tolist(), strict=True))}
+            job["throughput"] = {
+                "q": dict(zip(map(str, curve.tolist()), rates.tolist(), strict=True))
+            }
         elif what < 0.5:
             del job["gpus"]
             job["options"] = [
-                {"pool": "p", "gpus": count, "throughput": count**0.8, "uses": {"cpu": count}} for count in (1, 2, 4)
+                {"pool": "p", "gpus": count, "throughput": count**0.8, "uses": {"cpu": count}}
+                for count in (1, 2, 4)
             ]
         made.append(job)
     return {
@@ -98,32 +108,48 @@ def scarce(seed: int, jobs: int = 40, model: str | None = "usl") -> dict[str, An
     """Jobs of as many weights, and about a GPU for each: many run on some GPUs, neither the fewest nor the most."""
     document = elastic(seed, jobs, model)
     rng = np.random.default_rng(seed)
-    for pool, nodes in zip(document["cluster"]["pools"], (jobs // 10, jobs // 40 + 1, jobs // 30 + 1), strict=True):
+    for pool, nodes in zip(
+        document["cluster"]["pools"], (jobs // 10, jobs // 40 + 1, jobs // 30 + 1), strict=True
+    ):
         pool |= {"nodes": nodes, "gpu_memory": 40, "cpus_per_node": 100}
     for job in document["jobs"]:
         job.pop("throughput", None)
         job.pop("options", None)
-        job |= {"gpus": {"min": 1, "max": 16}, "weight": rng.uniform(1, 4), "steps": rng.uniform(100, 400)}
+        job |= {
+            "gpus": {"min": 1, "max": 16},
+            "weight": rng.uniform(1, 4),
+            "steps": rng.uniform(100, 400),
+        }
     for name, workload in document["workloads"].items():
         workload["demand"] = {"cpu": 3.0} if name in ("w1", "w2") else {}
         table = workload.get("throughput", {})
         for pool, rates in table.items():
-            table[pool] = {str(count): rng.uniform(1, 2) * count**0.7 for count in (1, *map(int, rates))}
+            table[pool] = {
+                str(count): rng.uniform(1, 2) * count**0.7 for count in (1, *map(int, rates))
+            }
     return document
 
 
 def check(generated: optsched.Solution, full: optsched.Solution, within: float = 1e-9) -> None:
     assert generated.ok and generated.status == "optimal", generated.certificate
     assert generated.objective == pytest.approx(full.objective, rel=within)
-    assert generated.objective is not None and generated.bound is not None and full.objective is not None
+    assert (
+        generated.objective is not None
+        and generated.bound is not None
+        and full.objective is not None
+    )
     beyond = (generated.bound - full.objective) * (1 if full.sense == "max" else -1)
     assert beyond >= -within * abs(full.objective)
     assert {job for job, _ in generated.unplaced} == {job for job, _ in full.unplaced}
 
 
 @pytest.mark.parametrize("formulation", LINEAR)
-@pytest.mark.parametrize(("solver", "model"), [("auto", None), ("auto", "amdahl"), ("prices", None), ("prices", "usl")])
-def test_equals_the_program_with_all_configurations(solver: str, formulation: str, model: str | None) -> None:
+@pytest.mark.parametrize(
+    ("solver", "model"), [("auto", None), ("auto", "amdahl"), ("prices", None), ("prices", "usl")]
+)
+def test_equals_the_program_with_all_configurations(
+    solver: str, formulation: str, model: str | None
+) -> None:
     made = 0
     for seed in range(3):
         for document in (elastic(seed, 10 + 15 * seed, model), scarce(seed, 15 + 15 * seed, model)):
@@ -136,7 +162,9 @@ def test_equals_the_program_with_all_configurations(solver: str, formulation: st
             made += generated.columns_made.made
             start = compile(instance, on_demand=True).classes(make_formulation(formulation).reads)
             assert full.allocation is not None
-            assert generated.columns_made.possible == full.allocation.classes.columns - start.columns
+            assert (
+                generated.columns_made.possible == full.allocation.classes.columns - start.columns
+            )
     assert made > 0
 
 
@@ -152,9 +180,12 @@ def test_totals_of_concave_utilities(formulation: str, model: str | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("formulation", "options"), [("max-throughput", {"normalise": "best"}), ("alpha-fairness", {"alpha": 0.5})]
+    ("formulation", "options"),
+    [("max-throughput", {"normalise": "best"}), ("alpha-fairness", {"alpha": 0.5})],
 )
-def test_normalisers_are_those_of_all_configurations(formulation: str, options: dict[str, Any]) -> None:
+def test_normalisers_are_those_of_all_configurations(
+    formulation: str, options: dict[str, Any]
+) -> None:
     instance = optsched.Instance.from_document(elastic(5, 20, "usl"))
     full = optsched.solve(instance, formulation, **options)
     check(optsched.solve(instance, formulation, generate_columns=True, **options), full, 1e-7)
@@ -211,14 +242,20 @@ def full_and_pricing(
     instance = optsched.Instance.from_document(scarce(seed, 20, "usl" if seed % 2 else None))
     chosen = make_formulation(formulation)
     candidates: Candidates = compile(instance, on_demand=True)
-    return optsched.solve(instance, formulation), ConfigurationPricing.of(chosen.program(chosen.classes(candidates)))
+    return optsched.solve(instance, formulation), ConfigurationPricing.of(
+        chosen.program(chosen.classes(candidates))
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_table_and_the_start_are_all_columns(seed: int) -> None:
     full, pricing = full_and_pricing(seed)
     assert full.allocation is not None
-    table, candidates, whole = pricing.table, pricing.classes.candidates, full.allocation.classes.candidates
+    table, candidates, whole = (
+        pricing.table,
+        pricing.classes.candidates,
+        full.allocation.classes.candidates,
+    )
     grown = candidates.with_configurations(np.flatnonzero(~table.column))
     for name in ("kind", "pool", "gpus", "nodes", "rate", "log_sd", "source"):
         assert (getattr(grown.columns, name) == getattr(whole.columns, name)).all(), name
@@ -234,7 +271,11 @@ def test_any_duals_bound_the_whole_program(seed: int, formulation: str) -> None:
     rng = np.random.default_rng(seed)
     C, arrays = pricing.classes, pricing.program.to_linear().arrays
     for _ in range(10):
-        levels = np.ones(len(C)) if formulation == "max-throughput" else rng.random(len(C)) / C.count.sum()
+        levels = (
+            np.ones(len(C))
+            if formulation == "max-throughput"
+            else rng.random(len(C)) / C.count.sum()
+        )
         duals = Duals(rng.random(len(C)) / 5, rng.random(len(C.capacity)) / 10, levels)
         told = dual_bound(arrays, duals.rows(pricing.program))
         assert told is not None and full.objective is not None
@@ -248,7 +289,9 @@ def test_the_most_that_a_configuration_is_worth_is_that_of_all_columns(seed: int
     C, rng = full.allocation.classes, np.random.default_rng(seed)
     duals = Duals(rng.random(len(C)) / 20, rng.random(len(C.capacity)) / 50, rng.random(len(C)))
     levels = pricing.scale[:, None] * C.throughput.toarray()
-    value = duals.levels @ levels - duals.capacity @ C.usage.toarray() - duals.time @ C.member.toarray()
+    value = (
+        duals.levels @ levels - duals.capacity @ C.usage.toarray() - duals.time @ C.member.toarray()
+    )
     most = np.zeros(len(C))
     listed = C.candidates.columns.option[C.kind_column] >= 0
     choosing = np.isin(C.class_a, pricing.choosing) & ~listed
@@ -256,7 +299,9 @@ def test_the_most_that_a_configuration_is_worth_is_that_of_all_columns(seed: int
     told, found = pricing.best(duals, np.zeros(len(C)))
     excess = pricing.excess(duals)
     assert told == pytest.approx(excess) and most.max() > 0
-    rigid = excess < most - 1e-12  # a pool on which all is a column from the start is not in the table
+    rigid = (
+        excess < most - 1e-12
+    )  # a pool on which all is a column from the start is not in the table
     start = np.zeros(len(C))
     np.maximum.at(start, pricing.classes.class_a, pricing.program.levels.T @ duals.levels
                   - pricing.classes.usage.T @ duals.capacity - duals.time[pricing.classes.class_a])  # fmt: skip
@@ -265,7 +310,9 @@ def test_the_most_that_a_configuration_is_worth_is_that_of_all_columns(seed: int
     assert (len(found) or seed % 2 == 0) and not pricing.table.column[found.cell].any()
     way, curve = pricing.table.way[found.cell], pricing.table.curve_of(found.cell)
     ways = pricing.table.ways
-    again = pricing.possible(found.klass, pricing.table.pool[curve], ways.gpus[way], ways.nodes[way])
+    again = pricing.possible(
+        found.klass, pricing.table.pool[curve], ways.gpus[way], ways.nodes[way]
+    )
     assert sorted(again.keys(len(pricing.table))) == sorted(found.keys(len(pricing.table)))
 
 
@@ -274,9 +321,13 @@ def test_a_program_with_all_of_the_table_is_that_of_all_columns() -> None:
     table = pricing.table
     owner = table.kind[table.curve_of(np.arange(len(table)))]
     every = [np.flatnonzero((owner == kind) & ~table.column) for kind in pricing.classes.kind]
-    chosen = Chosen(np.repeat(np.arange(len(every)), [len(cells) for cells in every]), np.concatenate(every))
+    chosen = Chosen(
+        np.repeat(np.arange(len(every)), [len(cells) for cells in every]), np.concatenate(every)
+    )
     program = restricted(pricing, chosen).program
-    assert full.allocation is not None and program.classes.columns == full.allocation.classes.columns
+    assert (
+        full.allocation is not None and program.classes.columns == full.allocation.classes.columns
+    )
     values = np.sort(program.levels.data), np.sort(program.classes.usage.data)
     whole = make_formulation("max-min-fairness").build(full.allocation.classes)
     assert np.allclose(values[0], np.sort(whole.levels.data), rtol=1e-13)  # type: ignore[union-attr]
@@ -323,12 +374,21 @@ def test_columns_that_were_not_made_leave_a_gap_that_is_told(
 ) -> None:
     instance = optsched.Instance.from_document(scarce(6))
     full = optsched.solve(instance, formulation)
-    monkeypatch.setattr("optsched.solving.column_generation.configuration_generation.PASSES", passes)
+    monkeypatch.setattr(
+        "optsched.solving.column_generation.configuration_generation.PASSES", passes
+    )
     early = optsched.solve(instance, formulation, generate_columns=True, solver="prices")
-    assert early.ok and early.gap is not None and early.bound is not None and full.objective is not None
+    assert (
+        early.ok
+        and early.gap is not None
+        and early.bound is not None
+        and full.objective is not None
+    )
     assert early.status == ("optimal" if early.gap <= 1e-6 else "feasible")
     assert passes > 1 or early.status == "feasible"
-    assert (early.bound - full.objective) * (1 if full.sense == "max" else -1) >= -1e-9 * abs(full.objective)
+    assert (early.bound - full.objective) * (1 if full.sense == "max" else -1) >= -1e-9 * abs(
+        full.objective
+    )
     assert optsched.verify(instance, early.to_document()).ok
 
 
@@ -338,13 +398,17 @@ def test_columns_that_were_not_made_leave_a_gap_that_is_told(
 @pytest.mark.parametrize("formulation", LINEAR)
 def test_verify_prices_all_configurations(formulation: str) -> None:
     instance = optsched.Instance.from_document(scarce(4))
-    document = optsched.solve(instance, formulation, solver="prices", generate_columns=True).to_document()
+    document = optsched.solve(
+        instance, formulation, solver="prices", generate_columns=True
+    ).to_document()
     verified = optsched.verify(instance, document)
     assert verified.ok and verified.bound == "verified", verified.findings
     for field, value in (("possible", 1), ("of", "pairs")):
         wrong = copy.deepcopy(document)
         wrong["columns_made"][field] = value
-        assert [finding.field for finding in optsched.verify(instance, wrong).findings] == [f"columns_made.{field}"]
+        assert [finding.field for finding in optsched.verify(instance, wrong).findings] == [
+            f"columns_made.{field}"
+        ]
 
 
 def test_verify_refuses_a_bound_of_the_columns_to_start_with_alone() -> None:
@@ -373,25 +437,37 @@ def test_verify_refuses_a_bound_of_the_columns_to_start_with_alone() -> None:
             {"constraints": [{"kind": "minimum-service", "fraction": 0.1}]},
             "side constraints have rows",
         ),
-        ("max-min-fairness", {"extend": lambda program, variables, classes: None}, "rows of one's own"),
+        (
+            "max-min-fairness",
+            {"extend": lambda program, variables, classes: None},
+            "rows of one's own",
+        ),
     ],
 )
 def test_refusals(formulation: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        optsched.solve(optsched.Instance.from_document(elastic(0)), formulation, generate_columns=True, **more)
+        optsched.solve(
+            optsched.Instance.from_document(elastic(0)), formulation, generate_columns=True, **more
+        )
 
 
 def test_columns_that_a_formulation_admits_itself_are_refused() -> None:
     document = elastic(0)
-    document["jobs"].append({"id": "z", "workload": "w0", "gpus": 1, "throughput": {"p": 1.0, "q": 0.0}})
+    document["jobs"].append(
+        {"id": "z", "workload": "w0", "gpus": 1, "throughput": {"p": 1.0, "q": 0.0}}
+    )
     with pytest.raises(UsageError, match="an option changes which columns there are"):
-        optsched.solve(optsched.Instance.from_document(document), agnostic="literal", generate_columns=True)
+        optsched.solve(
+            optsched.Instance.from_document(document), agnostic="literal", generate_columns=True
+        )
 
 
 def test_pairs_come_first() -> None:
     """Where jobs can share GPUs pairs are generated, and all configurations are columns."""
     document = elastic(1, 12)
-    document["colocation"] = [{"workloads": ["w0", "w1"], "pool": "q", "gpus": 4, "throughput": [3.0, 3.0]}]
+    document["colocation"] = [
+        {"workloads": ["w0", "w1"], "pool": "q", "gpus": 4, "throughput": [3.0, 3.0]}
+    ]
     instance = optsched.Instance.from_document(document)
     generated = optsched.solve(instance, generate_columns=True)
     check(generated, optsched.solve(instance, solver="highs"), 1e-7)

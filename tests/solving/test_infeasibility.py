@@ -20,7 +20,14 @@ from optsched.solution.explanation import Explanation
 from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.highs import Highs, HighsSession
 from optsched.solving.engine import Engine
-from optsched.solving.infeasibility import EFFORT, Analyst, Finding, check_claim, conflicting_rows, rows_alone
+from optsched.solving.infeasibility import (
+    EFFORT,
+    Analyst,
+    Finding,
+    check_claim,
+    conflicting_rows,
+    rows_alone,
+)
 from optsched.study.direct import ProgramSolution, program_names, solve_program, verify_program
 
 
@@ -101,7 +108,9 @@ def test_a_claim_of_before_with_its_least_violation_is_still_right() -> None:
     document["conflicts"] = ["moment_0"]
     assert verify_program(whole_jobs(), document).ok
     document["certificate"]["proof"] = "dual"
-    assert "certificate.proof" in {finding.field for finding in verify_program(whole_jobs(), document).findings}
+    assert "certificate.proof" in {
+        finding.field for finding in verify_program(whole_jobs(), document).findings
+    }
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
@@ -111,7 +120,11 @@ def test_the_limit_of_work_of_the_user_does_not_stop_the_analysis(jobs: int) -> 
     checked = check_claim(arrays, bound)
     assert checked.finding is check_claim(arrays, free).finding
     found = conflicting_rows(arrays, checked, bound)
-    assert found.explanation is conflicting_rows(arrays, checked, free).explanation is Explanation.IRREDUCIBLE
+    assert (
+        found.explanation
+        is conflicting_rows(arrays, checked, free).explanation
+        is Explanation.IRREDUCIBLE
+    )
 
 
 def test_the_search_ends_at_its_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,16 +168,24 @@ def solved(arrays: LinearArrays, most: int, **how: Any) -> ProgramSolution:
 
     engine = Engine(load, "highs", Limits(time=1000.0))
     outcome = engine.solve_linear(arrays)
-    return ProgramSolution("program", arrays, program_names(arrays), outcome, engine.solver_record(Highs))
+    return ProgramSolution(
+        "program", arrays, program_names(arrays), outcome, engine.solver_record(Highs)
+    )
 
 
 @pytest.mark.parametrize("end", [Termination.TIME_LIMIT, Termination.INTERRUPTED])
-@pytest.mark.parametrize("arrays", [infeasible().arrays, whole_jobs(), whole_jobs(jobs=3)], ids=["lp", "milp", "both"])
-def test_what_is_known_is_told_whenever_the_analysis_is_stopped(arrays: LinearArrays, end: Termination) -> None:
+@pytest.mark.parametrize(
+    "arrays", [infeasible().arrays, whole_jobs(), whole_jobs(jobs=3)], ids=["lp", "milp", "both"]
+)
+def test_what_is_known_is_told_whenever_the_analysis_is_stopped(
+    arrays: LinearArrays, end: Termination
+) -> None:
     proofs = set()
     for most in range(1, 200):
         solution = solved(arrays, most, end=end)
-        assert solution.status is Status.INFEASIBLE and solution.termination is Termination.INFEASIBLE
+        assert (
+            solution.status is Status.INFEASIBLE and solution.termination is Termination.INFEASIBLE
+        )
         assert verify_program(arrays, solution.to_document()).ok
         proofs.add(solution.certificate.proof)
         stopped = Stopping.runs > most
@@ -187,7 +208,9 @@ def test_a_stopped_analysis_makes_no_infeasible_program_of_one_that_may_be_unbou
     claim = Termination.INFEASIBLE_OR_UNBOUNDED
     assert solved(lp.arrays, 1, claim=claim).status is Status.LIMIT
     assert solved(lp.arrays, 9, claim=claim).status is Status.UNBOUNDED
-    assert solved(whole_jobs(), 1, claim=claim).status is Status.INFEASIBLE  # all columns are bounded
+    assert (
+        solved(whole_jobs(), 1, claim=claim).status is Status.INFEASIBLE
+    )  # all columns are bounded
 
 
 def test_reading_and_compiling_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,5 +240,8 @@ def test_the_limit_holds_where_thousands_of_jobs_conflict() -> None:
     started = time.monotonic()
     solution = optsched.solve(instance, "lease", time_limit=10.0)
     assert time.monotonic() - started < 40.0
-    assert solution.status is Status.INFEASIBLE and solution.certificate.proof in ("dual", "claimed")
+    assert solution.status is Status.INFEASIBLE and solution.certificate.proof in (
+        "dual",
+        "claimed",
+    )
     assert solution.explanation is not Explanation.IRREDUCIBLE

@@ -26,7 +26,10 @@ FORMULATIONS = ("max-min-fairness", "makespan", "max-throughput")
 def packed(seed: int, jobs: int, part: float = 1 / 12, equal: bool = False) -> optsched.Instance:
     """Jobs of five workloads on two pools, with gangs of 1 and 2 GPUs; some of them equal if wanted."""
     rng = np.random.default_rng(seed)
-    utilisation = {f"w{row}": {"utilisation": {"P": b, "Q": c}} for row, (b, c) in enumerate(rng.random((5, 2)) * 0.7)}
+    utilisation = {
+        f"w{row}": {"utilisation": {"P": b, "Q": c}}
+        for row, (b, c) in enumerate(rng.random((5, 2)) * 0.7)
+    }
     rows = rng.integers(0, jobs // 2, jobs) if equal else np.arange(jobs)
     few = max(1, int(part * jobs))
     return optsched.Instance.from_arrays(
@@ -89,7 +92,9 @@ def test_parts_of_a_makespan_have_units_of_their_own(
     solution = optsched.solve(instance, "makespan", generate_columns=True)
     assert small_parts[0].value <= small_parts[0].bound * (1 + 1e-9)
     assert solution.ok, solution.certificate
-    assert solution.objective >= optsched.solve(instance, "makespan", solver="highs").objective * (1 - 1e-9)
+    assert solution.objective >= optsched.solve(instance, "makespan", solver="highs").objective * (
+        1 - 1e-9
+    )
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
@@ -110,7 +115,9 @@ def test_one_slow_job_holds_the_level(small_parts: list[Any]) -> None:
     solution = optsched.solve(instance, generate_columns=True)
     assert small_parts[0].gap <= 1e-9
     assert solution.ok and solution.status == "optimal"
-    assert solution.objective == pytest.approx(optsched.solve(instance, solver="highs").objective, rel=1e-9)
+    assert solution.objective == pytest.approx(
+        optsched.solve(instance, solver="highs").objective, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7])
@@ -164,7 +171,9 @@ def test_capacities_that_move_are_those_of_the_whole() -> None:
         moved = pair_parts._moved(cuts, held, whole, 0.05, total)
         assert sum(moved)[:2] == pytest.approx(whole[:2])
         assert all((each[2], each[3]) == (np.inf, 0.0) for each in moved)
-        assert all((abs(each[:2] - whole[:2] / 3) <= 0.05 * whole[:2] / 3 + 1e-9).all() for each in moved)
+        assert all(
+            (abs(each[:2] - whole[:2] / 3) <= 0.05 * whole[:2] / 3 + 1e-9).all() for each in moved
+        )
 
 
 def test_the_bound_of_the_worst_off_is_a_dual_of_all(small_parts: list[Any]) -> None:
@@ -194,7 +203,9 @@ def interrupted_at(number: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return count
 
 
-def test_who_interrupts_a_part_gets_no_other_one(small_parts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_interrupts_a_part_gets_no_other_one(
+    small_parts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = interrupted_at(2, monkeypatch)
     with pytest.raises(Interrupted):
         optsched.solve(packed(11, 80), generate_columns=True)

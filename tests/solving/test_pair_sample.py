@@ -24,7 +24,10 @@ SORTS = 6
 def packed(seed: int, jobs: int, *, demand: bool = False, part: float = 1 / 8) -> optsched.Instance:
     """Jobs with rates of their own on two pools; their workloads say what they do to each other."""
     rng = np.random.default_rng(seed)
-    utilisation = {f"w{row}": {"utilisation": {"P": b, "Q": c}} for row, (b, c) in enumerate(rng.random((SORTS, 2)))}
+    utilisation = {
+        f"w{row}": {"utilisation": {"P": b, "Q": c}}
+        for row, (b, c) in enumerate(rng.random((SORTS, 2)))
+    }
     few = max(1, int(part * jobs))
     return optsched.Instance.from_arrays(
         pools=[
@@ -59,7 +62,9 @@ def small_samples(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("demand", [False, True])
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize("seed", range(4))
-def test_ends_as_the_program_of_all_pairs(seed: int, formulation: str, demand: bool, small_samples: list[Any]) -> None:
+def test_ends_as_the_program_of_all_pairs(
+    seed: int, formulation: str, demand: bool, small_samples: list[Any]
+) -> None:
     instance = packed(seed, 40 + seed, demand=demand)
     generated = optsched.solve(instance, formulation, generate_columns=True)
     full = optsched.solve(instance, formulation, solver="highs")
@@ -73,7 +78,9 @@ def test_where_nothing_is_scarce_a_sample_says_nothing(small_samples: list[Any])
     instance = packed(0, 40, part=2.0)
     generated = optsched.solve(instance, generate_columns=True)
     assert generated.ok and generated.status == "optimal"
-    assert generated.objective == pytest.approx(optsched.solve(instance, solver="highs").objective, rel=1e-7)
+    assert generated.objective == pytest.approx(
+        optsched.solve(instance, solver="highs").objective, rel=1e-7
+    )
 
 
 def test_few_classes_are_not_sampled(small_samples: list[Any]) -> None:
@@ -82,7 +89,9 @@ def test_few_classes_are_not_sampled(small_samples: list[Any]) -> None:
 
 
 def test_the_same_is_made_of_the_same(small_samples: list[Any]) -> None:
-    one, other = (optsched.solve(packed(1, 60), generate_columns=True).to_document() for _ in range(2))
+    one, other = (
+        optsched.solve(packed(1, 60), generate_columns=True).to_document() for _ in range(2)
+    )
     for document in (one, other):
         document.pop("timings")
     assert one == other
@@ -108,7 +117,9 @@ def pricing_of(instance: optsched.Instance, formulation: str) -> tuple[PairPrici
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
-def test_a_sample_has_its_part_of_the_capacities(formulation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_has_its_part_of_the_capacities(
+    formulation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pair_sample, "LEAST", 16)
     whole, sample = (each.classes for each in pricing_of(packed(5, 64), formulation))
     gangs = [(each.count * each.candidates.kinds.gang[each.kind]).sum() for each in (whole, sample)]
@@ -129,7 +140,10 @@ def test_duals_of_a_sample_bound_all_closely(
     ((pricing, *others),) = small_samples
     duals, C = pair_sample.spread(pricing, *others), pricing.classes
     part = float(C.count @ duals.levels) if formulation == "max-min-fairness" else 1.0
-    bound = float(C.count @ (duals.time + pricing.excess(duals) / 2) + C.capacity @ duals.capacity) / part
+    bound = (
+        float(C.count @ (duals.time + pricing.excess(duals) / 2) + C.capacity @ duals.capacity)
+        / part
+    )
     assert full.objective * (1 - 1e-9) <= bound <= full.objective * 1.1
 
 
@@ -137,7 +151,11 @@ def test_levels_that_cannot_be_reached_and_sorts_without_partners(small_samples:
     instance = packed(4, 48)
     optsched.solve(instance, generate_columns=True)
     ((pricing, sample, duals, _),) = small_samples
-    assert len(np.unique(sample.table.sort[sample.classes.kind])) < SORTS * 2  # of as many workloads and two gangs
-    spread = pair_sample.spread(pricing, sample, duals, 1e9)  # a level beyond all: the highest point of each
+    assert (
+        len(np.unique(sample.table.sort[sample.classes.kind])) < SORTS * 2
+    )  # of as many workloads and two gangs
+    spread = pair_sample.spread(
+        pricing, sample, duals, 1e9
+    )  # a level beyond all: the highest point of each
     assert np.isfinite(spread.time).all() and np.isfinite(spread.levels).all()
     assert (spread.time >= 0).all() and (spread.levels >= 0).all()

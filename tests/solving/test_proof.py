@@ -72,7 +72,10 @@ def project(path: Path) -> Instance:
                     "id": f"j{number}",
                     "after": after.get(number, []),
                     "options": [
-                        {"duration": length, "uses": {n: u for n, u in zip(names, uses, strict=True) if u}}
+                        {
+                            "duration": length,
+                            "uses": {n: u for n, u in zip(names, uses, strict=True) if u},
+                        }
                         for length, *uses in listed
                     ],
                 }
@@ -83,20 +86,28 @@ def project(path: Path) -> Instance:
     )
 
 
-@pytest.mark.skipif(not PROJECTS.is_dir(), reason="the project instances are not beside this checkout")
+@pytest.mark.skipif(
+    not PROJECTS.is_dir(), reason="the project instances are not beside this checkout"
+)
 @pytest.mark.parametrize(("name", "best"), [("j104_1", 27), ("j1040_1", 19), ("j1010_1", None)])
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_wrong_proof_of_cp_sat_is_never_reported(name: str, best: int | None, level: int) -> None:
     instance = project(PROJECTS / "j10" / f"{name}.mm")
     options = {"linearization_level": level}
-    claimed = optsched.solve(instance, "makespan-unrelated", solver="cp-sat", solver_options=options)
+    claimed = optsched.solve(
+        instance, "makespan-unrelated", solver="cp-sat", solver_options=options
+    )
     assert claimed.certificate.proof == "claimed"
-    solution = optsched.solve(instance, "makespan-unrelated", solver="cp-sat", solver_options=options, prove=True)
+    solution = optsched.solve(
+        instance, "makespan-unrelated", solver="cp-sat", solver_options=options, prove=True
+    )
     assert solution.certificate.ok and solution.certificate.proof == "cross-checked"
     assert best is None or solution.objective == best
     assert solution.objective == solution.bound <= claimed.objective
     if solution.objective < claimed.objective:
-        assert f"cp-sat claimed that {claimed.objective:g} is optimal" in " ".join(solution.solver.rebuilt)
+        assert f"cp-sat claimed that {claimed.objective:g} is optimal" in " ".join(
+            solution.solver.rebuilt
+        )
     assert optsched.verify(instance, solution.to_document()).ok
 
 
@@ -116,13 +127,17 @@ def plain_model(program: TimelineProgram) -> Values:
         literals = [model.new_bool_var(f"l{mode}") for mode in modes]
         for mode, literal in zip(modes, literals, strict=True):
             length = int(program.duration[mode])
-            intervals.append(model.new_optional_interval_var(start, length, end, literal, f"i{mode}"))
+            intervals.append(
+                model.new_optional_interval_var(start, length, end, literal, f"i{mode}")
+            )
         model.add_exactly_one(literals)
         chosen += literals
     uses, spends = (part.toarray().astype(int) for part in (program.usage, program.budget_usage))
     for row, capacity in zip(uses, program.capacity.tolist(), strict=True):
         some = np.flatnonzero(row).tolist()
-        model.add_cumulative([intervals[mode] for mode in some], [int(row[mode]) for mode in some], capacity)
+        model.add_cumulative(
+            [intervals[mode] for mode in some], [int(row[mode]) for mode in some], capacity
+        )
     for row, limit in zip(spends, program.budget.tolist(), strict=True):
         model.add(sum(int(u) * literal for u, literal in zip(row, chosen, strict=True)) <= limit)
     for a, b in program.precedence.tolist():
@@ -141,7 +156,9 @@ def plain_model(program: TimelineProgram) -> Values:
     )  # fmt: skip
 
 
-@pytest.mark.skipif(not PROJECTS.is_dir(), reason="the project instances are not beside this checkout")
+@pytest.mark.skipif(
+    not PROJECTS.is_dir(), reason="the project instances are not beside this checkout"
+)
 def test_the_known_wrong_proof_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.solvers.ortools import CpSat
 
@@ -156,10 +173,16 @@ def test_the_known_wrong_proof_is_refuted(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(CpSat, "solve_timeline", plain)
     instance = project(PROJECTS / "j10" / "j104_1.mm")
     solution = optsched.solve(instance, "makespan-unrelated", solver="cp-sat", prove=True)
-    assert (solution.objective, solution.bound, solution.certificate.proof) == (27.0, 27.0, "cross-checked")
+    assert (solution.objective, solution.bound, solution.certificate.proof) == (
+        27.0,
+        27.0,
+        "cross-checked",
+    )
     if claims[0].objective != 28.0:
         pytest.skip("this version of CP-SAT makes another claim")
-    assert solution.solver.rebuilt == ("cp-sat claimed that 28 is optimal; another search of cp-sat found 27",)
+    assert solution.solver.rebuilt == (
+        "cp-sat claimed that 28 is optimal; another search of cp-sat found 27",
+    )
 
 
 def test_a_refuted_claim_gives_way_to_what_refuted_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +204,10 @@ def test_a_refuted_claim_gives_way_to_what_refuted_it(monkeypatch: pytest.Monkey
     solution = optsched.solve(instance, "makespan-unrelated", program="timeline", prove=True)
     assert solution.certificate.proof == "cross-checked" and len(calls) >= 2
     monkeypatch.undo()
-    assert solution.objective == optsched.solve(instance, "makespan-unrelated", program="assignment").objective
+    assert (
+        solution.objective
+        == optsched.solve(instance, "makespan-unrelated", program="assignment").objective
+    )
     assert any("claimed that" in reason for reason in solution.solver.rebuilt)
 
 
@@ -239,4 +265,6 @@ def test_the_step_of_an_objective() -> None:
     arrays = program([4.0, 6.0], [True, True])
     cut = cut_off(arrays, 22.0, 1.0)
     assert cut.row_lower[-1] == 23.0 and cut.rows[-1].name == "cut-off"
-    assert Engine(load_solver, "scip").open(cut).run(Limits()).x is None  # 3 x 6 + 1 x 4 = 22 is the best
+    assert (
+        Engine(load_solver, "scip").open(cut).run(Limits()).x is None
+    )  # 3 x 6 + 1 x 4 = 22 is the best

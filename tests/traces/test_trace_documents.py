@@ -38,7 +38,11 @@ def test_regimes_are_by_job_and_events_by_time() -> None:
     trace = Trace.from_document(TRACE)
     assert trace.regimes.job.tolist() == [0, 1, 1]
     assert trace.regimes.after.tolist() == [50.0, 10.0, 20.0]
-    assert [trace.instance.workloads[row].name for row in trace.regimes.workload] == ["fast", "fast", "slow"]
+    assert [trace.instance.workloads[row].name for row in trace.regimes.workload] == [
+        "fast",
+        "fast",
+        "slow",
+    ]
     assert trace.node_events.at.tolist() == [60.0, 70.0]
     assert trace.node_events.state == ("down", "up")
 
@@ -54,7 +58,9 @@ def test_an_instance_is_a_trace_in_which_nothing_happens(tmp_path: Path) -> None
     assert Trace.from_document(INSTANCE).to_document() == instance.to_document()
     path = tmp_path / "instance.npz"
     path.write_bytes(optsched.instance.instance_bytes(instance, "npz"))
-    assert load_trace(path).instance.sha256 == load_trace(instance).instance.sha256 == instance.sha256
+    assert (
+        load_trace(path).instance.sha256 == load_trace(instance).instance.sha256 == instance.sha256
+    )
     assert load_trace("@quickstart").name == "quickstart"
 
 
@@ -81,7 +87,9 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
         ({"format": "optsched-trace/2"}, 'format: found "optsched-trace/2"'),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused_with_its_place(change: dict[str, object], message: str) -> None:
+def test_what_makes_no_sense_is_refused_with_its_place(
+    change: dict[str, object], message: str
+) -> None:
     with refuses(f"{message}..."):
         Trace.from_document(TRACE | change)
 

@@ -40,7 +40,10 @@ def test_demand_of_a_gang() -> None:
     assert found.demand.mean == pytest.approx([2 * 7200 / (0.25 * 2.0 + 0.75 * 1.0) / HOUR] * 2)
     assert (found.gpus, found.span, found.per_hour) == (16, HOUR, 1.0)
     assert found.load == pytest.approx(4.0 / 16)
-    assert [(pool.name, pool.runnable, pool.only) for pool in found.pools] == [("fast", 2, 0), ("slow", 2, 0)]
+    assert [(pool.name, pool.runnable, pool.only) for pool in found.pools] == [
+        ("fast", 2, 0),
+        ("slow", 2, 0),
+    ]
     assert [pool.load for pool in found.pools] == pytest.approx([4.0 / 4, 0.0])
 
 
@@ -75,7 +78,10 @@ def test_steps_that_are_done_do_not_count() -> None:
 
 
 def test_regimes_are_parts_at_their_own_rates() -> None:
-    workloads = {"one": {"throughput": {"fast": 1.0}}, "four": {"throughput": {"fast": 4.0, "slow": 2.0}}}
+    workloads = {
+        "one": {"throughput": {"fast": 1.0}},
+        "four": {"throughput": {"fast": 4.0, "slow": 2.0}},
+    }
     jobs = [
         {"id": "a", "workload": "one", "steps": 100},
         {"id": "b", "workload": "one", "steps": 100, "steps_done": 50, "arrival": 10},
@@ -99,7 +105,10 @@ def test_a_regime_that_can_run_nowhere_stops_the_job() -> None:
 def test_jobs_that_can_run_nowhere_by_reason() -> None:
     wide = {"gpus": 64, "steps": 10, "throughput": {"slow": 1.0}}
     jobs = [{"id": f"w{k}", **wide} for k in range(3)]
-    jobs += [{"id": "zero", "steps": 10, "throughput": {"slow": 0.0}}, {"id": "fine", "throughput": {"slow": 1.0}}]
+    jobs += [
+        {"id": "zero", "steps": 10, "throughput": {"slow": 0.0}},
+        {"id": "fine", "throughput": {"slow": 1.0}},
+    ]
     found = summary(jobs)
     assert [(item.jobs, item.first) for item in found.nowhere] == [(3, "w0"), (1, "zero")]
     assert "needs 64 GPUs" in found.nowhere[0].reason
@@ -121,9 +130,17 @@ def test_deadlines() -> None:
 
 def test_workloads_tenants_and_node_events() -> None:
     workloads = {"x": {"throughput": {"fast": 1.0}}, "y": {"throughput": {"fast": 1.0}}}
-    jobs = [{"id": f"j{k}", "workload": "y" if k else "x", "tenant": "t1" if k == 2 else None} for k in range(3)]
-    events = [{"at": 1, "node": "fast-0", "state": "down"}, {"at": 2, "node": "fast-0", "state": "up"}]
-    found = summary(jobs, workloads=workloads, tenants=[{"name": "t0"}, {"name": "t1"}], node_events=events)
+    jobs = [
+        {"id": f"j{k}", "workload": "y" if k else "x", "tenant": "t1" if k == 2 else None}
+        for k in range(3)
+    ]
+    events = [
+        {"at": 1, "node": "fast-0", "state": "down"},
+        {"at": 2, "node": "fast-0", "state": "up"},
+    ]
+    found = summary(
+        jobs, workloads=workloads, tenants=[{"name": "t0"}, {"name": "t1"}], node_events=events
+    )
     assert [(part.name, part.jobs) for part in found.workloads] == [("y", 2), ("x", 1)]
     assert [(part.name, part.jobs) for part in found.tenants] == [("(none)", 2), ("t1", 1)]
     assert found.node_events == {"up": 1, "drain": 0, "down": 1, "nodes": 1}
@@ -132,7 +149,11 @@ def test_workloads_tenants_and_node_events() -> None:
 def test_the_document_is_strict_json() -> None:
     document = summary([]).document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert (document["format"], document["jobs"], document["first"]) == ("optsched-trace-summary/1", 0, None)
+    assert (document["format"], document["jobs"], document["first"]) == (
+        "optsched-trace-summary/1",
+        0,
+        None,
+    )
     jobs = [{"id": "a", "gpus": 64, "throughput": {"fast": 1.0}}]
     assert json.dumps(summary(jobs).document(), allow_nan=False)
 
@@ -144,7 +165,9 @@ def test_demand_is_that_of_a_loop(count: int, seed: int) -> None:
     W, T = random.integers(1, 9, 3), random.integers(0, 4, (count, 3)).astype(float)
     gang, steps = random.integers(1, 9, count), random.integers(1, 9999, count).astype(float)
     pools = {f"p{k}": int(size) for k, size in enumerate(W)}
-    found = describe(Trace(Instance.from_arrays(pools=pools, throughput=T, gpus=gang, steps=steps))).demand
+    found = describe(
+        Trace(Instance.from_arrays(pools=pools, throughput=T, gpus=gang, steps=steps))
+    ).demand
     for i in range(count):
         rates = [T[i, p] if gang[i] <= W[p] else 0.0 for p in range(3)]
         assert found.runs[i] == (max(rates) > 0)

@@ -39,11 +39,15 @@ class ProgramNames:
 def program_kind(path: Path) -> str:
     """``mps`` or ``lp`` by suffix; raises `UsageError`."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path}: expected a name that ends in {' or '.join(SUFFIXES)} for a program")
+        raise UsageError(
+            f"{path}: expected a name that ends in {' or '.join(SUFFIXES)} for a program"
+        )
     return SUFFIXES[path.suffix.lower()]
 
 
-def program_names(arrays: LinearArrays, words: Mapping[str, Sequence[str]] | None = None) -> ProgramNames:
+def program_names(
+    arrays: LinearArrays, words: Mapping[str, Sequence[str]] | None = None
+) -> ProgramNames:
     """Names that every reader of MPS and LP files takes: ``x_12``, ``time_3``, ``capacity_v100``, ``t``.
 
     Parameters
@@ -56,7 +60,9 @@ def program_names(arrays: LinearArrays, words: Mapping[str, Sequence[str]] | Non
     given = words or {}
     return ProgramNames(
         _unique([name for block in arrays.columns for name in _block_names(block, None)]),
-        _unique([name for block in arrays.rows for name in _block_names(block, given.get(block.name))]),
+        _unique(
+            [name for block in arrays.rows for name in _block_names(block, given.get(block.name))]
+        ),
     )
 
 
@@ -93,16 +99,26 @@ def linear_program(program: AllocationProgram | Plan) -> LinearProgram:
     """The linear program that is written; of a timeline the one indexed by time."""
     if isinstance(program, AllocationProgram):
         return program.to_linear()
-    return program.program if isinstance(program, LinearPlan) else time_indexed(program.timeline).program
+    return (
+        program.program
+        if isinstance(program, LinearPlan)
+        else time_indexed(program.timeline).program
+    )
 
 
 def allocation_names(program: AllocationProgram | Plan, arrays: LinearArrays) -> ProgramNames:
     """`program_names` with resources by name."""
-    known = {"capacity": program.classes.resources.names} if isinstance(program, AllocationProgram) else {}
+    known = (
+        {"capacity": program.classes.resources.names}
+        if isinstance(program, AllocationProgram)
+        else {}
+    )
     return program_names(arrays, known)
 
 
-def names_document(program: AllocationProgram | Plan, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
+def names_document(
+    program: AllocationProgram | Plan, arrays: LinearArrays, names: ProgramNames
+) -> dict[str, Any]:
     """What every name of an exported program stands for.
 
     Columns of ``x`` (of a ratio: ``y``, x times ``tau``) have job (and partner), pool, gpus, nodes; rows have the job,
@@ -121,7 +137,9 @@ def names_document(program: AllocationProgram | Plan, arrays: LinearArrays, name
             return _class(program, number)
         if block.name == "capacity":
             return _resource(program, number)
-        return {"requirement": requirements[block.name](number)} if block.name in requirements else {}
+        return (
+            {"requirement": requirements[block.name](number)} if block.name in requirements else {}
+        )
 
     return {
         "columns": _described(arrays.columns, names.columns, column),
@@ -131,7 +149,11 @@ def names_document(program: AllocationProgram | Plan, arrays: LinearArrays, name
 
 def _plan_document(plan: Plan, arrays: LinearArrays, names: ProgramNames) -> dict[str, Any]:
     def row(block: Block, number: int) -> dict[str, Any]:
-        return {"requirement": plan.describe(block.name, number)} if isinstance(plan, LinearPlan) else {}
+        return (
+            {"requirement": plan.describe(block.name, number)}
+            if isinstance(plan, LinearPlan)
+            else {}
+        )
 
     return {
         "columns": _described(arrays.columns, names.columns, lambda *_: {}),

@@ -33,7 +33,12 @@ log = logging.getLogger("optsched")
 GZIP = ".gz"
 MOST_UNPACKED = 2**28
 """Bytes of a program that a compressed file may have: a megabyte of it can unpack to a gigabyte."""
-HARMLESS = ("switching to fixed format", "inconsistent bounds", "values summed", "repeated variable")
+HARMLESS = (
+    "switching to fixed format",
+    "inconsistent bounds",
+    "values summed",
+    "repeated variable",
+)
 """Warnings of HiGHS after which the program is still the one in the file, or that are told in other words."""
 
 
@@ -83,7 +88,11 @@ def read_program(path: str | Path) -> ReadProgram:
     """
     path, file = Path(path), show_path(path)
     if not is_program(path):
-        raise InvalidInput(file, show(path.suffix), f"a name that ends in {' or '.join(SUFFIXES)} (or these and .gz)")
+        raise InvalidInput(
+            file,
+            show(path.suffix),
+            f"a name that ends in {' or '.join(SUFFIXES)} (or these and .gz)",
+        )
     kind = SUFFIXES[_suffix(path)]
     data = _plain(read_bytes(path), path, file)
     if not data.strip():
@@ -131,10 +140,14 @@ def _plain(data: bytes, path: Path, file: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
             plain = packed.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInput(file, f"data that gzip cannot read ({error})", "a file compressed with gzip") from None
+        raise InvalidInput(
+            file, f"data that gzip cannot read ({error})", "a file compressed with gzip"
+        ) from None
     if len(plain) > MOST_UNPACKED:
         found = f"a program of more than {MOST_UNPACKED:,} bytes in {len(data):,} compressed ones"
-        raise InvalidInput(file, found, "one that is not compressed, if it is meant to be that large")
+        raise InvalidInput(
+            file, found, "one that is not compressed, if it is meant to be that large"
+        )
     return plain
 
 
@@ -143,7 +156,9 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
     try:
         import highspy
     except ImportError as error:
-        raise SolverUnavailable(f"reading a program needs highspy, which cannot be loaded ({error})") from None
+        raise SolverUnavailable(
+            f"reading a program needs highspy, which cannot be loaded ({error})"
+        ) from None
     highs = highspy.Highs()
     with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
         source, remarks = Path(folder) / f"program.{kind}", Path(folder) / "log"
@@ -156,14 +171,28 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
         status = highs.readModel(str(source))
         told = remarks.read_text(errors="replace").splitlines() if remarks.exists() else []
         highs.setOptionValue("log_file", "")
-    lines = [line.replace(str(source), file).partition(":")[2].strip() for line in told if _remark(line)]
+    lines = [
+        line.replace(str(source), file).partition(":")[2].strip() for line in told if _remark(line)
+    ]
     if status == highspy.HighsStatus.kError:
         words = f" ({lines[0]})" if lines and "Parser error" not in lines[0] else ""
-        hint = "" if kind == "mps" else "; ranges are two rows, every section has its heading, the last line is end"
-        raise InvalidInput(file, f"a text that HiGHS cannot read{words}", f"a linear program as {kind.upper()}{hint}")
+        hint = (
+            ""
+            if kind == "mps"
+            else "; ranges are two rows, every section has its heading, the last line is end"
+        )
+        raise InvalidInput(
+            file,
+            f"a text that HiGHS cannot read{words}",
+            f"a linear program as {kind.upper()}{hint}",
+        )
     harmful = [line for line in lines if not any(word in line for word in HARMLESS)]
     if harmful:
-        raise InvalidInput(file, f"what HiGHS leaves out ({harmful[0]})", "a program that can be taken as it stands")
+        raise InvalidInput(
+            file,
+            f"what HiGHS leaves out ({harmful[0]})",
+            "a program that can be taken as it stands",
+        )
     for line in lines:
         log.info("%s: %s", file, line)
     return highs.getModel(), "; ".join(lines) or "no remark"
@@ -183,7 +212,11 @@ def _arrays(model: Any, file: str) -> tuple[LinearArrays, ProgramNames]:
     names = _names(lp, file)
     matrix = lp.a_matrix_
     A = sp.csc_matrix(
-        (np.array(matrix.value_, np.float64), np.array(matrix.index_, np.int32), np.array(matrix.start_, np.int32)),
+        (
+            np.array(matrix.value_, np.float64),
+            np.array(matrix.index_, np.int32),
+            np.array(matrix.start_, np.int32),
+        ),
         shape=(rows, columns),
     )
     A.sort_indices()
@@ -203,12 +236,17 @@ def _arrays(model: Any, file: str) -> tuple[LinearArrays, ProgramNames]:
 
 def _names(lp: Any, file: str) -> ProgramNames:
     found = []
-    for what, names, count in (("column", lp.col_names_, lp.num_col_), ("row", lp.row_names_, lp.num_row_)):
+    for what, names, count in (
+        ("column", lp.col_names_, lp.num_col_),
+        ("row", lp.row_names_, lp.num_row_),
+    ):
         unique = set(names)
         if len(names) != count or len(unique) != count:
             twice = next((name for name in unique if list(names).count(name) > 1), "")
             raise InvalidInput(
-                file, f"two {what}s called {show(twice)}" if twice else f"{what}s without names", "names that differ"
+                file,
+                f"two {what}s called {show(twice)}" if twice else f"{what}s without names",
+                "names that differ",
             )
         found.append(tuple(names))
     return ProgramNames(*found)
@@ -218,10 +256,14 @@ def _integer(lp: Any, names: ProgramNames, file: str) -> BoolArray:
     if not len(lp.integrality_):
         return np.zeros(lp.num_col_, bool)
     kinds = [kind.name for kind in lp.integrality_]
-    other = next((place for place, kind in enumerate(kinds) if kind not in ("kContinuous", "kInteger")), None)
+    other = next(
+        (place for place, kind in enumerate(kinds) if kind not in ("kContinuous", "kInteger")), None
+    )
     if other is not None:
         raise InvalidInput(
-            file, f"the semi-continuous column {show(names.columns[other])}", "continuous and integer columns"
+            file,
+            f"the semi-continuous column {show(names.columns[other])}",
+            "continuous and integer columns",
         )
     return np.array([kind == "kInteger" for kind in kinds], bool)
 
@@ -236,9 +278,15 @@ def _check_numbers(
     for what, numbers, owners in (("objective", cost, names.columns), ("matrix", A.data, None)):
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
-            column = int(bad[0]) if owners is not None else int(np.searchsorted(A.indptr, bad[0], "right")) - 1
+            column = (
+                int(bad[0])
+                if owners is not None
+                else int(np.searchsorted(A.indptr, bad[0], "right")) - 1
+            )
             raise InvalidInput(
-                file, f"{numbers[bad[0]]} in the {what}, column {show(names.columns[column])}", "finite numbers"
+                file,
+                f"{numbers[bad[0]]} in the {what}, column {show(names.columns[column])}",
+                "finite numbers",
             )
     for what, low, high, owners in (
         ("column", lower, upper, names.columns), ("row", row_lower, row_upper, names.rows)
@@ -256,4 +304,6 @@ def _tell_defaults(scan: Scan, file: str) -> None:
     """Integer columns without a bound are the point in which readers differ: HiGHS takes 0 or 1, as others do."""
     count = sum(integer and name not in scan.bounded for name, integer in scan.columns.items())
     if count:
-        log.warning("%s: %d integer columns without bounds are taken as 0 or 1, as HiGHS does", file, count)
+        log.warning(
+            "%s: %d integer columns without bounds are taken as 0 or 1, as HiGHS does", file, count
+        )

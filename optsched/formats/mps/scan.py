@@ -70,7 +70,9 @@ class Scan:
             elif scan._head(line.split()):
                 break
         if scan._section != "ENDATA":
-            raise InvalidInput(file, "the end of the file", "ENDATA: the file is cut off, or no MPS file")
+            raise InvalidInput(
+                file, "the end of the file", "ENDATA: the file is cut off, or no MPS file"
+            )
         return scan
 
     def _refuse(self, found: str, expected: str) -> InvalidInput:
@@ -81,8 +83,14 @@ class Scan:
         section = words[0]
         if section not in SECTIONS:
             told = ", ".join(SECTIONS)
-            raise self._refuse(show(section), f"a section of a linear program ({told}) or an indented entry")
-        if section != "NAME" and not self.rows and section in ("COLUMNS", "RHS", "RANGES", "BOUNDS", "ENDATA"):
+            raise self._refuse(
+                show(section), f"a section of a linear program ({told}) or an indented entry"
+            )
+        if (
+            section != "NAME"
+            and not self.rows
+            and section in ("COLUMNS", "RHS", "RANGES", "BOUNDS", "ENDATA")
+        ):
             raise self._refuse(section, "the section ROWS before it")
         self._section = section
         if section == "NAME":
@@ -116,9 +124,13 @@ class Scan:
     def _row(self, line: str) -> None:
         words = line.split()
         self.fixed |= len(words) > 2
-        kind, name = self._slices(line)[:2] if self.fixed else (words if len(words) == 2 else (words[0], ""))
+        kind, name = (
+            self._slices(line)[:2] if self.fixed else (words if len(words) == 2 else (words[0], ""))
+        )
         if kind not in ROW_TYPES or not name:
-            raise self._refuse(show(line.strip()), f"a type ({', '.join(ROW_TYPES)}) and the name of a row")
+            raise self._refuse(
+                show(line.strip()), f"a type ({', '.join(ROW_TYPES)}) and the name of a row"
+            )
         if name in self.rows:
             raise self._refuse(f"a second row {show(name)}", "names that differ")
         self.rows[name] = kind
@@ -138,9 +150,13 @@ class Scan:
         else:
             name, *entries = words
         if name != self._last and name in self.columns:
-            raise self._refuse(f"column {show(name)} a second time", "the entries of a column together")
+            raise self._refuse(
+                f"column {show(name)} a second time", "the entries of a column together"
+            )
         if len(entries) not in (2, 4) or not name:
-            raise self._refuse(show(line.strip()), "a column, then one or two pairs of a row and a number")
+            raise self._refuse(
+                show(line.strip()), "a column, then one or two pairs of a row and a number"
+            )
         self._last = name
         self.columns[name] = self._integer
         for row, text in self._pairs(entries):
@@ -186,7 +202,9 @@ class Scan:
             if not 2 <= len(rest) <= 3:
                 raise self._refuse(show(line.strip()), "a type, a set, a column and a number")
         if kind not in VALUED and kind not in BARE:
-            raise self._refuse(f"a bound of type {show(kind)}", f"one of {', '.join((*VALUED, *BARE))}")
+            raise self._refuse(
+                f"a bound of type {show(kind)}", f"one of {', '.join((*VALUED, *BARE))}"
+            )
         if column not in self.columns:
             raise self._refuse(f"column {show(column)}", "a column of the section COLUMNS")
         self._one_set(name)

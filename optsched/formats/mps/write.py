@@ -37,7 +37,12 @@ PLAIN_BOUND = {b"U": b" UP BOUND", b"L": b" LO BOUND"}
 
 
 def program_text(
-    arrays: LinearArrays, names: ProgramNames, kind: str, *, name: str = "program", comments: Sequence[str] = ()
+    arrays: LinearArrays,
+    names: ProgramNames,
+    kind: str,
+    *,
+    name: str = "program",
+    comments: Sequence[str] = (),
 ) -> bytes:
     """A linear or mixed-integer program as the content of an MPS or LP file.
 
@@ -89,7 +94,9 @@ def _plain_mps(body: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
 
 def _marked(section: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
     """The section COLUMNS with new markers: HiGHS neither opens nor closes them at columns without coefficients."""
-    integer = {name for name, marked in zip(names.columns, arrays.integer.tolist(), strict=True) if marked}
+    integer = {
+        name for name, marked in zip(names.columns, arrays.integer.tolist(), strict=True) if marked
+    }
     lines, inside, markers = [], False, 0
     for line in section.splitlines(keepends=True):
         if b"'MARKER'" in line:
@@ -97,7 +104,10 @@ def _marked(section: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
         entry = line.startswith(b" ")
         if inside != (entry and line.split()[0].decode("ascii") in integer):
             inside = not inside
-            lines.append(b"    MARK%04d  'MARKER'                 'INT%b'\n" % (markers, b"ORG" if inside else b"END"))
+            lines.append(
+                b"    MARK%04d  'MARKER'                 'INT%b'\n"
+                % (markers, b"ORG" if inside else b"END")
+            )
             markers += 1
         lines.append(line)
     return b"".join(lines)
@@ -121,7 +131,9 @@ def _load(arrays: LinearArrays, names: ProgramNames, name: str) -> Any:
     try:
         import highspy
     except ImportError as error:
-        raise SolverUnavailable(f"exporting a program needs highspy, which cannot be loaded ({error})") from None
+        raise SolverUnavailable(
+            f"exporting a program needs highspy, which cannot be loaded ({error})"
+        ) from None
     lp = highspy.HighsLp()
     lp.model_name_ = name
     lp.num_row_, lp.num_col_ = arrays.shape
@@ -154,9 +166,13 @@ def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
     Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1 takes feasible
     programs with a bound such as 0.5 for infeasible.
     """
-    implied = np.maximum(arrays.implied_upper, arrays.lower)  # below its lower bound: the rows cannot be met
+    implied = np.maximum(
+        arrays.implied_upper, arrays.lower
+    )  # below its lower bound: the rows cannot be met
     told = np.isposinf(arrays.upper) & (np.abs(implied) < HIGHS_INFINITY)
     upper = np.where(arrays.integer & told, implied, arrays.upper)
     whole = np.ceil(arrays.lower - WHOLE), np.floor(upper + WHOLE)
-    rounded = arrays.integer & (whole[0] <= whole[1])  # no whole number between 0.2 and 0.8: that is for solvers to say
+    rounded = arrays.integer & (
+        whole[0] <= whole[1]
+    )  # no whole number between 0.2 and 0.8: that is for solvers to say
     return np.where(rounded, whole[0], arrays.lower), np.where(rounded, whole[1], upper)

@@ -44,7 +44,11 @@ class Cells:
 
     @classmethod
     def of(
-        cls, workload: IntArray, configuration: IntArray, configurations: Configurations, boards: Sequence[Board]
+        cls,
+        workload: IntArray,
+        configuration: IntArray,
+        configurations: Configurations,
+        boards: Sequence[Board],
     ) -> tuple[Self, IntArray]:
         """The different cells among pairs (workload, configuration), and the cell of each pair."""
         compute, memory = shares(configurations, boards)
@@ -54,7 +58,9 @@ class Cells:
         used, of_pair = _intern(numbers, int(workload.max(initial=-1) + 2) * len(ways))
         way = ways.first[used % len(ways)] if len(used) else used
         pool, gpus, nodes = (column[way] for column in columns[:3])
-        return cls(used // max(len(ways), 1) - 1, pool, gpus, nodes, compute[way], memory[way]), of_pair
+        return cls(
+            used // max(len(ways), 1) - 1, pool, gpus, nodes, compute[way], memory[way]
+        ), of_pair
 
     @classmethod
     def whole(cls, workload: int, pool: int, gpus: int, nodes: int) -> Self:
@@ -65,7 +71,9 @@ class Cells:
     @property
     def asked(self) -> IntArray:
         """Rows that are ways to run: with a pool, GPUs, and at most one node for each."""
-        return np.flatnonzero((self.pool >= 0) & (self.gpus > 0) & (self.nodes > 0) & (self.nodes <= self.gpus))
+        return np.flatnonzero(
+            (self.pool >= 0) & (self.gpus > 0) & (self.nodes > 0) & (self.nodes <= self.gpus)
+        )
 
 
 def _intern(numbers: IntArray, count: int) -> tuple[IntArray, IntArray]:
@@ -78,7 +86,9 @@ def _intern(numbers: IntArray, count: int) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
-def shares(configurations: Configurations, boards: Sequence[Board]) -> tuple[FloatArray, FloatArray]:
+def shares(
+    configurations: Configurations, boards: Sequence[Board]
+) -> tuple[FloatArray, FloatArray]:
     """Shares of compute and of memory of each configuration: those of the MIG profile that it names, else its own.
 
     Raises
@@ -90,7 +100,9 @@ def shares(configurations: Configurations, boards: Sequence[Board]) -> tuple[Flo
     for number, attributes in enumerate(configurations.attribute_sets):
         if attributes.get(MIG) is None:
             continue
-        for row in np.flatnonzero((configurations.attributes == number) & (configurations.pool >= 0)).tolist():
+        for row in np.flatnonzero(
+            (configurations.attributes == number) & (configurations.pool >= 0)
+        ).tolist():
             board = boards[int(configurations.pool[row])]
             compute[row], memory[row] = slice_of(board, attributes[MIG], f"attributes.{MIG}")
     return compute, memory

@@ -26,36 +26,50 @@ from optsched.arrays import FloatArray, IntArray
 Numbers = FloatArray | IntArray | float
 
 
-def ring_all_reduce(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0) -> FloatArray:
+def ring_all_reduce(
+    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+) -> FloatArray:
     """2 (k-1) alpha + 2 (k-1)/k S / B."""
     return 2.0 * _ring(size, ranks, bandwidth, latency)
 
 
-def reduce_scatter(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0) -> FloatArray:
+def reduce_scatter(
+    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+) -> FloatArray:
     """(k-1) alpha + (k-1)/k S / B."""
     return _ring(size, ranks, bandwidth, latency)
 
 
-def all_gather(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0) -> FloatArray:
+def all_gather(
+    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+) -> FloatArray:
     """(k-1) alpha + (k-1)/k S / B."""
     return _ring(size, ranks, bandwidth, latency)
 
 
-def all_to_all(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0) -> FloatArray:
+def all_to_all(
+    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+) -> FloatArray:
     """(k-1) alpha + (k-1)/k S / B."""
     return _ring(size, ranks, bandwidth, latency)
 
 
-def broadcast(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0) -> FloatArray:
+def broadcast(
+    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+) -> FloatArray:
     """(k-1) alpha + S / B; a reduction to one rank takes the same."""
     k = np.asarray(ranks, np.float64)
     return _where_several(k, (k - 1) * latency + _transfer(size, bandwidth))
 
 
-def tree_all_reduce(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0) -> FloatArray:
+def tree_all_reduce(
+    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+) -> FloatArray:
     """2 ceil(log2 k) alpha + 2 S / B."""
     k = np.asarray(ranks, np.float64)
-    return _where_several(k, 2 * np.ceil(np.log2(np.maximum(k, 1))) * latency + 2 * _transfer(size, bandwidth))
+    return _where_several(
+        k, 2 * np.ceil(np.log2(np.maximum(k, 1))) * latency + 2 * _transfer(size, bandwidth)
+    )
 
 
 def hierarchical_all_reduce(
@@ -83,7 +97,9 @@ def hierarchical_all_reduce(
 def _ring(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers) -> FloatArray:
     """k - 1 steps, each of which moves S / k bytes over every link."""
     k = np.asarray(ranks, np.float64)
-    return _where_several(k, (k - 1) * latency + _transfer((k - 1) / np.maximum(k, 1) * size, bandwidth))
+    return _where_several(
+        k, (k - 1) * latency + _transfer((k - 1) / np.maximum(k, 1) * size, bandwidth)
+    )
 
 
 def _transfer(size: Numbers, bandwidth: Numbers) -> FloatArray:

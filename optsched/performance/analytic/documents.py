@@ -9,7 +9,15 @@ from pydantic import Field
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive, PositiveCount, Share
+from optsched.instance.documents import (
+    Document,
+    Name,
+    NonEmpty,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    Share,
+)
 from optsched.instance.reading import join, key, validate
 from optsched.performance.analytic.links import NETWORK_BANDWIDTH, NETWORK_LATENCY
 from optsched.performance.analytic.transformer import (
@@ -129,7 +137,9 @@ def read_options(options: Mapping[str, Any], instance: Instance) -> AnalyticOpti
     for name in document.gpus:
         if name not in types:
             raise InvalidInput(
-                f"performance.gpus.{key(name)}", "no GPU type of the cluster", f"one of {', '.join(types)}"
+                f"performance.gpus.{key(name)}",
+                "no GPU type of the cluster",
+                f"one of {', '.join(types)}",
             )
     if (document.chunks > 1) != (document.schedule == "interleaved"):
         raise InvalidInput(
@@ -148,7 +158,9 @@ def read_workloads(instance: Instance) -> list[TransformerDocument | OperationsD
     ]
 
 
-def _workload(parameters: Mapping[str, Any], path: str) -> TransformerDocument | OperationsDocument | None:
+def _workload(
+    parameters: Mapping[str, Any], path: str
+) -> TransformerDocument | OperationsDocument | None:
     given = [kind for kind in KINDS if kind in parameters]
     if not given:
         return None
@@ -161,4 +173,6 @@ def _workload(parameters: Mapping[str, Any], path: str) -> TransformerDocument |
         return validate(OperationsDocument, {name: parameters[name] for name in names}, path)
     one = validate(ModelDocument, parameters[MODEL], f"{path}.{MODEL}")
     operation = OperationDocument(flops=one.flops_per_sample, bytes=one.bytes_per_sample)
-    return OperationsDocument(operations=(operation,), gradient_bytes=one.gradient_bytes, precision=one.precision)
+    return OperationsDocument(
+        operations=(operation,), gradient_bytes=one.gradient_bytes, precision=one.precision
+    )

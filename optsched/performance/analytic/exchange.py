@@ -8,7 +8,11 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.performance.analytic import nccl
-from optsched.performance.analytic.collectives import hierarchical_all_reduce, ring_all_reduce, tree_all_reduce
+from optsched.performance.analytic.collectives import (
+    hierarchical_all_reduce,
+    ring_all_reduce,
+    tree_all_reduce,
+)
 from optsched.performance.analytic.hardware import Board
 from optsched.performance.analytic.links import Links
 from optsched.performance.analytic.rings import LEAF, NODE
@@ -51,4 +55,6 @@ def exchange_seconds(
         )
     capability = np.array([board.compute_capability or FIRST_CAPABILITY for board in boards])
     joined = np.array([bool(board.nvlink) and not board.bridge for board in boards])
-    return nccl.all_reduce(size, gpus, nodes, inside, between, capability[pool], joined[pool]).seconds
+    return nccl.all_reduce(
+        size, gpus, nodes, inside, between, capability[pool], joined[pool]
+    ).seconds

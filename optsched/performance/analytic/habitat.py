@@ -50,7 +50,9 @@ class Device:
             If the base clock of the board is not known.
         """
         if board.base_clock is None:
-            raise UsageError(f"the base clock of {board.name} is not known, so nothing can be scaled to or from it")
+            raise UsageError(
+                f"the base clock of {board.name} is not known, so nothing can be scaled to or from it"
+            )
         return cls(
             (board.bandwidth if bandwidth is None else bandwidth) * 1e9,
             board.base_clock,
@@ -99,7 +101,9 @@ def scale(kernels: Kernels, origin: Device, destination: Device) -> FloatArray:
     memory = origin.bandwidth / destination.bandwidth
     clock, sms = origin.clock / destination.clock, origin.sms / destination.sms
     rounds = np.ceil(b / destination.sms) / np.ceil(b / origin.sms)
-    factor = np.where(few, (clock * rounds) ** (1 - gamma), memory**gamma * (clock * sms) ** (1 - gamma))
+    factor = np.where(
+        few, (clock * rounds) ** (1 - gamma), memory**gamma * (clock * sms) ** (1 - gamma)
+    )
     unknown = np.isnan(kernels.flops) | np.isnan(kernels.moved)
     seconds: FloatArray = kernels.seconds * np.where(unknown, np.where(few, 1.0, memory), factor)
     return seconds
@@ -124,7 +128,9 @@ LIMITS = {
 """Threads, blocks, registers and bytes of shared memory of an SM by compute capability (CUDA programming guide)."""
 
 
-def blocks_per_sm(capability: float, threads: IntArray, registers: IntArray, shared: IntArray) -> IntArray:
+def blocks_per_sm(
+    capability: float, threads: IntArray, registers: IntArray, shared: IntArray
+) -> IntArray:
     """Blocks that an SM holds at a time, by threads of a block, registers of a thread and shared bytes of a block.
 
     The least that the four limits allow; units of allocation are not rounded. 0 where not even one block fits.
@@ -135,7 +141,9 @@ def blocks_per_sm(capability: float, threads: IntArray, registers: IntArray, sha
         If the limits of the compute capability are not known.
     """
     if capability not in LIMITS:
-        raise UsageError(f"the limits of compute capability {capability:g} are not known; known: {sorted(LIMITS)}")
+        raise UsageError(
+            f"the limits of compute capability {capability:g} are not known; known: {sorted(LIMITS)}"
+        )
     most_threads, most_blocks, most_registers, most_shared = LIMITS[capability]
     by_threads = most_threads // threads
     by_registers = most_registers // np.maximum(registers * threads, 1)

@@ -87,7 +87,21 @@ class Board:
         return (self.bridge or self.nvlink is None, self.memory)
 
 
-NOISE = frozenset({"nvidia", "amd", "tesla", "instinct", "graphics", "gpu", "hbm2", "hbm2e", "hbm3", "hbm3e", "oam"})
+NOISE = frozenset(
+    {
+        "nvidia",
+        "amd",
+        "tesla",
+        "instinct",
+        "graphics",
+        "gpu",
+        "hbm2",
+        "hbm2e",
+        "hbm3",
+        "hbm3e",
+        "oam",
+    }
+)
 """Words of a device's name that tell nothing apart."""
 MEMORY_SLACK = 0.12
 """Relative difference between the memory that a pool states and that of its board; drivers show a little less."""
@@ -122,14 +136,26 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
         If no board is called so, or boards of several families are.
     """
     wanted = words(name)
-    found = [board for board in rows() if wanted and all(fits(word, words(board.name)) for word in wanted)]
+    found = [
+        board
+        for board in rows()
+        if wanted and all(fits(word, words(board.name)) for word in wanted)
+    ]
     families = {family(board) for board in found}
     if len(families) == 1:
-        near = [b for b in found if memory is not None and abs(memory - b.memory) <= MEMORY_SLACK * b.memory]
+        near = [
+            b
+            for b in found
+            if memory is not None and abs(memory - b.memory) <= MEMORY_SLACK * b.memory
+        ]
         return min(near or found, key=lambda board: board.preference)
     if found:
-        raise InvalidInput(path, f"{show(name)}, which may be {_listed(found)}", "the name of one GPU board")
-    raise InvalidInput(path, show(name), f"the name of a known GPU board, such as {_listed(close(name))}")
+        raise InvalidInput(
+            path, f"{show(name)}, which may be {_listed(found)}", "the name of one GPU board"
+        )
+    raise InvalidInput(
+        path, show(name), f"the name of a known GPU board, such as {_listed(close(name))}"
+    )
 
 
 def words(name: str) -> frozenset[str]:
@@ -139,7 +165,9 @@ def words(name: str) -> frozenset[str]:
 
 def fits(word: str, names: frozenset[str]) -> bool:
     """Whether a word stands in a board's name; a form factor also does without its generation."""
-    return word in names or any(word == other.rstrip("0123456789") != other for other in names if other[:3] == "sxm")
+    return word in names or any(
+        word == other.rstrip("0123456789") != other for other in names if other[:3] == "sxm"
+    )
 
 
 def family(board: Board) -> str:
@@ -149,9 +177,18 @@ def family(board: Board) -> str:
 
 def close(name: str) -> list[Board]:
     """Boards with the names nearest to a name that none has, or one of each architecture if none is near."""
-    by_word = {key.lower(): board for board in reversed(rows()) for key in (family(board), board.name)}
-    near = [by_word[key] for key in difflib.get_close_matches(" ".join(sorted(words(name))), by_word, n=4, cutoff=0.4)]
-    return list(dict.fromkeys(near)) or list({board.architecture: board for board in rows()}.values())
+    by_word = {
+        key.lower(): board for board in reversed(rows()) for key in (family(board), board.name)
+    }
+    near = [
+        by_word[key]
+        for key in difflib.get_close_matches(
+            " ".join(sorted(words(name))), by_word, n=4, cutoff=0.4
+        )
+    ]
+    return list(dict.fromkeys(near)) or list(
+        {board.architecture: board for board in rows()}.values()
+    )
 
 
 def _listed(boards: list[Board]) -> str:

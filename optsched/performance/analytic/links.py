@@ -29,7 +29,16 @@ from optsched.instance.topology import INTRA_NODE, topology_graph
 from optsched.instance.topology import LEAF as LEAF_LINK
 from optsched.instance.topology import NODE as NODE_LINK
 from optsched.performance.analytic.hardware import Board
-from optsched.performance.analytic.rings import ACROSS, ISLAND, LEAF, NODE, insides, neighbours, rings, undirected
+from optsched.performance.analytic.rings import (
+    ACROSS,
+    ISLAND,
+    LEAF,
+    NODE,
+    insides,
+    neighbours,
+    rings,
+    undirected,
+)
 
 if TYPE_CHECKING:
     import networkx
@@ -88,16 +97,24 @@ class Links:
     ) -> Links:
         """The links of a cluster whose pools have these boards."""
         defaults = [
-            _defaults(pool, board, network_bandwidth) for pool, board in zip(cluster.pools, boards, strict=True)
+            _defaults(pool, board, network_bandwidth)
+            for pool, board in zip(cluster.pools, boards, strict=True)
         ]
         if cluster.topology is None:
-            found = [_of_tree(pool, stated) for pool, stated in zip(cluster.pools, defaults, strict=True)]
+            found = [
+                _of_tree(pool, stated) for pool, stated in zip(cluster.pools, defaults, strict=True)
+            ]
         else:
             found = _of_topology(cluster, defaults)
-        inside = [NVLINK_LATENCY if board.nvlink and not board.bridge else PCIE_LATENCY for board in boards]
+        inside = [
+            NVLINK_LATENCY if board.nvlink and not board.bridge else PCIE_LATENCY
+            for board in boards
+        ]
         return cls(
             bandwidth=np.array([[one.bandwidth * GB for one in levels] for levels, _, _ in found]),
-            latency=np.array([[0.0, here, here, network_latency, network_latency] for here in inside]),
+            latency=np.array(
+                [[0.0, here, here, network_latency, network_latency] for here in inside]
+            ),
             sources=tuple(tuple(one.source for one in levels) for levels, _, _ in found),
             island=np.array([island for _, island, _ in found], np.int64),
             leaf=np.array([leaf for _, _, leaf in found], np.int64),
@@ -109,7 +126,9 @@ class Links:
         between = np.where(nodes <= self.leaf[pool], LEAF, ACROSS)
         return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between)).astype(np.int64)
 
-    def ring(self, pool: IntArray, gpus: IntArray, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
+    def ring(
+        self, pool: IntArray, gpus: IntArray, nodes: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Bandwidth (bytes/s) and mean latency of a step (s) of a ring over k GPUs on n nodes.
 
         Of the k - 1 steps of a reduce-scatter, n - 1 wait for the network and the others do not.
@@ -117,7 +136,9 @@ class Links:
         level = self.level(pool, gpus, nodes)
         here, there = self.latency[pool, NODE], self.latency[pool, level]
         over = np.where(level >= LEAF, nodes - 1, 0)
-        latency = np.where(gpus > 1, ((gpus - 1 - over) * here + over * there) / np.maximum(gpus - 1, 1), 0.0)
+        latency = np.where(
+            gpus > 1, ((gpus - 1 - over) * here + over * there) / np.maximum(gpus - 1, 1), 0.0
+        )
         return self.bandwidth[pool, level], latency
 
 
@@ -129,15 +150,23 @@ def _defaults(pool: Pool, board: Board, network: float) -> Mapping[str, Stated]:
     """Links inside a node, of a node and of a leaf switch, from the pool or the datasheet."""
     if board.nvlink and not board.bridge:
         share = NVLINK_SHARE.get(board.compute_capability or 0.0, OTHER_SHARE)
-        inside = Stated(board.nvlink * share, f"datasheet of {board.name}: NVLink {board.nvlink:g} GB/s x {share:g}")
+        inside = Stated(
+            board.nvlink * share,
+            f"datasheet of {board.name}: NVLink {board.nvlink:g} GB/s x {share:g}",
+        )
     else:
-        inside = Stated(PCIE_3 * 2 ** (board.pcie - 3), f"datasheet of {board.name}: PCIe {board.pcie}.0 x16")
+        inside = Stated(
+            PCIE_3 * 2 ** (board.pcie - 3), f"datasheet of {board.name}: PCIe {board.pcie}.0 x16"
+        )
     default = {
         INTRA_NODE: inside,
         NODE_LINK: Stated(network, f"default network of {network:g} GB/s for a node"),
         LEAF_LINK: Stated(np.inf, "leaf switches that limit nothing"),
     }
-    own = {level: Stated(value, f"bandwidth.{level} of pool {pool.name}") for level, value in pool.bandwidth.items()}
+    own = {
+        level: Stated(value, f"bandwidth.{level} of pool {pool.name}")
+        for level, value in pool.bandwidth.items()
+    }
     return default | own
 
 
@@ -158,7 +187,11 @@ def _of_tree(pool: Pool, stated: Mapping[str, Stated]) -> Found:
 
 def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> list[Found]:
     graph = undirected(topology_graph(cluster))
-    nodes = {pool.node_name(row): number for number, pool in enumerate(cluster.pools) for row in _with_gpus(pool)}
+    nodes = {
+        pool.node_name(row): number
+        for number, pool in enumerate(cluster.pools)
+        for row in _with_gpus(pool)
+    }
     inside = insides(graph, nodes)
     owner = {vertex: node for node, parts in inside.items() for vertex in parts}
     for one, other, data in graph.edges(data=True):
@@ -170,7 +203,12 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
             level = INTRA_NODE if ends[0] == ends[1] else NODE_LINK
             data["bandwidth"], data["source"] = defaults[nodes[known]][level]
     return [
-        _of_pool(graph, {node: inside[node] for node, owner in nodes.items() if owner == number}, pool, stated)
+        _of_pool(
+            graph,
+            {node: inside[node] for node, owner in nodes.items() if owner == number},
+            pool,
+            stated,
+        )
         for number, (pool, stated) in enumerate(zip(cluster.pools, defaults, strict=True))
     ]
 
@@ -182,15 +220,26 @@ def _with_gpus(pool: Pool) -> list[int]:
 
 
 def _of_pool(
-    graph: networkx.Graph[Any], inside: Mapping[str, set[Any]], pool: Pool, stated: Mapping[str, Stated]
+    graph: networkx.Graph[Any],
+    inside: Mapping[str, set[Any]],
+    pool: Pool,
+    stated: Mapping[str, Stated],
 ) -> Found:
     """The slowest island, node, leaf and whole of a pool."""
-    chips = {node: [part for part in sorted(parts, key=str) if part != node] for node, parts in inside.items()}
-    chips = {node: [part for part in parts if _is_gpu(part, node)] or [node] for node, parts in chips.items()}
+    chips = {
+        node: [part for part in sorted(parts, key=str) if part != node]
+        for node, parts in inside.items()
+    }
+    chips = {
+        node: [part for part in parts if _is_gpu(part, node)] or [node]
+        for node, parts in chips.items()
+    }
     islands = [_island(graph, parts - {node}, chips[node]) for node, parts in inside.items()]
     size = min((len(island) for island in islands), default=0)
     size = size if size > 1 else 0
-    in_node = [_ring(graph.subgraph(inside[node]), chips[node], stated[INTRA_NODE]) for node in inside]
+    in_node = [
+        _ring(graph.subgraph(inside[node]), chips[node], stated[INTRA_NODE]) for node in inside
+    ]
     whole = _narrowest(*in_node) if in_node else stated[INTRA_NODE]
     own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
     island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
@@ -215,7 +264,11 @@ def _of_pool(
     ]
     leaf = max((len(group) for group in groups), default=1)
     across = _narrowest(whole, pool_wide)
-    return (ALONE, island, whole, _narrowest(whole, *in_leaf) if in_leaf else across, across), size, leaf
+    return (
+        (ALONE, island, whole, _narrowest(whole, *in_leaf) if in_leaf else across, across),
+        size,
+        leaf,
+    )
 
 
 def _is_gpu(vertex: Any, node: str) -> bool:
@@ -227,7 +280,9 @@ def _island(graph: networkx.Graph[Any], parts: set[Any], gpus: Sequence[Any]) ->
     """The largest set of a node's GPUs that are joined without the node's own vertex."""
     import networkx
 
-    joined: list[set[Any]] = [set(part) & set(gpus) for part in networkx.connected_components(graph.subgraph(parts))]
+    joined: list[set[Any]] = [
+        set(part) & set(gpus) for part in networkx.connected_components(graph.subgraph(parts))
+    ]
     return sorted(max(joined, key=len) if joined else (), key=str)
 
 
@@ -235,7 +290,9 @@ def _ring(graph: networkx.Graph[Any], gpus: Sequence[Any], otherwise: Stated) ->
     """The rings over some GPUs; ``otherwise`` where there is but one vertex for them, or the topology lacks it."""
     present = [gpu for gpu in gpus if gpu in graph]
     if len(present) < len(gpus):
-        return Stated(0.0, f"nodes that the topology does not have ({str(set(gpus) - set(present))[1:-1]})")
+        return Stated(
+            0.0, f"nodes that the topology does not have ({str(set(gpus) - set(present))[1:-1]})"
+        )
     if len(present) < 2:
         return otherwise
     found = rings(graph, present)

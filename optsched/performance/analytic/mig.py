@@ -23,7 +23,11 @@ def _seven(small: int, memory: tuple[int, int, int, int]) -> tuple[MigProfile, .
 
 
 PROFILES = {
-    "A30": (MigProfile("1g.6gb", 1, 1, 4), MigProfile("2g.12gb", 2, 2, 2), MigProfile("4g.24gb", 4, 4, 1)),
+    "A30": (
+        MigProfile("1g.6gb", 1, 1, 4),
+        MigProfile("2g.12gb", 2, 2, 2),
+        MigProfile("4g.24gb", 4, 4, 1),
+    ),
     "A100-40GB": _seven(7, (5, 10, 20, 40)),
     "80GB": _seven(7, (10, 20, 40, 80)),
     "H100-NVL": _seven(7, (12, 24, 47, 94)),
@@ -57,6 +61,10 @@ def slice_of(board: Board, profile: object, path: str) -> Slice:
     whole = max(board.mig, key=lambda one: one.compute_slices, default=None)
     for one in board.mig:
         if one.name == profile and whole is not None:
-            return Slice(one.compute_slices / whole.compute_slices, one.memory_slices / whole.memory_slices)
+            return Slice(
+                one.compute_slices / whole.compute_slices, one.memory_slices / whole.memory_slices
+            )
     names = ", ".join(one.name for one in board.mig)
-    raise InvalidInput(path, show(profile), f"a MIG profile of {board.name} ({names or 'it has none'})")
+    raise InvalidInput(
+        path, show(profile), f"a MIG profile of {board.name} ({names or 'it has none'})"
+    )

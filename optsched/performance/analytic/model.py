@@ -100,19 +100,27 @@ class AnalyticModel:
         pools = instance.cluster.pools
         known = [options.gpus.get(pool.gpu, GpuOptions()) for pool in pools]
         self.boards, self._known = _boards(instance, known, options.skip_unknown)
-        self.links = Links.of(instance.cluster, self.boards, options.network_bandwidth, options.network_latency)
+        self.links = Links.of(
+            instance.cluster, self.boards, options.network_bandwidth, options.network_latency
+        )
         self._pools = tuple(pool.name for pool in pools)
         self._names = {workload.name: row for row, workload in enumerate(instance.workloads)}
 
-        compute = np.array([options.compute if one.compute is None else one.compute for one in known])
+        compute = np.array(
+            [options.compute if one.compute is None else one.compute for one in known]
+        )
         memory = np.array([options.memory if one.memory is None else one.memory for one in known])
-        self._full_peak = np.array([[board.peak(name) for name in PRECISIONS] for board in self.boards])
+        self._full_peak = np.array(
+            [[board.peak(name) for name in PRECISIONS] for board in self.boards]
+        )
         self._peak = self._full_peak * compute[:, np.newaxis]
         self._bandwidth = np.array([board.bandwidth * GB for board in self.boards]) * memory
         stated = zip(pools, self.boards, strict=True)
         self._memory = np.array([(pool.gpu_memory or board.memory) * GB for pool, board in stated])
         self._log_sd = np.array([one.log_sd or options.log_sd for one in known])
-        self._source = np.where([one.fitted for one in known], Source.PARAMETRIC, Source.PRIOR).astype(np.uint8)
+        self._source = np.where(
+            [one.fitted for one in known], Source.PARAMETRIC, Source.PRIOR
+        ).astype(np.uint8)
         self._rules = Rules(
             schedule=options.schedule,
             chunks=options.chunks,
@@ -130,10 +138,17 @@ class AnalyticModel:
         self._row = np.where(self._kind == TRANSFORMER, *among)  # among the workloads of its kind
         self._transformers = Transformers.of(transformers, options.precision)
         self._operations = Operations.of(
-            [[(one.flops, one.bytes, one.fixed_bytes, one.count) for one in part.operations] for part in lists]
+            [
+                [(one.flops, one.bytes, one.fixed_bytes, one.count) for one in part.operations]
+                for part in lists
+            ]
         )
-        self._precision = np.array([PRECISIONS.index(part.precision or options.precision) for part in lists], np.int64)
-        self._gradient = np.array([np.nan if one.gradient_bytes is None else one.gradient_bytes for one in lists])
+        self._precision = np.array(
+            [PRECISIONS.index(part.precision or options.precision) for part in lists], np.int64
+        )
+        self._gradient = np.array(
+            [np.nan if one.gradient_bytes is None else one.gradient_bytes for one in lists]
+        )
         self._batches = Batches.of(instance)
         self._check_batches(instance)
 
@@ -165,7 +180,9 @@ class AnalyticModel:
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """Rates; see the class. Equal cells (workload, configuration) are computed once."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         cells, of_pair = Cells.of(jobs.workload[job], configuration, configurations, self.boards)
@@ -173,7 +190,10 @@ class AnalyticModel:
         asked = cells.asked
         asked = asked[self._known[cells.pool[asked]]]
         kind = self._kind[cells.workload[asked]]
-        for number, answer in ((TRANSFORMER, self._of_transformers), (OPERATIONS, self._of_operations)):
+        for number, answer in (
+            (TRANSFORMER, self._of_transformers),
+            (OPERATIONS, self._of_operations),
+        ):
             here = asked[kind == number]
             rate[here], feasible[here] = answer(cells.take(here))
         log_sd = np.where(cells.pool >= 0, self._log_sd[cells.pool], 0.0)
@@ -208,7 +228,9 @@ class AnalyticModel:
     def _of_transformers(self, cells: Cells) -> Rates:
         models, machines = self._machines(cells)
         best = best_plans(models, machines, self._rules)
-        return _rates(1.0 / best.seconds, best.possible, best.memory <= self._rules.memory * machines.memory)
+        return _rates(
+            1.0 / best.seconds, best.possible, best.memory <= self._rules.memory * machines.memory
+        )
 
     def _of_operations(self, cells: Cells) -> Rates:
         row, gpus = self._row[cells.workload], cells.gpus
@@ -217,12 +239,20 @@ class AnalyticModel:
         bandwidth = self._bandwidth[cells.pool] * cells.memory
         once = self._operations.seconds(row, samples, peak, bandwidth, self.options.launch)
         exchange = exchange_seconds(
-            self.options.all_reduce, self._gradient[row], self.links, self.boards, cells.pool, gpus, cells.nodes
+            self.options.all_reduce,
+            self._gradient[row],
+            self.links,
+            self.boards,
+            cells.pool,
+            gpus,
+            cells.nodes,
         )
         seconds = passes * once + np.maximum(0.0, exchange - self.options.overlap * BACKWARD * once)
         possible = samples > 0
         steps = self._batches.steps(cells.workload, gpus * passes * samples)
-        rate = np.divide(steps, seconds, out=np.zeros(len(cells)), where=possible & ~np.isnan(seconds))
+        rate = np.divide(
+            steps, seconds, out=np.zeros(len(cells)), where=possible & ~np.isnan(seconds)
+        )
         rate, feasible = _rates(rate, possible, np.ones(len(cells), bool))
         feasible[possible & np.isnan(seconds)] = Feasibility.NO_RATE  # the gradients are not known
         return rate, feasible
@@ -274,7 +304,9 @@ def _rates(rate: FloatArray, possible: BoolArray, fits: BoolArray) -> Rates:
     return np.where(feasible == Feasibility.OK, rate, 0.0), feasible
 
 
-def _boards(instance: Instance, known: Sequence[GpuOptions], skip: bool) -> tuple[tuple[Board, ...], BoolArray]:
+def _boards(
+    instance: Instance, known: Sequence[GpuOptions], skip: bool
+) -> tuple[tuple[Board, ...], BoolArray]:
     """The board of every pool, and whether it is known; of others, if they are skipped, one that is never asked."""
     boards: list[Board | None] = []
     for row, (pool, one) in enumerate(zip(instance.cluster.pools, known, strict=True)):
@@ -286,8 +318,12 @@ def _boards(instance: Instance, known: Sequence[GpuOptions], skip: bool) -> tupl
                 raise
             if not skip:
                 raise InvalidInput(
-                    f"cluster.pools[{row}].gpu", error.found, f"{error.expected}; or its board as {own}"
+                    f"cluster.pools[{row}].gpu",
+                    error.found,
+                    f"{error.expected}; or its board as {own}",
                 ) from None
             boards.append(None)
     some = next((board for board in boards if board is not None), rows()[0])
-    return tuple(board or some for board in boards), np.array([board is not None for board in boards])
+    return tuple(board or some for board in boards), np.array(
+        [board is not None for board in boards]
+    )

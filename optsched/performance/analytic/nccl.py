@@ -50,21 +50,77 @@ HOP = (
 """Seconds of a step by (link, algorithm, protocol)."""
 GENERATIONS = (7.0, 8.0, 9.0, 10.0)
 """Compute capabilities at which the rows below begin; older ones count as the first."""
-LL_MAX = np.array([[39.0, 39.0, 20.4], [87.7, 22.5, 19.0], [141.0, 45.0, 35.0], [282.0, 90.0, 70.0]]) * 1e9
+LL_MAX = (
+    np.array([[39.0, 39.0, 20.4], [87.7, 22.5, 19.0], [141.0, 45.0, 35.0], [282.0, 90.0, 70.0]])
+    * 1e9
+)
 """Bytes/s by (generation, scale); the scales are one node, two nodes, more."""
 LL_MAX_HOSTS = np.array([39.0, 39.0, 20.4]) * 1e9
 """Over nodes with Intel processors, by scale: there LL is limited by the host."""
 RING_LL128 = np.array([20.0, 20.0, 36.7, 73.4]) * 1e9
 """Bytes/s of a channel by generation."""
-TREE_LL128 = np.array([[20.0, 20.0, 20.0], [20.0, 20.0, 20.0], [36.7, 36.7, 29.0], [73.4, 73.4, 58.0]]) * 1e9
-TREE_ANY = np.array([[26.5, 18.5, 10.0], [24.0, 23.6, 17.8], [38.7, 41.4, 36.0], [77.4, 82.8, 72.0]]) * 1e9
+TREE_LL128 = (
+    np.array([[20.0, 20.0, 20.0], [20.0, 20.0, 20.0], [36.7, 36.7, 29.0], [73.4, 73.4, 58.0]]) * 1e9
+)
+TREE_ANY = (
+    np.array([[26.5, 18.5, 10.0], [24.0, 23.6, 17.8], [38.7, 41.4, 36.0], [77.4, 82.8, 72.0]]) * 1e9
+)
 OVERHEAD = 1e-6
 """Seconds that the network adds to every step inside a node while a ring spans several; thrice for Simple."""
 CORRECTION = np.array(
     [
-        [1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1],
-        [1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1],
-        [0.9] * 7 + [0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9],
+        [
+            1,
+            1,
+            1,
+            1,
+            0.9,
+            0.8,
+            0.7,
+            0.7,
+            0.7,
+            0.7,
+            0.6,
+            0.5,
+            0.4,
+            0.4,
+            0.5,
+            0.6,
+            0.7,
+            0.8,
+            0.9,
+            1,
+            1,
+            1,
+            1,
+        ],
+        [
+            1,
+            1,
+            1,
+            1,
+            1,
+            0.9,
+            0.8,
+            0.8,
+            0.8,
+            0.7,
+            0.6,
+            0.6,
+            0.6,
+            0.6,
+            0.6,
+            0.6,
+            0.8,
+            0.9,
+            0.9,
+            0.9,
+            0.9,
+            1,
+            1,
+        ],
+        [0.9] * 7
+        + [0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9],
     ]
 )
 """Of trees, by (protocol, floor(log2(bytes / 64)))."""
@@ -122,10 +178,14 @@ def times(
 ) -> FloatArray:
     """Seconds of all six, shape (6, ...): tree LL, LL128, Simple, ring LL, LL128, Simple; inf where not available."""
     given = (size, ranks, nodes, inside, between, capability, channels)
-    S, k, n, B1, B2, cc, c = np.broadcast_arrays(*(np.asarray(value, np.float64) for value in given))
+    S, k, n, B1, B2, cc, c = np.broadcast_arrays(
+        *(np.asarray(value, np.float64) for value in given)
+    )
     fast = np.broadcast_to(np.asarray(nvlink, bool), k.shape)
     several, n = k > 1, np.maximum(n, 1)
-    generation = np.clip(np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1)
+    generation = np.clip(
+        np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1
+    )
     scale = np.minimum(n, 3).astype(np.int64) - 1
     bus = np.where(n > 1, np.minimum(B1, B2), B1)
     ll_max = np.where(n > 1, LL_MAX_HOSTS[scale], LL_MAX[generation, scale])
@@ -144,9 +204,13 @@ def times(
     )
     row = np.floor(np.log2(np.maximum(S, 64) / 64)).astype(np.int64)
     row = np.minimum(row, CORRECTION.shape[1] - 1)
-    bandwidth[:3] *= np.where(np.floor(S / 64) >= 2.0 ** CORRECTION.shape[1], 1.0, CORRECTION[:, row])
+    bandwidth[:3] *= np.where(
+        np.floor(S / 64) >= 2.0 ** CORRECTION.shape[1], 1.0, CORRECTION[:, row]
+    )
 
-    latency = np.stack([_latency(a, p, S, k, n, cc, fast, c) for a in (TREE, RING) for p in (LL, LL128, SIMPLE)])
+    latency = np.stack(
+        [_latency(a, p, S, k, n, cc, fast, c) for a in (TREE, RING) for p in (LL, LL128, SIMPLE)]
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = latency + np.where(S > 0, S / bandwidth, 0.0)
     no_ll128 = ~(fast & (cc >= GENERATIONS[0]))
@@ -168,9 +232,13 @@ def _latency(
 ) -> FloatArray:
     base, hop = BASE[algorithm, protocol], HOP[:, algorithm, protocol]
     intra = np.where(nvlink, hop[NVLINK], hop[PCI])
-    inter = np.where(k == n, HOP[NET, TREE, protocol], hop[NET])  # one GPU a node: nothing hides the network
+    inter = np.where(
+        k == n, HOP[NET, TREE, protocol], hop[NET]
+    )  # one GPU a node: nothing hides the network
     if algorithm == TREE:
-        latency: FloatArray = base + 2 * ((np.floor(k / n) - 1) * intra + np.floor(np.log2(n)) * inter)
+        latency: FloatArray = base + 2 * (
+            (np.floor(k / n) - 1) * intra + np.floor(np.log2(n)) * inter
+        )
         return latency
     overhead = np.where(n > 1, OVERHEAD * (3 if protocol == SIMPLE else 1), 0.0)
     latency = base + (2 * (k - 1) - 2 * (n - 1)) * np.maximum(intra, overhead) + 2 * (n - 1) * inter

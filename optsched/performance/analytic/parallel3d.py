@@ -155,7 +155,12 @@ def plans(gpus: int, batch: int, rules: Rules) -> Plans:
         if d <= batch:
             M = micro_batches(-(-batch // d))
             for recompute in rules.recompute:
-                parts.append(np.stack([np.full(len(M), one) for one in (T, p, d)] + [M, np.full(len(M), recompute)]))
+                parts.append(
+                    np.stack(
+                        [np.full(len(M), one) for one in (T, p, d)]
+                        + [M, np.full(len(M), recompute)]
+                    )
+                )
     table = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0), np.int64)
     T, p, d, M = table[:4].astype(np.float64)
     return Plans(T, p, d, M, table[4].astype(bool))
@@ -188,11 +193,18 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     tensor = ring_all_reduce(boundary, T, inside, near)
     layer = (3 + again) * forward + (4 + 2 * again) * tensor
     head = 3 * (
-        np.maximum(models.head_flops * m / T / machines.peak, V * h * models.number / T / machines.bandwidth)
+        np.maximum(
+            models.head_flops * m / T / machines.peak,
+            V * h * models.number / T / machines.bandwidth,
+        )
         + 8 * V * s * m / T / machines.bandwidth
     )
     groups = np.minimum(np.maximum(np.floor(most / T), 1), d)
-    sent = np.where(n > 1, groups * boundary / machines.between + machines.latency_between, boundary / inside + near)
+    sent = np.where(
+        n > 1,
+        groups * boundary / machines.between + machines.latency_between,
+        boundary / inside + near,
+    )
     hop = np.where(p > 1, 2 * v * sent, 0.0)
     slowest = np.maximum(layers * layer + hop, fewest * layer + head + hop)
     whole = L * layer + head + (p - 1) * hop
@@ -208,14 +220,18 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     over = np.ceil(d / per_node)
     ring = np.where(over > 1, np.minimum(inside, machines.between / T), inside)
     latency = ((d - over) * near + (over - 1) * machines.latency_between) / np.maximum(d - 1, 1)
-    exchange = ring_all_reduce(stage * models.number, d, ring, latency) * (1.5 if rules.zero == 3 else 1.0)
+    exchange = ring_all_reduce(stage * models.number, d, ring, latency) * (
+        1.5 if rules.zero == 3 else 1.0
+    )
     backward = layers * ((2 + again) * forward + (2 + 2 * again) * tensor)
     exposed = np.maximum(0.0, exchange - rules.overlap * backward)
     optimizer = OPTIMIZER_BYTES * stage / (d if rules.zero else 1) / machines.bandwidth
     seconds = pipeline + exposed + optimizer
 
     memory = _memory(models, plan, held, layers, m, work, rules)
-    divides = (T == 1) | ((most % T == 0) & (least % T == 0) & (np.where(models.heads > 0, models.heads, h) % T == 0))
+    divides = (T == 1) | (
+        (most % T == 0) & (least % T == 0) & (np.where(models.heads > 0, models.heads, h) % T == 0)
+    )
     allowed = divides & (p <= L) & (d <= B) & (T * p * d == k)
     allowed &= ~np.isnan(pipeline)
     if v > 1:
@@ -246,12 +262,19 @@ def _memory(
     T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
     weight = np.maximum(models.number, 2)
     gradient, state = weight, 16 - 2 * weight
-    by_stage = (weight + gradient + state, weight + gradient + state / d, weight + (gradient + state) / d, 16 / d)
+    by_stage = (
+        weight + gradient + state,
+        weight + gradient + state / d,
+        weight + (gradient + state) / d,
+        16 / d,
+    )
     parameters = stage * by_stage[rules.zero]
     kept = np.where(plan.recompute, models.boundary_bytes * m, work) * layers
     working = np.where(plan.recompute, work, 0.0)
     flight = in_flight(rules.schedule, p, M, rules.chunks)
-    flight = np.where(p == 1, 1.0, flight)  # one stage runs a micro-batch forward and backward, then the next
+    flight = np.where(
+        p == 1, 1.0, flight
+    )  # one stage runs a micro-batch forward and backward, then the next
     first = flight * kept + working
     last = kept * (M if rules.schedule == "gpipe" else 1.0) * (p > 1) + kept * (p == 1) + working
     logits = (models.number + 4) * models.vocabulary * models.sequence * m / T

@@ -40,7 +40,12 @@ SCHEDULES = ("1f1b", "chimera", "gpipe", "interleaved", "pipemare")
 
 
 def step_seconds(
-    schedule: str, stages: Numbers, micro_batches: Numbers, forward: Numbers, backward: Numbers, chunks: Numbers = 1
+    schedule: str,
+    stages: Numbers,
+    micro_batches: Numbers,
+    forward: Numbers,
+    backward: Numbers,
+    chunks: Numbers = 1,
 ) -> FloatArray:
     """Seconds of a step; arrays that broadcast together. NaN where the schedule does not allow p, M."""
     p, M, f, b, v = _numbers(stages, micro_batches, forward, backward, chunks)
@@ -60,14 +65,23 @@ def step_seconds(
 
 
 def bubble(
-    schedule: str, stages: Numbers, micro_batches: Numbers, forward: Numbers, backward: Numbers, chunks: Numbers = 1
+    schedule: str,
+    stages: Numbers,
+    micro_batches: Numbers,
+    forward: Numbers,
+    backward: Numbers,
+    chunks: Numbers = 1,
 ) -> FloatArray:
     """Idle time over the ideal M (f + b)."""
     _, M, f, b, _ = _numbers(stages, micro_batches, forward, backward, chunks)
-    return step_seconds(schedule, stages, micro_batches, forward, backward, chunks) / (M * (f + b)) - 1
+    return (
+        step_seconds(schedule, stages, micro_batches, forward, backward, chunks) / (M * (f + b)) - 1
+    )
 
 
-def in_flight(schedule: str, stages: Numbers, micro_batches: Numbers, chunks: Numbers = 1) -> FloatArray:
+def in_flight(
+    schedule: str, stages: Numbers, micro_batches: Numbers, chunks: Numbers = 1
+) -> FloatArray:
     """Most activations that a device keeps at a time, in those of one micro-batch on the whole device."""
     p, M, v = _numbers(stages, micro_batches, chunks)
     match schedule:

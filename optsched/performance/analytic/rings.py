@@ -66,7 +66,9 @@ def vertices(gpus: Iterable[str], graph: networkx.Graph[Any], path: str = "place
     for row, gpu in enumerate(gpus):
         vertex = next((name for name in (gpu, gpu.rpartition("/")[0]) if name in graph), None)
         if vertex is None:
-            raise InvalidInput(f"{path}[{row}]", show(gpu), "a GPU, written node/index, of a node of the topology")
+            raise InvalidInput(
+                f"{path}[{row}]", show(gpu), "a GPU, written node/index, of a node of the topology"
+            )
         found[vertex] = None
     return list(found)
 
@@ -98,7 +100,9 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
     return Rings(total, frozenset(used), slowest)
 
 
-def _tree(width: Mapping[tuple[Any, Any], float], terminals: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+def _tree(
+    width: Mapping[tuple[Any, Any], float], terminals: Sequence[Any]
+) -> list[tuple[Any, Any]] | None:
     """Links of the maximum spanning tree (Kruskal), cut down to what joins the terminals; None where nothing does."""
     group: dict[Any, Any] = {}
 
@@ -135,16 +139,22 @@ def shared(graph: networkx.Graph[Any], placements: Sequence[Sequence[str]]) -> F
     A link is shared equally by the jobs whose rings use it; a job on one GPU uses none and has inf.
     """
     simple = undirected(graph)
-    terminals = [vertices(gpus, simple, f"placements[{row}]") for row, gpus in enumerate(placements)]
+    terminals = [
+        vertices(gpus, simple, f"placements[{row}]") for row, gpus in enumerate(placements)
+    ]
     alone = [rings(simple, ends) for ends in terminals]
     jobs: dict[Edge, int] = {}
     for one in alone:
         for link in one.links:
             jobs[link] = jobs.get(link, 0) + 1
-    return np.array([_with_others(simple, ends, one, jobs) for ends, one in zip(terminals, alone, strict=True)])
+    return np.array(
+        [_with_others(simple, ends, one, jobs) for ends, one in zip(terminals, alone, strict=True)]
+    )
 
 
-def _with_others(graph: networkx.Graph[Any], terminals: Sequence[Any], alone: Rings, jobs: Mapping[Edge, int]) -> float:
+def _with_others(
+    graph: networkx.Graph[Any], terminals: Sequence[Any], alone: Rings, jobs: Mapping[Edge, int]
+) -> float:
     if all(jobs[link] == 1 for link in alone.links):
         return alone.bandwidth
     mine = graph.edge_subgraph([tuple(link) for link in alone.links]).copy()
@@ -167,7 +177,11 @@ def classify(placement: Sequence[str], graph: networkx.Graph[Any]) -> int:
     nodes = list(dict.fromkeys(gpu.rpartition("/")[0] for gpu in gpus))
     inside = insides(graph, nodes)
     if len(nodes) == 1:
-        return ISLAND if len(ends) == len(gpus) and joined(graph, ends, inside[nodes[0]] - {nodes[0]}) else NODE
+        return (
+            ISLAND
+            if len(ends) == len(gpus) and joined(graph, ends, inside[nodes[0]] - {nodes[0]})
+            else NODE
+        )
     near = [neighbours(graph, inside[node]) for node in nodes]
     return LEAF if set.intersection(*near) else ACROSS
 
@@ -196,4 +210,6 @@ def joined(graph: networkx.Graph[Any], terminals: Sequence[Any], parts: set[Any]
     """Whether some vertices are connected inside a set of vertices."""
     import networkx
 
-    return set(terminals) <= set(networkx.node_connected_component(graph.subgraph(parts), terminals[0]))
+    return set(terminals) <= set(
+        networkx.node_connected_component(graph.subgraph(parts), terminals[0])
+    )

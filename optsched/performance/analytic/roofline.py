@@ -27,7 +27,9 @@ from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.performance.analytic.collectives import Numbers
 
 
-def roofline(flops: Numbers, moved: Numbers, peak: Numbers, bandwidth: Numbers, launch: Numbers = 0.0) -> FloatArray:
+def roofline(
+    flops: Numbers, moved: Numbers, peak: Numbers, bandwidth: Numbers, launch: Numbers = 0.0
+) -> FloatArray:
     """Seconds of operations; arrays that broadcast together, peak and bandwidth as they are reached."""
     seconds: FloatArray = np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch
     return seconds
@@ -63,12 +65,25 @@ class Operations:
         return cls(np.concatenate(([0], np.cumsum(length))).astype(np.int64), *table.T)
 
     def seconds(
-        self, workload: IntArray, samples: FloatArray, peak: FloatArray, bandwidth: FloatArray, launch: float
+        self,
+        workload: IntArray,
+        samples: FloatArray,
+        peak: FloatArray,
+        bandwidth: FloatArray,
+        launch: float,
     ) -> FloatArray:
         """Seconds of all operations of a workload for m samples, elementwise."""
         length = self.indptr[workload + 1] - self.indptr[workload]
         row = ranges(self.indptr[workload], length)
         way = np.repeat(np.arange(len(workload), dtype=np.int64), length)
         m = samples[way]
-        each = roofline(m * self.flops[row], m * self.moved[row] + self.fixed[row], peak[way], bandwidth[way], launch)
-        return np.asarray(np.bincount(way, self.count[row] * each, minlength=len(workload)), np.float64)
+        each = roofline(
+            m * self.flops[row],
+            m * self.moved[row] + self.fixed[row],
+            peak[way],
+            bandwidth[way],
+            launch,
+        )
+        return np.asarray(
+            np.bincount(way, self.count[row] * each, minlength=len(workload)), np.float64
+        )

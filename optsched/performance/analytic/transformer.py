@@ -159,19 +159,34 @@ def read_transformer(parameters: Mapping[str, Any], path: str) -> TransformerDoc
     if document.batch is None:
         beside = parameters.get("batch")
         if beside is None:
-            raise InvalidInput(f"{here}.batch", "nothing", "the sequences in a step of the whole job")
-        if isinstance(beside, bool) or not isinstance(beside, int | float) or beside < 1 or beside != int(beside):
-            raise InvalidInput(f"{path}.batch", show(beside), "a whole number of sequences, at least 1")
+            raise InvalidInput(
+                f"{here}.batch", "nothing", "the sequences in a step of the whole job"
+            )
+        if (
+            isinstance(beside, bool)
+            or not isinstance(beside, int | float)
+            or beside < 1
+            or beside != int(beside)
+        ):
+            raise InvalidInput(
+                f"{path}.batch", show(beside), "a whole number of sequences, at least 1"
+            )
         document = document.model_copy(update={"batch": int(beside)})
     elif "batch" in parameters and parameters["batch"] != document.batch:
         raise InvalidInput(
-            f"{here}.batch", f"{document.batch} beside parameters.batch {show(parameters['batch'])}", "the same in both"
+            f"{here}.batch",
+            f"{document.batch} beside parameters.batch {show(parameters['batch'])}",
+            "the same in both",
         )
     assert document.batch is not None
     if document.batch > MOST_BATCH:
-        raise InvalidInput(f"{here}.batch", f"{document.batch:,} sequences", f"at most {MOST_BATCH:,}")
+        raise InvalidInput(
+            f"{here}.batch", f"{document.batch:,} sequences", f"at most {MOST_BATCH:,}"
+        )
     if document.heads is not None and document.hidden % document.heads:
-        raise InvalidInput(f"{here}.heads", f"{document.heads} heads", f"a divisor of hidden ({document.hidden})")
+        raise InvalidInput(
+            f"{here}.heads", f"{document.heads} heads", f"a divisor of hidden ({document.hidden})"
+        )
     if document.attention == "plain" and document.heads is None:
         raise InvalidInput(f"{here}.heads", "nothing", "the number of heads, as attention is plain")
     return document

@@ -53,11 +53,15 @@ class ComposedModel(ABC):
 
     @classmethod
     @abstractmethod
-    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+    def from_parts(
+        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+    ) -> Self:
         """Make the model of its parts and its other options; raises `InvalidInput` with paths below ``performance``."""
 
     @abstractmethod
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
 
     @abstractmethod
@@ -70,7 +74,10 @@ class ComposedModel(ABC):
         if self.made_of == OF:
             (part,) = self.parts
             return {**document, OF: with_learnt(part, told)}
-        return {**document, MODELS: [with_learnt(part, one) for part, one in zip(self.parts, told, strict=True)]}
+        return {
+            **document,
+            MODELS: [with_learnt(part, one) for part, one in zip(self.parts, told, strict=True)],
+        }
 
 
 def corrects(model: PerformanceModel) -> bool:
@@ -124,11 +131,19 @@ def refuse_options(name: str, options: Mapping[str, Any]) -> None:
     """Refuse what is left of a model's options once it has taken those that it knows."""
     if options:
         first = next(iter(options))
-        raise InvalidInput(f"performance.{key(first)}", show(options[first]), f"one of the options of the {name} model")
+        raise InvalidInput(
+            f"performance.{key(first)}",
+            show(options[first]),
+            f"one of the options of the {name} model",
+        )
 
 
 def the_one(parts: Sequence[PerformanceModel], name: str) -> PerformanceModel:
     """The only part of a model that has exactly one."""
     if len(parts) != 1:
-        raise InvalidInput(f"performance.{OF}", f"{len(parts)} models", f"one performance object for the {name} model")
+        raise InvalidInput(
+            f"performance.{OF}",
+            f"{len(parts)} models",
+            f"one performance object for the {name} model",
+        )
     return parts[0]

@@ -11,7 +11,13 @@ from optsched.arrays import IntArray, group_rows
 from optsched.instance import Instance
 from optsched.performance.composed.base import WrappedModel, corrects, refuse_options, the_one
 from optsched.performance.configurations import Configurations
-from optsched.performance.protocol import Edges, JobBatch, Observations, PerformanceModel, Prediction
+from optsched.performance.protocol import (
+    Edges,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    Prediction,
+)
 from optsched.performance.records import Records
 
 MOST_BLOCKS = 8
@@ -39,12 +45,16 @@ class CachedModel(WrappedModel):
         self._workload_of: list[int] = []
 
     @classmethod
-    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+    def from_parts(
+        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+    ) -> Self:
         """The remembered version of one model; takes no options beside it."""
         refuse_options(cls.name, options)
         return cls(the_one(parts, cls.name))
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         if self.of.version != self._version:
             self._blocks.clear()
@@ -90,15 +100,27 @@ class CachedModel(WrappedModel):
             self._workload_of.extend(range(len(self._workload_of) - 1, most + 1))
             return jobs.workload + 1
         alike = group_rows((jobs.workload, jobs.profile, jobs.own, jobs.gang), len(jobs))
-        columns = (column[alike.first].tolist() for column in (jobs.workload, jobs.profile, jobs.own, jobs.gang))
-        rows = [self._numbers.setdefault(key, len(self._numbers)) for key in zip(*columns, strict=True)]
+        columns = (
+            column[alike.first].tolist()
+            for column in (jobs.workload, jobs.profile, jobs.own, jobs.gang)
+        )
+        rows = [
+            self._numbers.setdefault(key, len(self._numbers)) for key in zip(*columns, strict=True)
+        ]
         self._workload_of.extend(key[0] for key in list(self._numbers)[len(self._workload_of) :])
         return np.array(rows, np.int64)[alike.inverse]
 
     def _learn(
-        self, block: Records, jobs: JobBatch, row: IntArray, unknown: IntArray, configurations: Configurations
+        self,
+        block: Records,
+        jobs: JobBatch,
+        row: IntArray,
+        unknown: IntArray,
+        configurations: Configurations,
     ) -> None:
         number, first = np.unique(row[unknown], return_index=True)
         first = unknown[first]
-        asked = JobBatch(jobs.workload[first], jobs.profile[first], jobs.own[first], jobs.gang[first])
+        asked = JobBatch(
+            jobs.workload[first], jobs.profile[first], jobs.own[first], jobs.gang[first]
+        )
         block.put(number, self.of.predict(asked, configurations))

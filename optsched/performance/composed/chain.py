@@ -9,7 +9,14 @@ import numpy as np
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.performance.composed.base import MODELS, ComposedModel, corrects, only_table, per_workload, refuse_options
+from optsched.performance.composed.base import (
+    MODELS,
+    ComposedModel,
+    corrects,
+    only_table,
+    per_workload,
+    refuse_options,
+)
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -57,14 +64,18 @@ class Chain(ComposedModel):
         return model if heard else AfterTable([TableModel(instance.rates, instance), model])
 
     @classmethod
-    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+    def from_parts(
+        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+    ) -> Self:
         """A chain of models; takes no options beside them."""
         refuse_options(cls.name, options)
         if not parts:
             raise InvalidInput("performance.models", "an empty list", "models, best first")
         return cls(parts)
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         first = self.models[0].predict(jobs, configurations, edges=(job, configuration))
@@ -77,7 +88,12 @@ class Chain(ComposedModel):
             said = model.predict(jobs, configurations, edges=(job[unknown], configuration[unknown]))
             rate[unknown], log_sd[unknown] = said.rate, said.log_sd
             feasible[unknown], source[unknown] = said.feasible, said.source
-        return Prediction(rate.reshape(shape), log_sd.reshape(shape), feasible.reshape(shape), source.reshape(shape))
+        return Prediction(
+            rate.reshape(shape),
+            log_sd.reshape(shape),
+            feasible.reshape(shape),
+            source.reshape(shape),
+        )
 
     def observe(self, observations: Observations) -> set[int]:
         """Every part sees the measurements."""

@@ -48,21 +48,31 @@ class Interference(WrappedModel):
         super().__init__(base)
         self.corrects, self.pairs = corrects(base), pairs
         known = set(pairs.workloads)
-        names = zip((workload.name for workload in instance.workloads), Batches.of(instance).names, strict=True)
+        names = zip(
+            (workload.name for workload in instance.workloads),
+            Batches.of(instance).names,
+            strict=True,
+        )
         self._workloads = tuple(name if name in known else profile for name, profile in names)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     @classmethod
-    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+    def from_parts(
+        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+    ) -> Self:
         """The model of its base; see the class for its options."""
         others = dict(options)
         if PAIRS not in others:
-            raise InvalidInput(f"performance.{PAIRS}", "nothing", "the document of a model of pairs")
+            raise InvalidInput(
+                f"performance.{PAIRS}", "nothing", "the document of a model of pairs"
+            )
         pairs = make_pair_model(others.pop(PAIRS), f"performance.{PAIRS}")
         refuse_options(cls.name, others)
         return cls(instance, the_one(parts, cls.name), pairs)
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         return self.of.predict(jobs, configurations, edges=edges)
 
@@ -82,14 +92,23 @@ class Interference(WrappedModel):
         a, b = jobs.workload[first], jobs.workload[second]
         asked = np.flatnonzero((a >= 0) & (b >= 0) & (configurations.pool[configuration] >= 0))
         said = self.pairs.fractions(
-            Pairs(configurations.pool[configuration[asked]], a[asked], b[asked], self._gpu_types, self._workloads)
+            Pairs(
+                configurations.pool[configuration[asked]],
+                a[asked],
+                b[asked],
+                self._gpu_types,
+                self._workloads,
+            )
         )
         known = ~np.isnan(said.first) & ~np.isnan(said.second)
         runs = known & (said.first > 0) & (said.second > 0)
         keeps, other_keeps, log_sd = (np.zeros(len(first)) for _ in range(3))
         feasible = np.full(len(first), Feasibility.NO_RATE, np.uint8)
         source = np.zeros(len(first), np.uint8)
-        keeps[asked], other_keeps[asked] = np.where(runs, said.first, 0.0), np.where(runs, said.second, 0.0)
+        keeps[asked], other_keeps[asked] = (
+            np.where(runs, said.first, 0.0),
+            np.where(runs, said.second, 0.0),
+        )
         log_sd[asked] = np.where(runs, said.log_sd, 0.0)
         feasible[asked[known]] = Feasibility.OUT_OF_MEMORY
         feasible[asked[runs]] = Feasibility.OK

@@ -58,13 +58,17 @@ def read_learnt(
     for name, column in zip(LearntDocument.model_fields, columns, strict=True):
         if len(column) != len(document.workload):
             raise InvalidInput(
-                f"{PATH}.{name}", f"{len(column)} entries", f"one per workload, {len(document.workload)}"
+                f"{PATH}.{name}",
+                f"{len(column)} entries",
+                f"one per workload, {len(document.workload)}",
             )
     keys = list(zip(*columns[:4], strict=True))
     if len(set(keys)) < len(keys):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         row = next(row for row, key in enumerate(keys) if first[key] != row)
-        raise InvalidInput(f"{PATH}.workload[{row}]", f"{show(list(keys[row]))} a second time", "cells that differ")
+        raise InvalidInput(
+            f"{PATH}.workload[{row}]", f"{show(list(keys[row]))} a second time", "cells that differ"
+        )
     workload = np.array([workloads.get(name, -1) for name in document.workload], np.int64)
     gpu = np.array([types.get(name, -1) for name in document.gpu], np.int64)
     known = (workload >= 0) & (gpu >= 0)
@@ -96,4 +100,7 @@ def learnt_document(
         strict=True,
     )
     every = sorted([*here, *away])
-    return {name: [cell[place] for cell in every] for place, name in enumerate(LearntDocument.model_fields)}
+    return {
+        name: [cell[place] for cell in every]
+        for place, name in enumerate(LearntDocument.model_fields)
+    }

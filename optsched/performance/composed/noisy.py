@@ -68,26 +68,40 @@ class NoisyModel(WrappedModel):
         super().__init__(of)
         self._options = document
         self._workloads = np.array([_digest(w.name) for w in instance.workloads] + [0], np.uint64)
-        self._gpus = np.array([_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64)
+        self._gpus = np.array(
+            [_digest(pool.gpu) for pool in instance.cluster.pools] + [0], np.uint64
+        )
         self._profiles = np.append(_profile_digests(instance.rates), np.uint64(0))
 
     @classmethod
-    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+    def from_parts(
+        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+    ) -> Self:
         """The noisy version of one model."""
-        return cls(instance, the_one(parts, cls.name), validate(NoisyDocument, options, "performance"))
+        return cls(
+            instance, the_one(parts, cls.name), validate(NoisyDocument, options, "performance")
+        )
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         right = self.of.predict(jobs, configurations, edges=(job, configuration))
-        who = np.where(jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile])
+        who = np.where(
+            jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile]
+        )
         uniform = _uniform(
             np.uint64(self._options.seed), who[job], self._gpus[configurations.pool[configuration]],
             configurations.gpus[configuration].astype(np.uint64), configurations.nodes[configuration].astype(np.uint64),
         )  # fmt: skip
         runs = right.feasible == Feasibility.OK
         error = self._error(uniform)
-        sd = self._options.sd if self._options.errors == "normal" else float(np.std(self._error(_even(1001))))
+        sd = (
+            self._options.sd
+            if self._options.errors == "normal"
+            else float(np.std(self._error(_even(1001))))
+        )
         log_sd = np.hypot(right.log_sd, sd) if self._options.known else right.log_sd
         return Prediction(
             rate=np.where(runs, right.rate * np.exp(error), 0.0).reshape(shape),

@@ -87,7 +87,9 @@ class Offsets:
         down   a = sum q m / (1/s_a^2 + sum q),  then b given a, then d given a + b
     """
 
-    def __init__(self, scales: Scales, workloads: int, types: int, cells: Cells | None = None) -> None:
+    def __init__(
+        self, scales: Scales, workloads: int, types: int, cells: Cells | None = None
+    ) -> None:
         self.scales = scales
         self._shape = (workloads, types)
         if cells is None:
@@ -96,7 +98,14 @@ class Offsets:
         owner, way = cells.workload * types + cells.gpu, _way(cells.gpus, cells.nodes)
         self._keep(owner, way, cells.weight, cells.mean, cells.calls)
 
-    def _keep(self, owner: IntArray, way: IntArray, weight: FloatArray, mean: FloatArray, calls: FloatArray) -> None:
+    def _keep(
+        self,
+        owner: IntArray,
+        way: IntArray,
+        weight: FloatArray,
+        mean: FloatArray,
+        calls: FloatArray,
+    ) -> None:
         """Remember these cells and no others: owner is workload * types + type, the way tells GPUs and nodes."""
         self._ways = np.unique(way)
         key = owner * len(self._ways) + find_sorted(self._ways, way)
@@ -112,7 +121,9 @@ class Offsets:
         gpus, nodes = np.divmod(self._way, MOST)
         return Cells(workload, gpu, gpus, nodes, self._weight, self._mean, self._calls)
 
-    def of(self, workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
+    def of(
+        self, workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Offset and its variance for each (workload, type, GPUs, nodes); 0 and NaN where nothing was measured."""
         p, types = self._posterior, self._shape[1]
         known = (workload >= 0) & (gpu >= 0)
@@ -123,7 +134,10 @@ class Offsets:
         cell = np.where(known, self._find(owner, gpus, nodes), -1)
         var_u = p.var_b[owner] + (1 - p.t[owner]) ** 2 * p.var_a[w]
         here = cell >= 0
-        d, s, var_d = (np.where(here, x[cell], y) for x, y in ((p.d, 0.0), (p.s, 0.0), (p.var_d, self.scales.cell)))
+        d, s, var_d = (
+            np.where(here, x[cell], y)
+            for x, y in ((p.d, 0.0), (p.s, 0.0), (p.var_d, self.scales.cell))
+        )
         offset = np.where(known, p.a[w] + p.b[owner] + d, 0.0)
         variance = np.where(known & (p.measured[w] > 0), var_d + (1 - s) ** 2 * var_u, np.nan)
         return offset, variance
@@ -132,18 +146,30 @@ class Offsets:
         """a of each workload."""
         return self._posterior.a.copy()
 
-    def learn(self, workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray, residual: FloatArray) -> None:
+    def learn(
+        self,
+        workload: IntArray,
+        gpu: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
+        residual: FloatArray,
+    ) -> None:
         """Take in residuals log(measured / rate before offsets); several of one cell in a call count each."""
         scales, types = self.scales, self._shape[1]
         offset, variance = self.of(workload, gpu, gpus, nodes)
-        reach = scales.clip * np.sqrt(np.where(np.isnan(variance), scales.prior, variance) + scales.observation)
+        reach = scales.clip * np.sqrt(
+            np.where(np.isnan(variance), scales.prior, variance) + scales.observation
+        )
         clipped = offset + np.clip(residual - offset, -reach, reach)
 
         again = np.isin(self._owner // max(types, 1), workload)
         faded = np.where(again, self._weight * scales.forget, self._weight)
         kept = np.flatnonzero(faded >= FORGOTTEN)
         owner, way = workload * types + gpu, _way(gpus, nodes)
-        every_owner, every_way = np.concatenate([self._owner[kept], owner]), np.concatenate([self._way[kept], way])
+        every_owner, every_way = (
+            np.concatenate([self._owner[kept], owner]),
+            np.concatenate([self._way[kept], way]),
+        )
         weight = np.concatenate([faded[kept], np.ones(len(residual))])
         value = np.concatenate([self._mean[kept], clipped])
         calls: FloatArray = np.concatenate([(self._calls + again)[kept], np.zeros(len(residual))])
@@ -163,10 +189,15 @@ class Offsets:
         noise = s.observation / self._weight
         p = 1.0 / (s.cell + noise)
         P = np.bincount(self._owner, p, minlength=workloads * types)
-        m = np.bincount(self._owner, p * self._mean, minlength=workloads * types) / np.where(P > 0, P, 1.0)
+        m = np.bincount(self._owner, p * self._mean, minlength=workloads * types) / np.where(
+            P > 0, P, 1.0
+        )
         spread = np.divide(1.0, P, out=np.full(len(P), np.inf), where=P > 0)
         q = np.where(P > 0, 1.0 / (s.gpu + np.where(P > 0, spread, 0.0)), 0.0)
-        Q, qm = q.reshape(workloads, types).sum(axis=1), (q * m).reshape(workloads, types).sum(axis=1)
+        Q, qm = (
+            q.reshape(workloads, types).sum(axis=1),
+            (q * m).reshape(workloads, types).sum(axis=1),
+        )
         var_a = s.workload / (1.0 + s.workload * Q)
         a = var_a * qm
         t = s.gpu * P / (1.0 + s.gpu * P)

@@ -76,7 +76,9 @@ class OnlineModel(WrappedModel):
     name = "online"
     corrects = True
 
-    def __init__(self, instance: Instance, of: PerformanceModel, document: OnlineDocument | None = None) -> None:
+    def __init__(
+        self, instance: Instance, of: PerformanceModel, document: OnlineDocument | None = None
+    ) -> None:
         document = OnlineDocument() if document is None else document
         super().__init__(of)
         self._learnt = 0
@@ -98,21 +100,32 @@ class OnlineModel(WrappedModel):
         return self.of.version + self._learnt
 
     @classmethod
-    def from_parts(cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]) -> Self:
+    def from_parts(
+        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+    ) -> Self:
         """The corrected version of one model."""
-        return cls(instance, the_one(parts, cls.name), validate(OnlineDocument, options, "performance"))
+        return cls(
+            instance, the_one(parts, cls.name), validate(OnlineDocument, options, "performance")
+        )
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         before = self.of.predict(jobs, configurations, edges=(job, configuration))
-        offset, variance = self._offsets.of(jobs.workload[job], *self._cell(configurations, configuration))
+        offset, variance = self._offsets.of(
+            jobs.workload[job], *self._cell(configurations, configuration)
+        )
         runs = before.feasible == Feasibility.OK
         rate = np.where(runs, before.rate * np.exp(offset), 0.0)
         known = runs & ~np.isnan(variance)
         log_sd = np.where(known, np.sqrt(np.where(known, variance, 0.0)), before.log_sd)
         return Prediction(
-            rate.reshape(shape), log_sd.reshape(shape), before.feasible.reshape(shape), before.source.reshape(shape)
+            rate.reshape(shape),
+            log_sd.reshape(shape),
+            before.feasible.reshape(shape),
+            before.source.reshape(shape),
         )
 
     def observe(self, observations: Observations) -> set[int]:
@@ -128,7 +141,9 @@ class OnlineModel(WrappedModel):
         wrong = np.flatnonzero(~((observations.rate > 0) & np.isfinite(observations.rate)))
         if len(wrong):
             raise InvalidInput(
-                f"observations[{wrong[0]}].rate", show(float(observations.rate[wrong[0]])), "a finite rate above 0"
+                f"observations[{wrong[0]}].rate",
+                show(float(observations.rate[wrong[0]])),
+                "a finite rate above 0",
             )
         below = self.of.observe(observations)
         job = np.arange(len(observations.rate), dtype=np.int64)
@@ -139,13 +154,17 @@ class OnlineModel(WrappedModel):
         if len(teaches) == 0:
             return below
         cell = self._cell(observations.configurations, observations.configuration[teaches])
-        self._offsets.learn(workload[teaches], *cell, np.log(observations.rate[teaches] / before.rate[teaches]))
+        self._offsets.learn(
+            workload[teaches], *cell, np.log(observations.rate[teaches] / before.rate[teaches])
+        )
         self._learnt += 1
         return below | set(workload[teaches].tolist())
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`: the option ``learnt``, left out while nothing has been measured."""
-        told = {name: value for name, value in super().with_learnt(document).items() if name != LEARNT}
+        told = {
+            name: value for name, value in super().with_learnt(document).items() if name != LEARNT
+        }
         learnt = learnt_document(self._offsets.cells, *self._names, self._away)
         return told | ({LEARNT: learnt} if learnt["workload"] else {})
 
@@ -153,7 +172,9 @@ class OnlineModel(WrappedModel):
         """a_w of each workload, shape (W,): how far the other model is off, in log rate."""
         return self._offsets.by_workload()
 
-    def _cell(self, configurations: Configurations, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def _cell(
+        self, configurations: Configurations, rows: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
         return (
             self._type[configurations.pool[rows]],
             configurations.gpus[rows],

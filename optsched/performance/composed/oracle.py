@@ -55,10 +55,15 @@ class OracleModel:
         """The oracle of a table of throughputs."""
         return cls(instance, validate(OracleDocument, options, "performance"))
 
-    def predict(self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None) -> Prediction:
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
         """`optsched.performance.PerformanceModel`."""
         known = replace(
-            jobs, profile=self._profile[jobs.workload], own=np.zeros(len(jobs), bool), gang=np.ones(len(jobs), np.int64)
+            jobs,
+            profile=self._profile[jobs.workload],
+            own=np.zeros(len(jobs), bool),
+            gang=np.ones(len(jobs), np.int64),
         )
         return self._table.predict(known, configurations, edges=edges)
 

@@ -25,11 +25,17 @@ def choose(profiles: PairProfiles) -> tuple[str, str]:
     """
     pairs = len(profiles.ran)
     if pairs < FEWEST:
-        return "row-column", f"{pairs} pairs were measured: too few for more than effects of rows and columns"
+        return (
+            "row-column",
+            f"{pairs} pairs were measured: too few for more than effects of rows and columns",
+        )
     if pairs <= MOST_GAUSSIAN:
         return "gaussian-pairs", f"{pairs} pairs were measured, at most {MOST_GAUSSIAN}"
     if profiles.features.bare:
-        return "row-column", f"{pairs} pairs were measured, and nothing is known of the workloads alone"
+        return (
+            "row-column",
+            f"{pairs} pairs were measured, and nothing is known of the workloads alone",
+        )
     return "boosted-pairs", f"{pairs} pairs were measured, more than {MOST_GAUSSIAN}"
 
 
@@ -59,11 +65,15 @@ class AutoPairs(PairModel):
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         """`PairModel`."""
-        given = {name.replace("_", "-"): own for name, own in options.items()}  # as a command line spells them
+        given = {
+            name.replace("_", "-"): own for name, own in options.items()
+        }  # as a command line spells them
         for name, own in given.items():
             if name not in PAIR_MODELS or name == cls.name or not isinstance(own, Mapping):
                 known = ", ".join(sorted(set(PAIR_MODELS) - {cls.name}))
-                raise InvalidInput(f"performance.{key(name)}", show(own), f"options of one of {known} by its name")
+                raise InvalidInput(
+                    f"performance.{key(name)}", show(own), f"options of one of {known} by its name"
+                )
         name, because = choose(profiles)
         return cls(pair_class(name).fit(profiles, given.get(name, {})), because)
 

@@ -15,7 +15,9 @@ from optsched.performance.times import TimeModel
 PATH = "performance.of"
 
 
-def base_class(document: Mapping[str, Any], path: str = PATH) -> tuple[type[TimeModel], dict[str, Any]]:
+def base_class(
+    document: Mapping[str, Any], path: str = PATH
+) -> tuple[type[TimeModel], dict[str, Any]]:
     """The class that a performance object names, which must be a `TimeModel`, and the object's other entries."""
     options = dict(document)
     name = options.pop("model", None)
@@ -25,7 +27,9 @@ def base_class(document: Mapping[str, Any], path: str = PATH) -> tuple[type[Time
         module, _, attribute = target.partition(":")
         owner = getattr(import_module(module), attribute)
     if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
-        raise InvalidInput(f"{path}.model", show(name), "the name of a model that is fitted to times of steps")
+        raise InvalidInput(
+            f"{path}.model", show(name), "the name of a model that is fitted to times of steps"
+        )
     return owner, options
 
 

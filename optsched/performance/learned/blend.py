@@ -72,7 +72,9 @@ class Blend(TimeModel):
         """Fit every model to all measurements."""
         profiles = profiles.sorted()
         models = []
-        for row, document in enumerate(validate(BlendDocument, dict(options), "performance").models):
+        for row, document in enumerate(
+            validate(BlendDocument, dict(options), "performance").models
+        ):
             with below(f"performance.models[{row}]"):
                 owner, own = base_class(document, "performance")
                 models.append(owner.fit(profiles, own))

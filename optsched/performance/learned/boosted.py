@@ -135,7 +135,11 @@ class Boosted(TimeModel):
             owner, own = base_class(told.of)
             with below(PATH):
                 base = owner.fit(profiles, own)
-            said = _base_unseen(base, own, profiles, told.seed) if told.unseen else base.times(profiles.ways).seconds
+            said = (
+                _base_unseen(base, own, profiles, told.seed)
+                if told.unseen
+                else base.times(profiles.ways).seconds
+            )
             target = np.log(profiles.seconds / said)
         rows = features(profiles.ways)
         groups = {}
@@ -146,7 +150,9 @@ class Boosted(TimeModel):
                 groups[names] = Group(*_grow(rows[known], target[known], told), levels)
         if base is None and not groups:
             raise InvalidInput(
-                "profiles", f"{len(profiles)} steps", f"at least {FEWEST} steps of some workload on one GPU type"
+                "profiles",
+                f"{len(profiles)} steps",
+                f"at least {FEWEST} steps of some workload on one GPU type",
             )
         return cls(groups, base)
 
@@ -154,7 +160,10 @@ class Boosted(TimeModel):
 
     def times(self, ways: Ways) -> Times:
         """`optsched.performance.times.TimeModel`; equal ways are asked once."""
-        columns = [getattr(ways, name) for name in ("workload", "gpu", "gpus", "nodes", "samples", "passes")]
+        columns = [
+            getattr(ways, name)
+            for name in ("workload", "gpu", "gpus", "nodes", "samples", "passes")
+        ]
         distinct = group_rows(columns, len(ways))
         said = self._times(ways.take(distinct.first))
         rows = distinct.inverse
@@ -168,7 +177,16 @@ class Boosted(TimeModel):
             some = ways.take(several)
             one = np.ones(len(some), np.int64)
             alone, _, _, known = self._trees(
-                Ways(some.workload, some.gpu, one, one, some.samples, one, some.workloads, some.gpu_types)
+                Ways(
+                    some.workload,
+                    some.gpu,
+                    one,
+                    one,
+                    some.samples,
+                    one,
+                    some.workloads,
+                    some.gpu_types,
+                )
             )
             alone[~known] = np.inf
             seconds = np.exp(log_time)
@@ -204,7 +222,11 @@ class Boosted(TimeModel):
         """`optsched.performance.times.TimeModel`."""
         groups: dict[str, dict[str, Any]] = {}
         for (workload, gpu), group in self.groups.items():
-            told = {"log_sd": group.log_sd, "levels": group.levels.tolist(), "trees": group.trees.document()}
+            told = {
+                "log_sd": group.log_sd,
+                "levels": group.levels.tolist(),
+                "trees": group.trees.document(),
+            }
             groups.setdefault(workload, {})[gpu] = told
         of = {} if self.base is None else {"of": self.base.document()}
         return {"model": self.name, **of, "groups": groups}
@@ -220,7 +242,9 @@ class Boosted(TimeModel):
                 trees = TreeEnsemble.from_document(group.trees, path)
                 if trees.features != FEATURES:
                     raise InvalidInput(
-                        f"{path}.features", show(trees.features), f"{FEATURES}, as many as the model has"
+                        f"{path}.features",
+                        show(trees.features),
+                        f"{FEATURES}, as many as the model has",
                     )
                 groups[workload, gpu] = Group(trees, group.log_sd, np.array(group.levels))
         if told.of is None:
@@ -255,12 +279,16 @@ def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:
     """Log seconds of steps of one pass, and the profiles that tell them; see the class."""
     passes = profiles.ways.passes
     exchange = np.where(profiles.ways.gpus == 1, np.nan_to_num(profiles.sync), profiles.sync)
-    seconds = np.where(passes == 1, profiles.seconds, (profiles.seconds - exchange) / passes + exchange)
+    seconds = np.where(
+        passes == 1, profiles.seconds, (profiles.seconds - exchange) / passes + exchange
+    )
     told = np.flatnonzero(seconds > 0)
     return profiles.take(told), np.log(seconds[told])
 
 
-def _base_unseen(base: TimeModel, options: Mapping[str, Any], profiles: Profiles, seed: int) -> FloatArray:
+def _base_unseen(
+    base: TimeModel, options: Mapping[str, Any], profiles: Profiles, seed: int
+) -> FloatArray:
     """Seconds by the base, fitted to the other folds where that can be."""
     said = base.times(profiles.ways).seconds
     fold = folds_of(len(profiles), FOLDS, seed)
@@ -282,4 +310,6 @@ def _grow(rows: FloatArray, target: FloatArray, options: TreeOptions) -> tuple[T
     for number in range(FOLDS):
         out = fold == number
         wrong[out] = fit_trees(rows[~out], target[~out], options).predict(rows[out]) - target[out]
-    return fit_trees(rows, target, options), min(max(float(np.sqrt(np.mean(wrong**2))), LEAST_LOG_SD), MOST_LOG_SD)
+    return fit_trees(rows, target, options), min(
+        max(float(np.sqrt(np.mean(wrong**2))), LEAST_LOG_SD), MOST_LOG_SD
+    )

@@ -12,7 +12,13 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import NonNegative, Share
 from optsched.instance.reading import show, validate
 from optsched.performance.learned.fitting import TreeOptions, fit_trees, folds_of
-from optsched.performance.learned.measured_pairs import Estimate, LearnedPairs, PairDocument, both_ways, refuse_few
+from optsched.performance.learned.measured_pairs import (
+    Estimate,
+    LearnedPairs,
+    PairDocument,
+    both_ways,
+    refuse_few,
+)
 from optsched.performance.learned.pairs import PairProfiles, Pairs, WorkloadFeatures
 from optsched.performance.learned.trees import TreeEnsemble, TreesDocument
 
@@ -68,7 +74,11 @@ class BoostedPairs(LearnedPairs):
         """`PairModel`."""
         told = validate(BoostedPairsOptions, dict(options), "performance")
         if profiles.features.bare:
-            raise InvalidInput("profiles", "nothing but names of workloads", "a family, a batch or rates alone of some")
+            raise InvalidInput(
+                "profiles",
+                "nothing but names of workloads",
+                "a family, a batch or rates alone of some",
+            )
         refuse_few(profiles, FEWEST, cls.name)
         ran = profiles.ran
         fold = folds_of(len(ran), FOLDS, told.seed)
@@ -81,7 +91,10 @@ class BoostedPairs(LearnedPairs):
 
     def estimate(self, pairs: Pairs) -> Estimate:
         """`LearnedPairs`."""
-        first, second = (self.trees.predict(pair_features(self.features, way)) for way in (pairs, pairs.swapped()))
+        first, second = (
+            self.trees.predict(pair_features(self.features, way))
+            for way in (pairs, pairs.swapped())
+        )
         return Estimate(first, second, np.full(len(pairs), self.log_sd))
 
     def learned(self) -> dict[str, Any]:
@@ -94,7 +107,9 @@ class BoostedPairs(LearnedPairs):
         trees = TreeEnsemble.from_document(told.trees, f"{path}.trees")
         wanted = 7 + 2 * len(profiles.features.gpu_types)
         if trees.features != wanted:
-            raise InvalidInput(f"{path}.trees.features", show(trees.features), f"{wanted}, those of the model")
+            raise InvalidInput(
+                f"{path}.trees.features", show(trees.features), f"{wanted}, those of the model"
+            )
         return cls(profiles, trees, told.log_sd)
 
 

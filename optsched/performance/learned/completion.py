@@ -9,10 +9,25 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Count, Document, Finite, NonNegative, Positive, PositiveCount, Share, Tuple
+from optsched.instance.documents import (
+    Count,
+    Document,
+    Finite,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    Share,
+    Tuple,
+)
 from optsched.instance.reading import validate
 from optsched.performance.learned.fitting import folds_of
-from optsched.performance.learned.measured_pairs import Estimate, LearnedPairs, PairDocument, both_ways, refuse_few
+from optsched.performance.learned.measured_pairs import (
+    Estimate,
+    LearnedPairs,
+    PairDocument,
+    both_ways,
+    refuse_few,
+)
 from optsched.performance.learned.pairs import PairProfiles, Pairs
 
 FEWEST = 5
@@ -93,7 +108,9 @@ class Completion(LearnedPairs):
             out = ran.take(np.flatnonzero(fold == number))
             said = part.estimate(out.pairs)
             wrong += [said.first - np.log(out.first), said.second - np.log(out.second)]
-        return cls(profiles, _completed(ran, told), float(np.sqrt(np.mean(np.concatenate(wrong) ** 2))))
+        return cls(
+            profiles, _completed(ran, told), float(np.sqrt(np.mean(np.concatenate(wrong) ** 2)))
+        )
 
     def estimate(self, pairs: Pairs) -> Estimate:
         """`LearnedPairs`."""
@@ -112,10 +129,14 @@ class Completion(LearnedPairs):
         workloads, gpu_types = len(profiles.features.workloads), len(profiles.features.gpu_types)
         columns = gpu_types * workloads
         if [len(row) for row in told.completed] != [columns] * workloads:
-            raise InvalidInput(f"{path}.completed", "another shape", f"{workloads} rows of {columns} values")
+            raise InvalidInput(
+                f"{path}.completed", "another shape", f"{workloads} rows of {columns} values"
+            )
         completed = np.array(told.completed, np.float64).reshape(workloads, columns)
         if not ((completed >= LEAST) & (completed <= 1)).all():
-            raise InvalidInput(f"{path}.completed", "a value outside", f"values from {LEAST:g} to 1")
+            raise InvalidInput(
+                f"{path}.completed", "a value outside", f"values from {LEAST:g} to 1"
+            )
         return cls(profiles, completed, told.log_sd)
 
 
@@ -131,7 +152,11 @@ def _completed(profiles: PairProfiles, options: CompletionOptions) -> FloatArray
     known = times > 0
     values = np.divide(total, times, out=np.zeros(shape), where=known)
     filled = np.clip(complete(values, known, options), LEAST, 1.0)
-    return _from_nearest(np.where(known, values, filled), filled, known, options) if options.nearest else filled
+    return (
+        _from_nearest(np.where(known, values, filled), filled, known, options)
+        if options.nearest
+        else filled
+    )
 
 
 def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -> FloatArray:
@@ -141,7 +166,10 @@ def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -
     mean = values[known].mean()
     left = np.where(known, values - mean, 0.0)
     # A bias is a factor whose other side is 1: [u, b, 1] . [v, 1, c].
-    u, v = random.normal(size=(rows, options.rank)) / 10, random.normal(size=(columns, options.rank)) / 10
+    u, v = (
+        random.normal(size=(rows, options.rank)) / 10,
+        random.normal(size=(columns, options.rank)) / 10,
+    )
     b, c = np.zeros(rows), np.zeros(columns)
     for _ in range(options.iterations):
         u, b = _solve_side(left - c * known, known, v, options)
@@ -161,7 +189,9 @@ def _solve_side(
     return (solved[:, :-1], solved[:, -1]) if options.biased else (solved, np.zeros(len(left)))
 
 
-def _from_nearest(rows: FloatArray, filled: FloatArray, known: BoolArray, options: CompletionOptions) -> FloatArray:
+def _from_nearest(
+    rows: FloatArray, filled: FloatArray, known: BoolArray, options: CompletionOptions
+) -> FloatArray:
     """Rows of jobs that are hardly measured, from the nearest of the others; see `Completion`."""
     share = known.mean(axis=1)
     references = np.flatnonzero(share >= options.reference * share.max())

@@ -58,7 +58,9 @@ class Radius:
         rank = int(np.ceil((n + 1) * level * (1 - 1e-12)))
         if rank > n:
             fewest = int(np.ceil(level / (1 - level) * (1 - 1e-12)))
-            raise InvalidInput("profiles", f"{n} rows held out", f"at least {fewest} for a level of {show(level)}")
+            raise InvalidInput(
+                "profiles", f"{n} rows held out", f"at least {fewest} for a level of {show(level)}"
+            )
         return cls(level, float(np.sort(np.abs(errors))[rank - 1]), n)
 
     @property

@@ -44,7 +44,10 @@ class ConformalPairs(PairModel):
         own = dict(told.of)
         owner = pair_class(own.pop("model", None), "performance.of.model")
         ran, count = profiles.ran, len(profiles.features.workloads)
-        low, high = np.minimum(ran.pairs.first, ran.pairs.second), np.maximum(ran.pairs.first, ran.pairs.second)
+        low, high = (
+            np.minimum(ran.pairs.first, ran.pairs.second),
+            np.maximum(ran.pairs.first, ran.pairs.second),
+        )
         seen, out = hold_out((ran.pairs.gpu * count + low) * count + high, told.held_out, told.seed)
         try:
             base = owner.fit(ran.take(seen), own)
@@ -54,13 +57,17 @@ class ConformalPairs(PairModel):
         held = ran.take(out)
         said = base.fractions(held.pairs)
         apart = held.pairs.first != held.pairs.second
-        errors = np.log(np.concatenate((held.first / said.first, (held.second / said.second)[apart])))
+        errors = np.log(
+            np.concatenate((held.first / said.first, (held.second / said.second)[apart]))
+        )
         return cls(base, Radius.of(errors[np.isfinite(errors)], told.level))
 
     def fractions(self, pairs: Pairs) -> Fractions:
         """`PairModel`."""
         said = self.base.fractions(pairs)
-        return Fractions(said.first, said.second, self._spread(said, self.radius.log_sd), said.source)
+        return Fractions(
+            said.first, said.second, self._spread(said, self.radius.log_sd), said.source
+        )
 
     def intervals(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
         """Least and most of the fractions of both jobs at the level, (E, 2) each; NaN where the model cannot say."""
@@ -81,4 +88,6 @@ class ConformalPairs(PairModel):
     def from_document(cls, document: Mapping[str, Any], path: str = "performance.pairs") -> Self:
         """`PairModel`."""
         told = validate(ConformalDocument, dict(document), path)
-        return cls(make_pair_model(told.of, f"{path}.of"), Radius(told.level, told.radius, told.rows))
+        return cls(
+            make_pair_model(told.of, f"{path}.of"), Radius(told.level, told.radius, told.rows)
+        )

@@ -84,14 +84,19 @@ class Laws:
         """Fit each of them."""
         try:
             usl = UniversalScalability.fit(profiles, {})
-        except InvalidInput:  # no batch takes less time on more GPUs: such times do not follow this law
+        except (
+            InvalidInput
+        ):  # no batch takes less time on more GPUs: such times do not follow this law
             usl = None
         return cls(Pollux.fit(profiles, {}), usl, Interpolation.fit(profiles, {}))
 
     def times(self, ways: Ways) -> list[Times]:
         """What each of them says, in the order of `LAWS`."""
         silent = Times.of(np.full(len(ways), np.nan), Source.PARAMETRIC)
-        return [law.times(ways) if law is not None else silent for law in (self.pollux, self.usl, self.interpolation)]
+        return [
+            law.times(ways) if law is not None else silent
+            for law in (self.pollux, self.usl, self.interpolation)
+        ]
 
 
 class CrossValidated(TimeModel):
@@ -121,7 +126,9 @@ class CrossValidated(TimeModel):
     def __init__(self, laws: Laws, chosen: Mapping[tuple[str, str], ChosenDocument]) -> None:
         self.laws, self.chosen = laws, dict(chosen)
         self._cells = Cells(tuple(chosen))
-        self._order = np.array([[LAWS.index(law) for law in pair.laws] for pair in chosen.values()], np.int64).T
+        self._order = np.array(
+            [[LAWS.index(law) for law in pair.laws] for pair in chosen.values()], np.int64
+        ).T
         self._log_sd = np.array([pair.log_sd for pair in chosen.values()])
 
     # --- fitting ------------------------------------------------------------------------------------------------------
@@ -139,7 +146,9 @@ class CrossValidated(TimeModel):
             out, rest = np.flatnonzero(fold == part), np.flatnonzero(fold != part)
             if len(rest):
                 said = Laws.fit(profiles.take(rest)).times(ways.take(out))
-                errors[:, out] = np.log([times.seconds for times in said]) - np.log(profiles.seconds[out])
+                errors[:, out] = np.log([times.seconds for times in said]) - np.log(
+                    profiles.seconds[out]
+                )
         chosen = {
             (ways.workloads[ways.workload[rows[0]]], ways.gpu_types[ways.gpu[rows[0]]]): _choose(
                 ways.take(rows), errors[:, rows]
@@ -153,7 +162,10 @@ class CrossValidated(TimeModel):
     def times(self, ways: Ways) -> Times:
         """What was measured, else the first law of the pair's order that knows the way."""
         said = self.laws.times(ways)
-        seconds, sources = np.array([times.seconds for times in said]), np.array([times.source for times in said])
+        seconds, sources = (
+            np.array([times.seconds for times in said]),
+            np.array([times.source for times in said]),
+        )
         cell = self._cells.find(ways)
         known = cell < len(self._cells)
         rows, cell = np.arange(len(ways)), np.where(known, cell, 0)
@@ -195,7 +207,11 @@ class CrossValidated(TimeModel):
         with below("performance.laws.pollux"):
             pollux = Pollux.from_document(given.laws.pollux)
         with below("performance.laws.usl"):
-            usl = None if given.laws.usl is None else UniversalScalability.from_document(given.laws.usl)
+            usl = (
+                None
+                if given.laws.usl is None
+                else UniversalScalability.from_document(given.laws.usl)
+            )
         with below("performance.laws.interpolation"):
             interpolation = Interpolation.from_document(given.laws.interpolation)
         return cls(Laws(pollux, usl, interpolation), chosen)
@@ -243,7 +259,9 @@ def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
     for order in permutations(range(len(LAWS))):
         said = errors[_first(errors, np.tile(np.array(order)[:, np.newaxis], len(rows))), rows]
         # of equal orders the one whose first laws knew the most ways: a law that was never tried goes last
-        tried.append((float(np.mean(np.abs(np.expm1(said)))), unknown[list(order)].tolist(), order, said))
+        tried.append(
+            (float(np.mean(np.abs(np.expm1(said)))), unknown[list(order)].tolist(), order, said)
+        )
     error, _, order, said = min(tried, key=lambda one: one[:3])
     return ChosenDocument(
         laws=tuple(LAWS[law] for law in order),

@@ -70,5 +70,7 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
 
 def folds_of(count: int, folds: int, seed: int) -> IntArray:
     """The fold of each of so many rows, at random and of equal sizes as far as they go."""
-    fold: IntArray = np.random.default_rng(seed).permutation(np.arange(count) % folds).astype(np.int64)
+    fold: IntArray = (
+        np.random.default_rng(seed).permutation(np.arange(count) % folds).astype(np.int64)
+    )
     return fold

@@ -13,8 +13,20 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Finite, Positive, PositiveCount, Tuple
 from optsched.instance.reading import validate
 from optsched.performance.learned.job_kernel import JobKernel
-from optsched.performance.learned.measured_pairs import Estimate, LearnedPairs, PairDocument, refuse_few
-from optsched.performance.learned.pair_process import APART, LARGEST_LOG, OWN, TOGETHER, PairProcess, most_likely
+from optsched.performance.learned.measured_pairs import (
+    Estimate,
+    LearnedPairs,
+    PairDocument,
+    refuse_few,
+)
+from optsched.performance.learned.pair_process import (
+    APART,
+    LARGEST_LOG,
+    OWN,
+    TOGETHER,
+    PairProcess,
+    most_likely,
+)
 from optsched.performance.learned.pairs import PairProfiles, Pairs
 
 FEWEST = 5
@@ -74,7 +86,12 @@ class GaussianPairs(LearnedPairs):
     Stored = GaussianDocument
 
     def __init__(
-        self, profiles: PairProfiles, kernel: JobKernel, mean: float, together: FloatArray, apart: FloatArray
+        self,
+        profiles: PairProfiles,
+        kernel: JobKernel,
+        mean: float,
+        together: FloatArray,
+        apart: FloatArray,
     ) -> None:
         super().__init__(profiles)
         self.kernel, self.mean, self.together, self.apart = kernel, mean, together, apart
@@ -91,7 +108,9 @@ class GaussianPairs(LearnedPairs):
         for sign, pairs, target in _parts(profiles, mean):
             rows = np.arange(len(pairs))
             if len(rows) > told.sample:
-                rows = np.sort(np.random.default_rng(told.seed).choice(rows, told.sample, replace=False))
+                rows = np.sort(
+                    np.random.default_rng(told.seed).choice(rows, told.sample, replace=False)
+                )
             found.append(most_likely(kernel, sign, pairs.take(rows), target[rows], told.iterations))
         return cls(profiles, kernel, mean, *found)
 
@@ -113,8 +132,12 @@ class GaussianPairs(LearnedPairs):
         if len(pairs) == 0:
             return np.zeros(len(asked)), process.variance(asked) + process.noise
         between = process.covariance(asked, pairs)
-        explained = (solve_triangular(factor, between.T, lower=True, check_finite=False) ** 2).sum(axis=0)
-        return between @ weights, np.maximum(process.variance(asked) - explained, 0.0) + process.noise
+        explained = (solve_triangular(factor, between.T, lower=True, check_finite=False) ** 2).sum(
+            axis=0
+        )
+        return between @ weights, np.maximum(
+            process.variance(asked) - explained, 0.0
+        ) + process.noise
 
     @cached_property
     def _solved(self) -> list[tuple[PairProcess, Pairs, FloatArray, FloatArray]]:
@@ -127,7 +150,9 @@ class GaussianPairs(LearnedPairs):
             process = PairProcess(self.kernel, sign, parameters[sign])
             factor = process.factor(pairs)
             if factor is None:
-                raise InvalidInput("performance.pairs", "hyperparameters without a covariance", "those of a fit")
+                raise InvalidInput(
+                    "performance.pairs", "hyperparameters without a covariance", "those of a fit"
+                )
             solved.append((process, pairs, factor, cho_solve((factor, True), target)))
         return solved
 
@@ -149,12 +174,20 @@ class GaussianPairs(LearnedPairs):
         wanted |= dict.fromkeys(("together", "apart"), kernel.size + OWN)
         for field, count in wanted.items():
             if len(getattr(told, field)) != count:
-                raise InvalidInput(f"{path}.{field}", f"{len(getattr(told, field))} values", f"{count} for this model")
+                raise InvalidInput(
+                    f"{path}.{field}",
+                    f"{len(getattr(told, field))} values",
+                    f"{count} for this model",
+                )
         for field in ("together", "apart"):
             for row, value in enumerate(getattr(told, field)):
                 if abs(value) > LARGEST_LOG:
-                    raise InvalidInput(f"{path}.{field}[{row}]", f"{value:g}", f"a log within +-{LARGEST_LOG:g}")
-        kernel = kernel.scaled(np.array(told.centres, np.float64), np.array(told.scales, np.float64))
+                    raise InvalidInput(
+                        f"{path}.{field}[{row}]", f"{value:g}", f"a log within +-{LARGEST_LOG:g}"
+                    )
+        kernel = kernel.scaled(
+            np.array(told.centres, np.float64), np.array(told.scales, np.float64)
+        )
         return cls(profiles, kernel, told.mean, np.array(told.together), np.array(told.apart))
 
 

@@ -63,7 +63,9 @@ class JobKernel:
     @property
     def start(self) -> FloatArray:
         """Logs of hyperparameters that a search begins with."""
-        start: FloatArray = np.log(np.array([*[LENGTH_START] * self.columns, FAMILY_START, OWN_START]))
+        start: FloatArray = np.log(
+            np.array([*[LENGTH_START] * self.columns, FAMILY_START, OWN_START])
+        )
         return start
 
     @cached_property
@@ -82,14 +84,17 @@ class JobKernel:
     def matrix(self, parameters: FloatArray) -> FloatArray:
         """k between all jobs, (W, W), for logs of hyperparameters."""
         family, own = np.exp(parameters[self.columns :])
-        matrix: FloatArray = (self._near(parameters) + family * self._same_family + own * np.eye(len(self.raw))) / (
-            1 + family + own
-        )
+        matrix: FloatArray = (
+            self._near(parameters) + family * self._same_family + own * np.eye(len(self.raw))
+        ) / (1 + family + own)
         return matrix
 
     def gradient(self, parameters: FloatArray, weights: FloatArray) -> FloatArray:
         """Derivatives of  sum(weights * k)  by the logs of the hyperparameters, for weights (W, W)."""
-        lengths, (family, own) = np.exp(parameters[: self.columns]), np.exp(parameters[self.columns :])
+        lengths, (family, own) = (
+            np.exp(parameters[: self.columns]),
+            np.exp(parameters[self.columns :]),
+        )
         weights = weights / (1 + family + own)
         by_length = np.tensordot(weights * self._near(parameters), self._squares, 2) / lengths**2
         at_k = float((weights * self.matrix(parameters)).sum())

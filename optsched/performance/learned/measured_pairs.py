@@ -106,7 +106,11 @@ class LearnedPairs(PairModel):
         known = (asked.gpu >= 0) & (asked.first >= 0) & (asked.second >= 0)
         at = np.where(known, find_sorted(self._measured[0], self._keys(asked)), -1)
         seen, new = np.flatnonzero(at >= 0), np.flatnonzero(known & (at < 0))
-        first[seen], second[seen], source[seen] = self._measured[1][at[seen]], self._measured[2][at[seen]], MEASURED
+        first[seen], second[seen], source[seen] = (
+            self._measured[1][at[seen]],
+            self._measured[2][at[seen]],
+            MEASURED,
+        )
         if len(new):
             said = self.estimate(asked.take(new))
             both = (said.first + said.second) / 2
@@ -141,10 +145,16 @@ class LearnedPairs(PairModel):
                 one["batch"] = float(known.batch[row])
             for field in ("isolated", "utilisation"):
                 values = getattr(known, field)[row].tolist()
-                by_gpu = {gpu: value for gpu, value in zip(known.gpu_types, values, strict=True) if value == value}
+                by_gpu = {
+                    gpu: value
+                    for gpu, value in zip(known.gpu_types, values, strict=True)
+                    if value == value
+                }
                 one |= {field: by_gpu} if by_gpu else {}
             workloads[name] = one
-        columns = (column.tolist() for column in (told.pairs.gpu, told.pairs.first, told.pairs.second))
+        columns = (
+            column.tolist() for column in (told.pairs.gpu, told.pairs.first, told.pairs.second)
+        )
         measured = [
             {
                 "gpu": known.gpu_types[gpu],
@@ -152,7 +162,9 @@ class LearnedPairs(PairModel):
                 "second": known.workloads[second],
                 "fractions": [one, other],
             }
-            for gpu, first, second, one, other in zip(*columns, told.first.tolist(), told.second.tolist(), strict=True)
+            for gpu, first, second, one, other in zip(
+                *columns, told.first.tolist(), told.second.tolist(), strict=True
+            )
         ]
         return {"model": self.name, "workloads": workloads, "measured": measured, **self.learned()}
 
@@ -181,7 +193,11 @@ def _profiles_of(told: PairDocument, path: str) -> PairProfiles:
             fraction_second=[pair.fractions[1] for pair in told.measured],
             workloads=tuple(told.workloads),
             family={name: workload.family for name, workload in told.workloads.items()},
-            batch={name: workload.batch for name, workload in told.workloads.items() if workload.batch is not None},
+            batch={
+                name: workload.batch
+                for name, workload in told.workloads.items()
+                if workload.batch is not None
+            },
             **by_cell,
         )
     except InvalidInput as error:
@@ -224,11 +240,15 @@ def refuse_few(profiles: PairProfiles, fewest: int, name: str) -> None:
     """A model needs so many measured pairs that ran together."""
     if len(profiles.ran) < fewest:
         raise InvalidInput(
-            "profiles", f"{len(profiles.ran)} pairs that ran together", f"at least {fewest} for the {name} model"
+            "profiles",
+            f"{len(profiles.ran)} pairs that ran together",
+            f"at least {fewest} for the {name} model",
         )
 
 
-def dense(values: Mapping[str, Mapping[str, float]], features: WorkloadFeatures, path: str, field: str) -> FloatArray:
+def dense(
+    values: Mapping[str, Mapping[str, float]], features: WorkloadFeatures, path: str, field: str
+) -> FloatArray:
     """Values by GPU type and workload as an array (G, W); all must be there, and nothing else."""
     table = np.zeros((len(features.gpu_types), len(features.workloads)))
     _same_names(values, features.gpu_types, path)
@@ -241,5 +261,9 @@ def dense(values: Mapping[str, Mapping[str, float]], features: WorkloadFeatures,
 def _same_names(given: Mapping[str, Any], expected: Sequence[str], path: str) -> None:
     for name in sorted(set(given) ^ set(expected)):
         if name in given:
-            raise InvalidInput(join(path, [name]), "a name that nothing else in the model has", f"{listed(expected)}")
+            raise InvalidInput(
+                join(path, [name]),
+                "a name that nothing else in the model has",
+                f"{listed(expected)}",
+            )
         raise InvalidInput(join(path, [name]), "nothing", "this key")

@@ -58,8 +58,14 @@ class PairProcess:
         """K of pairs with themselves, without noise."""
         k = self.kernel.matrix(self.parameters[: self.kernel.size])
         _, main, cross, offset, _ = np.exp(self.parameters[self.kernel.size :])
-        aa, bb, ab = k[pairs.first, pairs.first], k[pairs.second, pairs.second], k[pairs.first, pairs.second]
-        variance: FloatArray = main * (aa + bb + 2 * self.sign * ab) + cross * (aa * bb + self.sign * ab**2)
+        aa, bb, ab = (
+            k[pairs.first, pairs.first],
+            k[pairs.second, pairs.second],
+            k[pairs.first, pairs.second],
+        )
+        variance: FloatArray = main * (aa + bb + 2 * self.sign * ab) + cross * (
+            aa * bb + self.sign * ab**2
+        )
         return variance + (offset if self.sign == TOGETHER else 0.0)
 
     def factor(self, pairs: Pairs) -> FloatArray | None:
@@ -86,12 +92,18 @@ class PairProcess:
         ]
         count = len(self.kernel.raw)
         first, second = np.eye(count)[pairs.first], np.eye(count)[pairs.second]
-        by_k = first.T @ (spread * (p + q * bv)) @ first + second.T @ (spread * (p + q * au)) @ second
+        by_k = (
+            first.T @ (spread * (p + q * bv)) @ first + second.T @ (spread * (p + q * au)) @ second
+        )
         by_k += self.sign * first.T @ (spread * (p + q * bu)) @ second
         by_k += self.sign * second.T @ (spread * (p + q * av)) @ first
-        return np.concatenate((self.kernel.gradient(self.parameters[: self.kernel.size], by_k), by_own))
+        return np.concatenate(
+            (self.kernel.gradient(self.parameters[: self.kernel.size], by_k), by_own)
+        )
 
-    def _terms(self, one: Pairs, other: Pairs) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray, float]:
+    def _terms(
+        self, one: Pairs, other: Pairs
+    ) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray, float]:
         """(k_au, k_bv, k_av, k_bu), p (...), q (...), o."""
         k = self.kernel.matrix(self.parameters[: self.kernel.size])
         _, p, q, offset, _ = np.exp(self.parameters[self.kernel.size :])
@@ -105,7 +117,9 @@ class PairProcess:
         return np.where(one.gpu[:, np.newaxis] == other.gpu, 1.0, shared / (1 + shared))
 
 
-def most_likely(kernel: JobKernel, sign: int, pairs: Pairs, target: FloatArray, iterations: int) -> FloatArray:
+def most_likely(
+    kernel: JobKernel, sign: int, pairs: Pairs, target: FloatArray, iterations: int
+) -> FloatArray:
     """Logs of the hyperparameters that maximise marginal likelihood times prior, from one start (L-BFGS-B)."""
     from scipy.linalg import cho_solve
     from scipy.optimize import minimize
@@ -127,5 +141,7 @@ def most_likely(kernel: JobKernel, sign: int, pairs: Pairs, target: FloatArray, 
     if len(pairs) == 0:
         return start
     bounds = [(-LARGEST_LOG, LARGEST_LOG)] * len(start)
-    found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    found = minimize(
+        cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}
+    )
     return np.asarray(found.x, np.float64)

@@ -48,10 +48,18 @@ class Pairs:
 
     def among(self, gpu_types: Sequence[str], workloads: Sequence[str]) -> Pairs:
         """The same pairs by other lists of names; -1 for what is not in them."""
-        gpus, names = ({name: row for row, name in enumerate(known)} for known in (gpu_types, workloads))
+        gpus, names = (
+            {name: row for row, name in enumerate(known)} for known in (gpu_types, workloads)
+        )
         gpu = np.array([*(gpus.get(name, -1) for name in self.gpu_types), -1], np.int64)
         workload = np.array([*(names.get(name, -1) for name in self.workloads), -1], np.int64)
-        return Pairs(gpu[self.gpu], workload[self.first], workload[self.second], tuple(gpu_types), tuple(workloads))
+        return Pairs(
+            gpu[self.gpu],
+            workload[self.first],
+            workload[self.second],
+            tuple(gpu_types),
+            tuple(workloads),
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,9 @@ class WorkloadFeatures:
     @property
     def bare(self) -> bool:
         """Whether nothing is known but the names."""
-        return not (any(self.family) or np.isfinite(self.batch).any() or np.isfinite(self.isolated).any())
+        return not (
+            any(self.family) or np.isfinite(self.batch).any() or np.isfinite(self.isolated).any()
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,9 @@ class PairProfiles:
 
     def take(self, rows: IntArray) -> PairProfiles:
         """The measurements at these rows; all features are kept."""
-        return PairProfiles(self.pairs.take(rows), self.first[rows], self.second[rows], self.features)
+        return PairProfiles(
+            self.pairs.take(rows), self.first[rows], self.second[rows], self.features
+        )
 
     @property
     def ran(self) -> PairProfiles:
@@ -149,9 +161,18 @@ class PairProfiles:
         InvalidInput
             With the column and the row, counted from 0.
         """
-        isolated, utilisation, family, batch = isolated or {}, utilisation or {}, family or {}, batch or {}
+        isolated, utilisation, family, batch = (
+            isolated or {},
+            utilisation or {},
+            family or {},
+            batch or {},
+        )
         count = len(gpu)
-        given = {"second": second, "fraction_first": fraction_first, "fraction_second": fraction_second}
+        given = {
+            "second": second,
+            "fraction_first": fraction_first,
+            "fraction_second": fraction_second,
+        }
         for name, column in {"first": first, **given}.items():
             if len(column) != count:
                 raise InvalidInput(name, f"{len(column)} values", f"{count}, as many as gpu")
@@ -165,13 +186,21 @@ class PairProfiles:
             _by_cell("isolated", isolated, workloads, gpu_types, np.inf),
             _by_cell("utilisation", utilisation, workloads, gpu_types, 1.0),
             tuple(family.get(name, "") for name in workloads),
-            _by_cell("batch", {(name, ""): value for name, value in batch.items()}, workloads, ("",), np.inf)[:, 0],
+            _by_cell(
+                "batch",
+                {(name, ""): value for name, value in batch.items()},
+                workloads,
+                ("",),
+                np.inf,
+            )[:, 0],
         )
         fractions = [np.asarray(column, np.float64) for column in (fraction_first, fraction_second)]
         for name, fraction in zip(("fraction_first", "fraction_second"), fractions, strict=True):
             wrong = np.flatnonzero(~((fraction >= 0) & (fraction <= 1)))
             if len(wrong):
-                raise InvalidInput(f"{name}[{wrong[0]}]", show(float(fraction[wrong[0]])), "a number from 0 to 1")
+                raise InvalidInput(
+                    f"{name}[{wrong[0]}]", show(float(fraction[wrong[0]])), "a number from 0 to 1"
+                )
         half = np.flatnonzero((fractions[0] == 0) != (fractions[1] == 0))
         if len(half):
             raise InvalidInput(
@@ -191,14 +220,22 @@ class PairProfiles:
 
 
 def _by_cell(
-    name: str, values: Mapping[tuple[str, str], float], rows: Sequence[str], columns: Sequence[str], most: float
+    name: str,
+    values: Mapping[tuple[str, str], float],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    most: float,
 ) -> FloatArray:
     table = np.full((len(rows), len(columns)), np.nan)
     row_of, column_of = ({key: row for row, key in enumerate(names)} for names in (rows, columns))
     for (row, column), value in values.items():
         if not (0 < value <= most and np.isfinite(value)) and not (value == 0 and most == 1):
             where = ".".join(part for part in (name, row, column) if part)
-            raise InvalidInput(where, show(value), "a finite number above 0" if most > 1 else "a number from 0 to 1")
+            raise InvalidInput(
+                where,
+                show(value),
+                "a finite number above 0" if most > 1 else "a number from 0 to 1",
+            )
         table[row_of[row], column_of[column]] = value
     return table
 

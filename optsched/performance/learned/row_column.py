@@ -89,17 +89,26 @@ class RowColumn(LearnedPairs):
                 mean[gpu] = target[rows].mean()
                 design = _indicators(cells.first[rows], cells.second[rows], workloads)
                 parts.append((gpu, design, target[rows] - mean[gpu]))
-        wrong = {penalty: sum(_left_out(design, y, penalty) for _, design, y in parts) for penalty in penalties}
+        wrong = {
+            penalty: sum(_left_out(design, y, penalty) for _, design, y in parts)
+            for penalty in penalties
+        }
         penalty = min(penalties, key=lambda value: wrong[value])
         for gpu, design, y in parts:
             suffers[gpu], inflicts[gpu] = _ridge(design, y, penalty).reshape(2, -1)
-        return cls(profiles, mean, suffers, inflicts, penalty, float(np.sqrt(wrong[penalty] / len(target))))
+        return cls(
+            profiles, mean, suffers, inflicts, penalty, float(np.sqrt(wrong[penalty] / len(target)))
+        )
 
     def estimate(self, pairs: Pairs) -> Estimate:
         """`LearnedPairs`."""
         return Estimate(
-            self.mean[pairs.gpu] + self.suffers[pairs.gpu, pairs.first] + self.inflicts[pairs.gpu, pairs.second],
-            self.mean[pairs.gpu] + self.suffers[pairs.gpu, pairs.second] + self.inflicts[pairs.gpu, pairs.first],
+            self.mean[pairs.gpu]
+            + self.suffers[pairs.gpu, pairs.first]
+            + self.inflicts[pairs.gpu, pairs.second],
+            self.mean[pairs.gpu]
+            + self.suffers[pairs.gpu, pairs.second]
+            + self.inflicts[pairs.gpu, pairs.first],
             np.full(len(pairs), self.log_sd),
         )
 
@@ -121,7 +130,9 @@ class RowColumn(LearnedPairs):
         """`LearnedPairs`."""
         known, where = profiles.features, f"{path}.effects"
         suffers, inflicts = (
-            dense({gpu: getattr(own, field) for gpu, own in told.effects.items()}, known, where, field)
+            dense(
+                {gpu: getattr(own, field) for gpu, own in told.effects.items()}, known, where, field
+            )
             for field in ("suffers", "inflicts")
         )
         mean = np.array([told.effects[gpu].mean for gpu in known.gpu_types])

@@ -80,7 +80,9 @@ class TreeEnsemble:
             nodes = tree.nodes
             leaf = nodes["is_leaf"].astype(bool)
             assert not nodes["is_categorical"].any()
-            name = np.where(leaf, ~(leaves_before + np.cumsum(leaf) - 1), inner_before + np.cumsum(~leaf) - 1)
+            name = np.where(
+                leaf, ~(leaves_before + np.cumsum(leaf) - 1), inner_before + np.cumsum(~leaf) - 1
+            )
             inner = nodes[~leaf]
             roots.append(name[0])
             columns.append(
@@ -94,7 +96,9 @@ class TreeEnsemble:
             )
             leaves.append(nodes["value"][leaf])
             inner_before, leaves_before = inner_before + len(inner), leaves_before + int(leaf.sum())
-        feature, threshold, left, right, missing_left = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        feature, threshold, left, right, missing_left = (
+            np.concatenate(parts) for parts in zip(*columns, strict=True)
+        )
         return cls(
             features=int(regressor.n_features_in_),
             baseline=float(np.ravel(regressor._baseline_prediction)[0]),  # noqa: SLF001
@@ -126,7 +130,9 @@ class TreeEnsemble:
         trees = len(self.roots)
         size = max(1, CHUNK // max(trees, 1))
         for start in range(0, len(rows), size):
-            chunk = np.ascontiguousarray(rows[start : start + size].T, np.float64)  # (features, rows)
+            chunk = np.ascontiguousarray(
+                rows[start : start + size].T, np.float64
+            )  # (features, rows)
             for leaf in self._leaves_of(chunk):
                 total[start : start + size] += leaf
         return total
@@ -165,7 +171,11 @@ class TreeEnsemble:
     @classmethod
     def from_document(cls, document: Mapping[str, Any] | TreesDocument, path: str) -> TreeEnsemble:
         """The ensemble of a document; raises `InvalidInput` where a walk through it would not end at a leaf."""
-        told = document if isinstance(document, TreesDocument) else validate(TreesDocument, dict(document), path)
+        told = (
+            document
+            if isinstance(document, TreesDocument)
+            else validate(TreesDocument, dict(document), path)
+        )
         trees = cls(
             features=told.features,
             baseline=told.baseline,
@@ -184,17 +194,22 @@ class TreeEnsemble:
         inner = len(self.feature)
         for name in ("threshold", "left", "right", "missing_left"):
             if len(getattr(self, name)) != inner:
-                raise InvalidInput(f"{path}.{name}", f"{len(getattr(self, name))} values", f"{inner}, one per node")
+                raise InvalidInput(
+                    f"{path}.{name}", f"{len(getattr(self, name))} values", f"{inner}, one per node"
+                )
         wrong = np.flatnonzero(self.feature >= self.features)
         if len(wrong):
             raise InvalidInput(
-                f"{path}.feature[{wrong[0]}]", show(int(self.feature[wrong[0]])), f"a feature below {self.features}"
+                f"{path}.feature[{wrong[0]}]",
+                show(int(self.feature[wrong[0]])),
+                f"a feature below {self.features}",
             )
         own = np.arange(inner)
         for name, above in (("roots", np.full(len(self.roots), -1)), ("left", own), ("right", own)):
             nodes = getattr(self, name)
             wrong = np.flatnonzero(
-                ((nodes >= 0) & ((nodes <= above) | (nodes >= inner))) | (~nodes >= len(self.leaves))
+                ((nodes >= 0) & ((nodes <= above) | (nodes >= inner)))
+                | (~nodes >= len(self.leaves))
             )
             if len(wrong):
                 raise InvalidInput(

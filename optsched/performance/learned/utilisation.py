@@ -11,7 +11,12 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Finite, NonNegative, Tuple
 from optsched.instance.reading import validate
-from optsched.performance.learned.measured_pairs import Estimate, LearnedPairs, PairDocument, both_ways
+from optsched.performance.learned.measured_pairs import (
+    Estimate,
+    LearnedPairs,
+    PairDocument,
+    both_ways,
+)
 from optsched.performance.learned.pairs import PairProfiles, Pairs
 
 FEWEST = 5
@@ -54,7 +59,9 @@ class Utilisation(LearnedPairs):
     name: ClassVar[str] = "utilisation"
     Stored = UtilisationDocument
 
-    def __init__(self, profiles: PairProfiles, sums: FloatArray, logs: FloatArray, log_sd: float) -> None:
+    def __init__(
+        self, profiles: PairProfiles, sums: FloatArray, logs: FloatArray, log_sd: float
+    ) -> None:
         super().__init__(profiles)
         self.sums, self.logs, self.log_sd = sums, logs, log_sd
 
@@ -69,7 +76,9 @@ class Utilisation(LearnedPairs):
         if told.rule == "isotonic":
             if len(x) < FEWEST:
                 raise InvalidInput(
-                    "profiles", f"{len(x)} fractions of jobs with known utilisation", f"at least {FEWEST} of them"
+                    "profiles",
+                    f"{len(x)} fractions of jobs with known utilisation",
+                    f"at least {FEWEST} of them",
                 )
             sums, logs = decreasing(x, target)
         else:
@@ -98,9 +107,13 @@ class Utilisation(LearnedPairs):
         """`LearnedPairs`."""
         sums, logs = np.array(told.sums, np.float64), np.array(told.logs, np.float64)
         if len(sums) != len(logs):
-            raise InvalidInput(f"{path}.logs", f"{len(logs)} values", f"{len(sums)}, as many as sums")
+            raise InvalidInput(
+                f"{path}.logs", f"{len(logs)} values", f"{len(sums)}, as many as sums"
+            )
         if (np.diff(sums) <= 0).any() or (np.diff(logs) > 0).any():
-            raise InvalidInput(path, "sums or logs out of order", "increasing sums and logs that never increase")
+            raise InvalidInput(
+                path, "sums or logs out of order", "increasing sums and logs that never increase"
+            )
         return cls(profiles, sums, logs, told.log_sd)
 
 
@@ -118,7 +131,10 @@ def decreasing(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     places, row, count = np.unique(x, return_inverse=True, return_counts=True)
     levels: list[tuple[float, float, float]] = []  # (weight, mean of x, mean of y)
     for weight, place, value in zip(
-        count.astype(np.float64).tolist(), places.tolist(), (np.bincount(row, y) / count).tolist(), strict=True
+        count.astype(np.float64).tolist(),
+        places.tolist(),
+        (np.bincount(row, y) / count).tolist(),
+        strict=True,
     ):
         level = (weight, place, value)
         while levels and levels[-1][2] <= level[2]:

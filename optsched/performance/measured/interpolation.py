@@ -70,7 +70,9 @@ class Interpolation(TimeModel):
 
     name = "interpolation"
 
-    def __init__(self, points: Points, batch_log_sd: float = BATCH_LOG_SD, count_log_sd: float = COUNT_LOG_SD) -> None:
+    def __init__(
+        self, points: Points, batch_log_sd: float = BATCH_LOG_SD, count_log_sd: float = COUNT_LOG_SD
+    ) -> None:
         self.points = points
         self.batch_log_sd, self.count_log_sd = batch_log_sd, count_log_sd
 
@@ -89,7 +91,9 @@ class Interpolation(TimeModel):
         for workload, gpu, gpus, nodes, samples, passes, seconds in rows:
             pair = (ways.workloads[workload], ways.gpu_types[gpu])
             places.setdefault((pair, gpus, nodes, samples, passes), []).append(seconds)
-        points = points_of([(*place, float(np.median(seconds))) for place, seconds in places.items()])
+        points = points_of(
+            [(*place, float(np.median(seconds))) for place, seconds in places.items()]
+        )
         return cls(points, _batch_log_sd(points), _count_log_sd(points))
 
     @classmethod
@@ -102,7 +106,9 @@ class Interpolation(TimeModel):
             for number, (gpus, nodes, samples, passes, seconds) in enumerate(points):
                 path = join("performance.points", [*pair, number])
                 if nodes > gpus:
-                    raise InvalidInput(path, f"{nodes} nodes for {gpus} GPUs", "at most one node for each GPU")
+                    raise InvalidInput(
+                        path, f"{nodes} nodes for {gpus} GPUs", "at most one node for each GPU"
+                    )
                 if (gpus, nodes, samples, passes) in seen:
                     raise InvalidInput(path, "a point that stands above it", "each point once")
                 seen.add((gpus, nodes, samples, passes))
@@ -138,7 +144,9 @@ class Interpolation(TimeModel):
         asked = np.flatnonzero(single & np.isnan(seconds))
         if len(asked):
             seconds[asked] = self._between(ways.take(asked))
-        log_sd = np.where(measured, MEASURED_LOG_SD, np.where(on_line, self.batch_log_sd, self.count_log_sd))
+        log_sd = np.where(
+            measured, MEASURED_LOG_SD, np.where(on_line, self.batch_log_sd, self.count_log_sd)
+        )
         between = np.where(self.points.outside(ways), Source.EXTRAPOLATED, Source.INTERPOLATED)
         source = np.where(measured, Source.MEASURED, between).astype(np.uint8)
         return Times(seconds, log_sd, source)
@@ -153,16 +161,25 @@ class Interpolation(TimeModel):
                 some = ways.take(rows)
                 if fixed_batch:
                     low, high = points.between_batches(some, density)
-                    below, above = (np.where(row >= 0, points.seconds[row], np.nan) for row in (low, high))
-                    found[rows] = _power_law(some, points.gpus[low], points.gpus[high], below, above)
+                    below, above = (
+                        np.where(row >= 0, points.seconds[row], np.nan) for row in (low, high)
+                    )
+                    found[rows] = _power_law(
+                        some, points.gpus[low], points.gpus[high], below, above
+                    )
                 else:
                     low, high, fewer, more = points.between(some, density)
-                    below, above = points.seconds_at(low, some.samples), points.seconds_at(high, some.samples)
+                    below, above = (
+                        points.seconds_at(low, some.samples),
+                        points.seconds_at(high, some.samples),
+                    )
                     found[rows] = _power_law(some, fewer, more, below, above)
         return found
 
 
-def _power_law(ways: Ways, fewer: IntArray, more: IntArray, below: FloatArray, above: FloatArray) -> FloatArray:
+def _power_law(
+    ways: Ways, fewer: IntArray, more: IntArray, below: FloatArray, above: FloatArray
+) -> FloatArray:
     """Throughput k m / t in proportion to a power of k between two k, so that t is too, at fixed m or fixed k m."""
     with np.errstate(divide="ignore", invalid="ignore"):
         place = np.where(more > fewer, np.log(ways.gpus / fewer) / np.log(more / fewer), 0.0)
@@ -188,7 +205,11 @@ def _batch_log_sd(points: Points) -> float:
 def _count_log_sd(points: Points) -> float:
     """Error of each k between its two neighbours on as many nodes."""
     single = np.flatnonzero(points.passes == 1)
-    order = single[np.lexsort((points.gpus[single], points.samples[single], points.nodes[single], points.cell[single]))]
+    order = single[
+        np.lexsort(
+            (points.gpus[single], points.samples[single], points.nodes[single], points.cell[single])
+        )
+    ]
     below, here, above = order[:-2], order[1:-1], order[2:]
 
     def same(column: IntArray | FloatArray) -> BoolArray:

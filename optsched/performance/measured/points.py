@@ -44,22 +44,33 @@ class Points:
 
     @cached_property
     def _values(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-        return np.unique(self.gpus), np.unique(self.nodes), np.unique(self.samples), np.unique(self.passes)
+        return (
+            np.unique(self.gpus),
+            np.unique(self.nodes),
+            np.unique(self.samples),
+            np.unique(self.passes),
+        )
 
     def _shape_key(self, cell: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
         counts, spans = self._values[:2]
-        key = (cell * (len(counts) + 1) + _rank(counts, gpus)) * (len(spans) + 1) + _rank(spans, nodes)
+        key = (cell * (len(counts) + 1) + _rank(counts, gpus)) * (len(spans) + 1) + _rank(
+            spans, nodes
+        )
         return np.asarray(key, np.int64)
 
     def _point_key(self, shape: IntArray, samples: FloatArray, passes: IntArray) -> IntArray:
         batches, times = self._values[2:]
-        key = (shape * (len(batches) + 1) + _rank(batches, samples)) * (len(times) + 1) + _rank(times, passes)
+        key = (shape * (len(batches) + 1) + _rank(batches, samples)) * (len(times) + 1) + _rank(
+            times, passes
+        )
         return np.asarray(key, np.int64)
 
     @cached_property
     def _ranges(self) -> tuple[FloatArray, FloatArray]:
         """Least and most k, n, m and passes of each pair, two arrays of shape (pairs + 1, 4); the last is for none."""
-        rows = np.stack([self.gpus, self.nodes, self.samples, self.passes], axis=1).astype(np.float64)
+        rows = np.stack([self.gpus, self.nodes, self.samples, self.passes], axis=1).astype(
+            np.float64
+        )
         least, most = np.full((2, len(self.cells) + 1, 4), np.inf)
         most *= -1
         np.minimum.at(least, self.cell, rows)
@@ -78,7 +89,9 @@ class Points:
     def _shapes(self) -> tuple[IntArray, IntArray, IntArray]:
         """Sorted keys of the shapes, a point of each, and the shape of each point."""
         keys, first, inverse = np.unique(
-            self._shape_key(self.cell, self.gpus, self.nodes), return_index=True, return_inverse=True
+            self._shape_key(self.cell, self.gpus, self.nodes),
+            return_index=True,
+            return_inverse=True,
         )
         return keys, first, inverse.astype(np.int64)
 
@@ -89,7 +102,9 @@ class Points:
 
     def shape_of(self, ways: Ways) -> IntArray:
         """Shape of each way, -1 where it was not measured."""
-        return find_sorted(self._shapes[0], self._shape_key(self.cells.find(ways), ways.gpus, ways.nodes))
+        return find_sorted(
+            self._shapes[0], self._shape_key(self.cells.find(ways), ways.gpus, ways.nodes)
+        )
 
     @cached_property
     def _sorted(self) -> tuple[IntArray, FloatArray]:
@@ -117,7 +132,9 @@ class Points:
         single = np.flatnonzero(self.passes == 1)
         order = single[np.argsort(self.shape[single], kind="stable")]
         found, start = np.unique(self.shape[order], return_index=True)
-        return dict(zip(found.tolist(), np.split(order, start[1:]), strict=True)) if len(found) else {}
+        return (
+            dict(zip(found.tolist(), np.split(order, start[1:]), strict=True)) if len(found) else {}
+        )
 
     def seconds_at(self, shape: IntArray, samples: FloatArray) -> FloatArray:
         """Seconds of a step of one pass in a shape: measured, else on its affine line; NaN for shape -1."""
@@ -137,7 +154,10 @@ class Points:
         series, place = _series(self.nodes[first], self.gpus[first], ways, density)
         width = int(max(series.max(), place.max(initial=0))) + 1
         low, high = _bracket(
-            self.cell[first] * width + series, self.gpus[first], self.cells.find(ways) * width + place, ways.gpus
+            self.cell[first] * width + series,
+            self.gpus[first],
+            self.cells.find(ways) * width + place,
+            ways.gpus,
         )
         gpus = self.gpus[first]
         return low, high, gpus[low], gpus[high]
@@ -152,19 +172,25 @@ class Points:
         series, place = _series(self.nodes[single], self.gpus[single], ways, density)
         width = int(max(series.max(), place.max(initial=0))) + 1
         series = (self.cell[single] * (len(batches) + 1) + _rank(batches, batch)) * width + series
-        place = (self.cells.find(ways) * (len(batches) + 1) + _rank(batches, ways.samples_per_step)) * width + place
+        place = (
+            self.cells.find(ways) * (len(batches) + 1) + _rank(batches, ways.samples_per_step)
+        ) * width + place
         low, high = _bracket(series, self.gpus[single], place, ways.gpus)
         return np.where(low >= 0, single[low], -1), np.where(high >= 0, single[high], -1)
 
 
-def _series(nodes: IntArray, gpus: IntArray, ways: Ways, density: bool) -> tuple[IntArray, IntArray]:
+def _series(
+    nodes: IntArray, gpus: IntArray, ways: Ways, density: bool
+) -> tuple[IntArray, IntArray]:
     """What points, and ways, of one series have in common."""
     of_points, wanted = (-(-gpus // nodes), ways.max_per_node) if density else (nodes, ways.nodes)
     values = np.unique(of_points)
     return _rank(values, of_points), _rank(values, wanted)
 
 
-def _bracket(series: IntArray, gpus: IntArray, place: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
+def _bracket(
+    series: IntArray, gpus: IntArray, place: IntArray, wanted: IntArray
+) -> tuple[IntArray, IntArray]:
     """Rows with the nearest k at or above, and below, in the series of each place; -1 where one of them is missing."""
     order = np.lexsort((gpus, series))
     values = np.unique(series)
@@ -184,5 +210,9 @@ def points_of(rows: Sequence[tuple[tuple[str, str], int, int, float, int, float]
     number = {pair: row for row, pair in enumerate(pairs)}
     columns = list(zip(*((number[pair], *rest) for pair, *rest in rows), strict=True))
     cell, gpus, nodes = (np.array(column, np.int64) for column in columns[:3])
-    samples, passes, seconds = np.array(columns[3], np.float64), np.array(columns[4], np.int64), np.array(columns[5])
+    samples, passes, seconds = (
+        np.array(columns[3], np.float64),
+        np.array(columns[4], np.int64),
+        np.array(columns[5]),
+    )
     return Points(Cells(pairs), cell, gpus, nodes, samples, passes, seconds)

@@ -17,5 +17,7 @@ def fit_affine(samples: FloatArray, seconds: FloatArray) -> tuple[float, float]:
         half = float(1.0 / np.mean(1.0 / seconds)) / 2
         return half, half / float(samples[0])
     scale = float(np.max(samples))
-    (a, b), _ = nnls(np.stack([1.0 / seconds, samples / scale / seconds], axis=1), np.ones(len(seconds)))
+    (a, b), _ = nnls(
+        np.stack([1.0 / seconds, samples / scale / seconds], axis=1), np.ones(len(seconds))
+    )
     return float(a), float(b) / scale

@@ -42,5 +42,7 @@ class Anchors:
         left = np.maximum(right - 1, 0)
         width = self._knots[right] - self._knots[left]
         back = np.where(width > 0, (self._knots[right] - at) / np.where(width > 0, width, 1.0), 0.0)
-        factor: FloatArray = np.exp(self._values[right] + (self._values[left] - self._values[right]) * back)
+        factor: FloatArray = np.exp(
+            self._values[right] + (self._values[left] - self._values[right]) * back
+        )
         return factor

@@ -36,7 +36,10 @@ class Cells:
     @cached_property
     def workloads(self) -> dict[str, int]:
         """Row of each workload, in order of first appearance."""
-        return {name: row for row, name in enumerate(dict.fromkeys(workload for workload, _ in self.pairs))}
+        return {
+            name: row
+            for row, name in enumerate(dict.fromkeys(workload for workload, _ in self.pairs))
+        }
 
     @cached_property
     def gpu_types(self) -> dict[str, int]:
@@ -51,16 +54,23 @@ class Cells:
         """
         table = self._table(ways.workloads, ways.gpu_types, each)
         flat_table, width = table.ravel(), table.shape[1]
-        return lambda rows: flat_table.take(ways.workload[rows] * width + ways.gpu[rows], mode="wrap")
+        return lambda rows: flat_table.take(
+            ways.workload[rows] * width + ways.gpu[rows], mode="wrap"
+        )
 
     def _table(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...], each: int) -> IntArray:
         """First row of each pair of names, and of none; that of the names that were asked about last is kept."""
         names, table = self._last.get(each, ((None, None), np.zeros((0, 0), np.int64)))
         if names[0] is not workloads or names[1] is not gpu_types:
-            small = np.full((len(self.workloads) + 1, len(self.gpu_types) + 1), each * len(self), np.int64)
+            small = np.full(
+                (len(self.workloads) + 1, len(self.gpu_types) + 1), each * len(self), np.int64
+            )
             for number, (workload, gpu) in enumerate(self.pairs):
                 small[self.workloads[workload], self.gpu_types[gpu]] = each * number
-            rows, columns = _rows_among(self.workloads, workloads), _rows_among(self.gpu_types, gpu_types)
+            rows, columns = (
+                _rows_among(self.workloads, workloads),
+                _rows_among(self.gpu_types, gpu_types),
+            )
             table = small[rows[:, np.newaxis], columns]
             self._last[each] = ((workloads, gpu_types), table)
         return table
@@ -77,7 +87,9 @@ def _rows_among(known: Mapping[str, int], names: Sequence[str]) -> IntArray:
 
 def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:
     """Coefficients by column, shape (width, R + each); the last rows are NaN, for pairs that are not known."""
-    return np.ascontiguousarray(np.array([*rows, *[[np.nan] * width] * each], np.float64).reshape(-1, width).T)
+    return np.ascontiguousarray(
+        np.array([*rows, *[[np.nan] * width] * each], np.float64).reshape(-1, width).T
+    )
 
 
 def gather(table: AnyArray, rows: IntArray, work: AnyArray) -> AnyArray:
@@ -97,9 +109,16 @@ def split(profiles: Profiles) -> dict[tuple[str, str], Profiles]:
     number = ways.workload * len(ways.gpu_types) + ways.gpu
     found, first, inverse = np.unique(number, return_index=True, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1]) if len(found) else []
+    parts = (
+        np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1])
+        if len(found)
+        else []
+    )
     return {
-        (ways.workloads[ways.workload[first[row]]], ways.gpu_types[ways.gpu[first[row]]]): profiles.take(parts[row])
+        (
+            ways.workloads[ways.workload[first[row]]],
+            ways.gpu_types[ways.gpu[first[row]]],
+        ): profiles.take(parts[row])
         for row in np.argsort(first, kind="stable")
     }
 
@@ -114,4 +133,8 @@ def by_names(pairs: Sequence[tuple[str, str]], values: Sequence[Any]) -> dict[st
 
 def flat(nested: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
     """Values of a document by pair (workload, GPU type)."""
-    return {(workload, gpu): value for workload, by_gpu in nested.items() for gpu, value in by_gpu.items()}
+    return {
+        (workload, gpu): value
+        for workload, by_gpu in nested.items()
+        for gpu, value in by_gpu.items()
+    }

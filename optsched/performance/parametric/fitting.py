@@ -21,7 +21,9 @@ def check_compute(path: str, seconds: Mapping[str, float]) -> None:
     """Refuse a document's law whose steps take no time: one of its coefficients, s or s per sample, must be above 0."""
     if sum(seconds.values()) < SMALLEST:
         found = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
-        raise InvalidInput(path, found, f"one of them at least {SMALLEST:g}, as every step takes some time")
+        raise InvalidInput(
+            path, found, f"one of them at least {SMALLEST:g}, as every step takes some time"
+        )
 
 
 @contextmanager

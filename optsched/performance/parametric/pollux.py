@@ -10,7 +10,16 @@ from pydantic import Field
 
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
 from optsched.instance.reading import join, validate
-from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
+from optsched.performance.parametric.cells import (
+    CHUNK,
+    Cells,
+    by_names,
+    chunks,
+    columns,
+    flat,
+    gather,
+    split,
+)
 from optsched.performance.parametric.fitting import check_compute, check_some, within
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.pollux_fit import PolluxFit, fit_adaptdl, fit_robust
@@ -81,7 +90,10 @@ class Pollux(TimeModel):
     name = "pollux"
 
     def __init__(
-        self, pairs: Sequence[tuple[str, str]], laws: Sequence[PolluxFit], fitted: Mapping[str, Any] | None = None
+        self,
+        pairs: Sequence[tuple[str, str]],
+        laws: Sequence[PolluxFit],
+        fitted: Mapping[str, Any] | None = None,
     ) -> None:
         self.cells = Cells(tuple(pairs))
         self.laws = tuple(laws)
@@ -123,7 +135,10 @@ class Pollux(TimeModel):
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
         count = len(ways)
-        (seconds, log_sd), source = np.empty((2, count)), np.empty(count, np.uint8)  # two at once: fewer new pages
+        (seconds, log_sd), source = (
+            np.empty((2, count)),
+            np.empty(count, np.uint8),
+        )  # two at once: fewer new pages
         find = self.cells.finder(ways, LEVELS)
         work = np.empty((5, CHUNK))
         for rows in chunks(count):
@@ -149,8 +164,18 @@ def _levels(fit: PolluxFit) -> list[tuple[float, ...]]:
     compute = (law[A_C], law[B_C], law[G])
     return [
         (*compute, 0.0, 0.0, fit.log_sd, Source.PARAMETRIC),
-        (*compute, law[A_R], law[B_R], *((fit.log_sd, Source.PARAMETRIC) if fit.inside else (guess, Source.PRIOR))),
-        (*compute, law[A_N], law[B_N], *((fit.log_sd, Source.PARAMETRIC) if fit.across else (guess, Source.PRIOR))),
+        (
+            *compute,
+            law[A_R],
+            law[B_R],
+            *((fit.log_sd, Source.PARAMETRIC) if fit.inside else (guess, Source.PRIOR)),
+        ),
+        (
+            *compute,
+            law[A_N],
+            law[B_N],
+            *((fit.log_sd, Source.PARAMETRIC) if fit.across else (guess, Source.PRIOR)),
+        ),
     ]
 
 

@@ -80,7 +80,9 @@ class _Data:
         """
         pinned, value = np.zeros(7, bool), np.full(7, LEAST)
         if len(np.unique(self.ways.samples)) == 1:
-            compute = self.compute if len(self.compute) else np.exp(self.log_seconds) / self.ways.passes
+            compute = (
+                self.compute if len(self.compute) else np.exp(self.log_seconds) / self.ways.passes
+            )
             pinned[A_C], value[A_C] = True, max(float(np.mean(compute)) / 2, LEAST)
         more = bool((self.ways.gpus > 2).any())
         pinned[[A_N, B_N]] = not self.across
@@ -114,7 +116,11 @@ def fit_adaptdl(profiles: Profiles) -> PolluxFit:
     _check_units(profiles)
     data = _Data(profiles)
     if len(data.timed) == 0:
-        raise InvalidInput("sync", "no measured sync and no step of one GPU", "the time of some gradients' exchange")
+        raise InvalidInput(
+            "sync",
+            "no measured sync and no step of one GPU",
+            "the time of some gradients' exchange",
+        )
     pinned, value = data.pinned()
     free = np.flatnonzero(~pinned)
     lower, upper = np.full(7, np.log(LEAST)), np.full(7, np.log(MOST))
@@ -177,11 +183,15 @@ def _check_units(profiles: Profiles) -> None:
     seconds, samples = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
     if not 100 * LEAST <= seconds <= MOST:
         raise InvalidInput(
-            "seconds", f"{seconds:g} in the median", f"{100 * LEAST:g} to {MOST:g} s for this method, or method robust"
+            "seconds",
+            f"{seconds:g} in the median",
+            f"{100 * LEAST:g} to {MOST:g} s for this method, or method robust",
         )
     if LEAST * samples > 0.1 * seconds:
         found = f"{samples:g} in the median, in {seconds:g} s"
-        raise InvalidInput("samples", found, f"at least {10 * LEAST:g} s each for this method, or method robust")
+        raise InvalidInput(
+            "samples", found, f"at least {10 * LEAST:g} s each for this method, or method robust"
+        )
 
 
 def _result(law: FloatArray, objective: float, data: _Data) -> PolluxFit:
@@ -213,7 +223,9 @@ def _rmse(residual: FloatArray, slopes: FloatArray, slope: FloatArray) -> float:
     return root
 
 
-def _least_squares(data: _Data, pinned: BoolArray, value: FloatArray, start: FloatArray, robust: bool) -> FloatArray:
+def _least_squares(
+    data: _Data, pinned: BoolArray, value: FloatArray, start: FloatArray, robust: bool
+) -> FloatArray:
     """The law with the smallest residuals: of log t with soft_l1 and priors, or of log t and log T_grad as they are."""
     free = np.flatnonzero(~pinned)
     lower, upper = np.full(7, np.log(LEAST / 10)), np.full(7, np.log(MOST))
@@ -262,7 +274,10 @@ def _priors(law: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _robust_objective(law: FloatArray, data: _Data) -> float:
-    residual = np.concatenate([log_step_seconds(law, data.ways)[0] - data.log_seconds, _priors(law)[0]]) / ROBUST
+    residual = (
+        np.concatenate([log_step_seconds(law, data.ways)[0] - data.log_seconds, _priors(law)[0]])
+        / ROBUST
+    )
     return float(np.sum(np.sqrt(1 + residual**2) - 1)) * ROBUST**2
 
 

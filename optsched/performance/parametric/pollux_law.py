@@ -19,7 +19,9 @@ def compute_seconds(law: FloatArray, samples: FloatArray) -> FloatArray:
     return seconds
 
 
-def sync_seconds(law: FloatArray, gpus: IntArray, nodes: IntArray, least: float = 0.0) -> FloatArray:
+def sync_seconds(
+    law: FloatArray, gpus: IntArray, nodes: IntArray, least: float = 0.0
+) -> FloatArray:
     """T_sync of k GPUs on n nodes.
 
         T_sync = 0                        k = 1
@@ -30,7 +32,9 @@ def sync_seconds(law: FloatArray, gpus: IntArray, nodes: IntArray, least: float 
     """
     more = np.maximum(gpus - 2.0, least)
     inside, across = law[A_R] + law[B_R] * more, law[A_N] + law[B_N] * more
-    seconds: FloatArray = np.where(gpus == 1, least + least * more, np.where(nodes > 1, across, inside))
+    seconds: FloatArray = np.where(
+        gpus == 1, least + least * more, np.where(nodes > 1, across, inside)
+    )
     return seconds
 
 
@@ -41,7 +45,9 @@ def step_seconds(law: FloatArray, ways: Ways, least: float = 0.0) -> FloatArray:
     return overlapped(compute, sync, law[G]) + compute * (ways.passes - 1)
 
 
-def log_step_seconds(law: FloatArray, ways: Ways, least: float = 0.0) -> tuple[FloatArray, FloatArray]:
+def log_step_seconds(
+    law: FloatArray, ways: Ways, least: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
     """log t of one law, and its derivatives by the logs of the first six coefficients and by g, shape (E, 7).
 
     With x = T_grad, y = T_sync and o = (x^g + y^g)^(1/g):

@@ -75,11 +75,19 @@ class Amdahl(TimeModel):
         rows = [(cell, curve) for cell, pair in enumerate(curves) for curve in curves[pair]]
         self._batches = np.unique([curve.batch for _, curve in rows])
         rank = np.searchsorted(self._batches, [curve.batch for _, curve in rows]) + 1
-        self._keys = np.array([cell for cell, _ in rows], np.int64) * (len(self._batches) + 1) + rank
+        self._keys = (
+            np.array([cell for cell, _ in rows], np.int64) * (len(self._batches) + 1) + rank
+        )
         order = np.argsort(self._keys, kind="stable")
         self._keys = self._keys[order]
         told = [
-            (rows[row][1].batch, rows[row][1].work, rows[row][1].serial, rows[row][1].crosstalk, rows[row][1].log_sd)
+            (
+                rows[row][1].batch,
+                rows[row][1].work,
+                rows[row][1].serial,
+                rows[row][1].crosstalk,
+                rows[row][1].log_sd,
+            )
             for row in order
         ]
         self._table = columns(told, 5)
@@ -106,7 +114,10 @@ class Amdahl(TimeModel):
         batch = part.ways.samples_per_step
         order = np.argsort(batch, kind="stable")
         ends = np.flatnonzero(np.diff(batch[order]) > SAME_BATCH * batch[order][1:]) + 1
-        curves = [cls._fit_curve(part.take(rows), float(batch[rows].min())) for rows in np.split(order, ends)]
+        curves = [
+            cls._fit_curve(part.take(rows), float(batch[rows].min()))
+            for rows in np.split(order, ends)
+        ]
         return [curve for curve in curves if curve is not None]
 
     @classmethod
@@ -120,7 +131,9 @@ class Amdahl(TimeModel):
         if work == 0 or max(serial, crosstalk) > MOST_SHARE * work:
             return None
         sd = log_sd(np.log(terms @ found / t), terms.shape[1])
-        return CurveDocument(batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=sd)
+        return CurveDocument(
+            batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=sd
+        )
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -133,7 +146,9 @@ class Amdahl(TimeModel):
                 if curve.batch in batches[:number]:
                     raise InvalidInput(f"{path}.batch", f"{curve.batch:g} again", "each batch once")
                 if curve.crosstalk > 0 and cls.terms < 3:
-                    raise InvalidInput(f"{path}.crosstalk", f"{curve.crosstalk:g}", f"0 in the {cls.name} model")
+                    raise InvalidInput(
+                        f"{path}.crosstalk", f"{curve.crosstalk:g}", f"0 in the {cls.name} model"
+                    )
         return cls(flat(given.curves))
 
     def document(self) -> dict[str, Any]:
@@ -145,10 +160,16 @@ class Amdahl(TimeModel):
         """The law of each way's batch."""
         cell = self.cells.find(ways)
         least = ways.samples_per_step - ways.gpus * ways.passes  # what rounding up may have added
-        rank = np.searchsorted(self._batches, ways.samples_per_step * (1 + SAME_BATCH), side="right")
+        rank = np.searchsorted(
+            self._batches, ways.samples_per_step * (1 + SAME_BATCH), side="right"
+        )
         wanted = cell * (len(self._batches) + 1) + rank
         at = np.searchsorted(self._keys, wanted, side="right") - 1
-        known = (at >= 0) & (self._keys[at] // (len(self._batches) + 1) == cell) if len(self._keys) else at > 0
+        known = (
+            (at >= 0) & (self._keys[at] // (len(self._batches) + 1) == cell)
+            if len(self._keys)
+            else at > 0
+        )
         batch, work, serial, crosstalk, log_sd = self._table[:, np.where(known, at, -1)]
         k = ways.gpus.astype(np.float64)
         seconds: FloatArray = work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k

@@ -13,7 +13,16 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import join, listed, validate
 from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.anchors import Anchors
-from optsched.performance.parametric.cells import CHUNK, Cells, by_names, chunks, columns, flat, gather, split
+from optsched.performance.parametric.cells import (
+    CHUNK,
+    Cells,
+    by_names,
+    chunks,
+    columns,
+    flat,
+    gather,
+    split,
+)
 from optsched.performance.parametric.fitting import check_compute, check_some
 from optsched.performance.parametric.overlap import overlapped
 from optsched.performance.parametric.shared_link_documents import (
@@ -94,9 +103,16 @@ class SharedLink(TimeModel):
         self.given = given
         compute = flat(given.compute)
         self.cells = Cells(tuple(compute))
-        self._table = columns([row for pair in compute for row in _levels(given, pair, compute[pair])], 7, LEVELS)
-        lines = [(told.a, told.b, told.one_gpu.model_dump() if told.one_gpu else None) for told in compute.values()]
-        self._anchors = _anchors(lines) if any(measured for _, _, measured in lines) else None  # None costs no time
+        self._table = columns(
+            [row for pair in compute for row in _levels(given, pair, compute[pair])], 7, LEVELS
+        )
+        lines = [
+            (told.a, told.b, told.one_gpu.model_dump() if told.one_gpu else None)
+            for told in compute.values()
+        ]
+        self._anchors = (
+            _anchors(lines) if any(measured for _, _, measured in lines) else None
+        )  # None costs no time
         self._source = np.nan_to_num(self._table[-1], nan=float(Source.PRIOR)).astype(np.uint8)
 
     @classmethod
@@ -108,7 +124,9 @@ class SharedLink(TimeModel):
             unknown = set(getattr(chosen, name)) - set(profiles.ways.workloads)
             if unknown:
                 expected = f"a workload that was measured: {listed(profiles.ways.workloads)}"
-                raise InvalidInput(join("performance", [name, min(unknown)]), "an unknown workload", expected)
+                raise InvalidInput(
+                    join("performance", [name, min(unknown)]), "an unknown workload", expected
+                )
         return cls(_fit(profiles.sorted(), chosen))
 
     @classmethod
@@ -118,14 +136,20 @@ class SharedLink(TimeModel):
         for workload, by_gpu in given.compute.items():
             if workload not in given.gradient_bytes:
                 raise InvalidInput(
-                    join("performance.gradient_bytes", [workload]), "nothing", "bytes, as it has compute"
+                    join("performance.gradient_bytes", [workload]),
+                    "nothing",
+                    "bytes, as it has compute",
                 )
             for gpu, told in by_gpu.items():
                 path = join("performance.compute", [workload, gpu])
                 check_compute(path, {"a": told.a, "b": told.b})
                 _check_one_gpu(path, told)
                 if gpu not in given.gpus:
-                    raise InvalidInput(join("performance.gpus", [gpu]), "nothing", f"links, as {workload} has compute")
+                    raise InvalidInput(
+                        join("performance.gpus", [gpu]),
+                        "nothing",
+                        f"links, as {workload} has compute",
+                    )
         return cls(given)
 
     def document(self) -> dict[str, Any]:
@@ -135,7 +159,10 @@ class SharedLink(TimeModel):
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
         count = len(ways)
-        (seconds, log_sd), source = np.empty((2, count)), np.empty(count, np.uint8)  # two at once: fewer new pages
+        (seconds, log_sd), source = (
+            np.empty((2, count)),
+            np.empty(count, np.uint8),
+        )  # two at once: fewer new pages
         find = self.cells.finder(ways, LEVELS)
         work = np.empty((5, CHUNK))
         for rows in chunks(count):
@@ -177,20 +204,31 @@ def _check_one_gpu(path: str, told: ComputeDocument) -> None:
         return
     samples, seconds = told.one_gpu.samples, told.one_gpu.seconds
     if len(samples) != len(seconds):
-        raise InvalidInput(f"{path}.one_gpu.seconds", f"{len(seconds)} numbers", f"{len(samples)}, as many as samples")
+        raise InvalidInput(
+            f"{path}.one_gpu.seconds",
+            f"{len(seconds)} numbers",
+            f"{len(samples)}, as many as samples",
+        )
     if any(more <= less for less, more in pairwise(samples)):
         found = ", ".join(f"{each:g}" for each in samples)
         raise InvalidInput(f"{path}.one_gpu.samples", found, "numbers in ascending order")
 
 
-def _levels(given: SharedLinkDocument, pair: tuple[str, str], compute: ComputeDocument) -> list[tuple[float, ...]]:
+def _levels(
+    given: SharedLinkDocument, pair: tuple[str, str], compute: ComputeDocument
+) -> list[tuple[float, ...]]:
     """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU, on one node, on several."""
     workload, gpu = pair
-    rows: list[tuple[float, ...]] = [(compute.a, compute.b, 0.0, 0.0, 0.0, compute.log_sd[0], Source.PARAMETRIC)]
+    rows: list[tuple[float, ...]] = [
+        (compute.a, compute.b, 0.0, 0.0, 0.0, compute.log_sd[0], Source.PARAMETRIC)
+    ]
     for level, name in enumerate(NAMES):
         link, factor = getattr(given.gpus[gpu], name), getattr(compute, name)
         slowdown = given.gpus[gpu].slowdown if compute.slowdown is None else compute.slowdown[level]
-        ring, hop = 2 * factor * given.gradient_bytes[workload] / link.bandwidth, 2 * factor * link.latency
+        ring, hop = (
+            2 * factor * given.gradient_bytes[workload] / link.bandwidth,
+            2 * factor * link.latency,
+        )
         source = Source.PARAMETRIC if link.measured else Source.PRIOR
         rows.append((compute.a, compute.b, slowdown, ring, hop, compute.log_sd[level + 1], source))
     return rows
@@ -203,10 +241,14 @@ def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
     parts = split(profiles)
     cells = Cells(tuple(parts))
     earlier = None if chosen.prior is None else _earlier(chosen.prior)
-    types = tuple(dict.fromkeys([*cells.gpu_types, *chosen.links, *(earlier.gpus if earlier else ())]))
+    types = tuple(
+        dict.fromkeys([*cells.gpu_types, *chosen.links, *(earlier.gpus if earlier else ())])
+    )
     gpu_rows = {name: row for row, name in enumerate(types)}
     lines = {pair: _line(part) for pair, part in parts.items()}
-    free = {pair: row for row, pair in enumerate(pair for pair, line in lines.items() if line is None)}
+    free = {
+        pair: row for row, pair in enumerate(pair for pair, line in lines.items() if line is None)
+    }
     parameters = Parameters(len(cells.workloads), len(types), len(free))
     prior = Prior(parameters, [_guess(parts[pair]) for pair in free])
     if earlier:
@@ -217,23 +259,40 @@ def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
         for level, name in enumerate(NAMES):
             link = getattr(stated, name)
             if link is not None:
-                prior.state(parameters.bandwidth + 2 * gpu_rows[gpu] + level, link.bandwidth, STATED_SD)
+                prior.state(
+                    parameters.bandwidth + 2 * gpu_rows[gpu] + level, link.bandwidth, STATED_SD
+                )
                 if link.latency is not None:
-                    prior.state(parameters.latency + 2 * gpu_rows[gpu] + level, link.latency, STATED_SD)
+                    prior.state(
+                        parameters.latency + 2 * gpu_rows[gpu] + level, link.latency, STATED_SD
+                    )
 
     ways = profiles.ways
     cell = cells.find(ways)
     table = columns([(np.nan, np.nan) if line is None else line for line in lines.values()], 2)
     base = np.array([free.get(pair, -1) for pair in cells.pairs], np.int64)
     measured = [_measured(part) for part in parts.values()]
-    bends = _anchors([(*line, each) for line, each in zip(table.T[: len(cells)].tolist(), measured, strict=True)])
+    bends = _anchors(
+        [(*line, each) for line, each in zip(table.T[: len(cells)].tolist(), measured, strict=True)]
+    )
     one_gpu = (table[0][cell] + table[1][cell] * ways.samples) * bends.factor(cell, ways.samples)
-    rows = rows_of(profiles, cell, one_gpu, base[cell], ways.workload_among(cells.workloads), ways.gpu_among(gpu_rows))
+    rows = rows_of(
+        profiles,
+        cell,
+        one_gpu,
+        base[cell],
+        ways.workload_among(cells.workloads),
+        ways.gpu_among(gpu_rows),
+    )
     z = fit_links(rows, parameters, prior)
     blocks = 2 * len(cells)
-    own = fit_own(z, parameters, rows, blocks) if chosen.own else (np.ones(blocks), np.zeros(blocks))
+    own = (
+        fit_own(z, parameters, rows, blocks) if chosen.own else (np.ones(blocks), np.zeros(blocks))
+    )
     kept = measured if chosen.anchored else [None] * len(cells)
-    return _document(z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier, chosen.gate)
+    return _document(
+        z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier, chosen.gate
+    )
 
 
 def _document(
@@ -245,7 +304,12 @@ def _document(
     value = np.exp(z)
     several = profiles.ways.gpus > 1
     across = (profiles.ways.nodes > 1).astype(np.int64)
-    links = np.bincount((2 * profiles.ways.gpu_among(gpu_rows) + across)[several], minlength=2 * at.gpu_types) > 0
+    links = (
+        np.bincount(
+            (2 * profiles.ways.gpu_among(gpu_rows) + across)[several], minlength=2 * at.gpu_types
+        )
+        > 0
+    )
     gpus = {}
     for gpu, row in gpu_rows.items():
         before = earlier.gpus.get(gpu) if earlier else None
@@ -253,28 +317,45 @@ def _document(
             name: {
                 "bandwidth": float(value[at.bandwidth + 2 * row + level]),
                 "latency": float(value[at.latency + 2 * row + level]),
-                "measured": bool(links[2 * row + level]) or (before is not None and getattr(before, name).measured),
+                "measured": bool(links[2 * row + level])
+                or (before is not None and getattr(before, name).measured),
             }
             for level, name in enumerate(NAMES)
         }
     compute = []
     for row in range(len(cells)):
-        a, b = table[:, row] if base[row] < 0 else value[[at.base_constant + base[row], at.base_slope + base[row]]]
+        a, b = (
+            table[:, row]
+            if base[row] < 0
+            else value[[at.base_constant + base[row], at.base_slope + base[row]]]
+        )
         blocks = slice(2 * row, 2 * row + 2)
-        told = {"a": float(a), "b": float(b), **dict(zip(NAMES, own[0][blocks].tolist(), strict=True))}
+        told = {
+            "a": float(a),
+            "b": float(b),
+            **dict(zip(NAMES, own[0][blocks].tolist(), strict=True)),
+        }
         compute.append(told | {"slowdown": tuple(own[1][blocks].tolist())})
     document = {
         "g": float(1 + value[at.overlap]),
-        "gradient_bytes": {name: float(value[at.bytes + row]) for name, row in cells.workloads.items()},
+        "gradient_bytes": {
+            name: float(value[at.bytes + row]) for name, row in cells.workloads.items()
+        },
         "gpus": gpus,
         "compute": by_names(cells.pairs, compute),
         "gate": gate,
     }
-    residual = np.log(SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds)
+    residual = np.log(
+        SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds
+    )
     for told, measured in zip(compute, one_gpu, strict=True):
         told["one_gpu"] = measured
-    bent = np.log(SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds)
-    residual[several] = bent[several]  # on one GPU those of the line, as those of what goes through all tell nothing
+    bent = np.log(
+        SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds
+    )
+    residual[several] = bent[
+        several
+    ]  # on one GPU those of the line, as those of what goes through all tell nothing
     block = 3 * cell + several + across
     counts = np.bincount(block, minlength=3 * len(cells))
     squares = np.bincount(block, residual**2, minlength=3 * len(cells))
@@ -289,7 +370,9 @@ def _document(
     return SharedLinkDocument.model_validate(document)
 
 
-def _coefficients(profiles: Profiles, cell: IntArray, counts: IntArray, base: IntArray, links: BoolArray) -> FloatArray:
+def _coefficients(
+    profiles: Profiles, cell: IntArray, counts: IntArray, base: IntArray, links: BoolArray
+) -> FloatArray:
     """How many coefficients the steps of each pair on each level had to determine, shape (3 C,).
 
     One GPU: a and b, or one of them where only one m was measured. Several: f and c of its own (f moves the steps of a
@@ -297,7 +380,9 @@ def _coefficients(profiles: Profiles, cell: IntArray, counts: IntArray, base: In
     no step on one GPU tells them.
     """
     alone = np.flatnonzero(profiles.ways.gpus == 1)
-    pairs_of_m = np.unique(np.stack([cell[alone], profiles.ways.samples[alone]]), axis=1)[0].astype(np.int64)
+    pairs_of_m = np.unique(np.stack([cell[alone], profiles.ways.samples[alone]]), axis=1)[0].astype(
+        np.int64
+    )
     different = np.bincount(pairs_of_m, minlength=len(base))
     levels = counts.reshape(-1, LEVELS) > 0
     shared = np.sum(links) + np.sum(links.reshape(-1, 2).any(axis=1)) + 1
@@ -338,12 +423,18 @@ def _guess(part: Profiles) -> tuple[float, float]:
 
 def _earlier(document: Mapping[str, Any]) -> SharedLinkDocument:
     return validate(
-        SharedLinkDocument, {name: value for name, value in document.items() if name != "model"}, "performance.prior"
+        SharedLinkDocument,
+        {name: value for name, value in document.items() if name != "model"},
+        "performance.prior",
     )
 
 
 def _start_from(
-    prior: Prior, at: Parameters, earlier: SharedLinkDocument, cells: Cells, gpu_rows: Mapping[str, int]
+    prior: Prior,
+    at: Parameters,
+    earlier: SharedLinkDocument,
+    cells: Cells,
+    gpu_rows: Mapping[str, int],
 ) -> None:
     """An earlier model is known about as well as what is stated."""
     prior.state_bytes(cells.workloads, earlier.gradient_bytes, 1.0, STATED_SD)

@@ -51,7 +51,12 @@ class Rows:
 
 
 def rows_of(
-    profiles: Profiles, cell: IntArray, one_gpu: FloatArray, base: IntArray, workload: IntArray, gpu: IntArray
+    profiles: Profiles,
+    cell: IntArray,
+    one_gpu: FloatArray,
+    base: IntArray,
+    workload: IntArray,
+    gpu: IntArray,
 ) -> Rows:
     """What the fit looks at: all steps of several GPUs, at most `BLOCK_ROWS` of a block, evenly over k and m.
 
@@ -105,7 +110,10 @@ class Phases:
 def phases_of(z: FloatArray, parameters: Parameters, rows: Rows) -> Phases:
     """The phases of each row by the parameters z."""
     at = parameters
-    told = np.exp(z[at.base_constant + rows.base]) + np.exp(z[at.base_slope + rows.base]) * rows.samples
+    told = (
+        np.exp(z[at.base_constant + rows.base])
+        + np.exp(z[at.base_slope + rows.base]) * rows.samples
+    )
     apart = 1.0 - 1.0 / rows.k
     return Phases(
         one=np.where(rows.base < 0, rows.one, told),
@@ -154,7 +162,10 @@ def robust(log_residual: FloatArray) -> tuple[FloatArray, FloatArray]:
     scaled = log_residual / ROBUST
     root = np.sqrt(1 + scaled**2)
     soft = np.sign(scaled) * np.sqrt(2 * (root - 1))
-    steep = np.where(np.abs(scaled) > 1e-6, scaled / (root * np.where(soft == 0, 1.0, soft)), 1.0) / ROBUST
+    steep = (
+        np.where(np.abs(scaled) > 1e-6, scaled / (root * np.where(soft == 0, 1.0, soft)), 1.0)
+        / ROBUST
+    )
     return soft, steep
 
 
@@ -183,5 +194,7 @@ def fit_links(rows: Rows, parameters: Parameters, prior: Prior) -> FloatArray:
         return both(z)[1]
 
     start, bounds = prior.mean, prior.bounds
-    found = least_squares(residuals, start, jac=slopes_of, bounds=bounds, max_nfev=100, xtol=1e-8, ftol=1e-8)
+    found = least_squares(
+        residuals, start, jac=slopes_of, bounds=bounds, max_nfev=100, xtol=1e-8, ftol=1e-8
+    )
     return np.asarray(found.x, np.float64)

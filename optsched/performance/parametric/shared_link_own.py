@@ -22,7 +22,9 @@ FARTHEST = 10.0
 """Logs of both stay within it."""
 
 
-def fit_own(z: FloatArray, parameters: Parameters, rows: Rows, blocks: int) -> tuple[FloatArray, FloatArray]:
+def fit_own(
+    z: FloatArray, parameters: Parameters, rows: Rows, blocks: int
+) -> tuple[FloatArray, FloatArray]:
     """Factors f on the communication, and slowdowns c, of each block (2 x pair + level), shape (blocks,) each.
 
         x = T_1 (1 + c (1 - 1/k))        y = f T_c        t = (passes - 1) x + (x^g + y^g)^(1/g)
@@ -65,7 +67,9 @@ def _own(
         t = o + again * x
         soft, steep = robust(np.log(t) - measured)
         by_x, by_y = ((x / o) ** g * o + again * x) / t, (y / o) ** g * o / t
-        slopes = (weight * steep)[:, np.newaxis] * np.stack([by_y, by_x * slowed / (1 + slowed)], axis=1)
+        slopes = (weight * steep)[:, np.newaxis] * np.stack(
+            [by_y, by_x * slowed / (1 + slowed)], axis=1
+        )
         of_prior = np.array([own[0] / FACTOR_SD, own[1] / SLOWDOWN_SD])
         return np.concatenate([weight * soft, of_prior]), np.concatenate(
             [slopes, np.diag([1 / FACTOR_SD, 1 / SLOWDOWN_SD])]
@@ -78,5 +82,7 @@ def _own(
         return both(own)[1]
 
     far = (-FARTHEST, FARTHEST)
-    tried = [least_squares(residuals, start, jac=slopes_of, bounds=far, max_nfev=50) for start in STARTS]
+    tried = [
+        least_squares(residuals, start, jac=slopes_of, bounds=far, max_nfev=50) for start in STARTS
+    ]
     return np.asarray(min(tried, key=lambda end: float(end.cost)).x, np.float64)

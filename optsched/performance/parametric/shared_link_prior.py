@@ -106,7 +106,9 @@ class Prior:
         """A parameter is known to be about ``value`` (its log is normal), whatever others are."""
         self.mean[row], self.sd[row], self._around[row] = np.log(value), sd, -1
 
-    def state_bytes(self, rows: Mapping[str, int], given: Mapping[str, float], each: float, sd: float) -> None:
+    def state_bytes(
+        self, rows: Mapping[str, int], given: Mapping[str, float], each: float, sd: float
+    ) -> None:
         """Gradient bytes of workloads are about ``each`` times what is given."""
         for name, amount in given.items():
             if name in rows:

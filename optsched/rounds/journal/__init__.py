@@ -1,7 +1,14 @@
 """A scheduler's journal: numbered records and snapshots in a folder that survives crashes and full disks."""
 
 from optsched.rounds.journal.layout import FORMAT
-from optsched.rounds.journal.reader import Follower, follow, read_from, read_latest, records, snapshots
+from optsched.rounds.journal.reader import (
+    Follower,
+    follow,
+    read_from,
+    read_latest,
+    records,
+    snapshots,
+)
 from optsched.rounds.journal.records import Entry
 from optsched.rounds.journal.snapshots import Snapshot, SnapshotFile
 from optsched.rounds.journal.writer import Journal

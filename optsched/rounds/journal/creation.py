@@ -55,7 +55,9 @@ def _check_room(folder: Path) -> None:
     try:
         names = sorted(path.name for path in folder.iterdir())
         segment = segment_path(folder, 0)
-        begun = {LOCK, segment.name} if not segment.exists() or segment.stat().st_size == 0 else {LOCK}
+        begun = (
+            {LOCK, segment.name} if not segment.exists() or segment.stat().st_size == 0 else {LOCK}
+        )
     except FileNotFoundError:
         return
     except NotADirectoryError:
@@ -66,7 +68,9 @@ def _check_room(folder: Path) -> None:
         raise JournalError(f"no journal can be made at {folder}: there is one already")
     strange = [name for name in names if name not in begun and not name.startswith(disk.TEMPORARY)]
     if strange:
-        raise JournalError(f"no journal can be made at {folder}: the folder is not empty ({listed(strange)})")
+        raise JournalError(
+            f"no journal can be made at {folder}: the folder is not empty ({listed(strange)})"
+        )
 
 
 def cannot_write(folder: Path, error: OSError, lost: str = "") -> JournalError:

@@ -72,7 +72,9 @@ def check_layout(folder: Path, layout: Layout) -> None:
         lost = [0]
     if lost:
         name = segment_path(folder, lost[0]).name
-        raise JournalDamaged(str(folder), name, None, "no such file", f"the records from number {lost[0]} on")
+        raise JournalDamaged(
+            str(folder), name, None, "no such file", f"the records from number {lost[0]} on"
+        )
 
 
 def check_journal(path: str | Path) -> Path:
@@ -85,14 +87,18 @@ def check_journal(path: str | Path) -> Path:
         try:
             text = (folder / HEADER).read_bytes()
         except FileNotFoundError:
-            raise JournalError(f"no journal at {folder}: a folder without the file {HEADER}") from None
+            raise JournalError(
+                f"no journal at {folder}: a folder without the file {HEADER}"
+            ) from None
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     version = document.get("format") if isinstance(document, dict) else None
     if isinstance(version, str) and version != FORMAT:
-        raise JournalError(f"journal {folder} has the format {show(version)}, expected {show(FORMAT)}")
+        raise JournalError(
+            f"journal {folder} has the format {show(version)}, expected {show(FORMAT)}"
+        )
     if text != header_bytes():
         found = show(text.decode(errors="replace"))
         raise JournalDamaged(str(folder), HEADER, None, found, header_bytes().decode().strip())

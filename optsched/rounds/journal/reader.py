@@ -8,7 +8,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from optsched.errors import InvalidArgument, JournalDamaged, JournalError
-from optsched.rounds.journal.layout import Layout, check_journal, check_layout, list_folder, reading, segment_path
+from optsched.rounds.journal.layout import (
+    Layout,
+    check_journal,
+    check_layout,
+    list_folder,
+    reading,
+    segment_path,
+)
 from optsched.rounds.journal.records import BadLine, Entry, decode_line
 from optsched.rounds.journal.segments import SegmentReader
 from optsched.rounds.journal.snapshots import Snapshot, SnapshotFile
@@ -115,7 +122,12 @@ class Follower:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -176,7 +188,9 @@ class Follower:
         while True:
             layout = self._list(n)
             try:
-                return SegmentReader(self._folder, max(start for start in layout.segments if start <= n))
+                return SegmentReader(
+                    self._folder, max(start for start in layout.segments if start <= n)
+                )
             except FileNotFoundError:  # deleted since
                 if list_folder(self._folder) == layout:
                     raise
@@ -189,4 +203,6 @@ class Follower:
         following.close()
         start = min(start for start in self._list(None).segments if start > finished.start)
         name = segment_path(self._folder, start).name
-        raise JournalDamaged(str(self._folder), name, None, f"records from {start} on", f"record {finished.n} first")
+        raise JournalDamaged(
+            str(self._folder), name, None, f"records from {start} on", f"record {finished.n} first"
+        )

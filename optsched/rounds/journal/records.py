@@ -53,7 +53,9 @@ def encode_object(value: dict[str, Any], what: str) -> str:
         if text is None:
             raise _refusal(value, what)
     except RecursionError:
-        raise InvalidInput(what, "objects nested without end, or nearly so", "a JSON object") from None
+        raise InvalidInput(
+            what, "objects nested without end, or nearly so", "a JSON object"
+        ) from None
     return text
 
 
@@ -71,7 +73,9 @@ def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]
     text = encode_object(record, f"record {n}")
     for key, meaning in RESERVED.items():
         if key in record:
-            raise InvalidInput(f"record {n}.{key}", show(record[key]), f"no such key: it is taken for {meaning}")
+            raise InvalidInput(
+                f"record {n}.{key}", show(record[key]), f"no such key: it is taken for {meaning}"
+            )
     covered = (START % n + text[1:-1].encode()).removesuffix(b",")
     check = zlib.crc32(covered, check)
     return covered + END % check + b"\n", check
@@ -123,6 +127,8 @@ def _refusal(value: object, path: str) -> InvalidInput:
     elif isinstance(value, str):
         return InvalidInput(path, show(value), "text in Unicode")
     else:
-        return InvalidInput(path, f"a value of type {type(value).__name__}", "a JSON value (a tuple as a list)")
+        return InvalidInput(
+            path, f"a value of type {type(value).__name__}", "a JSON value (a tuple as a list)"
+        )
     part, culprit = next((part, item) for part, item in inner if _encoded(item) is None)
     return _refusal(culprit, join(path, [part]))

@@ -73,7 +73,9 @@ class SegmentReader:
 
     def damaged(self, n: int, found: str) -> JournalDamaged:
         """The error for something else where record n should stand."""
-        return JournalDamaged(str(self.path.parent), self.path.name, n - self.start + 1, found, f"record {n}")
+        return JournalDamaged(
+            str(self.path.parent), self.path.name, n - self.start + 1, found, f"record {n}"
+        )
 
     def _check_rest(self, rest: bytes) -> None:
         self.torn = f"{len(rest)} bytes without an end of line"

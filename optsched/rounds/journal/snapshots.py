@@ -72,7 +72,9 @@ class SnapshotFile:
         """
         document, names, arrays = self._read(with_arrays=True)
         if [PREFIX + name for name in names] != list(arrays):
-            raise self._damaged(f"the arrays {show(list(arrays))}", f"{show(names)}, as its header says")
+            raise self._damaged(
+                f"the arrays {show(list(arrays))}", f"{show(names)}, as its header says"
+            )
         return Snapshot(self.n, document, dict(zip(names, arrays.values(), strict=True)))
 
     def _read(self, with_arrays: bool) -> tuple[dict[str, Any], list[str], dict[str, AnyArray]]:
@@ -92,7 +94,9 @@ class SnapshotFile:
         return document, names, arrays
 
     def _damaged(self, found: str, expected: str) -> JournalDamaged:
-        return JournalDamaged(str(self.folder), snapshot_path(self.folder, self.n).name, None, found, expected)
+        return JournalDamaged(
+            str(self.folder), snapshot_path(self.folder, self.n).name, None, found, expected
+        )
 
 
 def encode_snapshot(n: int, document: dict[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
@@ -107,7 +111,9 @@ def encode_snapshot(n: int, document: dict[str, Any], arrays: Mapping[str, AnyAr
     entries: dict[str, AnyArray] = {}
     for name, array in arrays.items():
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise InvalidInput("arrays", f"the name {show(name)}", "1 to 100 letters, digits, '_', '.' and '-'")
+            raise InvalidInput(
+                "arrays", f"the name {show(name)}", "1 to 100 letters, digits, '_', '.' and '-'"
+            )
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             found = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else show(array)
             raise InvalidInput(f"arrays.{name}", found, "a numpy array without Python objects")

@@ -88,7 +88,9 @@ class Journal:
         return cls._with_lock(Path(path), make_journal(Path(path), fsync), fsync, keep)
 
     @classmethod
-    def open(cls, path: str | Path, *, create: bool = False, fsync: bool = True, keep: int | None = None) -> Self:
+    def open(
+        cls, path: str | Path, *, create: bool = False, fsync: bool = True, keep: int | None = None
+    ) -> Self:
         """Go on with a journal; with ``create``, begin it if there is none. Other parameters as for `create`.
 
         The last segment is read and checked. A last line that is not whole is taken away, and `dropped` says so.
@@ -116,7 +118,12 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -238,9 +245,13 @@ class Journal:
             raise JournalError(self._refusal)
         try:
             if not disk.stands_at(self._lock, self._lock_path):
-                self._refuse(f"its lock {LOCK} was deleted or replaced, so that another process may write it")
+                self._refuse(
+                    f"its lock {LOCK} was deleted or replaced, so that another process may write it"
+                )
             elif disk.size(self._file) != self._end.size:
-                self._refuse(f"another process has written {segment_path(self.path, self._start).name}")
+                self._refuse(
+                    f"another process has written {segment_path(self.path, self._start).name}"
+                )
         except OSError as error:
             raise cannot_write(self.path, error) from None
         if self._refusal:
@@ -267,9 +278,12 @@ class Journal:
                 self._refusal = ""
                 lost = f"{lost} not taken in"
             except OSError as second:
-                self._refuse(f"what a failed write left could not be taken away ({second.strerror})")
+                self._refuse(
+                    f"what a failed write left could not be taken away ({second.strerror})"
+                )
                 lost = (
-                    f"{lost} not taken in for sure, as the disk does not take them away either; open the journal again"
+                    f"{lost} not taken in for sure, as the disk does not take them away either; "
+                    "open the journal again"
                 )
             if isinstance(error, OSError):
                 raise cannot_write(self.path, error, lost) from None
@@ -286,7 +300,9 @@ class Journal:
             disk.open_to_append(path, new=True).close()
             self._sync_folder()
         except BaseException as error:
-            if not isinstance(error, FileExistsError):  # else somebody writes here who does not ask for the lock
+            if not isinstance(
+                error, FileExistsError
+            ):  # else somebody writes here who does not ask for the lock
                 path.unlink(missing_ok=True)
                 self._refusal = ""
             raise

@@ -42,7 +42,9 @@ class Patience:
     Ctrl-C shortens it: the process is told once (``on_interrupt``), and has ``grace`` seconds from then.
     """
 
-    def __init__(self, seconds: float | None, interrupted: threading.Event | None = None, grace: float = 0.0) -> None:
+    def __init__(
+        self, seconds: float | None, interrupted: threading.Event | None = None, grace: float = 0.0
+    ) -> None:
         self.started = time.monotonic()
         self.end = float("inf") if seconds is None else self.started + seconds
         self.until_ready = float("inf")
@@ -102,8 +104,16 @@ class SolverChild:
         ours, theirs = socket.socketpair()
         reader, lifeline = os.pipe()
         descriptors = (theirs.fileno(), reader)
-        worker = [sys.executable, "-P", "-m", "optsched.solvers.isolated.worker", *map(str, descriptors)]
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # modules are found where they are here
+        worker = [
+            sys.executable,
+            "-P",
+            "-m",
+            "optsched.solvers.isolated.worker",
+            *map(str, descriptors),
+        ]
+        paths = os.pathsep.join(
+            path or os.getcwd() for path in sys.path
+        )  # modules are found where they are here
         try:
             self._process = subprocess.Popen(
                 worker, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=descriptors,
@@ -131,7 +141,11 @@ class SolverChild:
     @property
     def usable(self) -> bool:
         """Whether it runs, and is a child of this process and not of one that this was forked from."""
-        if self._owner != os.getpid() or not self._end.alive or self._process.returncode is not None:
+        if (
+            self._owner != os.getpid()
+            or not self._end.alive
+            or self._process.returncode is not None
+        ):
             return False
         if self._process.poll() is None:
             return True
@@ -220,8 +234,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _end(process: subprocess.Popen[bytes], connection: socket.socket, lifeline: int, owner: int) -> None:
-    if os.getpid() == owner and process.returncode is None:  # a fork of that process only closes its copies
+def _end(
+    process: subprocess.Popen[bytes], connection: socket.socket, lifeline: int, owner: int
+) -> None:
+    if (
+        os.getpid() == owner and process.returncode is None
+    ):  # a fork of that process only closes its copies
         _kill(process)
         process.wait()
     connection.close()

@@ -105,7 +105,9 @@ class Reply:
     content: Any
 
 
-PASSED_ON = {kind.__name__: kind for kind in (Interrupted, SolverCrashed, SolverUnavailable, UsageError)}
+PASSED_ON = {
+    kind.__name__: kind for kind in (Interrupted, SolverCrashed, SolverUnavailable, UsageError)
+}
 """Errors that come back as what they are."""
 
 
@@ -123,9 +125,13 @@ class Failure:
         """The failure that an exception is."""
         words = str(error)
         memory = isinstance(error, MemoryError) or (
-            isinstance(error, SolverCrashed) and any(word in words for word in ("MemoryError", "bad_alloc"))
+            isinstance(error, SolverCrashed)
+            and any(word in words for word in ("MemoryError", "bad_alloc"))
         )
-        kind = next((name for name, kind in PASSED_ON.items() if isinstance(error, kind)), type(error).__name__)
+        kind = next(
+            (name for name, kind in PASSED_ON.items() if isinstance(error, kind)),
+            type(error).__name__,
+        )
         return cls(kind, words, "".join(traceback.format_exception(error)), memory)
 
     def error(self, solver: str, limit: str) -> OptschedError:

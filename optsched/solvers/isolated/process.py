@@ -28,7 +28,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from optsched.errors import Interrupted, InvalidArgument, SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import (
+    Interrupted,
+    InvalidArgument,
+    SolverCrashed,
+    SolverUnavailable,
+    UsageError,
+)
 from optsched.solution.values import Basis, Termination, Values
 from optsched.solvers.base import Limits, Progress, Solver
 from optsched.solvers.interrupt import interrupt_flag
@@ -69,7 +75,13 @@ class SolverProcess:
     `SolverCrashed`; so does one that comes while the process still starts (about 0.4 s), which is left to start.
     """
 
-    def __init__(self, load: Callable[[str], type[Solver]], *, memory: float | None = None, grace: float = 0.5) -> None:
+    def __init__(
+        self,
+        load: Callable[[str], type[Solver]],
+        *,
+        memory: float | None = None,
+        grace: float = 0.5,
+    ) -> None:
         if not (math.isfinite(grace) and grace >= 0):
             raise InvalidArgument("grace", repr(grace), "a number of seconds, 0 or more")
         self.memory = _bytes(memory)
@@ -132,7 +144,10 @@ class SolverProcess:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -149,9 +164,14 @@ class SolverProcess:
         if address in self._versions:
             return self._versions[address]
         patience = Patience(STARTING)
-        with self._held(name), self._guarded(name, patience, f"was not imported within {STARTING:g} s and was killed"):
+        with (
+            self._held(name),
+            self._guarded(name, patience, f"was not imported within {STARTING:g} s and was killed"),
+        ):
             child = self._ready(patience, address)
-            if not isinstance(child.versions.get(address), str):  # else asked again: it may be installed by now
+            if not isinstance(
+                child.versions.get(address), str
+            ):  # else asked again: it may be installed by now
                 number = next(self.numbers)
                 child.send(Prepare(number, [address], self.memory), patience)
                 child.await_prepared(number, patience)
@@ -189,7 +209,11 @@ class SolverProcess:
                 words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
-                return Values(Termination.INTERRUPTED, seconds=time.monotonic() - patience.started, words=words)
+                return Values(
+                    Termination.INTERRUPTED,
+                    seconds=time.monotonic() - patience.started,
+                    words=words,
+                )
 
     def holds(self, key: int) -> bool:
         """Whether the process holds a session."""
@@ -236,7 +260,9 @@ class SolverProcess:
         child.sessions.add(session.key)
         return answer
 
-    def _answer(self, child: SolverChild, call: Call, limits: Limits, name: str, patience: Patience) -> Any:
+    def _answer(
+        self, child: SolverChild, call: Call, limits: Limits, name: str, patience: Patience
+    ) -> Any:
         """Pass on what the process tells until it answers."""
         while True:
             reply = child.receive(patience)
@@ -249,13 +275,19 @@ class SolverProcess:
                 if content.memory:
                     self._replace()
                 raise content.error(name, "" if self.memory is None else size_words(self.memory))
-            elif reply.kind == "progress" and isinstance(content, Progress) and limits.on_progress is not None:
+            elif (
+                reply.kind == "progress"
+                and isinstance(content, Progress)
+                and limits.on_progress is not None
+            ):
                 limits.on_progress(content)
             elif reply.kind == "log" and isinstance(content, str) and limits.on_log is not None:
                 limits.on_log(content)
             else:
                 expected = ANSWERS[call.method][0].__name__
-                raise Garbled(f"an {reply.kind} of type {type(content).__name__}, expected {expected}")
+                raise Garbled(
+                    f"an {reply.kind} of type {type(content).__name__}, expected {expected}"
+                )
 
     def _ready(self, patience: Patience, address: Address) -> SolverChild:
         """A process that has told that it is there; starts one where none runs."""
@@ -266,13 +298,17 @@ class SolverProcess:
             patience.until_ready = child.started + STARTING
             child.await_prepared(0, patience)
             patience.until_ready = math.inf
-            self._versions |= {key: found for key, found in child.versions.items() if isinstance(found, str)}
+            self._versions |= {
+                key: found for key, found in child.versions.items() if isinstance(found, str)
+            }
         return child
 
     def _start(self, *addresses: Address) -> SolverChild:
         """A new process, which imports these solvers and those that were imported without harm before."""
         self._drop()
-        child = self._child = SolverChild(list(dict.fromkeys((*self._versions, *addresses))), self.memory)
+        child = self._child = SolverChild(
+            list(dict.fromkeys((*self._versions, *addresses))), self.memory
+        )
         if self._closed.is_set():  # meanwhile, by another thread
             self._drop()
             raise SolverCrashed("the process of solvers was closed while it was started")
@@ -321,7 +357,9 @@ class SolverProcess:
             waited = time.monotonic() - child.started
             if child.ready or child.midway or waited >= STARTING:
                 self._replace()
-                words = late if child.ready else f"did not start within {STARTING:g} s and was killed"
+                words = (
+                    late if child.ready else f"did not start within {STARTING:g} s and was killed"
+                )
             else:  # the next run finds it ready
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
             if patience.told:
@@ -331,17 +369,27 @@ class SolverProcess:
         except Closed:
             child, words = self._child, "was closed"
             if child is not None and not self._closed.is_set():
-                words = child.how_it_ended() if child.ready else f"{child.how_it_ended()} while it started"
+                words = (
+                    child.how_it_ended()
+                    if child.ready
+                    else f"{child.how_it_ended()} while it started"
+                )
                 self._replace() if child.ready else self._drop()
             log.warning("solver %s: its process %s", name, words)
             raise SolverCrashed(f"solver {name}: its process {words}") from None
         except Garbled as error:
             self._replace()
             log.warning("solver %s: its process sent %s", name, error)
-            raise SolverCrashed(f"solver {name}: its process sent {error}, and was killed") from None
+            raise SolverCrashed(
+                f"solver {name}: its process sent {error}, and was killed"
+            ) from None
         except Unsendable as error:
-            raise UsageError(f"solver {name}: its input cannot be sent to another process ({error})") from None
-        except BaseException:  # as of a callback, or Ctrl-C for the second time: nobody waits for the answer any more
+            raise UsageError(
+                f"solver {name}: its input cannot be sent to another process ({error})"
+            ) from None
+        except (
+            BaseException
+        ):  # as of a callback, or Ctrl-C for the second time: nobody waits for the answer any more
             child = self._child
             if child is not None and (child.midway or (child.ready and child.busy)):
                 self._drop()

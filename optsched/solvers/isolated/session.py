@@ -49,7 +49,9 @@ class IsolatedSession(Session):
         if self._origin is not None:
             return _plain(self._origin), tuple(self._changes)
         self._rebuild.append(LOST)
-        return _plain(self.arrays), tuple(change for change in self._changes if change[0] == "set_start")
+        return _plain(self.arrays), tuple(
+            change for change in self._changes if change[0] == "set_start"
+        )
 
     def shipped(self) -> None:
         """What was noted has been sent."""
@@ -80,13 +82,19 @@ class IsolatedSession(Session):
         self._changes.append(("set_coefficients", (rows, columns, values)))
 
     def add_columns(
-        self, matrix: sp.csc_matrix, cost: FloatArray, upper: FloatArray, name: str = "added columns"
+        self,
+        matrix: sp.csc_matrix,
+        cost: FloatArray,
+        upper: FloatArray,
+        name: str = "added columns",
     ) -> None:
         """Append columns."""
         super().add_columns(matrix, cost, upper, name)
         self._changes.append(("add_columns", (matrix, cost, upper, name)))
 
-    def add_rows(self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows") -> None:
+    def add_rows(
+        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
+    ) -> None:
         """Append rows."""
         super().add_rows(matrix, lower, upper, name)
         self._changes.append(("add_rows", (matrix, lower, upper, name)))
@@ -164,7 +172,9 @@ class IsolatedSolver(Solver):
         """Why the solver does not take an allocation program as it is; None if it does."""
         return cls.original.refuses(program)
 
-    def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_allocation(
+        self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         """In this process: such solvers are of the library, and look at the clock between passes."""
         return self.original().solve_allocation(program, limits, start)
 
@@ -172,7 +182,9 @@ class IsolatedSolver(Solver):
         """Solve a conic program in the process."""
         return self.process.ask(type(self), "solve_conic", (program, limits), limits)  # type: ignore[no-any-return]
 
-    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_timeline(
+        self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         """Solve a timeline program in the process."""
         arguments = (replace(program), limits, start)  # a copy without what was computed of it
         return self.process.ask(type(self), "solve_timeline", arguments, limits)  # type: ignore[no-any-return]

@@ -75,7 +75,9 @@ class Wire:
         try:
             return pickle.loads(message, buffers=arrays)
         except Exception as error:  # unpickling garbage can raise anything
-            raise Garbled(f"a frame that cannot be read ({type(error).__name__}: {error})") from None
+            raise Garbled(
+                f"a frame that cannot be read ({type(error).__name__}: {error})"
+            ) from None
 
     def _read(self, size: int, wait: Wait) -> bytearray:
         data = bytearray(size)
@@ -86,7 +88,9 @@ class Wire:
             except BlockingIOError:
                 wait(False)
                 continue
-            except OSError as error:  # reset by a peer that died with data unread, or closed by another thread
+            except (
+                OSError
+            ) as error:  # reset by a peer that died with data unread, or closed by another thread
                 raise Closed from error
             if count == 0:
                 raise Closed

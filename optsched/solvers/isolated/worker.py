@@ -54,7 +54,10 @@ class Worker:
                 versions[address] = Failure.of(error)
         if message.memory is not None:
             most = _address_space() + message.memory
-            resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+            resource.setrlimit(
+                resource.RLIMIT_AS,
+                (most if hard == resource.RLIM_INFINITY else min(most, hard), hard),
+            )
         return versions
 
     def _answer(self, call: Call) -> None:
@@ -71,7 +74,10 @@ class Worker:
             self._wire.send(Reply(call.number, "failed", failure))
 
     def _result(self, call: Call) -> Any:
-        arguments = tuple(self._listening(item, call) if isinstance(item, Limits) else item for item in call.arguments)
+        arguments = tuple(
+            self._listening(item, call) if isinstance(item, Limits) else item
+            for item in call.arguments
+        )
         if call.session is None:
             return getattr(call.solver.solver()(), call.method)(*arguments)
         if call.program is not None:

@@ -78,7 +78,9 @@ class BestPlaces:
         self.prices = np.zeros(len(self.capacity))
         nobody = np.full(len(worth), -1, np.int64)
         self.place, self.rent, self.margin = nobody, np.zeros(len(worth)), np.zeros(len(worth))
-        self.choice = Choice(nobody, np.zeros(0, np.int64), np.zeros((0, worth.shape[1])), self.prices, 0.0)
+        self.choice = Choice(
+            nobody, np.zeros(0, np.int64), np.zeros((0, worth.shape[1])), self.prices, 0.0
+        )
 
     @property
     def gap(self) -> float:
@@ -87,7 +89,9 @@ class BestPlaces:
 
     @property
     def _ended(self) -> bool:
-        return self.gap <= EXACT or (self._watch is not None and self._watch(self.value, self.bound))
+        return self.gap <= EXACT or (
+            self._watch is not None and self._watch(self.value, self.bound)
+        )
 
     def run(self) -> None:
         """Cutting planes, then small programs, until the gap is closed."""
@@ -114,7 +118,9 @@ class BestPlaces:
         best, second = np.zeros(len(self.worth)), np.full(len(self.worth), -np.inf)
         place = np.full(len(self.worth), -1, np.int64)
         for j, worth in enumerate(self._by_place):
-            gain = np.where(worth > 0, worth - q[j], -np.inf)  # what is worth nothing is no choice beside idleness
+            gain = np.where(
+                worth > 0, worth - q[j], -np.inf
+            )  # what is worth nothing is no choice beside idleness
             better = gain > best
             second = np.where(better, best, np.maximum(second, gain))
             place[better] = j
@@ -139,7 +145,9 @@ class BestPlaces:
         """Parts of the time of the best choice or mixture of choices, within the capacities, shape (K, w)."""
         if self.master.value > self._fitted(self.choice):
             time = np.zeros(self.worth.shape)
-            for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
+            for part, proposal in zip(
+                self.master.part.tolist(), self.master.proposals, strict=False
+            ):
                 if part > 0 and proposal.level > 0:
                     self.ask(proposal.prices)
                     some = np.flatnonzero(self.place >= 0)
@@ -178,7 +186,9 @@ class BestPlaces:
     def _polish(self, most: int, grown: int) -> bool:
         """The small program, ``grown`` times as large as seems needed, and prices on the way to its; was it of use."""
         self.ask(self.prices)
-        wrong = 2.0 * min(self.gap, 1.0) ** 0.5  # prices that are off by d send a part d of the classes elsewhere
+        wrong = (
+            2.0 * min(self.gap, 1.0) ** 0.5
+        )  # prices that are off by d send a part d of the classes elsewhere
         wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
         size = min(len(self.margin), most, grown * wanted)
         free = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
@@ -212,7 +222,9 @@ class BestPlaces:
         if worth.shape[1] > near:
             reduced = np.where(kept, cost - worth, np.inf)
             nearest = np.zeros_like(kept)
-            np.put_along_axis(nearest, np.argpartition(reduced, near - 1, axis=1)[:, :near], True, axis=1)
+            np.put_along_axis(
+                nearest, np.argpartition(reduced, near - 1, axis=1)[:, :near], True, axis=1
+            )
             kept &= nearest
         rows, places = np.nonzero(kept)
         count, goods, columns = len(free), len(self.capacity), len(rows)
@@ -227,7 +239,11 @@ class BestPlaces:
             implied_upper=np.ones(columns), rows=(Block("small", 0, count + goods),),
             columns=(Block("small", 0, columns),),
         )  # fmt: skip
-        values = Highs().open(arrays).run(Limits(None if self._watch is None else self._watch.left, tolerance=PRECISE))
+        values = (
+            Highs()
+            .open(arrays)
+            .run(Limits(None if self._watch is None else self._watch.left, tolerance=PRECISE))
+        )
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
             return None
         parts = np.zeros((count, self.worth.shape[1]))

@@ -56,13 +56,17 @@ class Goods:
         """What all hold whose members spend this time in each place, shape (R,); ``by_place`` is ``weight @ time``."""
         if self.market.good is not None:
             taken = self.weight @ time if by_place is None else by_place
-            return np.bincount(self.market.good, taken, len(self.market.capacity)).astype(np.float64)
+            return np.bincount(self.market.good, taken, len(self.market.capacity)).astype(
+                np.float64
+            )
         return np.asarray(self.market.usage @ self.columns(self.weight[:, np.newaxis] * time))
 
     def columns(self, parts: FloatArray) -> FloatArray:
         """Numbers of classes and places as numbers of the program's columns, shape (N,)."""
         count = self.market.columns
-        return np.bincount(self.place.ravel() % (count + 1), parts.ravel(), count + 1)[:count].astype(np.float64)
+        return np.bincount(self.place.ravel() % (count + 1), parts.ravel(), count + 1)[
+            :count
+        ].astype(np.float64)
 
     def rows_of(self, rows: IntArray, places: IntArray) -> sp.csc_matrix:
         """Goods that all members of some of the classes hold in places, shape (R, len(rows))."""
@@ -78,11 +82,20 @@ class Goods:
         by_column = market.usage.tocsc()
         least = np.ones(market.columns + 1)
         some = np.flatnonzero(np.diff(by_column.indptr))
-        least[some] = np.minimum.reduceat(factor[by_column.indices], by_column.indptr[some]) if len(some) else 1.0
+        least[some] = (
+            np.minimum.reduceat(factor[by_column.indices], by_column.indptr[some])
+            if len(some)
+            else 1.0
+        )
         return np.asarray(least[self.place])
 
     def curvature(
-        self, spread: FloatArray, tilt: FloatArray, total: FloatArray, idle: FloatArray, bend: FloatArray
+        self,
+        spread: FloatArray,
+        tilt: FloatArray,
+        total: FloatArray,
+        idle: FloatArray,
+        bend: FloatArray,
     ) -> FloatArray:
         """sum_k N_k G_k (diag(d) - d d' / S - g t t') G_k', shape (R, R).
 
@@ -99,7 +112,9 @@ class Goods:
             one = tilt * second[:, np.newaxis]
             return np.asarray(matrix - one.T @ one)
         usage = self.market.usage
-        held = sp.csr_matrix(usage.multiply(self.columns(self.weight[:, np.newaxis] * spread)[np.newaxis, :]))
+        held = sp.csr_matrix(
+            usage.multiply(self.columns(self.weight[:, np.newaxis] * spread)[np.newaxis, :])
+        )
         whole = np.asarray((held @ usage.T).todense()).reshape(goods, goods)
         matrix = whole - self._squares(spread, first)
         if (np.diag(matrix) < CANCELLED * np.diag(whole)).any():
@@ -112,7 +127,8 @@ class Goods:
         rows, places = np.nonzero(part)
         column = self.place[rows, places]
         by_class = sp.csr_matrix(
-            (part[rows, places] * factor[rows], (column, rows)), shape=(usage.shape[1], len(self.classes))
+            (part[rows, places] * factor[rows], (column, rows)),
+            shape=(usage.shape[1], len(self.classes)),
         )
         each = sp.csr_matrix(usage @ by_class)
         return np.asarray((each @ each.T).todense())
@@ -123,7 +139,9 @@ class Goods:
         It costs more, and nothing cancels where several goods run out together.
         """
         goods, width = len(self.market.capacity), spread.shape[1]
-        usage = sp.csc_matrix(sp.hstack([self.market.usage, sp.csc_matrix((goods, 1))]))  # -1 is nothing
+        usage = sp.csc_matrix(
+            sp.hstack([self.market.usage, sp.csc_matrix((goods, 1))])
+        )  # -1 is nothing
         places = [usage[:, column] for column in self.place.T]
         matrix = np.zeros((goods, goods))
         for i in range(width):

@@ -12,7 +12,9 @@ import numpy as np
 from optsched.arrays import FloatArray
 
 
-def filled_places(worth: FloatArray, weight: FloatArray, capacity: FloatArray, prices: FloatArray) -> FloatArray:
+def filled_places(
+    worth: FloatArray, weight: FloatArray, capacity: FloatArray, prices: FloatArray
+) -> FloatArray:
     """Parts of their time that classes spend in places, shape (K, w).
 
     Parameters

@@ -94,7 +94,9 @@ class Curve:
         """max over v of phi f(v) - slope v."""
         e = self.exponent
         level = (slope / self.size) ** (1.0 / (e - 1.0))
-        return np.asarray(self.size * np.log(level) - self.size if e == 0 else slope * level * (1.0 - e) / e)
+        return np.asarray(
+            self.size * np.log(level) - self.size if e == 0 else slope * level * (1.0 - e) / e
+        )
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,9 @@ class Interior:
         self.a = np.ascontiguousarray(level.T)
         self.capacity, self.weight = goods.market.capacity, goods.weight
         self.steps = 0
-        self._sweeps: Any = (compiled() if fast or level.size >= compiling.COMPILED else None) or steps
+        self._sweeps: Any = (
+            compiled() if fast or level.size >= compiling.COMPILED else None
+        ) or steps
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
@@ -194,7 +198,10 @@ class Interior:
             self.steps += 1
             now, mine = self.state, self._own()
             if best.gap > EXACT:
-                nearer, better = now.gap < 0.9 * best.gap or best.gap > SMALL, not best.gap <= now.gap
+                nearer, better = (
+                    now.gap < 0.9 * best.gap or best.gap > SMALL,
+                    not best.gap <= now.gap,
+                )
             else:
                 better = mine < own and now.gap <= max(best.gap, ROUNDING)
                 nearer = better and mine < 0.9 * own
@@ -220,7 +227,15 @@ class Interior:
             return None
         slope = self.curve.slope(np.ones(classes))
         value = float(self.weight @ self.curve.value(np.ones(classes)))
-        return Balance(time, np.zeros_like(self.capacity), slope, slope, value, value, float(self.weight @ slope))
+        return Balance(
+            time,
+            np.zeros_like(self.capacity),
+            slope,
+            slope,
+            value,
+            value,
+            float(self.weight @ slope),
+        )
 
     def _begin(self) -> None:
         """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
@@ -253,15 +268,31 @@ class Interior:
         self._q = goods.costs_by_place(self.p)
         rent = np.empty_like(self.y)
         inner = self._sweeps.advance(
-            self.a, self._q, self.x, self.z, self.y, self.weight, self._dx, self._dz, length, self.tau, self.spent, rent
+            self.a,
+            self._q,
+            self.x,
+            self.z,
+            self.y,
+            self.weight,
+            self._dx,
+            self._dz,
+            length,
+            self.tau,
+            self.spent,
+            rent,
         )
-        self.products = float(inner) + float(self.weight @ (self.s * self.u)) + float(self.c @ self.p)
+        self.products = (
+            float(inner) + float(self.weight @ (self.s * self.u)) + float(self.c @ self.p)
+        )
         self.used = goods.used(self.x.T)
         log_level, log_slope = np.log(self.tau), self._log_slope
         self.off = (e - 1.0) * log_level - log_slope
         over = max(1.0, float((self.used / self.capacity).max()), float(self.spent.max()))
         if e == 0:
-            worth, surplus = curve.size * (log_level - np.log(over)), -curve.size * (log_slope + 1.0)
+            worth, surplus = (
+                curve.size * (log_level - np.log(over)),
+                -curve.size * (log_slope + 1.0),
+            )
         else:
             worth = curve.size * np.exp(e * (log_level - np.log(over))) / e
             surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)
@@ -277,8 +308,12 @@ class Interior:
         time = np.ascontiguousarray((time * self.goods.room(self.goods.used(time.T)).T).T)
         level = np.einsum("jk,kj->k", self.a, time)
         value = float(self.weight @ self.curve.value(level))
-        bound = float(state.p @ self.capacity) + float(self.weight @ (state.rent + self.curve.surplus(state.y)))
-        return Balance(time, state.p, state.y, state.rent, value, bound, float(self.weight @ (state.y * level)))
+        bound = float(state.p @ self.capacity) + float(
+            self.weight @ (state.rent + self.curve.surplus(state.y))
+        )
+        return Balance(
+            time, state.p, state.y, state.rent, value, bound, float(self.weight @ (state.y * level))
+        )
 
     def _logs(self, slope: FloatArray, level: FloatArray) -> tuple[FloatArray, float]:
         """Logarithms of slopes over phi, and their largest distance from that of the utility at a level.
@@ -286,7 +321,9 @@ class Interior:
         In logarithms, as both are over many orders.
         """
         log_slope = np.log(slope / self.curve.size)
-        return log_slope, float(np.abs((self.curve.exponent - 1.0) * np.log(level) - log_slope).max())
+        return log_slope, float(
+            np.abs((self.curve.exponent - 1.0) * np.log(level) - log_slope).max()
+        )
 
     def _step(self) -> bool:
         """One step; False where rounding leaves none."""
@@ -296,7 +333,9 @@ class Interior:
         bend, pull = (1.0 - self.curve.exponent) * y / self.tau, y * self.off
         total, centre, damp, dy, du, ds, dy_aim, du_aim = self._columns
         at = (self.spent, bend, pull, self.weight, total, centre, damp, dy, du)
-        matrix, taken = sweeps.weigh(a, q, x, z, s, u, y, *at, self._spread, self._tilt, self._taken)
+        matrix, taken = sweeps.weigh(
+            a, q, x, z, s, u, y, *at, self._spread, self._tilt, self._taken
+        )
         if not self._in_sweep:
             matrix = goods.curvature(self._spread.T, self._tilt.T, total, s / u, bend * damp)
             taken = None
@@ -313,14 +352,30 @@ class Interior:
         dp = prices(goods.used(self._taken.T, taken), -self.c)
         dc = -self.c - self.c / self.p * dp
         forth, back, second, *takes = sweeps.look_ahead(
-            a, q, goods.costs_by_place(dp), x, z, s, u, y, *at, self._cross, ds, dy_aim, du_aim, self._taken, self._tilt
+            a,
+            q,
+            goods.costs_by_place(dp),
+            x,
+            z,
+            s,
+            u,
+            y,
+            *at,
+            self._cross,
+            ds,
+            dy_aim,
+            du_aim,
+            self._taken,
+            self._tilt,
         )
         plain = min(1.0, forth, back, _reach(self.c, dc), _reach(self.p, dp))
         ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
         aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
         cross = dc * dp
         taken, taken_aim = takes if self._in_sweep else (None, None)
-        held = goods.used(self._taken.T, taken) + aim * self.unit * goods.used(self._tilt.T, taken_aim)
+        held = goods.used(self._taken.T, taken) + aim * self.unit * goods.used(
+            self._tilt.T, taken_aim
+        )
         more = (aim * self.unit_good - cross) / self.p - self.c
         dp = prices(held, more)
         dc = more - self.c / self.p * dp
@@ -330,7 +385,9 @@ class Interior:
             a, q, goods.costs_by_place(dp), x, z, s, u, y, aim * self.unit, bend, self.weight, total, centre, damp,
             dy, du, ds, self._rise, self._cross, self._dx, self._dz,
         )  # fmt: skip
-        length = self._on_curve(dy, min(1.0, 0.99 * min(forth, back, _reach(self.c, dc), _reach(self.p, dp))))
+        length = self._on_curve(
+            dy, min(1.0, 0.99 * min(forth, back, _reach(self.c, dc), _reach(self.p, dp)))
+        )
         if not length > 1e-10 or not np.isfinite(dp).all():
             return False
         self.s, self.u, self.y = s + length * ds, u + length * du, y + length * dy

@@ -67,7 +67,9 @@ def _walk(
             paid = 0.0
             high = 0.0
             for j in range(width):
-                if a[k, j] >= level and (up < 0 or q[k, j] < paid or (q[k, j] == paid and a[k, j] > high)):
+                if a[k, j] >= level and (
+                    up < 0 or q[k, j] < paid or (q[k, j] == paid and a[k, j] > high)
+                ):
                     up = j
                     paid = q[k, j]
                     high = a[k, j]
@@ -156,7 +158,9 @@ def _pin(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, alpha: Any, b
             beta[down] -= rise
 
 
-def _stand(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, level: float, share: Any, time: Any) -> float:
+def _stand(
+    a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, level: float, share: Any, time: Any
+) -> float:
     """`Pinned.beside` class by class: shares at a level, the time in each place, and the least level."""
     least = level
     for k in range(len(weight)):
@@ -176,7 +180,9 @@ def _stand(a: Any, weight: Any, lower: Any, upper: Any, pinned: Any, level: floa
     return least
 
 
-def _spread(place: Any, lower: Any, upper: Any, share: Any, weight: Any, amount: Any, x: Any) -> None:
+def _spread(
+    place: Any, lower: Any, upper: Any, share: Any, weight: Any, amount: Any, x: Any
+) -> None:
     """`Point.totals` of the pinned classes, class by class."""
     for k in range(len(amount)):
         members = weight[k] / amount[k]
@@ -210,7 +216,12 @@ def _lay_out(
     for column in range(len(klass)):
         k, w = klass[column], way[column]
         g = good[w]
-        if g < 0 or not held[w] > 0.0 or place[k, g] >= 0 or (amount[k] > 0.0 and amount[k] != held[w]):
+        if (
+            g < 0
+            or not held[w] > 0.0
+            or place[k, g] >= 0
+            or (amount[k] > 0.0 and amount[k] != held[w])
+        ):
             return False
         table[k, g] = level[column]
         place[k, g] = column

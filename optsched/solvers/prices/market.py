@@ -137,7 +137,9 @@ class Market:
         The parts are multiplied by ``weight`` already.
         """
         if self.good is not None:
-            time = np.bincount(upper + 1, high, self.width + 1) + np.bincount(lower + 1, low, self.width + 1)
+            time = np.bincount(upper + 1, high, self.width + 1) + np.bincount(
+                lower + 1, low, self.width + 1
+            )
             return self.held(time[1:].astype(np.float64, copy=False))
         return np.asarray(self.usage @ self.spread(lower, upper, low, high))
 
@@ -223,7 +225,9 @@ class Point:
         x = np.empty(market.columns + 1)
         if sweeps is not None:
             x.fill(0.0)  # pages of 4 kB, in which zeros are given, take longer
-            sweeps.spread(market.place, self.lower, self.upper, self.share, weight, market.amount, x)
+            sweeps.spread(
+                market.place, self.lower, self.upper, self.share, weight, market.amount, x
+            )
         else:
             low = np.where(self.lower >= 0, 1.0 - self.share, 0.0)
             x[:-1] = market.spread(self.lower, self.upper, weight * low, weight * self.share)
@@ -264,7 +268,9 @@ def market_of(program: AllocationProgram) -> Market:
 def _levels(program: AllocationProgram) -> FloatArray:
     """Level that one unit of each column gives, shape (N,); 0 where it is barred."""
     levels = program.levels
-    in_order = levels.nnz == levels.shape[1] and bool((levels.indices[1:] > levels.indices[:-1]).all())
+    in_order = levels.nnz == levels.shape[1] and bool(
+        (levels.indices[1:] > levels.indices[:-1]).all()
+    )
     level = levels.data
     if not in_order:
         level = np.zeros(levels.shape[1])
@@ -276,7 +282,9 @@ def _of_rows(C: Classes, rows: IntArray) -> sp.csr_matrix:
     return C.usage if len(rows) == len(C.capacity) else sp.csr_matrix(C.usage[rows])
 
 
-def _by_good(C: Classes, level: FloatArray, limited: IntArray) -> tuple[FloatArray, Places, FloatArray | None]:
+def _by_good(
+    C: Classes, level: FloatArray, limited: IntArray
+) -> tuple[FloatArray, Places, FloatArray | None]:
     """Levels and columns of classes by the one resource that each column holds, and how much of it each class holds.
 
     That is None where columns hold several resources, or not all columns of a class as much, or two of them the same.
@@ -291,7 +299,9 @@ def _by_good(C: Classes, level: FloatArray, limited: IntArray) -> tuple[FloatArr
     sweeps = sweeps_for(table.size)
     if sweeps is not None:
         amount = np.zeros(len(C))
-        alike = sweeps.lay_out(C.class_a, C.holds.by_way.way, good, held, level, table, place, amount)
+        alike = sweeps.lay_out(
+            C.class_a, C.holds.by_way.way, good, held, level, table, place, amount
+        )
         amount[amount == 0] = 1.0
         return table, place, amount if alike else None
     amount = np.ones(len(C))
@@ -300,7 +310,10 @@ def _by_good(C: Classes, level: FloatArray, limited: IntArray) -> tuple[FloatArr
         table[klass, good[way]] = level[part]
         place[klass, good[way]] = np.arange(part.start, part.stop)
         amount[klass] = held[way]
-    alike = all((amount[C.class_a[part]] == held[C.holds.by_way.way[part]]).all() for part in blocks(C.columns))
+    alike = all(
+        (amount[C.class_a[part]] == held[C.holds.by_way.way[part]]).all()
+        for part in blocks(C.columns)
+    )
     alone = bool((good >= 0).all() and (held > 0).all()) and int((place >= 0).sum()) == C.columns
     return table, place, amount if alone and alike else None
 

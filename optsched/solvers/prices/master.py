@@ -61,8 +61,12 @@ class Master:
         if self._session is not None:
             column = self._column(response)
             rows = np.arange(len(column), dtype=np.int32)
-            matrix = sp.csc_matrix((column, rows, np.array([0, len(column)], np.int32)), shape=(len(column), 1))
-            self._session.add_columns(matrix, np.array([response.level * self._sharp]), np.array([1.0]))
+            matrix = sp.csc_matrix(
+                (column, rows, np.array([0, len(column)], np.int32)), shape=(len(column), 1)
+            )
+            self._session.add_columns(
+                matrix, np.array([response.level * self._sharp]), np.array([1.0])
+            )
 
     def solve(self) -> FloatArray:
         """The best mixture (``part``, ``value``), and the prices that it points to, worth 1 in all; shape (R,)."""
@@ -91,7 +95,9 @@ class Master:
         if len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             latest = len(self.proposals) - 4 * len(self.capacity)
             part = np.append(self.part, np.zeros(len(self.proposals) - len(self.part)))
-            self.proposals = [item for at, item in enumerate(self.proposals) if at >= latest or part[at] > 0]
+            self.proposals = [
+                item for at, item in enumerate(self.proposals) if at >= latest or part[at] > 0
+            ]
         count, rows = len(self.proposals), len(self.capacity) + 1
         zero, one = np.zeros(count), np.ones(count)
         level = np.array([item.level for item in self.proposals])

@@ -82,7 +82,9 @@ def _held(market: Market, place: Places) -> sp.csr_matrix:
     if market.good is None:
         return sp.csr_matrix(_and_nothing(market.usage)[:, place.ravel()])
     good = np.tile(market.good, len(place))
-    return sp.csr_matrix((np.ones(place.size), (good, np.arange(place.size))), (len(market.capacity), place.size))
+    return sp.csr_matrix(
+        (np.ones(place.size), (good, np.arange(place.size))), (len(market.capacity), place.size)
+    )
 
 
 def _and_nothing(usage: sp.csr_matrix) -> sp.csc_matrix:
@@ -95,7 +97,12 @@ def _sorts(usage: sp.csr_matrix) -> IntArray:
     columns = _and_nothing(usage)
     columns.sort_indices()
     groups = group_rows(
-        [hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data]).view(np.int64)], columns.shape[1]
+        [
+            hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data]).view(
+                np.int64
+            )
+        ],
+        columns.shape[1],
     )
     sorts = groups.first[groups.inverse]
     like = columns[:, sorts]

@@ -38,7 +38,9 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         same = merged(market, market.level)
         few = market if same is None else same.market
         known = None if start is None else start[market.row]
-        before = None if known is None else float(known @ market.capacity) / market.unit  # all of it where time is free
+        before = (
+            None if known is None else float(known @ market.capacity) / market.unit
+        )  # all of it where time is free
         search = Search(few, known, watch, before)
         search.run()
         found = search.equilibrium()
@@ -49,7 +51,9 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     prices = np.zeros(len(program.classes.capacity))
     prices[market.row] = found.prices
     prices = with_prices_of_nothing(program, prices, found.rent, found.slope)
-    gap = f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
+    gap = (
+        f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
+    )
     return Values(
         Termination.OPTIMAL if found.finished else watch.reason or Termination.IMPRECISE,
         PointStatus.FEASIBLE, PointStatus.FEASIBLE, found.x,
@@ -69,7 +73,9 @@ def _nothing(program: AllocationProgram, market: Market) -> Values:
     columns = np.flatnonzero(C.class_a == held)
     worth = program.levels.tocsc()[:, columns].toarray()[held] / C.count[held]
     needed = np.where(C.capacity[:, np.newaxis] <= 0, C.usage.tocsc()[:, columns].toarray(), 0.0)
-    prices = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0).max(axis=1, initial=0.0)
+    prices = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0).max(
+        axis=1, initial=0.0
+    )
     slope = np.zeros(len(C))
     slope[held] = 1.0 / C.count[held]
     return Values(

@@ -95,7 +95,11 @@ class Oracle:
 
         Who asks again after a whole response gets the same.
         """
-        if self._last is not None and level == self._last[1] and np.array_equal(prices, self._last[0]):
+        if (
+            self._last is not None
+            and level == self._last[1]
+            and np.array_equal(prices, self._last[0])
+        ):
             return self._last[2]
         market, warm = self.market, self.asked > 0
         cost = market.costs(prices)
@@ -110,9 +114,14 @@ class Oracle:
         else:
             for start in range(0, len(market), CHUNK):
                 self._search(slice(start, start + CHUNK), cost, level, warm, whole)
-            slope, rent = float((market.weight * self.slope).sum()), float((market.weight * self.rent).sum())
+            slope, rent = (
+                float((market.weight * self.slope).sum()),
+                float((market.weight * self.rent).sum()),
+            )
         if market.good is None or self.sweeps is None:
-            demand = market.used(self.lower, self.upper, market.weight * self.low, market.weight * self.share)
+            demand = market.used(
+                self.lower, self.upper, market.weight * self.low, market.weight * self.share
+            )
         else:
             demand = market.held(time)
         if market.taken is not None:
@@ -144,7 +153,10 @@ class Oracle:
         low, high = market.levels_at(lower), market.levels_at(upper)
         share = (response.level - low) / (high - low)
         return market.spread(
-            lower, upper, market.weight * np.where(lower >= 0, 1.0 - share, 0.0), market.weight * share
+            lower,
+            upper,
+            market.weight * np.where(lower >= 0, 1.0 - share, 0.0),
+            market.weight * share,
         )
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, whole: bool) -> None:
@@ -155,12 +167,17 @@ class Oracle:
         lower, upper = self.lower[part].astype(np.int64), self.upper[part].astype(np.int64)
         fresh = rows
         if warm:  # where the segment does not reach around the level any more
-            fresh = np.flatnonzero((a[upper, rows] < level) | ((lower >= 0) & (a[lower, rows] >= level)))
+            fresh = np.flatnonzero(
+                (a[upper, rows] < level) | ((lower >= 0) & (a[lower, rows] >= level))
+            )
         if len(fresh):
             lower[fresh], upper[fresh] = -1, _cheapest(a[:, fresh], _some(q, fresh), level)
         at = np.zeros_like(rows) if q.shape[1] == 1 else rows
         high, paid = a[upper, rows], q[upper, at]
-        low, saved = np.where(lower >= 0, a[lower, rows], 0.0), np.where(lower >= 0, q[lower, at], 0.0)
+        low, saved = (
+            np.where(lower >= 0, a[lower, rows], 0.0),
+            np.where(lower >= 0, q[lower, at], 0.0),
+        )
         dearer = saved > paid
         if dearer.any():
             lower[dearer], low[dearer], saved[dearer] = -1, 0.0, 0.0
@@ -172,7 +189,9 @@ class Oracle:
             line = y * high[active] - paid[active]
             rent[active] = np.maximum(np.maximum(line, gain), 0.0)
             least = line + SLACK * (np.abs(line) + paid[active])
-            better = np.flatnonzero((gain > np.maximum(least, 0.0)) | ((least < 0.0) & (gain <= 0.0)))
+            better = np.flatnonzero(
+                (gain > np.maximum(least, 0.0)) | ((least < 0.0) & (gain <= 0.0))
+            )
             if not len(better):
                 break
             active, found = rows[active][better], found[better]

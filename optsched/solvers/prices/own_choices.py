@@ -54,7 +54,11 @@ def own_choices(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
     fast = compiled() if a.size >= compiling.COMPILED else None
     if fast is not None:
         classes = a.shape[1]
-        place, flags, numbers = np.empty(classes, np.int64), np.empty((2, classes), bool), np.empty((3, classes))
+        place, flags, numbers = (
+            np.empty(classes, np.int64),
+            np.empty((2, classes), bool),
+            np.empty((3, classes)),
+        )
         fast(np.ascontiguousarray(a), q, curve.size, curve.exponent, place, *flags, *numbers)
         return Choices(place, *flags, *numbers)
     parts = [
@@ -151,5 +155,8 @@ def _choose(
         per_level, rest = (own / mine, 0.0) if part_time else (0.0, own)
         for j in range(width):
             if a[j, k] > 0.0 and j != at:
-                least = min(least, (q[j] + rent[k] - a[j, k] * slope[k]) / (q[j] + rest + per_level * a[j, k]))
+                least = min(
+                    least,
+                    (q[j] + rent[k] - a[j, k] * slope[k]) / (q[j] + rest + per_level * a[j, k]),
+                )
         margin[k] = least if least > 0.0 else 0.0

@@ -98,7 +98,9 @@ class PinnedTotal:
             prices, before = search.prices, choices
             choices = own_choices(self.a, prices, self.curve)
             gap = self._judge(time, prices, choices)
-            changed = pinned & ((choices.place != before.place) | (choices.all_time != before.all_time))
+            changed = pinned & (
+                (choices.place != before.place) | (choices.all_time != before.all_time)
+            )
             log.debug("prices: %d free, %d changed, gap %.2g", (~pinned).sum(), changed.sum(), gap)
             if gap <= CLOSED:
                 return self.found
@@ -119,10 +121,16 @@ class PinnedTotal:
         curve = Curve(self.curve.size[rows], self.curve.exponent)
         return self._interior(self.level[rows], weight[rows], capacity, curve).prices
 
-    def _interior(self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve) -> Balance:
+    def _interior(
+        self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve
+    ) -> Balance:
         market = replace(self.goods.market, capacity=capacity)
-        goods = Goods(market, np.zeros(len(level), np.int64), weight, np.zeros(level.shape, np.int64))
-        search = Interior(goods, level, curve, lambda *_: self.over(), fast=self.level.size >= compiling.COMPILED)
+        goods = Goods(
+            market, np.zeros(len(level), np.int64), weight, np.zeros(level.shape, np.int64)
+        )
+        search = Interior(
+            goods, level, curve, lambda *_: self.over(), fast=self.level.size >= compiling.COMPILED
+        )
         found = search.run()
         self.steps += search.steps
         return found
@@ -137,7 +145,10 @@ class PinnedTotal:
         free = np.flatnonzero(~pinned)
         if len(free) > MOST * len(weight):
             return None
-        constant, shared = np.flatnonzero(pinned & choices.all_time), np.flatnonzero(pinned & ~choices.all_time)
+        constant, shared = (
+            np.flatnonzero(pinned & choices.all_time),
+            np.flatnonzero(pinned & ~choices.all_time),
+        )
         capacity = self.goods.market.capacity
         left = capacity - np.bincount(choices.place[constant], weight[constant], width)
         if not (left > 1e-9 * capacity).all():
@@ -148,7 +159,9 @@ class PinnedTotal:
             together = np.bincount(place, weight[shared] * asks, width)
             members = np.bincount(place, weight[shared], width)
             some = np.flatnonzero(members > 0)
-            size = np.concatenate([self.curve.size[free], (together[some] / members[some]) ** (1.0 - e)])
+            size = np.concatenate(
+                [self.curve.size[free], (together[some] / members[some]) ** (1.0 - e)]
+            )
         if not (np.isfinite(size) & (size > 0)).all():
             return None
         found = self._interior(
@@ -159,7 +172,9 @@ class PinnedTotal:
         time[constant, choices.place[constant]] = 1.0
         time[free] = found.time[: len(free)]
         total = np.zeros(width)
-        total[some] = found.time[len(free) :][np.arange(len(some)), some] * members[some] / together[some]
+        total[some] = (
+            found.time[len(free) :][np.arange(len(some)), some] * members[some] / together[some]
+        )
         time[shared, place] = asks * total[place]
         return found, pinned, time
 

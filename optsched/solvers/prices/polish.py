@@ -79,7 +79,9 @@ class Pinned:
             low, weight = market.levels_at(lower), np.where(mask, market.weight, 0.0)
             rise = weight / (market.levels_at(upper) - low)
             beta = market.used(lower, upper, np.where(lower >= 0, -rise, 0.0), rise)
-            alpha = market.used(lower, upper, np.where(lower >= 0, weight + low * rise, 0.0), -low * rise)
+            alpha = market.used(
+                lower, upper, np.where(lower >= 0, weight + low * rise, 0.0), -low * rise
+            )
         if market.taken is not None:
             alpha, beta = alpha + market.taken.alpha, beta + market.taken.beta
         return cls(market, sweeps, free, mask, lower, upper, Taken(alpha, beta))
@@ -89,14 +91,18 @@ class Pinned:
         market, free, lower, upper = self.market, self.free, self.lower, self.upper
         if self.sweeps is not None:
             share, time = np.zeros(len(market)), np.zeros(market.width)
-            least = self.sweeps.stand(market.level, market.weight, lower, upper, self.mask, level, share, time)
+            least = self.sweeps.stand(
+                market.level, market.weight, lower, upper, self.mask, level, share, time
+            )
             demand = market.held(time)
         else:
             low, weight = market.levels_at(lower), np.where(self.mask, market.weight, 0.0)
             wide = market.levels_at(upper) - low
             share = np.clip((level - low) / wide, 0.0, 1.0)
             least = float((low + share * wide).min(initial=level, where=self.mask))
-            demand = market.used(lower, upper, weight * np.where(lower >= 0, 1.0 - share, 0.0), weight * share)
+            demand = market.used(
+                lower, upper, weight * np.where(lower >= 0, 1.0 - share, 0.0), weight * share
+            )
         rows, places = np.nonzero(spent)
         demand = demand + market.rows_of(free[rows], places) @ spent[rows, places]
         if market.taken is not None:
@@ -118,14 +124,23 @@ def _smallest(values: FloatArray, count: int) -> IntArray:
     if len(values) > MANY:
         some = values[:: len(values) // (MANY // 8)]
         rank = 2 * count * len(some) // len(values) + 16
-        few = np.flatnonzero(values <= np.partition(some, rank)[rank]) if rank < len(some) else np.zeros(0, np.int64)
+        few = (
+            np.flatnonzero(values <= np.partition(some, rank)[rank])
+            if rank < len(some)
+            else np.zeros(0, np.int64)
+        )
         if len(few) > count:
             return few[np.argpartition(values[few], count - 1)[:count]]
     return np.argpartition(values, count - 1)[:count]
 
 
 def polish(
-    oracle: Oracle, free: IntArray, prices: FloatArray, about: float, near: int = NEAR, time: float | None = None
+    oracle: Oracle,
+    free: IntArray,
+    prices: FloatArray,
+    about: float,
+    near: int = NEAR,
+    time: float | None = None,
 ) -> Polished | None:
     """Solve for the free classes, so many places of each, beside the pinned ones, within so many seconds.
 
@@ -136,11 +151,17 @@ def polish(
     market, pinned = oracle.market, Pinned.but(oracle, free)
     rows, places = np.nonzero(_kept(oracle, free, prices, near))
     part = np.minimum(1.0, HIGH * about / market.level[free[rows], places])
-    arrays, limits = _program(market, free, rows, places, part, pinned.taken, about), Limits(time, tolerance=PRECISE)
+    arrays, limits = (
+        _program(market, free, rows, places, part, pinned.taken, about),
+        Limits(time, tolerance=PRECISE),
+    )
     session = Highs().open(arrays)
     session.set_start(_segments(oracle, free, rows, places, prices))
     values = session.run(limits)
-    if values.termination in (Termination.IMPRECISE, Termination.ERROR):  # as rates of many orders may do to a start
+    if values.termination in (
+        Termination.IMPRECISE,
+        Termination.ERROR,
+    ):  # as rates of many orders may do to a start
         values = Highs().open(arrays).run(limits)
     if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
         return None
@@ -148,10 +169,16 @@ def polish(
     spent = np.zeros((len(free), market.width))
     spent[rows, places] = np.maximum(values.x[:-1], 0.0) * part
     spent /= np.maximum(1.0, spent.sum(axis=1))[:, np.newaxis]
-    return Polished(pinned.beside(level, spent), level, np.maximum(values.y[2 * len(free) :], 0.0) / market.capacity)
+    return Polished(
+        pinned.beside(level, spent),
+        level,
+        np.maximum(values.y[2 * len(free) :], 0.0) / market.capacity,
+    )
 
 
-def _segments(oracle: Oracle, free: IntArray, rows: IntArray, places: IntArray, prices: FloatArray) -> Basis:
+def _segments(
+    oracle: Oracle, free: IntArray, rows: IntArray, places: IntArray, prices: FloatArray
+) -> Basis:
     """The basis of `_program` in which free classes are on their segments, but for the few nearest to another one.
 
     With R goods of a price the level and R - 1 classes beyond their segments decide how these are used up.
@@ -161,7 +188,9 @@ def _segments(oracle: Oracle, free: IntArray, rows: IntArray, places: IntArray, 
     priced = prices > 0
     on = (places == upper[rows]) | (places == lower[rows])
     cost = np.broadcast_to(market.costs(prices), market.level.shape)[free[rows], places]
-    apart = cost - oracle.slope[free[rows]] * market.level[free[rows], places] + oracle.rent[free[rows]]
+    apart = (
+        cost - oracle.slope[free[rows]] * market.level[free[rows], places] + oracle.rent[free[rows]]
+    )
     nearest = np.where(lower >= 0, oracle.rent[free], np.inf)  # to be idle is a place too
     np.minimum.at(nearest, rows[~on], apart[~on])
     extra = np.zeros(len(free), bool)
@@ -190,7 +219,13 @@ def _kept(oracle: Oracle, free: IntArray, prices: FloatArray, near: int) -> Bool
 
 
 def _program(
-    market: Market, free: IntArray, rows: IntArray, places: IntArray, part: FloatArray, taken: Taken, about: float
+    market: Market,
+    free: IntArray,
+    rows: IntArray,
+    places: IntArray,
+    part: FloatArray,
+    taken: Taken,
+    about: float,
 ) -> LinearArrays:
     """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest.
 
@@ -211,7 +246,9 @@ def _program(
     indices[others] = 2 * count + held.indices
     data[others] = held.data * np.repeat(part, length) / market.capacity[held.indices]
     indices[last] = np.concatenate([np.arange(count), 2 * count + rising])
-    data[last] = np.concatenate([np.full(count, -1.0), about * taken.beta[rising] / market.capacity[rising]])
+    data[last] = np.concatenate(
+        [np.full(count, -1.0), about * taken.beta[rising] / market.capacity[rising]]
+    )
     upper = np.append(np.full(columns, np.inf), market.highest / about)
     size = 2 * count + goods
     return LinearArrays(

@@ -52,7 +52,9 @@ def sample_of(market: Market) -> Market:
     return replace(some, weight=some.weight * (market.weight.sum() / some.weight.sum()))
 
 
-def sampled(oracle: Oracle, solve: Callable[[Market, FloatArray | None], tuple[FloatArray, float]]) -> FloatArray:
+def sampled(
+    oracle: Oracle, solve: Callable[[Market, FloatArray | None], tuple[FloatArray, float]]
+) -> FloatArray:
     """Prices near those of the whole market.
 
     Parameters

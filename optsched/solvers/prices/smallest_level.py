@@ -103,7 +103,10 @@ class Search:
         before: float | None = None,
     ) -> None:
         self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
-        self._watch, self._before = watch, market.highest if before is None else min(before, market.highest)
+        self._watch, self._before = (
+            watch,
+            market.highest if before is None else min(before, market.highest),
+        )
         self._guess = GUESS if before is None else NEARBY
         self.bound, self.best, self.at = market.highest, np.inf, market.highest
         self.level = 0.0
@@ -188,7 +191,9 @@ class Search:
         """Take what the small program says; whether that lowers the bound."""
         self._take(found.point)
         improved = self._towards(found.prices, found.level)
-        log.debug("prices: round %d, %d free, gap %.2g", self.rounds, len(found.point.free), self.gap)
+        log.debug(
+            "prices: round %d, %d free, gap %.2g", self.rounds, len(found.point.free), self.gap
+        )
         return improved
 
     def _decide(self, free: IntArray, near: int) -> Polished | None:
@@ -197,10 +202,16 @@ class Search:
             left = None if self._watch is None else self._watch.left
             return polish(self.oracle, free, self.prices, self.bound, near, left)
         pinned = Pinned.but(self.oracle, free)
-        search = self._within(self.market.part(free, self.market.capacity, pinned.taken), self.prices)
+        search = self._within(
+            self.market.part(free, self.market.capacity, pinned.taken), self.prices
+        )
         if search.point is None:
             return None
-        return Polished(pinned.beside(search.level, search.point.spent(search.market)), search.level, search.prices)
+        return Polished(
+            pinned.beside(search.level, search.point.spent(search.market)),
+            search.level,
+            search.prices,
+        )
 
     def _of_sample(self, market: Market, start: FloatArray | None) -> tuple[FloatArray, float]:
         search = self._within(market, start)
@@ -264,7 +275,10 @@ class Search:
         else:
             response = self.oracle.ask(self.prices, self.at, whole=True)
             prices = self.prices / response.slope
-            slope, rent = (market.amount * part / response.slope for part in (self.oracle.slope, self.oracle.rent))
+            slope, rent = (
+                market.amount * part / response.slope
+                for part in (self.oracle.slope, self.oracle.rent)
+            )
         unit = market.unit
         x[-1] = level * unit
         return Equilibrium(
@@ -278,7 +292,11 @@ class Search:
         x = np.zeros(market.columns + 1)
         for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
             if part > 0 and proposal.level > 0:
-                totals = self.oracle.recall(proposal) if proposal.point is None else proposal.point.totals(market)
+                totals = (
+                    self.oracle.recall(proposal)
+                    if proposal.point is None
+                    else proposal.point.totals(market)
+                )
                 x[: len(totals)] += part * totals
         return x
 
@@ -296,4 +314,7 @@ def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
 def _fits(demand: FloatArray, market: Market) -> float:
     """What a demand is multiplied by to be within the capacities."""
     with np.errstate(divide="ignore", over="ignore"):
-        return min(1.0, float(np.where(demand > 0, market.capacity / np.maximum(demand, 1e-300), np.inf).min()))
+        return min(
+            1.0,
+            float(np.where(demand > 0, market.capacity / np.maximum(demand, 1e-300), np.inf).min()),
+        )

@@ -39,7 +39,9 @@ class Prices(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Refused: rows and columns do not say who buys what."""
-        raise SolverUnavailable("solver prices takes no programs of rows and columns: choose auto, highs or clarabel")
+        raise SolverUnavailable(
+            "solver prices takes no programs of rows and columns: choose auto, highs or clarabel"
+        )
 
     @classmethod
     def refuses(cls, program: AllocationProgram) -> str | None:
@@ -59,12 +61,18 @@ class Prices(Solver):
             return f"a job has more than {WIDEST} configurations"
         return None if program.utility.smallest_level else refuses_total(program)
 
-    def solve_allocation(self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_allocation(
+        self, program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         """See `Solver.solve_allocation`; ``start`` are prices of the resources."""
         why = self.refuses(program)
         if why is not None:
-            raise SolverUnavailable(f"solver prices cannot take this program: {why}; auto takes a solver that can")
+            raise SolverUnavailable(
+                f"solver prices cannot take this program: {why}; auto takes a solver that can"
+            )
         if limits.options:
-            raise UsageError(f"solver prices has no option {next(iter(limits.options))!r}: it has none")
+            raise UsageError(
+                f"solver prices has no option {next(iter(limits.options))!r}: it has none"
+            )
         solve = solve_minimum if program.utility.smallest_level else solve_total
         return solve(program, limits, start)

@@ -136,9 +136,16 @@ def complete(
     dx *= is_open
     dx -= d * dz
     np.einsum("jk,jk->k", a, dx, out=rise)
-    forward = max(float(np.divide(-dx, x, out=d, where=is_open).max(initial=0.0)), float((-ds / s).max(initial=0.0)))
+    forward = max(
+        float(np.divide(-dx, x, out=d, where=is_open).max(initial=0.0)),
+        float((-ds / s).max(initial=0.0)),
+    )
     v *= dz
-    back = max(-float(v.min(initial=0.0)), float((-du / u).max(initial=0.0)), float((-dy / y).max(initial=0.0)))
+    back = max(
+        -float(v.min(initial=0.0)),
+        float((-du / u).max(initial=0.0)),
+        float((-dy / y).max(initial=0.0)),
+    )
     return 1.0 / max(forward, 1e-300), 1.0 / max(back, 1e-300)
 
 

@@ -39,7 +39,13 @@ def _advance(
     for lo in range(0, classes, LANES):
         hi = min(lo + LANES, classes)
         n = hi - lo
-        tau, used, most, slope, count = level[lo:hi], spent[lo:hi], rent[lo:hi], y[lo:hi], weight[lo:hi]
+        tau, used, most, slope, count = (
+            level[lo:hi],
+            spent[lo:hi],
+            rent[lo:hi],
+            y[lo:hi],
+            weight[lo:hi],
+        )
         for i in range(n):
             tau[i] = 0.0
         for i in range(n):
@@ -84,7 +90,13 @@ def _weigh(
         hi = min(lo + LANES, classes)
         n = hi - lo
         rent, slope, count, bent = u[lo:hi], y[lo:hi], weight[lo:hi], bend[lo:hi]
-        all_, middle, damped, rise, rented = total[lo:hi], centre[lo:hi], damp[lo:hi], dy[lo:hi], du[lo:hi]
+        all_, middle, damped, rise, rented = (
+            total[lo:hi],
+            centre[lo:hi],
+            damp[lo:hi],
+            dy[lo:hi],
+            du[lo:hi],
+        )
         slack, used, pulled = s[lo:hi], spent[lo:hi], pull[lo:hi]
         for i in range(n):
             idle[i] = slack[i] / rent[i]
@@ -182,15 +194,32 @@ def _look_ahead(
         np.empty((width, LANES)),
         np.empty((width, LANES)),
     )
-    moved, tilted, moved_aim, tilted_aim = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    moved, tilted, moved_aim, tilted_aim = (
+        np.empty(LANES),
+        np.empty(LANES),
+        np.empty(LANES),
+        np.empty(LANES),
+    )
     rest, step, over = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     most, least, product = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
     taken, taken_aim = np.zeros((width, LANES)), np.zeros((width, LANES))
     for lo in range(0, classes, LANES):
         hi = min(lo + LANES, classes)
         n = hi - lo
-        rent, slope, count, bent, pulled = u[lo:hi], y[lo:hi], weight[lo:hi], bend[lo:hi], pull[lo:hi]
-        all_, middle, damped, rise, rented = total[lo:hi], centre[lo:hi], damp[lo:hi], dy[lo:hi], du[lo:hi]
+        rent, slope, count, bent, pulled = (
+            u[lo:hi],
+            y[lo:hi],
+            weight[lo:hi],
+            bend[lo:hi],
+            pull[lo:hi],
+        )
+        all_, middle, damped, rise, rented = (
+            total[lo:hi],
+            centre[lo:hi],
+            damp[lo:hi],
+            dy[lo:hi],
+            du[lo:hi],
+        )
         slack, used, twice = s[lo:hi], spent[lo:hi], cross_idle[lo:hi]
         rise_aim, rented_aim = dy_aim[lo:hi], du_aim[lo:hi]
         for i in range(n):
@@ -316,7 +345,13 @@ def _complete(
         hi = min(lo + LANES, classes)
         n = hi - lo
         rent, slope, bent = u[lo:hi], y[lo:hi], bend[lo:hi]
-        all_, middle, damped, dyk, duk = total[lo:hi], centre[lo:hi], damp[lo:hi], dy[lo:hi], du[lo:hi]
+        all_, middle, damped, dyk, duk = (
+            total[lo:hi],
+            centre[lo:hi],
+            damp[lo:hi],
+            dy[lo:hi],
+            du[lo:hi],
+        )
         slack, dsk, risen = s[lo:hi], ds[lo:hi], rise[lo:hi]
         for i in range(n):
             moved[i] = 0.0

@@ -42,7 +42,9 @@ def refuses_total(program: AllocationProgram) -> str | None:
     return None
 
 
-def solve_total(program: AllocationProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+def solve_total(
+    program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+) -> Values:
     """Solve a program that `refuses_total` does not refuse; ``y`` are duals of the rows that it is lowered to.
 
     Those of a concave total are the rows of its tangent. ``start`` are prices of all resources that are near the right
@@ -65,7 +67,9 @@ def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | Non
     highest = market.level.max(axis=1, initial=0.0)
     some = np.flatnonzero(highest > 0)
     if len(some) < int((program.highest_level > 0).sum()):
-        raise SolverUnavailable("solver prices cannot take this program: a job needs what there is none of")
+        raise SolverUnavailable(
+            "solver prices cannot take this program: a job needs what there is none of"
+        )
     exponent = 0.0 if utility.function == "log" else utility.exponent
     goods = Goods.of(market, some)
     top = highest[some] * market.unit
@@ -132,7 +136,9 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
     gap = max(search.bound / value - 1.0, 0.0) if value > 0 else np.inf if search.bound > 0 else 0.0
     search.ask(search.prices)
     rent = unit * (search.rent * market.amount if same is None else same.of_each(search.rent))
-    spent = C.count[:, np.newaxis] * (time_spent if same is None else time_spent[same.groups.inverse])
+    spent = C.count[:, np.newaxis] * (
+        time_spent if same is None else time_spent[same.groups.inverse]
+    )
     return Values(
         Termination.OPTIMAL if gap <= CLOSED else watch.reason or Termination.IMPRECISE,
         PointStatus.FEASIBLE, PointStatus.FEASIBLE, Goods.of(market, np.arange(len(C))).columns(spent),
@@ -143,7 +149,11 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
 
 
 def _prices(
-    program: AllocationProgram, market: Market, known: FloatArray, rent: FloatArray, slope: FloatArray
+    program: AllocationProgram,
+    market: Market,
+    known: FloatArray,
+    rent: FloatArray,
+    slope: FloatArray,
 ) -> FloatArray:
     """Duals of the capacity rows; of what there is nothing, prices at which nobody wants any."""
     prices = np.zeros(len(program.classes.capacity))

@@ -64,7 +64,11 @@ class Watch:
     @property
     def left(self) -> float | None:
         """Seconds that are left; None without a limit."""
-        return None if self.limits.time is None else max(self.limits.time - (time.perf_counter() - self._began), 1e-3)
+        return (
+            None
+            if self.limits.time is None
+            else max(self.limits.time - (time.perf_counter() - self._began), 1e-3)
+        )
 
     def __call__(self, value: float, bound: float) -> bool:
         """Whether the search is to end."""
@@ -77,7 +81,9 @@ class Watch:
         limits, now = self.limits, time.perf_counter()
         if limits.on_log is not None:
             told, most = value * self.unit + self.shift, bound * self.unit + self.shift
-            limits.on_log(f"pass {self.asked}, {now - self._began:.3f} s: value {told:.10g}, bound {most:.10g}\n")
+            limits.on_log(
+                f"pass {self.asked}, {now - self._began:.3f} s: value {told:.10g}, bound {most:.10g}\n"
+            )
         if limits.on_progress is not None and now - self._last > PROGRESS_EVERY:
             self._last = now
             value, bound = value * self.unit + self.shift, bound * self.unit + self.shift

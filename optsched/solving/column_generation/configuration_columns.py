@@ -50,15 +50,26 @@ def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[
     columns, curve = grown.columns, table.curve_of(cells)
     plain = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
     ways = table.way[cells]
-    theirs = (table.kind[curve], table.ways.pool[ways], table.ways.gpus[ways], table.ways.nodes[ways])
+    theirs = (
+        table.kind[curve],
+        table.ways.pool[ways],
+        table.ways.gpus[ways],
+        table.ways.nodes[ways],
+    )
     mine = (columns.kind[plain], columns.pool[plain], columns.gpus[plain], columns.nodes[plain])
-    same = group_rows([np.concatenate(pair) for pair in zip(mine, theirs, strict=True)], len(plain) + len(cells))
+    same = group_rows(
+        [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)], len(plain) + len(cells)
+    )
     column = plain[same.first[same.inverse[len(plain) :]]]
     first = np.ones(len(columns), bool)
     first[column] = False
     start = np.flatnonzero(first)
-    first_columns, owner, _ = alone_columns(columns.take(start), pricing.classes.kind, len(grown.kinds))
-    kind_column = np.concatenate([start if first_columns is None else start[first_columns], column[which]])
+    first_columns, owner, _ = alone_columns(
+        columns.take(start), pricing.classes.kind, len(grown.kinds)
+    )
+    kind_column = np.concatenate(
+        [start if first_columns is None else start[first_columns], column[which]]
+    )
     owner = np.concatenate([owner, chosen.klass])
     order = np.argsort(owner * len(columns) + kind_column)
     alone = (kind_column[order], owner[order], np.full(len(order), -1, np.int64))

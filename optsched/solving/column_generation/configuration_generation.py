@@ -37,7 +37,11 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import CONFIGURATIONS, ColumnsMade
 from optsched.solution.values import Termination, Values
-from optsched.solving.column_generation.configuration_columns import Restricted, restricted, with_configurations
+from optsched.solving.column_generation.configuration_columns import (
+    Restricted,
+    restricted,
+    with_configurations,
+)
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.duals import Duals
 from optsched.solving.column_generation.generated import Generated, with_bound
@@ -95,7 +99,9 @@ def generate_configurations(
         if outcome.duals is None or outcome.bound is None:
             if outcome.values.termination in STOPPED:
                 break  # a point that is known without a solver, and no duals to go on from
-            raise UsageError(f"columns are priced by duals, which solver {engine.name} does not give: choose another")
+            raise UsageError(
+                f"columns are priced by duals, which solver {engine.name} does not give: choose another"
+            )
         if last is None or outcome.value >= value:
             last, value, x = outcome, outcome.value, at.totals(outcome.x)
         duals = Duals.of(outcome.duals, program)
@@ -111,7 +117,11 @@ def generate_configurations(
             bound = float(raised.time @ C.count + raised.capacity @ C.capacity)
             best = _Best(bound, raised) if smallest and bound < best.bound else best
             ends = ends.but(made, len(pricing.table))
-            found = ends if smallest and len(ends) else Chosen.concatenate([ends, found.but(ends, len(pricing.table))])
+            found = (
+                ends
+                if smallest and len(ends)
+                else Chosen.concatenate([ends, found.but(ends, len(pricing.table))])
+            )
         log.info(
             "%d configurations of %d made columns: value %.9g, bound %.9g", len(made), pricing.count, value,
             best.bound,
@@ -157,7 +167,11 @@ def _certified(
     outcome = engine.certified_as_it_is(program, replace(values, x=point), y)
     if outcome.bound is not None and outcome.duals is not None:
         outcome = with_bound(
-            outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), CONFIGURATIONS
+            outcome,
+            outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)),
+            CONFIGURATIONS,
         )
-    log.info("%d configurations of %d made columns, %d in use", count.made, count.possible, len(used))
+    log.info(
+        "%d configurations of %d made columns, %d in use", count.made, count.possible, len(used)
+    )
     return Generated(program, outcome, count)

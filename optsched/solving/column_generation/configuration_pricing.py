@@ -42,7 +42,10 @@ class Chosen:
     @classmethod
     def concatenate(cls, parts: Sequence[Chosen]) -> Chosen:
         """All of them."""
-        return cls(np.concatenate([part.klass for part in parts]), np.concatenate([part.cell for part in parts]))
+        return cls(
+            np.concatenate([part.klass for part in parts]),
+            np.concatenate([part.cell for part in parts]),
+        )
 
     def keys(self, cells: int) -> IntArray:
         """A number for each, of so many cells."""
@@ -114,8 +117,12 @@ class ConfigurationPricing:
         """What each GPU of a curve holds of every resource, shape (S, R)."""
         candidates, table = self.classes.candidates, self.table
         columns, pools = candidates.columns, len(candidates.instance.cluster.pools)
-        plain = np.flatnonzero((columns.option < 0) & (columns.workers == 0) & (columns.partner < 0))
-        found = find_sorted(columns.kind[plain] * pools + columns.pool[plain], table.kind * pools + table.pool)
+        plain = np.flatnonzero(
+            (columns.option < 0) & (columns.workers == 0) & (columns.partner < 0)
+        )
+        found = find_sorted(
+            columns.kind[plain] * pools + columns.pool[plain], table.kind * pools + table.pool
+        )
         of_curve = plain[found]
         held = candidates.usage.tocsc()[:, of_curve] @ sp.diags_array(1.0 / columns.gpus[of_curve])
         return sp.csr_matrix(held.T)
@@ -129,7 +136,9 @@ class ConfigurationPricing:
         length = np.diff(table.start)[curve]
         cell, row = ranges(table.start[curve], length), np.repeat(np.arange(len(curve)), length)
         way = table.way[cell]
-        same = (table.ways.gpus[way] == gpus[there][row]) & (table.ways.nodes[way] == nodes[there][row])
+        same = (table.ways.gpus[way] == gpus[there][row]) & (
+            table.ways.nodes[way] == nodes[there][row]
+        )
         use = np.flatnonzero(same & ~table.column[cell])
         key = np.unique(Chosen(owner[row[use]], cell[use]).keys(len(table)))
         return Chosen(key // max(1, len(table)), key % max(1, len(table)))
@@ -161,7 +170,9 @@ class ConfigurationPricing:
             found.append(Chosen(klass[use], cell[use]))
         return most, Chosen.concatenate(found)
 
-    def priced(self, duals: Duals, classes: IntArray) -> Iterator[tuple[IntArray, FloatArray, IntArray]]:
+    def priced(
+        self, duals: Duals, classes: IntArray
+    ) -> Iterator[tuple[IntArray, FloatArray, IntArray]]:
         """(class, value, cell) of the best cell of each of some classes, in order, some by some.
 
         The curves of a class may come in two parts: it is there twice then, with the best of each.
@@ -183,7 +194,9 @@ class ConfigurationPricing:
         """What each GPU of a curve costs, with all that is held beside it, shape (S,)."""
         return np.asarray(self.per_gpu @ prices)
 
-    def _blocks(self, classes: IntArray) -> Iterator[tuple[IntArray, IntArray, slice | IntArray, IntArray]]:
+    def _blocks(
+        self, classes: IntArray
+    ) -> Iterator[tuple[IntArray, IntArray, slice | IntArray, IntArray]]:
         """(class, curve, cells, start of each) of classes in all of their pools, so many that cells fit a cache."""
         table, kind = self.table, self.classes.kind[classes]
         first, number = table.curves_of
@@ -191,7 +204,9 @@ class ConfigurationPricing:
         klass, curve = np.repeat(classes, times), ranges(first[kind], times)
         length = np.diff(table.start)[curve]
         start = np.append(0, np.cumsum(length))
-        whole = len(curve) == len(table.kind) and increases(curve)  # every kind is one class, in order
+        whole = len(curve) == len(table.kind) and increases(
+            curve
+        )  # every kind is one class, in order
         for begin, end in curve_blocks(start):
             here = curve[begin:end]
             if whole:

@@ -25,7 +25,11 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
         Whether totals of concave utilities can be dealt with.
     """
     utility = program.utility
-    plain = utility.method is Method.DIRECT and not utility.homogenised and (concave or not utility.conic)
+    plain = (
+        utility.method is Method.DIRECT
+        and not utility.homogenised
+        and (concave or not utility.conic)
+    )
     why = (
         "jobs are whole" if program.integral
         else "side constraints have rows" if program.side
@@ -35,7 +39,9 @@ def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
         else None
     )  # fmt: skip
     if why is not None:
-        raise UsageError(f"columns are generated for a smallest level or a total of levels, not where {why}")
+        raise UsageError(
+            f"columns are generated for a smallest level or a total of levels, not where {why}"
+        )
 
 
 def level_scale(program: AllocationProgram) -> FloatArray:
@@ -46,5 +52,7 @@ def level_scale(program: AllocationProgram) -> FloatArray:
     scale[C.class_a[some]] = np.asarray(levels[C.class_a[some], some]).ravel() / C.rate_a[some]
     off = abs(levels - sp.diags_array(scale) @ C.throughput)
     if off.nnz and off.max() > ROUNDING * abs(levels).max():
-        raise UsageError("columns are generated only where the level of a job is its throughput times a number")
+        raise UsageError(
+            "columns are generated only where the level of a job is its throughput times a number"
+        )
     return scale

@@ -41,7 +41,9 @@ class Master:
         Pairs worth less than a part ``nothing`` of the largest multiplier of a time row are not.
         """
         most, found = self.pricing.best(duals, nothing * float(duals.time.max(initial=0.0)))
-        return replace(duals, time=duals.time + np.maximum(most / 2, self.pricing.alone_excess(duals))), found
+        return replace(
+            duals, time=duals.time + np.maximum(most / 2, self.pricing.alone_excess(duals))
+        ), found
 
     def bound(self, duals: Duals) -> float:
         """The value of a feasible point of the dual."""
@@ -68,9 +70,14 @@ class Master:
         """Matrix, cost and upper bounds, which are never in the way: time rows must have the duals that price pairs."""
         C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
-        where, shape = (np.concatenate([a, b]), np.concatenate([number, number])), (len(C), len(pairs))
+        where, shape = (
+            (np.concatenate([a, b]), np.concatenate([number, number])),
+            (len(C), len(pairs)),
+        )
         member = sp.csc_matrix((np.ones(2 * len(pairs)), where), shape=shape)
-        usage = sp.csc_matrix(pricing.table.usage(pricing.classes.kind[a], pricing.classes.kind[b], pairs.way).T)
+        usage = sp.csc_matrix(
+            pricing.table.usage(pricing.classes.kind[a], pricing.classes.kind[b], pairs.way).T
+        )
         levels = sp.csc_matrix((np.concatenate(pricing.levels(pairs)), where), shape=shape)
         limit = 2.0 * np.minimum(C.count[a], C.count[b])
         prices = self.program.utility.level_prices(self.program)

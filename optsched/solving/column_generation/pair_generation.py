@@ -72,7 +72,9 @@ def generate_pairs(
     """
     engine.require_rows("programs whose columns are generated")
     pricing, C = PairPricing.of(program), program.classes
-    engine.reason = "columns are generated" if engine.solver == "auto" else "asked for, with columns generated"
+    engine.reason = (
+        "columns are generated" if engine.solver == "auto" else "asked for, with columns generated"
+    )
     found = solve_in_parts(engine, pricing, build) if len(C) >= MANY else None
     accepted = np.inf if engine.limits.gap is None else max(OPTIMALITY, engine.limits.gap)
     if found is not None and (found.gap <= accepted or found.end is not Termination.OPTIMAL):
@@ -90,17 +92,30 @@ def generate_pairs(
         return _of_parts(engine, pricing, build, found)
     if values.x is None or values.termination in NO_OPTIMUM:
         made = ColumnsMade(PAIRS, len(master.made), pricing.count)
-        return Generated(program, engine.without_point(program.to_linear().arrays, values, program), made)
+        return Generated(
+            program, engine.without_point(program.to_linear().arrays, values, program), made
+        )
     x = np.zeros(master.first + len(master.made))
     x[: len(values.x)] = values.x
     used = np.flatnonzero(x[master.first :] > 0)
     alone, behind = x[: C.columns], x[C.columns : master.first]
     pairs, amount = master.made.take(used), x[master.first + used]
-    return _certified(engine, pricing, build, (alone, pairs, amount, behind), values, search.best, len(master.made))
+    return _certified(
+        engine,
+        pricing,
+        build,
+        (alone, pairs, amount, behind),
+        values,
+        search.best,
+        len(master.made),
+    )
 
 
 def _of_parts(
-    engine: Engine, pricing: PairPricing, build: Callable[[Classes], AllocationProgram | Plan], found: InParts
+    engine: Engine,
+    pricing: PairPricing,
+    build: Callable[[Classes], AllocationProgram | Plan],
+    found: InParts,
 ) -> Generated:
     """The outcome of a program that was solved in parts; it need not be optimal, and says so."""
     program = pricing.program
@@ -137,6 +152,8 @@ def _certified(
     arrays = engine.build(lambda: program.to_linear().arrays)
     outcome = engine.certified_allocation(program, arrays, replace(values, x=x, y=y), y)
     if outcome.bound is not None and outcome.duals is not None:
-        outcome = with_bound(outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), PAIRS)
+        outcome = with_bound(
+            outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), PAIRS
+        )
     log.info("%d pairs of %d made columns, %d in use", made, pricing.count, len(pairs))
     return Generated(program, outcome, ColumnsMade(PAIRS, made, pricing.count))

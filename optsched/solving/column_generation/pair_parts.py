@@ -33,7 +33,14 @@ from optsched.program import AllocationProgram
 from optsched.solution.plan import Plan
 from optsched.solution.values import Termination
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.pair_sample import dealt_out, known, part_of, spread, start_of, unit_of
+from optsched.solving.column_generation.pair_sample import (
+    dealt_out,
+    known,
+    part_of,
+    spread,
+    start_of,
+    unit_of,
+)
 from optsched.solving.column_generation.pair_search import PairSearch
 from optsched.solving.column_generation.pairs import Pairs
 from optsched.solving.column_generation.pricing import PairPricing
@@ -107,7 +114,9 @@ def solve_in_parts(
         units.append(unit_of(small, pricing))
         if searches:
             first = searches[0]
-            start = known(spread(small, first.pricing, first.duals, first.value * units[-1] / units[0]))
+            start = known(
+                spread(small, first.pricing, first.duals, first.value * units[-1] / units[0])
+            )
         else:
             start = start_of(engine, small, build)
         if start is not None:
@@ -142,7 +151,9 @@ def solve_in_parts(
             _Cut(part, values[part], search.duals.capacity / units[part], search.master.capacity)
             for part, search in enumerate(searches)
         ]
-        for search, mine in zip(searches, _moved(cuts, held, C.capacity, trust, total), strict=True):
+        for search, mine in zip(
+            searches, _moved(cuts, held, C.capacity, trust, total), strict=True
+        ):
             search.move(mine)
             search.run()
             if not search.optimal:  # a limit, or the user: what was reached before stands
@@ -176,10 +187,14 @@ def _raised(pricing: PairPricing, duals: Duals) -> tuple[float, Duals]:
     duals = pricing.scaled(duals)
     over = np.maximum(pricing.excess(duals) / 2, pricing.alone_excess(duals))
     duals = replace(duals, time=duals.time + over)
-    return float(duals.time @ pricing.classes.count + duals.capacity @ pricing.classes.capacity), duals
+    return float(
+        duals.time @ pricing.classes.count + duals.capacity @ pricing.classes.capacity
+    ), duals
 
 
-def _moved(cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: float, total: bool) -> list[FloatArray]:
+def _moved(
+    cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: float, total: bool
+) -> list[FloatArray]:
     """Capacities of each part that promise most, near those that it has."""
     parts = len(held)
     some = np.flatnonzero(np.isfinite(whole) & (whole > 0))
@@ -200,7 +215,15 @@ def _moved(cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: f
     ranges_of: Any = np.column_stack([lower, upper])
     from scipy.optimize import linprog  # takes a quarter of a second to load
 
-    found = linprog(-gain, A_ub=rows, b_ub=sides, A_eq=balance, b_eq=whole[some], bounds=ranges_of, method="highs")
+    found = linprog(
+        -gain,
+        A_ub=rows,
+        b_ub=sides,
+        A_eq=balance,
+        b_eq=whole[some],
+        bounds=ranges_of,
+        method="highs",
+    )
     moved = [each.copy() for each in held]
     if found.x is None:  # rounding has left no room: they stay where they are
         return moved
@@ -210,7 +233,12 @@ def _moved(cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: f
 
 
 def _put_together(
-    pricing: PairPricing, searches: list[PairSearch], parts: list[IntArray], value: float, bound: float, proof: Duals
+    pricing: PairPricing,
+    searches: list[PairSearch],
+    parts: list[IntArray],
+    value: float,
+    bound: float,
+    proof: Duals,
 ) -> InParts:
     """The points of all parts as one of the whole program."""
     C, x = pricing.classes, np.zeros(pricing.classes.columns)
@@ -228,4 +256,6 @@ def _put_together(
         pairs.append(Pairs(some[made.first], some[made.second], made.way, made.value))
         amounts.append(mine[master.first + used])
     columns = sum(len(search.master.made) for search in searches)
-    return InParts(value, bound, x, Pairs.concatenate(pairs), np.concatenate(amounts), proof, columns)
+    return InParts(
+        value, bound, x, Pairs.concatenate(pairs), np.concatenate(amounts), proof, columns
+    )

@@ -50,11 +50,17 @@ def start_of(
     """Duals after those of a sample; None where classes are few, no sample was solved in time, or it says nothing."""
     if len(pricing.classes) < EVERY * LEAST:
         return None
-    search = PairSearch(engine, PairPricing.of(engine.build(lambda: sample_of(pricing.program, build))))
+    search = PairSearch(
+        engine, PairPricing.of(engine.build(lambda: sample_of(pricing.program, build)))
+    )
     if not search.run_on_the_way():
         return None
     log.info("a sample of %d classes has the value %.9g", len(search.pricing.classes), search.value)
-    return known(spread(pricing, search.pricing, search.duals, search.value / unit_of(search.pricing, pricing)))
+    return known(
+        spread(
+            pricing, search.pricing, search.duals, search.value / unit_of(search.pricing, pricing)
+        )
+    )
 
 
 def unit_of(some: PairPricing, pricing: PairPricing) -> float:
@@ -77,7 +83,9 @@ def dealt_out(program: AllocationProgram, parts: int) -> list[IntArray]:
     return [np.sort(order[part::parts]) for part in range(parts)]
 
 
-def sample_of(program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]) -> AllocationProgram:
+def sample_of(
+    program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
+) -> AllocationProgram:
     """The program of one of so many parts that each has `LEAST` classes."""
     parts = dealt_out(program, len(program.classes) // LEAST)
     return part_of(program, build, parts[len(parts) // 2])
@@ -161,21 +169,29 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
             worth = _worth_of_partners(pricing, way, sample, theirs[way.number], duals)
             there = np.isfinite(worth) & ~way.barred
             cost = (way.needs @ duals.capacity + pricing.price(way, duals))[:, np.newaxis] - worth
-            points.append(_Points(way.classes, np.where(there, way.level, 0.0), np.where(there, cost, np.inf)))
+            points.append(
+                _Points(way.classes, np.where(there, way.level, 0.0), np.where(there, cost, np.inf))
+            )
     return points
 
 
-def _worth_of_partners(pricing: PairPricing, way: Way, sample: PairPricing, theirs: Way, duals: Duals) -> FloatArray:
+def _worth_of_partners(
+    pricing: PairPricing, way: Way, sample: PairPricing, theirs: Way, duals: Duals
+) -> FloatArray:
     """e_w(g, k) of each class of a way and each sort there, shape (M, G); -inf of sorts that the sample lacks."""
     most = np.full((len(way.start), len(way.start)), -np.inf)
     mine, sampled = pricing.sorts(way), sample.sorts(theirs)
     here = np.isin(sampled, mine)
     at = np.searchsorted(mine, sampled[here])
-    most[np.ix_(at, at)] = np.maximum.reduceat(theirs.parts(duals), theirs.start, axis=0)[np.ix_(here, here)]
+    most[np.ix_(at, at)] = np.maximum.reduceat(theirs.parts(duals), theirs.start, axis=0)[
+        np.ix_(here, here)
+    ]
     return most[:, way.group].T
 
 
-def _most_below(points: list[_Points], slope: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _most_below(
+    points: list[_Points], slope: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """How far the point of each class that is most below its segment is below it, through the origin; and the point."""
     gain, reach, cost = np.zeros(len(slope)), np.zeros(len(slope)), np.zeros(len(slope))
     for some in points:

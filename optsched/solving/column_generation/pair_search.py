@@ -97,9 +97,13 @@ class PairSearch:
         """Make columns until none is worth it, or a limit is reached."""
         master, pricing = self.master, self.pricing
         values = last = self.engine.run(self.session)
-        while values.x is not None and values.y is not None and values.termination not in NO_OPTIMUM:
+        while (
+            values.x is not None and values.y is not None and values.termination not in NO_OPTIMUM
+        ):
             duals = master.duals(values.y)
-            asked = [duals] if self.best is None else [duals.towards(self.best, self._steady), duals]
+            asked = (
+                [duals] if self.best is None else [duals.towards(self.best, self._steady), duals]
+            )
             offers = [master.priced(each, NOTHING) for each in asked]
             before = [] if self.best is None else [self.best]
             best = self.best = min([raised for raised, _ in offers] + before, key=master.bound)
@@ -107,10 +111,20 @@ class PairSearch:
                 break
             last, value, bound = values, self.session.arrays.objective(values.x), master.bound(best)
             log.info(
-                "%d pairs of %d made columns: value %.9g, bound %.9g", len(master.made), pricing.count, value, bound
+                "%d pairs of %d made columns: value %.9g, bound %.9g",
+                len(master.made),
+                pricing.count,
+                value,
+                bound,
             )
-            if bound - value <= CLOSED * abs(bound) or not any(master.add(found) for _, found in offers):
+            if bound - value <= CLOSED * abs(bound) or not any(
+                master.add(found) for _, found in offers
+            ):
                 break
             values = self.engine.run(self.session)
-        end = last.termination if last.x is None or last.termination in NO_OPTIMUM else values.termination
+        end = (
+            last.termination
+            if last.x is None or last.termination in NO_OPTIMUM
+            else values.termination
+        )
         self.values = replace(last, termination=end)

@@ -41,4 +41,9 @@ class Pairs:
         """All of them."""
         none = np.zeros(0, np.int64)
         parts = (cls(none, none, none, np.zeros(0)), *parts)
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__annotations__
+            )
+        )

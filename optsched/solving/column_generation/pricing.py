@@ -83,7 +83,9 @@ class PairPricing:
         """The most that each class could have, alone or in pairs; shape (K,)."""
         level = self.program.highest_level.copy()
         for way in self.ways:
-            level[way.classes] = np.maximum(level[way.classes], np.where(way.barred, 0.0, way.level).max(axis=1))
+            level[way.classes] = np.maximum(
+                level[way.classes], np.where(way.barred, 0.0, way.level).max(axis=1)
+            )
         return level
 
     @property
@@ -113,13 +115,19 @@ class PairPricing:
         most = np.zeros(len(self.classes))
         for way in self.ways:
             value, _ = way.best(way.parts(duals))
-            most[way.classes] = np.maximum(most[way.classes], value.max(axis=1) - self.price(way, duals))
+            most[way.classes] = np.maximum(
+                most[way.classes], value.max(axis=1) - self.price(way, duals)
+            )
         return most
 
     def alone_excess(self, duals: Duals) -> FloatArray:
         """Most that a column alone of each class is worth, at least 0, as by rounding of duals; shape (K,)."""
         C = self.classes
-        value = self.program.levels.T @ duals.levels - C.usage.T @ duals.capacity - C.member.T @ duals.time
+        value = (
+            self.program.levels.T @ duals.levels
+            - C.usage.T @ duals.capacity
+            - C.member.T @ duals.time
+        )
         most = np.zeros(len(C))
         np.maximum.at(most, C.class_a, value)
         return most
@@ -191,7 +199,10 @@ class PairPricing:
         here = here[np.argsort(sort[here], kind="stable")]
         sorts, start, group = np.unique(sort[here], return_index=True, return_inverse=True)
         cell = np.ix_(sort[here], sorts)
-        rate = table.rate_alone(self.classes.kind[here], number)[:, None] * table.fraction[number][cell]
+        rate = (
+            table.rate_alone(self.classes.kind[here], number)[:, None]
+            * table.fraction[number][cell]
+        )
         return Way(
             number=number,
             classes=here,

@@ -122,24 +122,37 @@ def segments(
         ]
         klass, cell = (np.concatenate(part) for part in zip((nobody, nobody), *found, strict=True))
         reach = pricing.scale[klass] * pricing.table.rate[cell]
-        return klass, reach, price[pricing.table.curve_of(cell)] * pricing.table.gpus[pricing.table.way[cell]], cell
+        return (
+            klass,
+            reach,
+            price[pricing.table.curve_of(cell)] * pricing.table.gpus[pricing.table.way[cell]],
+            cell,
+        )
 
     lowered(low, high, level, slope, rent, pricing.choosing, below)
     made = [
         Chosen(here, ends.cell[here])
         for ends in (low, high)
-        if len(here := np.flatnonzero((ends.cell >= 0) & ~pricing.table.column[np.maximum(ends.cell, 0)]))
+        if len(
+            here := np.flatnonzero(
+                (ends.cell >= 0) & ~pricing.table.column[np.maximum(ends.cell, 0)]
+            )
+        )
     ]
     now = Duals(rent, duals.capacity, slope)
     value = program.levels.T @ slope - C.usage.T @ duals.capacity - rent[C.class_a]
     most = pricing.excess(now)
     np.maximum.at(most, C.class_a, value)
     total = float(C.count @ slope)
-    raised = Duals((rent + most) / total, duals.capacity / total, slope / total) if total > 0 else duals
+    raised = (
+        Duals((rent + most) / total, duals.capacity / total, slope / total) if total > 0 else duals
+    )
     return raised, Chosen.concatenate([Chosen.none(), *made])
 
 
-def _used(pricing: ConfigurationPricing, program: AllocationProgram, x: FloatArray, duals: Duals) -> tuple[Ends, Ends]:
+def _used(
+    pricing: ConfigurationPricing, program: AllocationProgram, x: FloatArray, duals: Duals
+) -> tuple[Ends, Ends]:
     """The lowest and the highest column that each class uses; the lower end is idle where it uses but one."""
     C = program.classes
     used = np.flatnonzero(x > 0)
@@ -153,7 +166,12 @@ def _used(pricing: ConfigurationPricing, program: AllocationProgram, x: FloatArr
     low, high = Ends.idle(len(C)), Ends.idle(len(C))
     several = last > first
     high.move(klass[last], reach[last], cost[last], np.full(len(last), -1))
-    low.move(klass[first[several]], reach[first[several]], cost[first[several]], np.full(int(several.sum()), -1))
+    low.move(
+        klass[first[several]],
+        reach[first[several]],
+        cost[first[several]],
+        np.full(int(several.sum()), -1),
+    )
     return low, high
 
 
@@ -163,6 +181,8 @@ def line(low: Ends, high: Ends, klass: IntArray) -> tuple[FloatArray, FloatArray
     low.move(klass[under], np.zeros(1), np.zeros(1), np.full(1, -1))
     rise = high.level[klass] - low.level[klass]
     apart = rise > 0
-    slope = np.divide(high.cost[klass] - low.cost[klass], rise, out=np.zeros(len(klass)), where=apart)
+    slope = np.divide(
+        high.cost[klass] - low.cost[klass], rise, out=np.zeros(len(klass)), where=apart
+    )
     slope = np.maximum(slope, 0.0)
     return slope, np.maximum(slope * high.level[klass] - high.cost[klass], 0.0)

@@ -68,10 +68,14 @@ class Way:
         value, partner = part + most.T[self.group], who.T[self.group]
 
         own, top = part[rows, self.group], who[sorts, sorts][self.group]
-        alone = np.flatnonzero(self.single & (rows == top))  # the best of its own sort has the second best
+        alone = np.flatnonzero(
+            self.single & (rows == top)
+        )  # the best of its own sort has the second best
         others = np.where(rows == top, -np.inf, own)
         second = np.maximum.reduceat(others, self.start)[self.group]
-        runner = np.minimum.reduceat(np.where(others == second, rows, len(rows)), self.start)[self.group]
+        runner = np.minimum.reduceat(np.where(others == second, rows, len(rows)), self.start)[
+            self.group
+        ]
         value[alone, self.group[alone]] = own[alone] + second[alone]
         partner[alone, self.group[alone]] = runner[alone]
         return value, partner
@@ -84,7 +88,12 @@ class Way:
         rows, size = np.arange(len(self.classes)), np.diff(np.append(self.start, len(self.classes)))
         order = np.stack([np.lexsort((-column, self.group)) for column in part.T], axis=1)
         rank = np.empty_like(order)
-        np.put_along_axis(rank, order, np.broadcast_to((rows - self.start[self.group])[:, None], order.shape), axis=0)
+        np.put_along_axis(
+            rank,
+            order,
+            np.broadcast_to((rows - self.start[self.group])[:, None], order.shape),
+            axis=0,
+        )
         rank[rows, self.group] ^= 1
         partner = order[self.start + np.minimum(rank, size - 1), self.group[:, None]]
         value = part + part[partner, self.group[:, None]]

@@ -62,13 +62,17 @@ class TenantLimit(SideConstraint):
         wanted = self.options
         tenants = [tenant.name for tenant in C.instance.tenants]
         if wanted.tenant not in tenants or wanted.pool not in C.instance.cluster.pool_index:
-            raise UsageError(f"tenant-limit: no tenant {wanted.tenant!r} or no pool {wanted.pool!r}")
+            raise UsageError(
+                f"tenant-limit: no tenant {wanted.tenant!r} or no pool {wanted.pool!r}"
+            )
         theirs = C.tenant == tenants.index(wanted.tenant)
         here = C.pool == C.instance.cluster.pool_index[wanted.pool]
         gpus = np.where(theirs[C.class_a] & here, C.gpus, 0.0)
         words = f"tenant {wanted.tenant} holds at most {wanted.gpus:g} GPUs of {wanted.pool}"
         limit, nothing = np.array([wanted.gpus]), np.array([-np.inf])
-        return SideRows("tenant-limit", sp.csr_matrix(gpus[np.newaxis, :]), nothing, limit, lambda row: words)
+        return SideRows(
+            "tenant-limit", sp.csr_matrix(gpus[np.newaxis, :]), nothing, limit, lambda row: words
+        )
 
 
 class NamedLimit(SideConstraint):
@@ -120,7 +124,9 @@ class Peak:
     def from_instance(cls, instance, options):
         unknown = set(options) - {"tflops", "efficiency"}
         if unknown:
-            raise InvalidInput(f"performance.{min(unknown)}", "an unknown key", "tflops or efficiency")
+            raise InvalidInput(
+                f"performance.{min(unknown)}", "an unknown key", "tflops or efficiency"
+            )
         return cls(instance, options.get("tflops", {}), options.get("efficiency", 0.4))
 
     def predict(self, jobs, configurations, *, edges=None):
@@ -158,7 +164,12 @@ class ScipySession(Session):
         seconds = time.perf_counter() - started
         if result.status == 4:
             raise SolverCrashed(f"scipy: {result.message}")
-        ends = (Termination.OPTIMAL, Termination.TIME_LIMIT, Termination.INFEASIBLE, Termination.UNBOUNDED)
+        ends = (
+            Termination.OPTIMAL,
+            Termination.TIME_LIMIT,
+            Termination.INFEASIBLE,
+            Termination.UNBOUNDED,
+        )
         end = ends[result.status]
         if end is not Termination.OPTIMAL:
             return Values(end, seconds=seconds, words=result.message, rebuilt=reasons)
@@ -167,7 +178,13 @@ class ScipySession(Session):
         y[below] -= sign * result.ineqlin.marginals[above.sum() :]
         objective = program.objective(result.x)
         return Values(
-            end, x=result.x, y=y, objective=objective, seconds=seconds, iterations=result.nit, rebuilt=reasons
+            end,
+            x=result.x,
+            y=y,
+            objective=objective,
+            seconds=seconds,
+            iterations=result.nit,
+            rebuilt=reasons,
         )
 
 

@@ -27,15 +27,23 @@ solutions = {
     "formulation": optsched.solve("@quickstart", "least-slowdown"),
     "options": optsched.solve("@quickstart", "least-slowdown", weighted=False),
     "constraint": optsched.solve("@quickstart", "least-slowdown", constraints=[LIMIT]),
-    "constraint without classes": optsched.solve("@quickstart", "least-slowdown", constraints=[LIMIT], classes=False),
+    "constraint without classes": optsched.solve(
+        "@quickstart", "least-slowdown", constraints=[LIMIT], classes=False
+    ),
     "labels": optsched.solve("@quickstart", "max-throughput", constraints=[NAMED]),
     "own row": optsched.solve("@quickstart", "max-throughput", extend=own_row),
     "model": optsched.solve(optsched.Instance.from_document(FLEET), "max-throughput"),
     "solver": optsched.solve("@packing", "makespan", solver="scipy"),
-    "all": optsched.solve("@quickstart", "least-slowdown", constraints=[LIMIT, NAMED], solver="scipy"),
+    "all": optsched.solve(
+        "@quickstart", "least-slowdown", constraints=[LIMIT, NAMED], solver="scipy"
+    ),
 }
-assert all(solution.status == "optimal" and solution.certificate.ok for solution in solutions.values())
-state = optsched.RoundState.first(optsched.load("@quickstart"), optsched.RoundPolicy(ranking="longest-wait"))
+assert all(
+    solution.status == "optimal" and solution.certificate.ok for solution in solutions.values()
+)
+state = optsched.RoundState.first(
+    optsched.load("@quickstart"), optsched.RoundPolicy(ranking="longest-wait")
+)
 plan = optsched.solve_round(state)
 objectives = {name: solution.objective for name, solution in solutions.items()}
 json.dump(objectives | {"starts": len(plan.start)}, sys.stdout)

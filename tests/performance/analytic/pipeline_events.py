@@ -16,7 +16,9 @@ class Outcome(NamedTuple):
     in_flight: int
 
 
-def simulate(orders: list[list[Operation]], stages: int, forward: float, backward: float) -> Outcome:
+def simulate(
+    orders: list[list[Operation]], stages: int, forward: float, backward: float
+) -> Outcome:
     """Makespan, and most forward passes on a device whose backward pass has not ended.
 
     A forward pass waits for that of the stage before, a backward pass for that of the stage after; the last stage turns
@@ -32,7 +34,9 @@ def simulate(orders: list[list[Operation]], stages: int, forward: float, backwar
             graph.add_edge(("F", stage - 1, micro), (kind, stage, micro))
         if kind == "B":
             turns = (stage + 1) % stages == 0
-            graph.add_edge(("F", stage, micro) if turns else ("B", stage + 1, micro), (kind, stage, micro))
+            graph.add_edge(
+                ("F", stage, micro) if turns else ("B", stage + 1, micro), (kind, stage, micro)
+            )
     assert len(graph) == sum(len(order) for order in orders)
     end: dict[Operation, float] = {}
     for operation in networkx.topological_sort(graph):
@@ -46,7 +50,10 @@ def simulate(orders: list[list[Operation]], stages: int, forward: float, backwar
 
 
 def gpipe(p: int, M: int) -> list[list[Operation]]:
-    return [[("F", s, m) for m in range(M)] + [("B", s, m) for m in reversed(range(M))] for s in range(p)]
+    return [
+        [("F", s, m) for m in range(M)] + [("B", s, m) for m in reversed(range(M))]
+        for s in range(p)
+    ]
 
 
 def one_f_one_b(p: int, M: int) -> list[list[Operation]]:

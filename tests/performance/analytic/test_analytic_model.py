@@ -12,7 +12,14 @@ from refusals import refuses
 import optsched
 from optsched.assembly import model_of
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, JobBatch, Observations, PerformanceModel, Source
+from optsched.performance import (
+    Configurations,
+    Feasibility,
+    JobBatch,
+    Observations,
+    PerformanceModel,
+    Source,
+)
 from optsched.performance.analytic.exchange import ALGORITHMS
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.model import AnalyticModel
@@ -20,12 +27,32 @@ from optsched.performance.analytic.model import AnalyticModel
 Document = dict[str, Any]
 
 POOLS: list[Document] = [
-    {"name": "a100", "gpu": "A100-SXM4-80GB", "nodes": 4, "gpus_per_node": 8, "bandwidth": {"node": 100}},
+    {
+        "name": "a100",
+        "gpu": "A100-SXM4-80GB",
+        "nodes": 4,
+        "gpus_per_node": 8,
+        "bandwidth": {"node": 100},
+    },
     {"name": "v100", "gpu": "v100", "nodes": 2, "gpus_per_node": 8, "gpu_memory": 16},
     {"name": "t4", "gpu": "T4", "nodes": 4, "gpus_per_node": 4},
 ]
-GPT_7B = {"layers": 32, "hidden": 4096, "heads": 32, "sequence": 2048, "vocabulary": 51200, "batch": 256}
-GPT_350M = {"layers": 24, "hidden": 1024, "heads": 16, "sequence": 1024, "vocabulary": 51200, "batch": 64}
+GPT_7B = {
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "sequence": 2048,
+    "vocabulary": 51200,
+    "batch": 256,
+}
+GPT_350M = {
+    "layers": 24,
+    "hidden": 1024,
+    "heads": 16,
+    "sequence": 1024,
+    "vocabulary": 51200,
+    "batch": 64,
+}
 WORKLOADS: Document = {
     "gpt-7b": {"parameters": {"transformer": GPT_7B}},
     "gpt-350m": {"parameters": {"transformer": GPT_350M | {"precision": "fp16"}}},
@@ -38,14 +65,18 @@ WORKLOADS: Document = {
 }  # fmt: skip
 
 
-def instance_of(workloads: Document | None = None, pools: list[Document] = POOLS, **options: Any) -> Instance:
+def instance_of(
+    workloads: Document | None = None, pools: list[Document] = POOLS, **options: Any
+) -> Instance:
     return Instance.from_document({
         "format": "optsched-instance/1", "cluster": {"pools": pools}, "workloads": workloads or WORKLOADS, "jobs": [],
         "performance": {"model": "analytic", **options},
     })  # fmt: skip
 
 
-def model(workloads: Document | None = None, pools: list[Document] = POOLS, **options: Any) -> AnalyticModel:
+def model(
+    workloads: Document | None = None, pools: list[Document] = POOLS, **options: Any
+) -> AnalyticModel:
     made = model_of(instance_of(workloads, pools, **options))
     assert isinstance(made, AnalyticModel)
     return made
@@ -58,10 +89,17 @@ def kinds(count: int) -> JobBatch:
 
 def ways(rows: list[tuple[int, int, int]], share: float = 1.0) -> Configurations:
     pool, gpus, nodes = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    return Configurations(pool, gpus, nodes, np.full(len(rows), share), np.zeros(len(rows), np.int64))
+    return Configurations(
+        pool, gpus, nodes, np.full(len(rows), share), np.zeros(len(rows), np.int64)
+    )
 
 
-GRID = [(pool, gpus, nodes) for pool in (-1, 0, 1, 2) for gpus in (0, 1, 2, 5, 8, 16) for nodes in (0, 1, 2, 3)]
+GRID = [
+    (pool, gpus, nodes)
+    for pool in (-1, 0, 1, 2)
+    for gpus in (0, 1, 2, 5, 8, 16)
+    for nodes in (0, 1, 2, 3)
+]
 
 
 # --- predictions ---------------------------------------------------------------------------------------------------
@@ -75,14 +113,20 @@ def scalar(name: str, pool: int, gpus: int, nodes: int) -> float:
         one = parameters["model"]
         operations = [(one["flops_per_sample"], one["bytes_per_sample"], 0.0, 1)]
         S, precision = one["gradient_bytes"], "fp16"
-        passes, samples, per_step = 2, 64.0, gpus * 128 / 128  # 128 samples do not fit: two passes of 64
+        passes, samples, per_step = (
+            2,
+            64.0,
+            gpus * 128 / 128,
+        )  # 128 samples do not fit: two passes of 64
     else:
         operations = [(o["flops"], o.get("bytes", 0), o.get("fixed_bytes", 0), o.get("count", 1))
                       for o in parameters["operations"]]  # fmt: skip
         S, precision = parameters.get("gradient_bytes", math.nan if gpus > 1 else 0.0), "bf16"
         passes, samples, per_step = 1, float(math.ceil(64 / gpus)), 1.0
     peak, speed = board.peak(precision) * 0.6, board.bandwidth * 1e9 * 0.8
-    once = sum(c * (max(samples * F / peak, (samples * Q + R) / speed) + 4e-6) for F, Q, R, c in operations)
+    once = sum(
+        c * (max(samples * F / peak, (samples * Q + R) / speed) + 4e-6) for F, Q, R, c in operations
+    )
     exchange = 0.0
     if gpus > 1:
         inside = {0: 240e9, 1: 120e9, 2: 12e9}[pool]
@@ -111,7 +155,10 @@ def test_predict_is_a_scalar_loop_and_edges_are_its_cells() -> None:
             else:
                 wanted = scalar(name, pool, gpus, nodes)
                 assert why == (Feasibility.NO_RATE if math.isnan(wanted) else Feasibility.OK)
-                assert rate == pytest.approx(0.0 if math.isnan(wanted) else wanted, rel=1e-12), (name, GRID[column])
+                assert rate == pytest.approx(0.0 if math.isnan(wanted) else wanted, rel=1e-12), (
+                    name,
+                    GRID[column],
+                )
     assert not np.isnan(found.rate).any()
 
     edges = (np.array([5, 0, 1, 2, 3] * 30), np.random.default_rng(0).integers(0, len(GRID), 150))
@@ -120,7 +167,9 @@ def test_predict_is_a_scalar_loop_and_edges_are_its_cells() -> None:
         assert np.array_equal(getattr(pairs, part), getattr(found, part)[edges])
     order = np.random.default_rng(1).permutation(6)
     batch = kinds(6)
-    shuffled = JobBatch(*(getattr(batch, part)[order] for part in ("workload", "profile", "own", "gang")))
+    shuffled = JobBatch(
+        *(getattr(batch, part)[order] for part in ("workload", "profile", "own", "gang"))
+    )
     assert np.array_equal(made.predict(shuffled, ways(GRID)).rate, found.rate[order])
     none = np.zeros(0, np.int64)
     assert made.predict(kinds(6), ways(GRID), edges=(none, none)).rate.shape == (0,)
@@ -129,7 +178,9 @@ def test_predict_is_a_scalar_loop_and_edges_are_its_cells() -> None:
 
 
 def test_source_and_uncertainty() -> None:
-    made = model(gpus={"v100": {"compute": 0.5, "log_sd": 0.1}, "T4": {"board": "T4", "log_sd": 0.4}})
+    made = model(
+        gpus={"v100": {"compute": 0.5, "log_sd": 0.1}, "T4": {"board": "T4", "log_sd": 0.4}}
+    )
     found = made.predict(kinds(1), ways([(0, 8, 1), (1, 8, 1), (2, 4, 1)]))
     assert found.log_sd.tolist() == [[0.3, 0.1, 0.4]]
     assert found.source.tolist() == [[Source.PRIOR, Source.PARAMETRIC, Source.PRIOR]]
@@ -140,13 +191,18 @@ def test_what_does_not_fit_and_what_cannot_be_used() -> None:
         "layers": 1, "hidden": 7, "sequence": 8, "vocabulary": 10, "batch": 2}}}})  # fmt: skip
     found = made.predict(kinds(2), ways([(0, 1, 1), (0, 8, 1), (1, 1, 1), (0, 16, 2)]))
     out, ok, zero = Feasibility.OUT_OF_MEMORY, Feasibility.OK, Feasibility.ZERO_RATE
-    assert found.feasible.tolist() == [[out, ok, out, ok], [ok, zero, ok, zero]]  # 2 sequences, 1 layer, width 7
+    assert found.feasible.tolist() == [
+        [out, ok, out, ok],
+        [ok, zero, ok, zero],
+    ]  # 2 sequences, 1 layer, width 7
 
 
 def test_a_pool_s_own_memory_counts() -> None:
     small = [POOLS[0] | {"gpu_memory": 8}]
     for pools, wanted in ((POOLS[:1], Feasibility.OK), (small, Feasibility.OUT_OF_MEMORY)):
-        found = model({"gpt": {"parameters": {"transformer": GPT_7B}}}, pools).predict(kinds(1), ways([(0, 8, 1)]))
+        found = model({"gpt": {"parameters": {"transformer": GPT_7B}}}, pools).predict(
+            kinds(1), ways([(0, 8, 1)])
+        )
         assert found.feasible[0, 0] == wanted
 
 
@@ -182,7 +238,9 @@ def test_shares_and_slices() -> None:
     sliced = Configurations(one * 0, one, one, np.ones(3), np.arange(3), sets)
     rate = made.predict(kinds(2), sliced).rate / whole
     assert rate == pytest.approx(np.array([[1, 1 / 7, 3 / 7], [1, 1 / 8, 4 / 8]]))
-    wrong = Configurations(one[:1] * 0, one[:1], one[:1], np.ones(1), one[:1], ({}, {"mig": "1g.5gb"}))
+    wrong = Configurations(
+        one[:1] * 0, one[:1], one[:1], np.ones(1), one[:1], ({}, {"mig": "1g.5gb"})
+    )
     with refuses('attributes.mig: found "1g.5gb", expected a MIG profile of A100-SXM4-80GB...'):
         made.predict(kinds(2), wrong)
 
@@ -214,7 +272,9 @@ def test_end_to_end() -> None:
     instance = Instance.from_document(document)
     solution = optsched.solve(instance, "max-min-fairness")
     assert (solution.status, solution.certificate.ok) == ("optimal", True)
-    assert solution.unplaced == (("stuck", "can run nowhere: a100, v100, t4: out of GPU memory on 1 GPU"),)
+    assert solution.unplaced == (
+        ("stuck", "can run nowhere: a100, v100, t4: out of GPU memory on 1 GPU"),
+    )
     made = model_of(instance)
     assert isinstance(made, AnalyticModel)
     for gpus, nodes in ((8, 1), (16, 2)):
@@ -224,7 +284,9 @@ def test_end_to_end() -> None:
         assert plan.tensor * plan.stages * plan.replicas == gpus
         assert plan.memory <= 72
     rate = made.predict(kinds(3), ways([(0, 1, 1), (1, 1, 1), (2, 1, 1)])).rate[2] * 128
-    assert (rate > [1500, 700, 200]).all()  # images/s; about 2,600, 1,300 and 400 are usual with mixed precision
+    assert (
+        rate > [1500, 700, 200]
+    ).all()  # images/s; about 2,600, 1,300 and 400 are usual with mixed precision
     assert (rate < [6000, 3000, 1000]).all()
 
 
@@ -232,7 +294,13 @@ def test_end_to_end() -> None:
 
 
 def transformer(**changes: Any) -> Document:
-    return {"w": {"parameters": {"transformer": {k: v for k, v in (GPT_350M | changes).items() if v is not None}}}}
+    return {
+        "w": {
+            "parameters": {
+                "transformer": {k: v for k, v in (GPT_350M | changes).items() if v is not None}
+            }
+        }
+    }
 
 
 AT = r"workloads.w.parameters"
@@ -284,9 +352,18 @@ def test_wrong_parameters(workloads: Document, message: str) -> None:
         ),
         ({"overlap": -1}, "performance.overlap: found -1, expected a number of at least 0"),
         ({"zero": 4}, "performance.zero: found 4, expected a number of at most 3"),
-        ({"recompute": "some"}, "performance.recompute: found \"some\", expected one of 'auto', 'full' or 'none'"),
-        ({"chunks": 2}, "performance.chunks: found 2 beside the schedule 1f1b, expected 2 or more chunks with..."),
-        ({"schedule": "interleaved"}, "performance.chunks: found 1 beside the schedule interleaved"),
+        (
+            {"recompute": "some"},
+            "performance.recompute: found \"some\", expected one of 'auto', 'full' or 'none'",
+        ),
+        (
+            {"chunks": 2},
+            "performance.chunks: found 2 beside the schedule 1f1b, expected 2 or more chunks with...",
+        ),
+        (
+            {"schedule": "interleaved"},
+            "performance.chunks: found 1 beside the schedule interleaved",
+        ),
         (
             {"gpus": {"p4": {}}},
             "performance.gpus.p4: found no GPU type of the cluster, expected one of A100-SXM4-80GB...",
@@ -305,7 +382,9 @@ def test_wrong_options(options: Document, message: str) -> None:
 
 def test_unknown_gpus() -> None:
     pools = [POOLS[0], {"name": "x", "gpu": "fast", "nodes": 1, "gpus_per_node": 1}]
-    with refuses('cluster.pools[1].gpu: found "fast", expected the name of a known GPU board...') as caught:
+    with refuses(
+        'cluster.pools[1].gpu: found "fast", expected the name of a known GPU board...'
+    ) as caught:
         model(pools=pools)
     assert caught.value.expected.endswith("; or its board as performance.gpus.fast.board")
     made = model(pools=pools, gpus={"fast": {"board": "H100"}})
@@ -313,15 +392,29 @@ def test_unknown_gpus() -> None:
     skipping = model(pools=pools, skip_unknown=True)
     said = skipping.predict(kinds(1), ways([(0, 8, 1), (1, 8, 1)]))
     assert said.feasible.tolist() == [[Feasibility.OK, Feasibility.NO_RATE]]
-    assert said.rate[0, 0] == model(pools=pools[:1]).predict(kinds(1), ways([(0, 8, 1)])).rate[0, 0] > 0
+    assert (
+        said.rate[0, 0]
+        == model(pools=pools[:1]).predict(kinds(1), ways([(0, 8, 1)])).rate[0, 0]
+        > 0
+    )
     assert {assumption.pool for assumption in skipping.assumptions} == {POOLS[0]["name"]}
 
 
 def test_every_way_to_exchange_gradients() -> None:
     """Beyond one GPU the four differ; nothing is exchanged on one; over nodes a hierarchy beats the ring."""
-    one = {"w": {"parameters": {"batch_per_gpu": 8, "model": {"flops_per_sample": 1e9, "gradient_bytes": 1e9}}}}
+    one = {
+        "w": {
+            "parameters": {
+                "batch_per_gpu": 8,
+                "model": {"flops_per_sample": 1e9, "gradient_bytes": 1e9},
+            }
+        }
+    }
     asked = ways([(0, 1, 1), (0, 4, 1), (0, 16, 2)])
-    rates = {name: model(one, all_reduce=name, overlap=0).predict(kinds(1), asked).rate[0] for name in ALGORITHMS}
+    rates = {
+        name: model(one, all_reduce=name, overlap=0).predict(kinds(1), asked).rate[0]
+        for name in ALGORITHMS
+    }
     assert len({float(rate[0]) for rate in rates.values()}) == 1
     assert len({float(rate[2]) for rate in rates.values()}) == len(ALGORITHMS)
     assert rates["hierarchical"][1] == pytest.approx(rates["ring"][1])

@@ -34,21 +34,27 @@ def test_one_rank_communicates_with_nobody(operation: object) -> None:
 def test_factors_of_the_bus_bandwidth() -> None:
     for k in (2, 3, 8, 1000):
         factor = [float(operation(1e9, k, 1e9)) for operation in ALL]
-        assert factor == pytest.approx([2 * (k - 1) / k, (k - 1) / k, (k - 1) / k, (k - 1) / k, 1, 2])
+        assert factor == pytest.approx(
+            [2 * (k - 1) / k, (k - 1) / k, (k - 1) / k, (k - 1) / k, 1, 2]
+        )
         steps = [float(operation(0.0, k, 1.0, 1.0)) for operation in ALL]
         assert steps == [2 * (k - 1), k - 1, k - 1, k - 1, k - 1, 2 * math.ceil(math.log2(k))]
     assert collectives.ring_all_reduce(1.0, 10**9, 1.0) == pytest.approx(2, rel=1e-8)
 
 
 @given(sizes, ranks, speeds, delays, st.floats(1.0, 10.0))
-def test_more_bandwidth_is_never_slower(size: float, k: int, speed: float, delay: float, more: float) -> None:
+def test_more_bandwidth_is_never_slower(
+    size: float, k: int, speed: float, delay: float, more: float
+) -> None:
     for operation in ALL:
         assert operation(size, k, speed * more, delay) <= operation(size, k, speed, delay)
         assert operation(size * more, k, speed, delay) >= operation(size, k, speed, delay)
 
 
 @given(sizes, st.integers(1, 64), st.integers(1, 64), speeds, speeds, delays, delays)
-def test_hierarchy(size: float, G: int, n: int, inside: float, between: float, near: float, far: float) -> None:
+def test_hierarchy(
+    size: float, G: int, n: int, inside: float, between: float, near: float, far: float
+) -> None:
     found = collectives.hierarchical_all_reduce(size, G, n, inside, between, near, far)
     parts = 2 * (G - 1) / G * size / inside + 2 * (n - 1) / n * size / G / between
     assert found == pytest.approx(parts + 2 * (G - 1) * near + 2 * (n - 1) * far, rel=1e-12)
@@ -62,13 +68,17 @@ def test_hierarchy_with_equal_links_and_shares_is_the_ring() -> None:
     """Of S/G bytes per GPU over n nodes, at a share B/G of the node's link, the ring and the hierarchy move as much."""
     ring = collectives.ring_all_reduce(1e9, 32, 1e10)
     assert collectives.hierarchical_all_reduce(1e9, 8, 4, 1e10, 1e10 / 8) >= ring
-    assert collectives.hierarchical_all_reduce(1e9, 8, 4, 1e10, 1e10) == pytest.approx(ring, rel=1e-12)
+    assert collectives.hierarchical_all_reduce(1e9, 8, 4, 1e10, 1e10) == pytest.approx(
+        ring, rel=1e-12
+    )
 
 
 # --- NCCL ----------------------------------------------------------------------------------------------------------
 
 
-def scalar(size: float, k: int, n: int, inside: float, between: float, cc: float, fast: bool, c: int) -> list[float]:
+def scalar(
+    size: float, k: int, n: int, inside: float, between: float, cc: float, fast: bool, c: int
+) -> list[float]:
     """The model of `optsched.performance.analytic.nccl`, one case at a time, in GB/s and us."""
     generation = sum(cc >= start for start in (8.0, 9.0, 10.0))
     scale = min(n, 3) - 1
@@ -80,11 +90,19 @@ def scalar(size: float, k: int, n: int, inside: float, between: float, cc: float
     for a in (nccl.TREE, nccl.RING):
         for p in (nccl.LL, nccl.LL128, nccl.SIMPLE):
             if a == nccl.RING:
-                width = [min(bus / 2, ll_max), min(0.92 * bus, c * nccl.RING_LL128[generation] / 1e9), bus][p]
+                width = [
+                    min(bus / 2, ll_max),
+                    min(0.92 * bus, c * nccl.RING_LL128[generation] / 1e9),
+                    bus,
+                ][p]
                 width *= k / (2 * (k - 1))
             else:
                 cap = c * nccl.TREE_LL128[generation, scale] / 1e9
-                width = [min(trunk / 3.8, ll_max), min((7 / 9 if n == 1 else 15 / 16) * trunk, cap), trunk][p] / 2
+                width = [
+                    min(trunk / 3.8, ll_max),
+                    min((7 / 9 if n == 1 else 15 / 16) * trunk, cap),
+                    trunk,
+                ][p] / 2
                 width *= nccl.CORRECTION[p, row] if row < 23 else 1
             hop = nccl.HOP[:, a, p] * 1e6
             intra = hop[0] if fast else hop[1]
@@ -110,10 +128,23 @@ def test_the_arrays_say_what_a_scalar_loop_says() -> None:
     n = np.minimum(n, k)
     size = 2 ** rng.uniform(3, 40, 300)
     inside, between = rng.choice([12e9, 130e9, 240e9], 300), rng.choice([1e9, 12e9, 100e9], 300)
-    cc, fast, c = rng.choice([6.0, 7.0, 7.5, 8.0, 9.0, 10.0], 300), rng.random(300) < 0.5, rng.choice([1, 2, 12], 300)
+    cc, fast, c = (
+        rng.choice([6.0, 7.0, 7.5, 8.0, 9.0, 10.0], 300),
+        rng.random(300) < 0.5,
+        rng.choice([1, 2, 12], 300),
+    )
     found = nccl.times(size, k, n, inside, between, cc, fast, c)
     for row in range(300):
-        case = (float(size[row]), int(k[row]), int(n[row]), inside[row], between[row], cc[row], fast[row], int(c[row]))
+        case = (
+            float(size[row]),
+            int(k[row]),
+            int(n[row]),
+            inside[row],
+            between[row],
+            cc[row],
+            fast[row],
+            int(c[row]),
+        )
         assert found[:, row] == pytest.approx(scalar(*case), rel=1e-12), case
     choice = nccl.all_reduce(size, k, n, inside, between, cc, fast, c)
     assert np.array_equal(choice.seconds, found.min(axis=0))
@@ -123,7 +154,10 @@ def test_the_arrays_say_what_a_scalar_loop_says() -> None:
 def test_what_is_chosen() -> None:
     """Latency decides for small messages, bandwidth for large ones; both as nccl-tests show them on a DGX A100."""
     small = nccl.all_reduce(1024, 8, 1, 240e9, 0)
-    assert (int(small.algorithm), int(small.protocol)) in ((nccl.TREE, nccl.LL), (nccl.RING, nccl.LL))
+    assert (int(small.algorithm), int(small.protocol)) in (
+        (nccl.TREE, nccl.LL),
+        (nccl.RING, nccl.LL),
+    )
     assert 5e-6 < float(small.seconds) < 40e-6
     large = nccl.all_reduce(4e9, 8, 1, 240e9, 0)
     assert (int(large.algorithm), int(large.protocol)) == (nccl.RING, nccl.SIMPLE)
@@ -134,8 +168,15 @@ def test_what_is_chosen() -> None:
     assert nccl.all_reduce(1e9, 1, 1, 240e9, 0).seconds == 0
 
 
-@given(sizes, st.sampled_from([(2, 1), (8, 1), (16, 2), (64, 8)]), st.floats(1e8, 1e12), st.floats(1.0, 10.0))
-def test_nccl_with_more_bandwidth_is_never_slower(size: float, k_n: tuple[int, int], b: float, more: float) -> None:
+@given(
+    sizes,
+    st.sampled_from([(2, 1), (8, 1), (16, 2), (64, 8)]),
+    st.floats(1e8, 1e12),
+    st.floats(1.0, 10.0),
+)
+def test_nccl_with_more_bandwidth_is_never_slower(
+    size: float, k_n: tuple[int, int], b: float, more: float
+) -> None:
     k, n = k_n
     faster = nccl.all_reduce(size, k, n, b * more, b * more).seconds
     assert faster <= nccl.all_reduce(size, k, n, b, b).seconds * (1 + 1e-12)
@@ -147,6 +188,10 @@ def test_a_second_reading_of_the_constants_agrees() -> None:
     order = ("LL", "LL128", "Simple")
     assert tuple(other["order"]) == order
     for a, name in ((nccl.TREE, "tree"), (nccl.RING, "ring")):
-        assert (nccl.BASE[a] * 1e6).tolist() == pytest.approx([other["base_latency_us"][name][p] for p in order])
+        assert (nccl.BASE[a] * 1e6).tolist() == pytest.approx(
+            [other["base_latency_us"][name][p] for p in order]
+        )
         for link, words in ((nccl.NVLINK, "NVLINK"), (nccl.PCI, "PCI"), (nccl.NET, "NET")):
-            assert (nccl.HOP[link, a] * 1e6).tolist() == pytest.approx(other["hw_latency_us"][words][name])
+            assert (nccl.HOP[link, a] * 1e6).tolist() == pytest.approx(
+                other["hw_latency_us"][words][name]
+            )

@@ -67,11 +67,20 @@ def test_precisions_without_units_fall_back() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("A1000", 'pools[0].gpu: found "A1000", expected the name of a known GPU board, such as A100-...'),
-        ("x", 'pools[0].gpu: found "x", expected the name of a known GPU board, such as K80, P100-SXM2-16GB, ...'),
+        (
+            "A1000",
+            'pools[0].gpu: found "A1000", expected the name of a known GPU board, such as A100-...',
+        ),
+        (
+            "x",
+            'pools[0].gpu: found "x", expected the name of a known GPU board, such as K80, P100-SXM2-16GB, ...',
+        ),
         ("", 'pools[0].gpu: found "", expected the name of a known GPU board...'),
         ("NVIDIA", 'pools[0].gpu: found "NVIDIA", expected the name of a known GPU board...'),
-        ("H10", 'pools[0].gpu: found "H10", expected the name of a known GPU board, such as H100-...'),
+        (
+            "H10",
+            'pools[0].gpu: found "H10", expected the name of a known GPU board, such as H100-...',
+        ),
         (
             "80GB",
             'pools[0].gpu: found "80GB", which may be A100-PCIe-80GB, A100-SXM4-80GB, H100-PCIe-80GB, '
@@ -109,12 +118,17 @@ def test_a_second_table_of_boards_agrees() -> None:
         }  # fmt: skip
         for column, figure in figures.items():
             if other[column]:
-                assert figure * dies == pytest.approx(float(other[column]), rel=0.025), (board.name, column)
+                assert figure * dies == pytest.approx(float(other[column]), rel=0.025), (
+                    board.name,
+                    column,
+                )
         if board.name != "MI250X":
             stated = float(other["nvlink_gb_per_s_bidirectional_total"] or 0)
             assert 2 * (board.nvlink or 0) == stated
         assert board.pcie == int(other["pcie_gen"])
-        assert sum(1 for p in board.mig if p.compute_slices == 1) >= (int(other["mig_max_instances"]) > 0)
+        assert sum(1 for p in board.mig if p.compute_slices == 1) >= (
+            int(other["mig_max_instances"]) > 0
+        )
         assert max((p.count for p in board.mig), default=0) == int(other["mig_max_instances"])
 
 
@@ -130,7 +144,9 @@ def test_a_second_table_of_slices_agrees() -> None:
             for board in mine:
                 (profile,) = (one for one in board.mig if one.name == other["profile"])
                 counts = (profile.count, profile.compute_slices, profile.memory_slices)
-                assert counts == tuple(int(other[key]) for key in ("max_instances", "compute_slices", "memory_slices"))
+                assert counts == tuple(
+                    int(other[key]) for key in ("max_instances", "compute_slices", "memory_slices")
+                )
                 seen += 1
     assert seen == sum(len(board.mig) for board in rows())
 

@@ -42,7 +42,10 @@ def test_chimera(f: float, b: float) -> None:
     for p in (2, 4, 6, 8):
         for M in [*range(1, p + 1), 2 * p, 3 * p]:
             found = simulate(chimera(p, M), p, f, b)
-            assert step_seconds("chimera", p, M, f, b) == pytest.approx(found.seconds, rel=1e-12), (p, M)
+            assert step_seconds("chimera", p, M, f, b) == pytest.approx(found.seconds, rel=1e-12), (
+                p,
+                M,
+            )
             assert in_flight("chimera", p, M) == found.in_flight
     assert np.isnan(step_seconds("chimera", 3, 3, f, b))
     assert np.isnan(step_seconds("chimera", 4, 6, f, b))
@@ -58,7 +61,9 @@ def test_where_the_usual_form_of_chimera_holds() -> None:
                 continue
             holds = abs(1 - M * (f + b) / seconds - float(usual)) < 1e-12
             assert holds == ((f == b or p == 2) and M % p == 0), (p, M, f, b)
-    assert step_seconds("chimera", 6, 6, 1, 2) == 6 * 1 + 10 * 2  # the critical path of the paper's figure
+    assert (
+        step_seconds("chimera", 6, 6, 1, 2) == 6 * 1 + 10 * 2
+    )  # the critical path of the paper's figure
 
 
 def test_pipemare_is_the_steady_state_of_1f1b() -> None:
@@ -83,9 +88,12 @@ def test_order_of_the_schedules() -> None:
     assert (in_flight("1f1b", p, M) <= in_flight("gpipe", p, M)).all()
 
 
-@pytest.mark.parametrize("question", [lambda: step_seconds("gems", 2, 2, 1, 1), lambda: in_flight("gems", 2, 2)])
+@pytest.mark.parametrize(
+    "question", [lambda: step_seconds("gems", 2, 2, 1, 1), lambda: in_flight("gems", 2, 2)]
+)
 def test_unknown_schedules(question: object) -> None:
     with pytest.raises(
-        UsageError, match="pipeline schedules are 1f1b, chimera, gpipe, interleaved, pipemare; found 'gems'"
+        UsageError,
+        match="pipeline schedules are 1f1b, chimera, gpipe, interleaved, pipemare; found 'gems'",
     ):
         question()  # type: ignore[operator]

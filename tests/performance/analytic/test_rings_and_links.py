@@ -32,7 +32,11 @@ Document = dict[str, Any]
 
 
 def cluster_of(pools: list[Document], topology: Document | None = None) -> Instance:
-    document = {"format": "optsched-instance/1", "cluster": {"pools": pools, "topology": topology}, "jobs": []}
+    document = {
+        "format": "optsched-instance/1",
+        "cluster": {"pools": pools, "topology": topology},
+        "jobs": [],
+    }
     return Instance.from_document(document)
 
 
@@ -40,14 +44,20 @@ def links_of(instance: Instance, **more: float) -> Links:
     return Links.of(instance.cluster, [find(pool.gpu) for pool in instance.cluster.pools], **more)
 
 
-def two_leaves(nodes: int = 4, gpus: int = 4, nvlink: float | None = 240.0, nic: float | None = 25.0) -> Document:
+def two_leaves(
+    nodes: int = 4, gpus: int = 4, nvlink: float | None = 240.0, nic: float | None = 25.0
+) -> Document:
     """Nodes with NVLink switches and NICs under two leaf switches and a spine."""
-    links: list[Document] = [{"source": f"leaf{leaf}", "target": "spine", "bandwidth": 30.0} for leaf in (0, 1)]
+    links: list[Document] = [
+        {"source": f"leaf{leaf}", "target": "spine", "bandwidth": 30.0} for leaf in (0, 1)
+    ]
     for row in range(nodes):
         node = f"a-{row}"
         links.append({"source": node, "target": f"leaf{row * 2 // nodes}", "bandwidth": nic})
         for gpu in range(gpus):
-            links.append({"source": f"{node}/{gpu}", "target": f"{node}/switch", "bandwidth": nvlink})
+            links.append(
+                {"source": f"{node}/{gpu}", "target": f"{node}/switch", "bandwidth": nvlink}
+            )
             links.append({"source": f"{node}/{gpu}", "target": node, "bandwidth": 16.0})
     ids = sorted({link[end] for link in links for end in ("source", "target")})
     return {"nodes": [{"id": name} for name in ids], "links": links}
@@ -92,7 +102,9 @@ def test_rings_add_up_over_rails() -> None:
     gpus = [f"{node}/{gpu}" for node in "mn" for gpu in range(4)]
     assert rings(undirected(graph), gpus).bandwidth == pytest.approx(100.0)
     assert rings(undirected(graph), gpus[:4]).bandwidth == pytest.approx(200.0)
-    assert rings(undirected(graph), ["m/0", "n/0"]).bandwidth == pytest.approx(100.0)  # through the others' NICs
+    assert rings(undirected(graph), ["m/0", "n/0"]).bandwidth == pytest.approx(
+        100.0
+    )  # through the others' NICs
 
 
 def test_what_links_do_not_join_has_no_bandwidth() -> None:
@@ -174,25 +186,45 @@ def test_what_a_pool_states_wins_over_the_datasheet_and_the_default() -> None:
     assert found.sources[1][2] == "datasheet of A100-PCIe-40GB: PCIe 4.0 x16"
     assert found.sources[2][3] == "bandwidth.node of pool old"
     assert found.sources[3][4] == "bandwidth.leaf of pool own"
-    assert (links_of(instance, network_bandwidth=100.0, network_latency=1e-6).bandwidth[0, 3]) == 100 * GB
+    assert (
+        (links_of(instance, network_bandwidth=100.0, network_latency=1e-6).bandwidth[0, 3])
+        == 100 * GB
+    )
 
 
 def test_levels_of_ways_to_run() -> None:
-    instance = cluster_of([{"name": "a", "gpu": "V100", "nodes": 4, "gpus_per_node": 4}], two_leaves())
+    instance = cluster_of(
+        [{"name": "a", "gpu": "V100", "nodes": 4, "gpus_per_node": 4}], two_leaves()
+    )
     found = links_of(instance)
     assert (found.island.tolist(), found.leaf.tolist()) == ([4], [2])
     gpus, nodes = np.array([1, 2, 4, 8, 8, 2]), np.array([1, 1, 1, 2, 4, 2])
-    assert found.level(np.zeros(6, np.int64), gpus, nodes).tolist() == [ONE_GPU, ISLAND, ISLAND, LEAF, ACROSS, LEAF]
+    assert found.level(np.zeros(6, np.int64), gpus, nodes).tolist() == [
+        ONE_GPU,
+        ISLAND,
+        ISLAND,
+        LEAF,
+        ACROSS,
+        LEAF,
+    ]
     bandwidth, latency = found.ring(np.zeros(6, np.int64), gpus, nodes)
     assert (bandwidth / GB).tolist() == [np.inf, 240, 240, 25, 25, 25]
     near, far = 3.4e-6, 14e-6
-    assert latency == pytest.approx([0, near, near, (6 * near + far) / 7, (4 * near + 3 * far) / 7, far])
+    assert latency == pytest.approx(
+        [0, near, near, (6 * near + far) / 7, (4 * near + 3 * far) / 7, far]
+    )
     assert found.sources[0] == ("nothing to send", "topology", "topology", "topology", "topology")
 
 
 def test_the_tree_without_a_document_is_the_tree_of_the_graph() -> None:
     """The shortcut for clusters without a topology document says what their graph says."""
-    pool = {"name": "a", "gpu": "V100", "nodes": 3, "gpus_per_node": 4, "bandwidth": {"intra_node": 40, "node": 9}}
+    pool = {
+        "name": "a",
+        "gpu": "V100",
+        "nodes": 3,
+        "gpus_per_node": 4,
+        "bandwidth": {"intra_node": 40, "node": 9},
+    }
     plain = cluster_of([pool])
     document = networkx.node_link_data(topology_graph(plain.cluster), edges="links")
     drawn = links_of(cluster_of([pool], document))
@@ -227,6 +259,8 @@ def test_hosts_without_gpus_in_the_document() -> None:
     """A document of hosts and switches only leaves the inside of a node to the datasheet."""
     topology = {"nodes": [{"id": "a-0"}, {"id": "a-1"}, {"id": "s"}],
                 "links": [{"source": f"a-{row}", "target": "s", "bandwidth": 50.0} for row in (0, 1)]}  # fmt: skip
-    found = links_of(cluster_of([{"name": "a", "gpu": "V100", "nodes": 2, "gpus_per_node": 4}], topology))
+    found = links_of(
+        cluster_of([{"name": "a", "gpu": "V100", "nodes": 2, "gpus_per_node": 4}], topology)
+    )
     assert (found.bandwidth[0] / GB).tolist() == [np.inf, 120, 120, 50, 50]
     assert found.island.tolist() == [0]

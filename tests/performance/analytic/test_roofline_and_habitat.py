@@ -62,16 +62,26 @@ def test_lists_of_operations() -> None:
 # --- wave scaling --------------------------------------------------------------------------------------------------
 
 
-def kernels(flops: list[float], moved: list[float], blocks: int = 10**6, wave: int = 1000) -> Kernels:
+def kernels(
+    flops: list[float], moved: list[float], blocks: int = 10**6, wave: int = 1000
+) -> Kernels:
     count = len(flops)
-    return Kernels(np.ones(count), np.array(flops), np.array(moved), np.full(count, blocks), np.full((2, count), wave))
+    return Kernels(
+        np.ones(count),
+        np.array(flops),
+        np.array(moved),
+        np.full(count, blocks),
+        np.full((2, count), wave),
+    )
 
 
 @given(amounts, amounts)
 def test_gamma_is_a_share(flops: float, moved: float) -> None:
     gamma = float(memory_share(np.array([flops]), np.array([moved]), V100)[0])
     assert 0 <= gamma <= 1
-    assert (gamma >= 0.5) == (flops / moved <= V100.peak / V100.bandwidth) or gamma == pytest.approx(0.5)
+    assert (gamma >= 0.5) == (
+        flops / moved <= V100.peak / V100.bandwidth
+    ) or gamma == pytest.approx(0.5)
 
 
 def test_limits_of_gamma() -> None:
@@ -101,13 +111,22 @@ def test_the_formulas() -> None:
     few = kernels([0, 1, R, NAN], [1, 0, 1, NAN], blocks=100)
     rounds = 3 / 2  # 100 blocks on 40 SMs and on 80
     assert scale(few, V100, T4) == pytest.approx([1, C * rounds, (C * rounds) ** 0.5, 1])
-    mixed = replace(few, waves=np.array([[1000] * 4, [50] * 4]))  # less than a wave on one of them only
+    mixed = replace(
+        few, waves=np.array([[1000] * 4, [50] * 4])
+    )  # less than a wave on one of them only
     assert scale(mixed, V100, T4) == pytest.approx(scale(many, V100, T4))
     assert run_seconds(many, V100, T4, 10.0) == pytest.approx(6 + scale(many, V100, T4).sum())
 
 
-@given(st.floats(0.0, 1e12), st.floats(1.0, 1e12), st.sampled_from(["bandwidth", "clock"]), st.floats(1.0, 10.0))
-def test_a_better_destination_is_never_slower(flops: float, moved: float, what: str, more: float) -> None:
+@given(
+    st.floats(0.0, 1e12),
+    st.floats(1.0, 1e12),
+    st.sampled_from(["bandwidth", "clock"]),
+    st.floats(1.0, 10.0),
+)
+def test_a_better_destination_is_never_slower(
+    flops: float, moved: float, what: str, more: float
+) -> None:
     """At a fixed gamma, that is with the ridge kept: only one side of the roofline moves."""
     one = kernels([flops], [moved])
     better = replace(T4, **{what: getattr(T4, what) * more})
@@ -119,10 +138,14 @@ def test_a_better_destination_is_never_slower(flops: float, moved: float, what: 
 
 
 def test_what_is_not_known() -> None:
-    with pytest.raises(UsageError, match="the base clock of MI300X is not known, so nothing can be scaled"):
+    with pytest.raises(
+        UsageError, match="the base clock of MI300X is not known, so nothing can be scaled"
+    ):
         Device.of(find("MI300X"))
     assert Device.of(find("V100"), bandwidth=739).bandwidth == 739e9
-    with pytest.raises(UsageError, match=r"the limits of compute capability 1.2 are not known; known: "):
+    with pytest.raises(
+        UsageError, match=r"the limits of compute capability 1.2 are not known; known: "
+    ):
         blocks_per_sm(1.2, np.ones(1, np.int64), np.ones(1, np.int64), np.ones(1, np.int64))
 
 

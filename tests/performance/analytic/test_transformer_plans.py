@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from optsched.performance.analytic.best_plan import best_plans
 from optsched.performance.analytic.hardware import find
-from optsched.performance.analytic.parallel3d import Machines, Plans, Rules, evaluate, factorisations, plans
+from optsched.performance.analytic.parallel3d import (
+    Machines,
+    Plans,
+    Rules,
+    evaluate,
+    factorisations,
+    plans,
+)
 from optsched.performance.analytic.pipeline import step_seconds
 from optsched.performance.analytic.transformer import TransformerDocument, Transformers
 
@@ -25,7 +32,14 @@ GPT3: dict[str, Any] = {
     "vocabulary": 51200,
     "batch": 1536,
 }
-SMALL: dict[str, Any] = {"layers": 6, "hidden": 512, "heads": 8, "sequence": 512, "vocabulary": 8000, "batch": 16}
+SMALL: dict[str, Any] = {
+    "layers": 6,
+    "hidden": 512,
+    "heads": 8,
+    "sequence": 512,
+    "vocabulary": 8000,
+    "batch": 16,
+}
 # layers, hidden, heads, T, p, GPUs, sequences, TFLOP/s per GPU with recomputation: Megatron-LM, SC 2021, table 1.
 PUBLISHED = [
     (24, 2304, 24, 1, 1, 32, 512, 137), (30, 3072, 32, 2, 1, 64, 512, 138), (36, 4096, 32, 4, 1, 128, 512, 142),
@@ -44,7 +58,11 @@ def machine(
     inside: float = 240e9, between: float = 200e9, capacity: float | None = None,
 ) -> Machines:  # fmt: skip
     one = find(board)
-    floats = (one.peak("bf16") * compute, one.bandwidth * 1e9 * memory, capacity or one.memory * 1e9)
+    floats = (
+        one.peak("bf16") * compute,
+        one.bandwidth * 1e9 * memory,
+        capacity or one.memory * 1e9,
+    )
     links = (inside, between, 3.4e-6, 14e-6)
     counts = (np.array([gpus]), np.array([nodes]))
     return Machines(*(np.array([x]) for x in floats), *counts, *(np.array([x]) for x in links))
@@ -64,9 +82,13 @@ def test_parameters_and_flops_are_those_of_the_paper(L: int, h: int, a: int, B: 
     paper = 12 * L * h**2 * (1 + 13 / (12 * h) + (V + s) / (12 * L * h))
     assert one.parameters[0] == pytest.approx(paper + 2 * h, rel=1e-12)
     with_recomputation = 96 * B * s * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
-    assert one.step_flops[0] + B * L * one.layer_flops[0] == pytest.approx(with_recomputation, rel=1e-12)
+    assert one.step_flops[0] + B * L * one.layer_flops[0] == pytest.approx(
+        with_recomputation, rel=1e-12
+    )
     tokens = B * s
-    assert one.step_flops[0] == pytest.approx(6 * (12 * L * h**2 + V * h) * tokens + 12 * L * h * s * tokens)
+    assert one.step_flops[0] == pytest.approx(
+        6 * (12 * L * h**2 + V * h) * tokens + 12 * L * h * s * tokens
+    )
 
 
 def test_gpt3_has_175_billion_parameters() -> None:
@@ -79,7 +101,9 @@ def test_activations_of_a_layer() -> None:
     fused, plain = (transformer(**GPT3, attention=kind) for kind in ("fused", "plain"))
     assert fused.layer_bytes(np.ones(1))[0] == pytest.approx(34 * s * h)
     assert plain.layer_bytes(np.ones(1))[0] == pytest.approx(s * h * (34 + 5 * a * s / h))
-    assert plain.layer_bytes(np.full(1, 8.0))[0] == pytest.approx(s * h * (10 + 24 / 8 + 5 * a * s / h / 8))
+    assert plain.layer_bytes(np.full(1, 8.0))[0] == pytest.approx(
+        s * h * (10 + 24 / 8 + 5 * a * s / h / 8)
+    )
 
 
 # --- plans ---------------------------------------------------------------------------------------------------------
@@ -107,12 +131,17 @@ def scalar(c: dict[str, Any], T: int, p: int, d: int, M: int, again: bool, x: di
     m = math.ceil(math.ceil(B / d) / M)
     each, G = math.ceil(L / p), math.ceil(k / n)
     A = s * m * h * (10 + 24 / T)
-    t_l = max((24 * s * m * h**2 + 4 * m * s**2 * h) / (T * x["peak"]), 12 * h**2 * e / (T * x["bw"]))
+    t_l = max(
+        (24 * s * m * h**2 + 4 * m * s**2 * h) / (T * x["peak"]), 12 * h**2 * e / (T * x["bw"])
+    )
     t_l += 2 * A / x["bw"] + 10 * rules.launch
     S = m * s * h * e
     ar = 0 if T == 1 else 2 * (T - 1) / T * S / x["B1"] + 2 * (T - 1) * x["a1"]
     layer = (4 if again else 3) * t_l + (6 if again else 4) * ar
-    head = 3 * (max(2 * m * s * h * V / (T * x["peak"]), V * h * e / (T * x["bw"])) + 8 * V * s * m / (T * x["bw"]))
+    head = 3 * (
+        max(2 * m * s * h * V / (T * x["peak"]), V * h * e / (T * x["bw"]))
+        + 8 * V * s * m / (T * x["bw"])
+    )
     if p == 1:
         hop = 0.0
     elif n == 1:
@@ -127,7 +156,9 @@ def scalar(c: dict[str, Any], T: int, p: int, d: int, M: int, again: bool, x: di
     exchange = 0.0
     if d > 1:
         B_ring = min(x["B1"], x["B2"] / T) if over > 1 else x["B1"]
-        exchange = 2 * (d - 1) / d * stage * e / B_ring + 2 * ((d - over) * x["a1"] + (over - 1) * x["a2"])
+        exchange = 2 * (d - 1) / d * stage * e / B_ring + 2 * (
+            (d - over) * x["a1"] + (over - 1) * x["a2"]
+        )
     exchange *= 1.5 if rules.zero == 3 else 1
     backward = each * ((3 if again else 2) * t_l + (4 if again else 2) * ar)
     total += max(0.0, exchange - rules.overlap * backward)
@@ -139,21 +170,42 @@ def scalar(c: dict[str, Any], T: int, p: int, d: int, M: int, again: bool, x: di
     flight = 1 if p == 1 else M if rules.schedule == "gpipe" else min(p, M)
     at_the_end = M if rules.schedule == "gpipe" and p > 1 else 1
     logits = 6 * V * s * m / T
-    return total, stage * bytes_each + max(flight * kept + working, at_the_end * kept + working + logits)
+    return total, stage * bytes_each + max(
+        flight * kept + working, at_the_end * kept + working + logits
+    )
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize(("gpus", "nodes"), [(8, 1), (8, 2), (12, 3), (6, 4)])
 def test_the_arrays_say_what_a_scalar_loop_says(zero: int, gpus: int, nodes: int) -> None:
-    rules = Rules(zero=zero, schedule="gpipe" if zero == 2 else "1f1b", overlap=0.0 if zero == 1 else 0.5)
+    rules = Rules(
+        zero=zero, schedule="gpipe" if zero == 2 else "1f1b", overlap=0.0 if zero == 1 else 0.5
+    )
     for document in (SMALL, SMALL | {"layers": 7, "hidden": 1024}):
         table = plans(gpus, document["batch"], rules)
         where = machine(gpus, nodes, between=3e9)
-        out = evaluate(transformer(**document).take(rows(len(table))), table, where.take(rows(len(table))), rules)
-        x = {"peak": where.peak[0], "bw": where.bandwidth[0], "B1": 240e9, "B2": 3e9, "a1": 3.4e-6, "a2": 14e-6}
+        out = evaluate(
+            transformer(**document).take(rows(len(table))),
+            table,
+            where.take(rows(len(table))),
+            rules,
+        )
+        x = {
+            "peak": where.peak[0],
+            "bw": where.bandwidth[0],
+            "B1": 240e9,
+            "B2": 3e9,
+            "a1": 3.4e-6,
+            "a2": 14e-6,
+        }
         for row in range(len(table)):
-            plan = [int(getattr(table, part)[row]) for part in ("tensor", "stages", "replicas", "micro_batches")]
-            seconds, memory = scalar(document, *plan, bool(table.recompute[row]), x, gpus, nodes, rules)
+            plan = [
+                int(getattr(table, part)[row])
+                for part in ("tensor", "stages", "replicas", "micro_batches")
+            ]
+            seconds, memory = scalar(
+                document, *plan, bool(table.recompute[row]), x, gpus, nodes, rules
+            )
             assert out.seconds[row] == pytest.approx(seconds, rel=1e-9), plan
             assert out.memory[row] == pytest.approx(memory, rel=1e-9), plan
             T, p, d, _ = plan
@@ -164,12 +216,16 @@ def test_the_arrays_say_what_a_scalar_loop_says(zero: int, gpus: int, nodes: int
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 3), st.floats(0.05, 60.0), st.integers(0, 3))
-def test_infeasible_exactly_when_the_memory_rule_says_so(gpus: int, nodes: int, gigabytes: float, zero: int) -> None:
+def test_infeasible_exactly_when_the_memory_rule_says_so(
+    gpus: int, nodes: int, gigabytes: float, zero: int
+) -> None:
     nodes, rules = min(nodes, gpus), Rules(zero=zero)
     where = machine(gpus, nodes, capacity=gigabytes * 1e9)
     best = best_plans(transformer(**SMALL), where, rules)
     table = plans(gpus, SMALL["batch"], rules)
-    out = evaluate(transformer(**SMALL).take(rows(len(table))), table, where.take(rows(len(table))), rules)
+    out = evaluate(
+        transformer(**SMALL).take(rows(len(table))), table, where.take(rows(len(table))), rules
+    )
     fits = out.allowed & (out.memory <= 0.9 * gigabytes * 1e9)
     assert best.possible[0] == out.allowed.any()
     assert np.isfinite(best.seconds[0]) == fits.any()
@@ -184,15 +240,23 @@ FASTER = ["peak", "bandwidth", "inside", "between", "memory"]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(FASTER), st.floats(1.0, 10.0), st.sampled_from([(4, 1), (8, 2), (16, 2), (6, 3)]))
+@given(
+    st.sampled_from(FASTER),
+    st.floats(1.0, 10.0),
+    st.sampled_from([(4, 1), (8, 2), (16, 2), (6, 3)]),
+)
 def test_more_of_anything_is_never_slower(what: str, more: float, where: tuple[int, int]) -> None:
     before = machine(*where, between=2e9, capacity=2e9)
     after = replace(before, **{what: getattr(before, what) * more})
     one = transformer(**SMALL)
-    assert best_plans(one, after, Rules()).seconds[0] <= best_plans(one, before, Rules()).seconds[0] * (1 + 1e-12)
+    assert best_plans(one, after, Rules()).seconds[0] <= best_plans(one, before, Rules()).seconds[
+        0
+    ] * (1 + 1e-12)
     table = plans(where[0], 16, Rules())
     models, at = one.take(rows(len(table))), rows(len(table))
-    slow, fast = (evaluate(models, table, place.take(at), Rules()).seconds for place in (before, after))
+    slow, fast = (
+        evaluate(models, table, place.take(at), Rules()).seconds for place in (before, after)
+    )
     assert (fast <= slow * (1 + 1e-12)).all()
 
 
@@ -204,13 +268,19 @@ def test_equal_stages_are_the_closed_form_of_the_pipeline() -> None:
         one = Plans(*(np.array([float(x)]) for x in (1, 4, 1, M)), np.array([False]))
         alone = Plans(*(np.array([float(x)]) for x in (1, 1, 1, M)), np.array([False]))
         piped = evaluate(transformer(**document), one, where, Rules(launch=0.0)).seconds[0]
-        single = evaluate(transformer(**document), alone, replace(where, gpus=np.array([1])), Rules(launch=0.0))
+        single = evaluate(
+            transformer(**document), alone, replace(where, gpus=np.array([1])), Rules(launch=0.0)
+        )
         stage = single.seconds[0] / M / 4
-        assert piped == pytest.approx(float(step_seconds("1f1b", 4, M, stage / 3, stage * 2 / 3)), rel=0.002)
+        assert piped == pytest.approx(
+            float(step_seconds("1f1b", 4, M, stage / 3, stage * 2 / 3)), rel=0.002
+        )
 
 
 def test_interleaving_shrinks_the_bubble_where_it_is_allowed() -> None:
-    table = Plans(*(np.array([float(x)] * 2) for x in (1, 3, 1)), np.array([4.0, 6.0]), np.zeros(2, bool))
+    table = Plans(
+        *(np.array([float(x)] * 2) for x in (1, 3, 1)), np.array([4.0, 6.0]), np.zeros(2, bool)
+    )
     document = SMALL | {"batch": 12, "layers": 12}
     models, where = transformer(**document).take(rows(2)), machine(3, 1).take(rows(2))
     plain = evaluate(models, table, where, Rules())
@@ -222,24 +292,34 @@ def test_interleaving_shrinks_the_bubble_where_it_is_allowed() -> None:
 
 def test_chimera_and_pipemare_shrink_the_bubble_and_hold_more() -> None:
     count = 3
-    table = Plans(*(np.array([float(x)] * count) for x in (1, 4, 1)), np.array([4.0, 6.0, 8.0]), np.zeros(count, bool))
+    table = Plans(
+        *(np.array([float(x)] * count) for x in (1, 4, 1)),
+        np.array([4.0, 6.0, 8.0]),
+        np.zeros(count, bool),
+    )
     models, where = transformer(**SMALL | {"batch": 24, "layers": 12}), machine(4, 1)
     models, where = models.take(rows(count)), where.take(rows(count))
     plain, both, never = (
-        evaluate(models, table, where, Rules(schedule=name)) for name in ("1f1b", "chimera", "pipemare")
+        evaluate(models, table, where, Rules(schedule=name))
+        for name in ("1f1b", "chimera", "pipemare")
     )
     assert both.allowed.tolist() == [True, False, True]  # M must be at most p or a multiple of it
-    assert (never.seconds < plain.seconds).all() and (both.seconds[[0, 2]] < plain.seconds[[0, 2]]).all()
+    assert (never.seconds < plain.seconds).all() and (
+        both.seconds[[0, 2]] < plain.seconds[[0, 2]]
+    ).all()
     assert (both.memory[[0, 2]] > plain.memory[[0, 2]]).all()
     alone = Plans(*(np.array([1.0]) for _ in range(3)), np.array([4.0]), np.zeros(1, bool))
     single = [
-        evaluate(models.take(rows(1)), alone, machine(1, 1), Rules(schedule=name)) for name in ("1f1b", "chimera")
+        evaluate(models.take(rows(1)), alone, machine(1, 1), Rules(schedule=name))
+        for name in ("1f1b", "chimera")
     ]
     assert single[0].seconds == single[1].seconds and single[0].memory == single[1].memory
 
 
 @pytest.mark.parametrize(("L", "h", "a", "T", "p", "k", "B", "tflops"), PUBLISHED)
-def test_published_rates_of_megatron(L: int, h: int, a: int, T: int, p: int, k: int, B: int, tflops: float) -> None:
+def test_published_rates_of_megatron(
+    L: int, h: int, a: int, T: int, p: int, k: int, B: int, tflops: float
+) -> None:
     """Its plans on A100-80GB with 8 NICs of 200 Gb/s: within 25 % of the published rates, with the default 0.6, 0.8.
 
     Its largest models interleave the pipeline and gather activations, which this model does not count.
