@@ -1,7 +1,9 @@
 """Settings of all tests, and the kind of each test: `make test` runs the unit tests, `make test-all` the other kinds.
 
 A test file states its kind once, as ``pytestmark = pytest.mark.KIND``; a file that states none holds unit tests. A test
-may state another kind than its file. Tests that hypothesis draws examples for are property tests.
+may state another kind than its file. Where neither says, tests with examples drawn by hypothesis are property tests.
+
+Each module of the project has a unit test that runs it, except those that only run in a child process.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 KINDS = ("unit", "property", "oracle", "process", "picture", "documentation", "study", "clock")
-"""All kinds; pyproject.toml describes each. A test that states several is of the last of them in this list."""
+"""All kinds; pyproject.toml describes each. Of several marks on one test the last in this list counts."""
 
 # numpy reads these when it is loaded, which happens later. The matrices of tests are small, and the workers of pytest
 # share the cores: several threads would mostly wait for each other.
@@ -39,11 +41,13 @@ LONGEST = (
 
 
 def kind_of(item: pytest.Item) -> str:
-    """The kind of a test, one of `KINDS`."""
-    stated = {mark.name for mark in item.iter_markers() if mark.name in KINDS}
-    if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
-        stated.add("property")
-    return max(stated, key=KINDS.index, default="unit")
+    """The kind of a test, one of `KINDS`: what the test says itself, otherwise what its file says."""
+    drawn = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+    for node in reversed(item.listchain()):
+        stated = [mark.name for mark in node.own_markers if mark.name in KINDS]
+        if stated:
+            return max(stated, key=KINDS.index)
+    return "property" if drawn else "unit"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker

@@ -77,7 +77,7 @@ def test_stopped_runs_are_certified() -> None:
 
 def test_start_by_every_way(tmp_path: Path) -> None:
     """A market split that no search solves in a node: what comes back is the start."""
-    lp, planted = market_split()
+    lp, planted = market_split(30)
     names = program_names(lp.arrays).columns
     by_name = {name: value for name, value in zip(names, planted.tolist(), strict=True) if value}
     limits = {"work_limit": 1, "time_limit": 20.0}

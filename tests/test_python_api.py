@@ -87,6 +87,7 @@ def test_public_functions_say_what_they_take() -> None:
     assert further == OPEN
 
 
+@pytest.mark.process
 def test_verify_says_what_it_takes_after_its_package_was_imported() -> None:
     program = (
         "import inspect, optsched; before = inspect.signature(optsched.verify); import optsched.verify;"

@@ -96,6 +96,7 @@ def colliding_hash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(arrays, "hash_rows", poor_hash)
 
 
+@pytest.mark.property
 def test_groups_when_hashes_collide(colliding_hash: None) -> None:
     @QUICK
     @given(tables())

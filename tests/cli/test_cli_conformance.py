@@ -10,8 +10,6 @@ from optsched import conformance
 from optsched.conformance import Case, Failed, Subject
 from optsched.solvers import Capability
 
-pytestmark = pytest.mark.oracle
-
 
 def fails(subject: Subject) -> None:
     raise Failed("two and two are five")
@@ -58,6 +56,7 @@ def test_all_is_well(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.code, result.err) == (0, "")
 
 
+@pytest.mark.oracle
 def test_what_is_not_here(run: Any) -> None:
     for name in ("gurobi", "pulp:NONE", "cvxpy:NONE", "highz"):
         result = run("solvers", "--check", name)

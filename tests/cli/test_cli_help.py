@@ -122,6 +122,7 @@ def test_help_loads_nothing_heavy_and_is_fast() -> None:
 # --- doctor --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_doctor(run: Any) -> None:
     result = run("doctor", "--json")
     assert result.code == 0

@@ -77,6 +77,7 @@ def test_the_document_is_that_of_the_library(run: Any, tmp_path: Path) -> None:
     assert run("pareto", "@quickstart", *TWO, "-q").out == ""
 
 
+@pytest.mark.picture
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_pictures(run: Any, tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")

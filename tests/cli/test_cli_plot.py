@@ -75,6 +75,7 @@ def test_every_kind_of_a_solution_file(
     assert path.read_bytes().startswith(PNG)
 
 
+@pytest.mark.picture
 def test_the_default_is_the_schedule_else_the_allocation(
     run: Any, plan: Path, titles: list[str], tmp_path: Path
 ) -> None:
@@ -87,9 +88,8 @@ def test_the_default_is_the_schedule_else_the_allocation(
     assert titles == [TITLES["gantt"], TITLES["allocation"], TITLES["allocation"]]
 
 
-def test_without_a_solution_the_instance_is_solved(
-    run: Any, titles: list[str], tmp_path: Path, plan: Path
-) -> None:
+@pytest.mark.picture
+def test_without_a_solution_the_instance_is_solved(run: Any, titles: list[str], tmp_path: Path, plan: Path) -> None:
     for kind, suffix in (("allocation", "png"), ("prices", "svg"), ("progress", "pdf")):
         path = tmp_path / f"{kind}.{suffix}"
         assert run("plot", "@quickstart", "-f", "makespan", "-k", kind, "-o", path).code == 0

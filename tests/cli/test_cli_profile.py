@@ -69,6 +69,7 @@ def test_the_document(run: Any, results: Path) -> None:
     assert run("profile", results, "--json", "--by", "formulation").json["by"] == ["formulation"]
 
 
+@pytest.mark.picture
 def test_pages_and_pictures(run: Any, results: Path) -> None:
     result = run("profile", results, "-o", "page.html")
     assert result.out.endswith("\n\npage written to page.html\n")
@@ -81,6 +82,7 @@ def test_pages_and_pictures(run: Any, results: Path) -> None:
     assert Path("gaps.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.process
 def test_rows_of_a_bench(run: Any, tmp_path: Path) -> None:
     lines = tmp_path / "r.jsonl"
     assert (

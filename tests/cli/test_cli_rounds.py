@@ -107,6 +107,7 @@ def test_rounds_follow_each_other_through_files(run: Any, tmp_path: Path) -> Non
     assert third.json["now"] == 8000 and third.json["round"] == 2
 
 
+@pytest.mark.process
 def test_the_shell_plans_what_python_plans(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "optsched.solvers.isolated.SolverProcess", SolverProcess
@@ -530,6 +531,7 @@ def test_a_watcher_survives_rotation(tmp_path: Path) -> None:
             assert watcher.metrics.prometheus() == made.metrics.prometheus()
 
 
+@pytest.mark.process
 def test_the_memory_of_the_solver_is_limited(run: Any, shared: SolverProcess) -> None:
     try:
         assert run("round", "@quickstart", "--memory-limit", "3GB").code == 0

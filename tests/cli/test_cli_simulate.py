@@ -66,6 +66,7 @@ def test_policies_side_by_side(run: Any, trace: str) -> None:
     assert "2 of 2 tasks have a row in rows.jsonl: they are not done again" in again.err
 
 
+@pytest.mark.picture
 def test_a_page_of_what_is_kept(run: Any, trace: str) -> None:
     for name in ("page.html", "pictures.svg"):  # the second is of what the first has kept
         done = run(
@@ -76,6 +77,7 @@ def test_a_page_of_what_is_kept(run: Any, trace: str) -> None:
     assert "1 of 1 tasks have a row in rows.jsonl" in done.err
 
 
+@pytest.mark.process
 def test_machine_readable_by_a_policy_file(run: Any, trace: str) -> None:
     Path("policy.json").write_text(json.dumps({"ranking": "srtf", "patience": 3}))
     done = run("simulate", trace, "-p", "policy.json", "--seeds", "2", "--noise", "0.2", "--json")
@@ -86,6 +88,7 @@ def test_machine_readable_by_a_policy_file(run: Any, trace: str) -> None:
     assert document["rows"][0]["mean_jct"] != document["rows"][1]["mean_jct"]
 
 
+@pytest.mark.process
 def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str) -> None:
     whole = json.loads(Path(trace).read_text())
     whole["jobs"][1]["gpus"] = {"min": 1, "max": 1}

@@ -31,6 +31,7 @@ def test_json_and_standard_input(run: Any, write: Any, small: dict[str, Any]) ->
     assert run("trace", "describe", "-", "--json", stdin=path.read_bytes()).json == document
 
 
+@pytest.mark.picture
 def test_a_page(run: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     target = tmp_path / "page.png"

@@ -124,6 +124,7 @@ def test_a_trace_needs_pods_and_times() -> None:
         document(pods="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1,1,1,5\n", over_time=True)
 
 
+@pytest.mark.oracle
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/traces")
 def test_the_real_pods_over_time() -> None:
     lists = ("openb_node_list_gpu_node.csv", "openb_pod_list_gpuspec33.csv")

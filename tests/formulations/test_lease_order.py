@@ -102,11 +102,13 @@ def test_no_plan_is_better_in_this_order(seed: int) -> None:
         assert all(stage.bound == pytest.approx(stage.value, rel=1e-6) for stage in solution.stages)
 
 
+@pytest.mark.unit
 def test_a_job_alone_starts_now_and_runs_in_one_piece() -> None:
     (row,) = solve(leases([1], [2], [10], 1)).schedule.to_records()
     assert (row["start"], row["end"]) == (0.0, 2 * LEASE)
 
 
+@pytest.mark.unit
 def test_equal_jobs_do_not_interrupt_each_other() -> None:
     records = solve(leases([1, 1], [3, 3], [9, 9], 1)).schedule.to_records()
     assert [(row["start"], row["end"]) for row in records] == [

@@ -243,6 +243,7 @@ def test_rows_that_only_limit_need_no_solver(seed: int) -> None:
         assert (room[uses > 0] <= 1e-9 * np.maximum(rows.row_upper[uses > 0], 1.0)).any()
 
 
+@pytest.mark.unit
 def test_the_best_ratio_of_a_file_is_verified() -> None:
     problem = Instance.from_document(document(3))
     solution = optsched.solve(

@@ -240,6 +240,7 @@ def test_slack_is_time_over_the_fastest() -> None:
     )
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("rows", ["distinct", "repeated"])
 def test_pairs_slow_each_other_down(rows: str) -> None:
     kinds = {"kinds": 10} if rows == "repeated" else {}

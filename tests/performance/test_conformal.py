@@ -41,6 +41,7 @@ def steps(count: int, seed: int) -> Profiles:
     )  # fmt: skip
 
 
+@pytest.mark.unit
 def test_the_radius_is_an_order_statistic() -> None:
     errors = np.array([-9.0, 1.0, -2.0, 3.0, 4.0, 5.0, -6.0, 7.0, 8.0])
     assert Radius.of(errors, 0.9) == Radius(0.9, 9.0, 9)  # ceil(10 x 0.9) = 9
@@ -51,6 +52,7 @@ def test_the_radius_is_an_order_statistic() -> None:
         Radius.of(errors[1:], 0.9)
 
 
+@pytest.mark.unit
 def test_rows_of_a_group_are_held_out_together() -> None:
     group = np.repeat(np.arange(40), 3)
     seen, out = hold_out(group, 0.25, 0)
@@ -71,6 +73,7 @@ def test_intervals_hold_as_often_as_they_say(level: float) -> None:
     assert np.mean(inside) == pytest.approx(level, abs=0.02)
 
 
+@pytest.mark.unit
 def test_times_are_those_of_the_model_that_saw_three_quarters() -> None:
     profiles = steps(400, 0).sorted()  # the rows that are held out are numbered so
     model = Conformal.fit(profiles, OF)
@@ -112,6 +115,7 @@ def test_what_was_measured_is_certain() -> None:
     assert (most <= 1).all()
 
 
+@pytest.mark.unit
 def test_documents_are_the_models() -> None:
     profiles = steps(100, 0)
     model = Conformal.fit(profiles, OF | {"level": 0.8})

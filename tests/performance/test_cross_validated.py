@@ -119,6 +119,7 @@ def test_what_was_measured_is_what_is_said() -> None:
                for told in by_gpu.values())  # fmt: skip
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize(
     ("rows", "law", "asked", "seconds"),
     [
@@ -147,6 +148,7 @@ def test_of_two_batches_the_law_that_knows_batches() -> None:
     assert said.seconds[0] == pytest.approx(0.21, rel=1e-4) and said.source[0] == Source.PARAMETRIC
 
 
+@pytest.mark.unit
 def test_a_way_that_was_measured_twice_is_left_out_as_a_whole() -> None:
     ways = ways_of([(1, 1, 8), (1, 1, 8), (2, 1, 8), (4, 1, 8), (4, 1, 8)])
     fold = _folds(ways)

@@ -493,11 +493,14 @@ def test_a_picture_shows_every_model_and_split() -> None:
         (model, split) for model in ("one", "two") for split in ("random", "gpu-out")
     ]
     assert f"MAPE {100 * found.rows[0].mape:.1f} %" in axes[0].texts[1].get_text()
-    assert (
-        axes[0].get_xscale() == axes[0].get_yscale() == "log"
-        and axes[0].get_xlim() == axes[3].get_ylim()
-    )
-    many = {str(number): fit["one"] for number in range(41)}
+    assert axes[0].get_xscale() == axes[0].get_yscale() == "log" and axes[0].get_xlim() == axes[3].get_ylim()
+
+
+def test_too_many_panels() -> None:
+    pytest.importorskip("matplotlib")
+    from optsched.report import evaluation_picture
+
+    many = {str(number): lambda train: Linear.fit(train, {}).times for number in range(41)}
     with pytest.raises(UsageError, match="1 splits of 41 models are too many panels"):
         evaluation_picture(evaluate(PROFILES, many, [("gpu-out", {})]))
 

@@ -48,6 +48,7 @@ def ask(gpu: str, first: str, second: str) -> Pairs:
     return Pairs(np.array([0]), np.array([0]), np.array([1]), (gpu,), (first, second))
 
 
+@pytest.mark.unit
 def test_the_list_of_models_is_complete() -> None:
     assert set(OPTIONS) == set(PAIR_MODELS)
     assert all(pair_class(name).name == name for name in PAIR_MODELS)
@@ -77,6 +78,7 @@ def test_estimates_are_fractions_and_what_was_measured_is_said_unchanged(name: s
             np.testing.assert_array_equal(again.second, second)
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("name", MODELS)
 def test_exchanging_the_jobs_exchanges_the_fractions(name: str) -> None:
     model, pairs = fit(name, profiles_of(share=0.7, noise=0.1)), every_pair()
@@ -184,6 +186,7 @@ def test_a_pair_measured_twice_and_one_that_could_not_run() -> None:
 # --- each model ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.unit
 def test_row_column_is_the_ridge_regression_of_its_docstring() -> None:
     profiles = profiles_of(share=0.8, noise=0.2)
     model = RowColumn.fit(profiles, {"penalty": 0.7})
@@ -260,6 +263,7 @@ def test_isotonic_regression_by_hand_and_against_sklearn() -> None:
     assert sorted(set(np.round(fitted.predict(x), 9))) == sorted(set(np.round(values, 9)))
 
 
+@pytest.mark.unit
 def test_horus_rule_needs_no_measurement() -> None:
     empty = profiles_of(share=0.0)
     model = Utilisation.fit(empty, {"rule": "horus"})
@@ -306,6 +310,7 @@ def test_a_process_takes_what_there_is(kept: str) -> None:
     np.testing.assert_array_equal(again.fractions(every_pair(8)).log_sd, said.log_sd)
 
 
+@pytest.mark.unit
 def test_the_gradient_of_a_process_is_that_of_its_covariance() -> None:
     from optsched.performance.learned.job_kernel import JobKernel
     from optsched.performance.learned.pair_process import START, PairProcess
@@ -403,8 +408,7 @@ def test_profiles_that_cannot_be(columns: dict[str, Any], message: str) -> None:
         (
             "completion",
             {"ranks": 3},
-            "performance.ranks: found an unknown key 'ranks', expected one of the format's keys (did you "
-            "mean 'rank'...",
+            "performance.ranks: found an unknown key 'ranks', expected one of the format's keys (did you mean rank...",
         ),
         (
             "gaussian-pairs",
@@ -439,6 +443,7 @@ def test_options_that_cannot_be(name: str, options: dict[str, Any], message: str
         pair_class(name).fit(profiles_of(), options)
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("name", ["completion", "gaussian-pairs", "row-column", "boosted-pairs"])
 def test_too_few_pairs(name: str) -> None:
     with refuses("profiles: found 1 pairs that ran together, expected at least..."):

@@ -16,8 +16,6 @@ from optsched.performance.parameter_server_bottleneck import BottleneckLaw
 from optsched.performance.parameter_server_documents import read_parameter_servers
 from optsched.performance.parameter_server_fit import LAWS, fit_parameter_server
 
-pytestmark = pytest.mark.property
-
 W, P = (column.ravel().astype(float) for column in np.meshgrid(np.arange(1, 9), np.arange(1, 9)))
 PLANTED = {"a": 0.02, "b": 0.3, "c": 0.4, "d": 0.01, "e": 0.015}
 

@@ -51,6 +51,7 @@ def test_planted_laws_are_recovered() -> None:
     assert (found.work, found.serial, found.crosstalk) == pytest.approx((2.0, 0.05, 0.0), rel=1e-9)
 
 
+@pytest.mark.unit
 def test_times_equal_a_scalar_loop() -> None:
     model = UniversalScalability.from_document(
         {
@@ -78,6 +79,7 @@ def test_too_little_pins_coefficients() -> None:
     assert two.serial == pytest.approx(0.05) and two.crosstalk == 0.0
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
 def test_documents_round_trip_exactly(model: type[Amdahl]) -> None:
     fitted = model.fit(curve(256, (2.0, 0.05, 0.0), [1, 2, 4, 8], 0.1), {})

@@ -74,6 +74,7 @@ def test_gangs_over_nodes_fit_nearly_always(seed: int) -> None:
     ).all()
 
 
+@pytest.mark.unit
 def test_a_gang_goes_where_its_gpus_are_free_all_the_time() -> None:
     """Three nodes of two GPUs: the second is taken later, so the gang of four is on the first and the third."""
     trace = trace_of(3, {"a": (3, 2)})
@@ -84,6 +85,7 @@ def test_a_gang_goes_where_its_gpus_are_free_all_the_time() -> None:
     assert gpus_of(trace.instance, holders, parts)[1].tolist() == [0, 1, 4, 5, 2, 3]
 
 
+@pytest.mark.unit
 def test_who_shares_gpus_is_one_holder() -> None:
     found = segments(
         (0, 0, 10, 2, 1, 0), (1, 4, 6, 2, 1, 0), (2, 7, 12, 2, 1, 0), (3, 12, 14, 2, 1, 0)
@@ -93,6 +95,7 @@ def test_who_shares_gpus_is_one_holder() -> None:
     assert holders.start.tolist() == [0, 12] and holders.end.tolist() == [12, 14]
 
 
+@pytest.mark.unit
 def test_who_shares_gpus_has_half_of_the_height_meanwhile() -> None:
     trace = trace_of(3, {"a": (1, 2)})
     found = segments((0, 0, 10, 2, 1, 0), (1, 4, 12, 2, 1, 0))
@@ -108,6 +111,7 @@ def test_who_shares_gpus_has_half_of_the_height_meanwhile() -> None:
     assert blocks.left.tolist() == [0, 4, 4, 4] and blocks.right.tolist() == [10, 12, 10, 10]
 
 
+@pytest.mark.unit
 def test_means_over_windows_are_what_was_held() -> None:
     random = np.random.default_rng(3)
     start = random.uniform(-20, 90, 60)

@@ -93,6 +93,7 @@ def test_a_page_says_what_there_is() -> None:
     assert '<td class="text">fast</td><td>3</td><td>500 ms</td>' in text
 
 
+@pytest.mark.unit
 def test_sections_can_be_put_together() -> None:
     text = page(
         "t",
@@ -103,6 +104,7 @@ def test_sections_can_be_put_together() -> None:
     assert '<a href="#same-again">Same</a>' in text
 
 
+@pytest.mark.unit
 def test_a_long_cell_may_be_broken() -> None:
     assert '<td class="text long">' in table_html(["x"], [["a b " * 30]], [True])
 
@@ -128,6 +130,7 @@ def drawn(values: list[dict[int, float]], problems: int) -> Any:
     return profile_picture(profile_of(values, names, range(problems)))
 
 
+@pytest.mark.unit
 def test_the_lines_are_the_shares() -> None:
     ax = drawn([{0: 1.0, 1: 4.0}, {0: 2.0, 1: 1.0, 2: 3.0}], 4)
     first, second = (line.get_xydata() for line in ax.get_lines())
@@ -159,6 +162,7 @@ def test_the_ticks(largest: float, names: str) -> None:
     assert told.startswith(names)
 
 
+@pytest.mark.unit
 def test_nothing_to_draw() -> None:
     with pytest.raises(UsageError, match="there is no profile to draw: no task was solved"):
         drawn([{}, {}], 3)

@@ -17,6 +17,7 @@ from optsched.benchmarking.statistics import holm
 from optsched.errors import UsageError
 from optsched.report import simulation_sections, write_simulation_page
 from optsched.report.simulated import Simulated
+from optsched.report.simulation_facts import facts
 from optsched.report.simulation_tables import (
     COMPARED,
     SUMMARY,
@@ -68,6 +69,7 @@ def test_means_with_intervals() -> None:
     assert float(found[2]) == pytest.approx(half, rel=0.06)
 
 
+@pytest.mark.unit
 def test_one_seed_has_no_interval() -> None:
     (only,) = cells(RUNS[:1])
     assert (
@@ -145,6 +147,7 @@ def test_the_same_twice_is_two_pairs() -> None:
     assert shown.pairs(*shown.policies) == [(0, 2), (1, 3)]
 
 
+@pytest.mark.unit
 def test_job_by_job() -> None:
     slower = replace(
         RUNS[0], policy="slower", jobs=replace(RUNS[0].jobs, finish=RUNS[0].jobs.finish.copy())
@@ -154,6 +157,15 @@ def test_job_by_job() -> None:
     first, second = unfinished(RUNS[0], 0), unfinished(slower, 1, 2)
     (row,) = jobs_table(Simulated.of([first, second])).rows
     assert row == ("slower", 27, pytest.approx(2 ** (17 / 27)), 1, 2, 2, 0, 17, 10, 2, 1)
+
+
+@pytest.mark.unit
+def test_what_was_simulated() -> None:
+    told = dict(facts(Simulated.of(RUNS, unfair=1.5)))
+    assert (told["policies"], told["trace"], told["seeds"]) == ("fifo, <las>", "made <by> hand", "0, 1, 2")
+    assert (told["jobs"], told["unfairly treated"]) == ("30", "jobs with a ratio above 1.5")
+    part = replace(RUNS[0], measured=np.arange(30) < 12)
+    assert dict(facts(Simulated.of([part])))["jobs"] == "30, of which 12 measured"
 
 
 def test_every_run_has_every_metric() -> None:

@@ -157,6 +157,7 @@ def test_a_gap_between_rounds_is_a_gap() -> None:
     assert np.isnan(y).sum() == 1 and len(x) == len(run.rounds) + 1
 
 
+@pytest.mark.unit
 def test_windows_keep_the_gpu_hours() -> None:
     run = simulation_of(trace_of(300, hours=400.0))
     origin = run.trace.instance.jobs_table.arrival.min()
@@ -218,6 +219,7 @@ def test_a_sheet_of_what_there_is(tmp_path: Path) -> None:
     save_picture(sheet, tmp_path / "sheet.png")
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize(
     ("draw", "words"),
     [

@@ -89,6 +89,7 @@ def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
+@pytest.mark.unit
 def test_nothing_to_draw() -> None:
     empty = describe(Trace(Instance.from_arrays(pools={"a": 1}, throughput=np.zeros((0, 1)))))
     with pytest.raises(UsageError, match="the trace has no jobs"):

@@ -144,6 +144,7 @@ def test_a_solver_that_hangs_or_dies_in_its_process_costs_one_flagged_plan(
 # --- models and instances ---
 
 
+@pytest.mark.unit
 def test_a_model_that_fails_leaves_all_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = made()
     plan = scheduler.solve(0.0)

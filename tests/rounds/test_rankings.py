@@ -19,8 +19,6 @@ from optsched.registry import load_ranking
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 
-pytestmark = pytest.mark.property
-
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 SHARED = Path(__file__).parents[2].parent / "shared"
 

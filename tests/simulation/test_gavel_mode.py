@@ -115,6 +115,7 @@ def test_published_runs_are_met(run: dict[str, Any]) -> None:
         )
 
 
+@pytest.mark.unit
 def test_a_new_job_waits_for_the_next_allocation(make: Callable[..., Trace]) -> None:
     """b comes at 10 s, is seen at 100 s, and has a share only when 500 s have passed since the last allocation."""
     jobs = [
@@ -134,6 +135,7 @@ def test_a_new_job_waits_for_the_next_allocation(make: Callable[..., Trace]) -> 
     assert later.jobs.first_start.tolist() == [0.0, 100.0, 600.0]
 
 
+@pytest.mark.unit
 def test_a_round_ends_with_the_last_of_its_jobs(make: Callable[..., Trace]) -> None:
     """Whole steps in a round: 33 steps of 3 s; a round of that job alone takes 99 s."""
     trace = make([{"id": "a", "steps": 70.0, "throughput": {"p": 1.0 / 3.0}}])
@@ -142,6 +144,19 @@ def test_a_round_ends_with_the_last_of_its_jobs(make: Callable[..., Trace]) -> N
     assert result.jobs.finish == pytest.approx([210.0])
 
 
+@pytest.mark.unit
+def test_allox_runs_short_jobs_first_and_stops_none(make: Callable[..., Trace]) -> None:
+    """b before a, as 100 + 400 < 300 + 400. c is shorter still, but comes at 150 s, when a has the GPU."""
+    jobs = [
+        {"id": name, "steps": steps, "throughput": {"p": 1.0}, "arrival": arrival}
+        for name, steps, arrival in (("a", 300.0, 0.0), ("b", 100.0, 0.0), ("c", 50.0, 150.0))
+    ]
+    result = simulate(make(jobs), "allox", mode="gavel", reset_interval=100.0)
+    assert result.jobs.first_start.tolist() == [100.0, 0.0, 400.0]
+    assert result.jobs.finish.tolist() == [400.0, 100.0, 450.0]
+
+
+@pytest.mark.unit
 def test_jobs_without_a_whole_step_in_a_round_are_dropped(make: Callable[..., Trace]) -> None:
     trace = make(
         [

@@ -66,10 +66,12 @@ def test_conformance_of_what_the_user_has(name: str) -> None:
     assert [result for result in results if result.verdict is Verdict.FAILED] == []
 
 
+@pytest.mark.unit
 def test_the_names_of_the_cases_differ() -> None:
     assert len({case.name for _, case in CASES}) == len(CASES) > 70
 
 
+@pytest.mark.unit
 def test_every_capability_is_needed_by_a_case() -> None:
     """What a back-end claims is used by some case; what belongs to a further bank comes with it."""
     used = set().union(*(case.needs for _, case in CASES))

@@ -99,6 +99,7 @@ def test_a_back_end_that_lies_is_found(liar: type[Liar]) -> None:
     assert any(result.verdict is Verdict.FAILED for result in results)
 
 
+@pytest.mark.unit
 def test_a_back_end_that_takes_no_totals_is_held_to_the_rest() -> None:
     class LevelsAlone(Prices):
         name: ClassVar[str] = "levels-alone"

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from optsched.arrays import FloatArray
 from optsched.conformance import BANKS, Verdict, check_case, check_solver
-from optsched.program import ConicProgram, LinearArrays
+from optsched.program import ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.highs import Highs, HighsSession
+from optsched.solvers.ortools import CpSat
 
 pytestmark = pytest.mark.oracle
 
@@ -281,6 +283,16 @@ class OneSidedCones(Clarabel):
         return super().solve_conic(replace(program, maximise=False), limits)
 
 
+class HalfTheTime(CpSat):
+    """States half of the cost of its schedule."""
+
+    name: ClassVar[str] = "faulty"
+
+    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+        values = super().solve_timeline(program, limits, start)
+        return replace(values, objective=None if values.objective is None else values.objective / 2)
+
+
 class AnswersEverything(Highs):
     """Does not claim integers and takes them."""
 
@@ -318,6 +330,7 @@ FOUND: list[tuple[type[Solver], str, str, str]] = [
     (KeepsDuals, "linear", "maximum", "claims duals, and gives none"),
     (FlippedCones, "conic", "log utility", "the multipliers miss the dual program"),
     (OneSidedCones, "conic", "log utility", ""),
+    (HalfTheTime, "timeline", "precedence and release", ""),
     (
         AnswersEverything,
         "integer",
@@ -327,9 +340,13 @@ FOUND: list[tuple[type[Solver], str, str, str]] = [
 ]
 
 
+TIMED = ("the time limit is kept", "progress is reported")
+"""Cases that take as long as a limit says, or wait for a solver to report something."""
+
+
 @pytest.mark.parametrize(
     ("solver", "bank", "case", "words"),
-    FOUND,
+    [pytest.param(*fault, marks=pytest.mark.oracle if fault[2] in TIMED else pytest.mark.unit) for fault in FOUND],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
 )
 def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str) -> None:

@@ -34,6 +34,7 @@ def test_places_are_filled_within_time_and_capacity(seed: int, classes: int, pla
     ].any()  # who idles finds no place with room
 
 
+@pytest.mark.unit
 def test_the_one_place_goes_to_those_who_make_the_most_of_it() -> None:
     time = filled_places(
         np.array([[1.0], [3.0], [2.0], [5.0]]), np.full(4, 2.0), np.array([5.0]), np.zeros(1)

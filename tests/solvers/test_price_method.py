@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -423,20 +425,23 @@ def test_limits_stop_it_with_what_there_is() -> None:
     assert late.values.termination in (Termination.TIME_LIMIT, Termination.OPTIMAL)
 
 
+@pytest.mark.unit
 def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    numba = pytest.importorskip("numba")
-    from optsched.solvers.prices.compiling import compiler
+    asked: list[dict[str, Any]] = []
 
-    plain = numba.njit
+    def njit(**options: Any) -> Any:
+        def compiled(function: Any) -> Any:
+            asked.append(options)
+            if options.get("cache"):
+                raise RuntimeError("cannot cache function: no locator available")
+            return function
 
-    def nowhere(*functions: Any, cache: bool = False, **options: Any) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return plain(*functions, **options)  # numba compiles functions of its own, too
+        return compiled
 
-    monkeypatch.setattr(numba, "njit", nowhere)
-    made = compiler()
+    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit))
+    made = compiling.compiler(fastmath=True)
     assert made is not None and made(lambda x: x + 1)(2) == 3
+    assert asked == [{"cache": True, "nogil": True, "fastmath": True}, {"nogil": True, "fastmath": True}]
 
 
 def test_options_and_starts_that_it_does_not_know_are_refused() -> None:

@@ -110,9 +110,9 @@ def test_choices_are_the_best_of_all_mixtures(exponent: float) -> None:
     assert choices.slope[full] == pytest.approx(curve.slope(a[choices.place, lane])[full])
 
 
-@pytest.mark.skipif(choosing.compiled() is None, reason="numba (the extra fast) is not installed")
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_numpy_and_compiled_choices_agree(exponent: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
     a, q, curve = drawn(11, exponent, 6000)
     q[1] = 0.0
     fast = own_choices(a, q, curve)
@@ -163,6 +163,7 @@ def test_pinned_totals_are_the_same(
     assert -1e-12 * scale <= pinned.bound - pinned.value <= 2e-9 * scale
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("exponent", [0.0, -1.0, 0.5])
 def test_of_many_classes_most_are_pinned(exponent: float, answers: list[bool]) -> None:
     program = scattered(9000, 3, exponent)
@@ -171,6 +172,7 @@ def test_of_many_classes_most_are_pinned(exponent: float, answers: list[bool]) -
     assert abs(outcome.bound - outcome.value) <= 2e-9 * worth(program, outcome)
 
 
+@pytest.mark.unit
 @pytest.mark.usefixtures("small")
 def test_rows_that_differ_by_a_factor_are_solved_by_the_whole_search(answers: list[bool]) -> None:
     random = np.random.default_rng(8)

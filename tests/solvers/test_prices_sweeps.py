@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from test_prices_totals import scattered
 
 from optsched.registry import load_solver
 from optsched.solvers import Limits
-from optsched.solvers.prices import compiling, steps
-from optsched.solvers.prices.steps_compiled import compiled
+from optsched.solvers.prices import compiling, steps, steps_compiled
 
 pytestmark = pytest.mark.property
 
 
-@pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
 @pytest.mark.parametrize("exponent", [0.0, -4.0])
 def test_numpy_and_compiled_sweeps_agree(exponent: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
     program, found = scattered(400, 4, exponent), []
     for least in (0, 10**12):
         monkeypatch.setattr(compiling, "COMPILED", least)
@@ -27,12 +28,25 @@ def test_numpy_and_compiled_sweeps_agree(exponent: float, monkeypatch: pytest.Mo
     )
 
 
-@pytest.mark.skipif(compiled() is None, reason="numba (the extra fast) is not installed")
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("classes", [3, 30, 600])
 def test_each_compiled_sweep_does_what_numpy_does(classes: int, wide: bool) -> None:
+    pytest.importorskip("numba")
+    check_against_numpy(steps_compiled.compiled(), classes, wide)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("wide", [False, True])
+def test_each_sweep_does_what_numpy_does_before_it_is_compiled(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lots of lanes, the second of them not full."""
+    monkeypatch.setattr(steps_compiled, "LANES", 8)
+    monkeypatch.setattr(steps_compiled, "compiler", lambda **_: lambda function: function)
+    check_against_numpy(steps_compiled.compiled.__wrapped__(), 11, wide)
+
+
+def check_against_numpy(fast: Any, classes: int, wide: bool) -> None:
+    """Do each sweep both ways on random numbers, and compare everything that it returns or changes."""
     random = np.random.default_rng(0)
-    fast = compiled()
 
     def table() -> np.ndarray:
         return random.uniform(0.1, 1.0, (3, classes))

@@ -192,6 +192,7 @@ def test_kinks_leave_no_gap(exponent: float, sweeps: str) -> None:
     assert outcome.values.iterations <= 45
 
 
+@pytest.mark.unit
 def test_one_job_and_one_pool_are_closed_forms() -> None:
     alone = solved(total(np.array([[3.0, 5.0]]), 1, [1, 1], 0.0))
     assert alone.value == pytest.approx(np.log(5.0), abs=1e-9)
@@ -204,6 +205,7 @@ def test_one_job_and_one_pool_are_closed_forms() -> None:
     assert power.x == pytest.approx(rates[:, 0] ** -0.5 / (rates**-0.5).sum(), abs=1e-6)
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("exponent", [0.0, -1.0, 0.5, 1.0])
 def test_where_there_is_room_for_all_prices_are_nothing(exponent: float) -> None:
     program = total(np.random.default_rng(1).lognormal(0, 1, (40, 3)), 1, [50, 50, 50], exponent)
@@ -216,6 +218,7 @@ def test_where_there_is_room_for_all_prices_are_nothing(exponent: float) -> None
     assert not outcome.duals["capacity"].any()
 
 
+@pytest.mark.unit
 def test_prices_are_what_one_more_gpu_is_worth() -> None:
     base = scattered(60, 3)
     outcome, step = solved(base), 1e-3

@@ -127,11 +127,9 @@ def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyP
     """Its duals prove a bound, and its point in whole jobs is where the search starts."""
     starts: list[FloatArray] = []
     real = HighsSession.set_start
-    monkeypatch.setattr(
-        HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1]
-    )
+    monkeypatch.setattr(HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1])
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
-    instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
+    instance = generate("knapsack", jobs=18, choices=3, resources=3, tightness=0.3, seed=6).instance
     best = optsched.solve(instance, "multiple-choice", solver="highs")
     solution = optsched.solve(instance, "multiple-choice")
     assert solution.status == "optimal" and solution.objective == pytest.approx(
@@ -220,7 +218,7 @@ def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyP
         now += 9.9
         return real(self, *given)
 
-    instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
+    instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     monkeypatch.setattr(Prices, "solve_allocation", slow)
     monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
@@ -244,7 +242,7 @@ def test_an_attempt_that_the_clock_stopped_is_not_reproducible(
     def stopped(self: Prices, *given: Any) -> Values:
         return replace(real(self, *given), termination=end)
 
-    instance = generate("knapsack", jobs=30, choices=3, resources=3, tightness=0.3, seed=4).instance
+    instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     monkeypatch.setattr(Prices, "solve_allocation", stopped)
     solution = optsched.solve(instance, "multiple-choice")

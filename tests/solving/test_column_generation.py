@@ -123,6 +123,7 @@ def test_without_classes(seed: int) -> None:
     assert generated.allocation is not None and (generated.allocation.classes.count == 1).all()
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("workloads", [True, False])
 def test_pairs_of_a_table(workloads: bool) -> None:
     """Pairs that are only stated, with one rate above that alone; and a model of no pairs at all."""
@@ -294,6 +295,7 @@ def test_verify_prices_all_pairs(formulation: str) -> None:
     ]
 
 
+@pytest.mark.unit
 def test_verify_refuses_a_bound_of_the_columns_in_the_file_alone() -> None:
     """The optimum without pairs is none, though its duals prove it for the columns that the file names."""
     instance = optsched.Instance.from_document(packed(5, jobs=20))

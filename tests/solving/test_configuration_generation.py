@@ -191,6 +191,7 @@ def test_normalisers_are_those_of_all_configurations(
     check(optsched.solve(instance, formulation, generate_columns=True, **options), full, 1e-7)
 
 
+@pytest.mark.unit
 def test_without_classes() -> None:
     instance = optsched.Instance.from_document(elastic(1, 20, "usl"))
     generated = optsched.solve(instance, generate_columns=True, classes=False)
@@ -316,6 +317,7 @@ def test_the_most_that_a_configuration_is_worth_is_that_of_all_columns(seed: int
     assert sorted(again.keys(len(pricing.table))) == sorted(found.keys(len(pricing.table)))
 
 
+@pytest.mark.unit
 def test_a_program_with_all_of_the_table_is_that_of_all_columns() -> None:
     full, pricing = full_and_pricing(3)
     table = pricing.table
@@ -351,6 +353,7 @@ def test_segments_at_the_prices_of_the_start_say_more_than_raised_rents(seed: in
     assert len(ends) and not pricing.table.column[ends.cell].any()
 
 
+@pytest.mark.unit
 def test_first_largest() -> None:
     most, place = first_largest(np.array([1.0, 3.0, 3.0, 2.0, 5.0, 5.0]), np.array([0, 3, 4, 6]))
     assert most.tolist() == [3, 2, 5] and place.tolist() == [1, 3, 4]
@@ -462,6 +465,7 @@ def test_columns_that_a_formulation_admits_itself_are_refused() -> None:
         )
 
 
+@pytest.mark.unit
 def test_pairs_come_first() -> None:
     """Where jobs can share GPUs pairs are generated, and all configurations are columns."""
     document = elastic(1, 12)

@@ -109,6 +109,7 @@ def test_who_asks_for_a_gap_gets_it(formulation: str, small_parts: list[Any]) ->
     assert exact.objective == pytest.approx(full.objective, rel=1e-7)
 
 
+@pytest.mark.unit
 def test_one_slow_job_holds_the_level(small_parts: list[Any]) -> None:
     """Capacity is plenty, so the bound is what the job that is worst off can have at most, and is reached."""
     instance = packed(1, 60, part=2.0)
@@ -162,6 +163,7 @@ def test_classes_are_dealt_out_with_all_capacity(formulation: str) -> None:
         assert each.first.tolist() == C.first[some].tolist()
 
 
+@pytest.mark.unit
 def test_capacities_that_move_are_those_of_the_whole() -> None:
     rng = np.random.default_rng(0)
     whole = np.array([30.0, 10.0, np.inf, 0.0])
@@ -176,6 +178,7 @@ def test_capacities_that_move_are_those_of_the_whole() -> None:
         )
 
 
+@pytest.mark.unit
 def test_the_bound_of_the_worst_off_is_a_dual_of_all(small_parts: list[Any]) -> None:
     made = make_formulation("max-min-fairness")
     program = made.program(made.classes(compile(packed(3, 50), on_demand=True)))

@@ -74,6 +74,7 @@ def test_ends_as_the_program_of_all_pairs(
     assert optsched.verify(instance, generated.to_document()).ok
 
 
+@pytest.mark.unit
 def test_where_nothing_is_scarce_a_sample_says_nothing(small_samples: list[Any]) -> None:
     instance = packed(0, 40, part=2.0)
     generated = optsched.solve(instance, generate_columns=True)
