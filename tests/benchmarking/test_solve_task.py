@@ -34,7 +34,11 @@ def test_an_instance() -> None:
     row = row_of("@quickstart", formulations=[("max-throughput", {})], solvers=["highs"])
     solution = optsched.solve("@quickstart", "max-throughput", solver="highs")
     assert row["objective"] == pytest.approx(solution.objective, rel=1e-9)
-    assert (row["status"], row["sense"], row["proof"]) == ("optimal", "max", solution.certificate.proof)
+    assert (row["status"], row["sense"], row["proof"]) == (
+        "optimal",
+        "max",
+        solution.certificate.proof,
+    )
     assert (row["n"], row["m"], row["sha256"]) == (12, 3, solution.instance.sha256)
     stages = [row[f"{stage}_s"] for stage in ("load", "compile", "build", "solve", "certify")]
     assert min(stages) >= 0 and row["total_s"] >= max(stages)
@@ -51,4 +55,7 @@ def test_a_program(tmp_path: Path) -> None:
 def test_a_task_that_spends_its_time_before_the_solver_begins() -> None:
     row = row_of("@quickstart", time_limit=1e-9)
     assert (row["status"], row["solve_s"]) == ("limit", None)
-    assert "objective" not in row and row["error"] == "the time limit was over before the solver could begin"
+    assert (
+        "objective" not in row
+        and row["error"] == "the time limit was over before the solver could begin"
+    )

@@ -156,9 +156,18 @@ def test_rows_as_tables() -> None:
     console = Console(width=100)
     with console.capture() as written:
         console.print(*bench_view([solved, failed]), sep="\n")
-    title, *table, heading, told = [" ".join(line.split()) for line in written.get().splitlines() if line.strip()]
-    assert (title, heading, told) == ("2 tasks: 1 optimal, 1 error", "Without an answer:", "- b scip: it broke")
-    assert table[2:] == ["a makespan highs seed 1 optimal 12.5 0 % -2 % 250 ms", "b - scip error 3 s"]
+    title, *table, heading, told = [
+        " ".join(line.split()) for line in written.get().splitlines() if line.strip()
+    ]
+    assert (title, heading, told) == (
+        "2 tasks: 1 optimal, 1 error",
+        "Without an answer:",
+        "- b scip: it broke",
+    )
+    assert table[2:] == [
+        "a makespan highs seed 1 optimal 12.5 0 % -2 % 250 ms",
+        "b - scip error 3 s",
+    ]
 
 
 def test_what_fails_is_a_row(run: Any, tmp_path: Path, write: Write) -> None:
@@ -273,7 +282,11 @@ WRONG = [
     (["*.nothing"], 2, "*.nothing: no file matches"),
     (["@nothing"], 2, "@nothing"),
     (["generate:nothing:jobs=3"], 2, "no generator 'nothing', expected one of cluster"),
-    (["generate:cluster:jobs=3,seeds=0"], 2, "generate cluster: seeds: found 0, expected a number of seeds above 0..."),
+    (
+        ["generate:cluster:jobs=3,seeds=0"],
+        2,
+        "generate cluster: seeds: found 0, expected a number of seeds above 0...",
+    ),
     (["generate:cluster:seed=3,seeds=2"], 2, "generate cluster: give seed or seeds, not both"),
     (["@quickstart", "-f", "nothing"], 2, "'nothing'"),
     (
@@ -297,7 +310,11 @@ WRONG = [
     (["@quickstart", "--seeds", "[1,1]"], 2, "seeds: found [1, 1], in which a seed stands twice"),
     (["@quickstart", "--jobs", "0"], 2, "processes: found 0, expected a number from 1 to 1024"),
     (["@quickstart", "--repeat", "0"], 2, "repeat: found 0, expected 1 or more"),
-    (["@quickstart", "--memory-limit", "4XB"], 2, "--memory-limit: found '4XB', expected a size such as 500MB..."),
+    (
+        ["@quickstart", "--memory-limit", "4XB"],
+        2,
+        "--memory-limit: found '4XB', expected a size such as 500MB...",
+    ),
     (["@quickstart", "--time-limit", "0"], 2, "time_limit: found 0, expected a number above 0"),
     (
         ["@quickstart", "-o", "results.txt"],
@@ -305,8 +322,16 @@ WRONG = [
         "results.txt: expected a name that ends in .csv, .json or .jsonl",
     ),
     (["@quickstart", "-o", "no/r.csv"], 2, "no/r.csv"),
-    (["@quickstart", "--best", "best.csv"], 3, "best.csv: line 3, objective: found 'many', expected a finite number"),
-    (["wrong.toml"], 3, "wrong.toml: solver: found an unknown key 'solver', expected one of the format's keys..."),
+    (
+        ["@quickstart", "--best", "best.csv"],
+        3,
+        "best.csv: line 3, objective: found 'many', expected a finite number",
+    ),
+    (
+        ["wrong.toml"],
+        3,
+        "wrong.toml: solver: found an unknown key 'solver', expected one of the format's keys...",
+    ),
     (["empty"], 2, "empty: no instance or program is in this folder"),
     (
         ["model.lp", "-f", "makespan"],
@@ -318,7 +343,9 @@ WRONG = [
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG]
+)
 def test_wrong_words(
     run: Any,
     arguments: list[str],

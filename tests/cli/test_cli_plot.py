@@ -89,7 +89,9 @@ def test_the_default_is_the_schedule_else_the_allocation(
 
 
 @pytest.mark.picture
-def test_without_a_solution_the_instance_is_solved(run: Any, titles: list[str], tmp_path: Path, plan: Path) -> None:
+def test_without_a_solution_the_instance_is_solved(
+    run: Any, titles: list[str], tmp_path: Path, plan: Path
+) -> None:
     for kind, suffix in (("allocation", "png"), ("prices", "svg"), ("progress", "pdf")):
         path = tmp_path / f"{kind}.{suffix}"
         assert run("plot", "@quickstart", "-f", "makespan", "-k", kind, "-o", path).code == 0

@@ -20,7 +20,9 @@ def _fits(text: str, columns: int) -> None:
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
-@pytest.mark.parametrize("formulation", ["max-min-fairness", "makespan", "max-throughput", "isolated"])
+@pytest.mark.parametrize(
+    "formulation", ["max-min-fairness", "makespan", "max-throughput", "isolated"]
+)
 @pytest.mark.parametrize("more", [THREE, (*THREE, "--each")])
 def test_every_answer_fits(run: Any, formulation: str, more: tuple[str, ...]) -> None:
     for columns in WIDTHS:
@@ -30,10 +32,21 @@ def test_every_answer_fits(run: Any, formulation: str, more: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("more", [(), ("--each",)])
-def test_every_answer_of_a_plan_fits(run: Any, small: dict[str, Any], write: Write, more: tuple[str, ...]) -> None:
+def test_every_answer_of_a_plan_fits(
+    run: Any, small: dict[str, Any], write: Write, more: tuple[str, ...]
+) -> None:
     for columns in WIDTHS:
         result = run(
-            "whatif", write(small), "-f", "lease", "--add", "fast:2", "--add", "slow:-1", *more, columns=columns
+            "whatif",
+            write(small),
+            "-f",
+            "lease",
+            "--add",
+            "fast:2",
+            "--add",
+            "slow:-1",
+            *more,
+            columns=columns,
         )
         assert (result.code, result.complaints) == (0, "")
         _fits(result.out, columns)

@@ -493,7 +493,10 @@ def test_a_picture_shows_every_model_and_split() -> None:
         (model, split) for model in ("one", "two") for split in ("random", "gpu-out")
     ]
     assert f"MAPE {100 * found.rows[0].mape:.1f} %" in axes[0].texts[1].get_text()
-    assert axes[0].get_xscale() == axes[0].get_yscale() == "log" and axes[0].get_xlim() == axes[3].get_ylim()
+    assert (
+        axes[0].get_xscale() == axes[0].get_yscale() == "log"
+        and axes[0].get_xlim() == axes[3].get_ylim()
+    )
 
 
 def test_too_many_panels() -> None:

@@ -253,7 +253,9 @@ def test_rounds_without_an_allocation_are_refused() -> None:
 
 
 @pytest.mark.unit
-def test_the_command_line_cuts_writes_and_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_cuts_writes_and_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "plan.json"
     assert (
         main(["solve", "@quickstart", "--rounds", "auto", "--window", "50", "-o", str(path)]) == 0

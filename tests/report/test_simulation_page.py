@@ -162,7 +162,11 @@ def test_job_by_job() -> None:
 @pytest.mark.unit
 def test_what_was_simulated() -> None:
     told = dict(facts(Simulated.of(RUNS, unfair=1.5)))
-    assert (told["policies"], told["trace"], told["seeds"]) == ("fifo, <las>", "made <by> hand", "0, 1, 2")
+    assert (told["policies"], told["trace"], told["seeds"]) == (
+        "fifo, <las>",
+        "made <by> hand",
+        "0, 1, 2",
+    )
     assert (told["jobs"], told["unfairly treated"]) == ("30", "jobs with a ratio above 1.5")
     part = replace(RUNS[0], measured=np.arange(30) < 12)
     assert dict(facts(Simulated.of([part])))["jobs"] == "30, of which 12 measured"

@@ -59,13 +59,18 @@ def test_a_node_that_fails_takes_its_part(make: Make) -> None:
 def test_rounds_come_near_it_as_they_become_short(make: Make) -> None:
     random = np.random.default_rng(2)
     jobs = [
-        {"id": f"j{row}", "steps": float(random.integers(1000, 4500)), "throughput": {"p": 1.0, "q": 0.5}}
+        {
+            "id": f"j{row}",
+            "steps": float(random.integers(1000, 4500)),
+            "throughput": {"p": 1.0, "q": 0.5},
+        }
         for row in range(8)
     ]
     trace = make(jobs, {"p": 2, "q": 2})
     fluid = simulate(trace, mode="fluid").metrics()["mean_jct"] or 0.0
     rounds = [
-        simulate(trace, {"hysteresis": 0.0}, round=length, replan="events").metrics()["mean_jct"] or 0.0
+        simulate(trace, {"hysteresis": 0.0}, round=length, replan="events").metrics()["mean_jct"]
+        or 0.0
         for length in (500.0, 100.0)
     ]
     assert abs(rounds[1] / fluid - 1) < 0.02

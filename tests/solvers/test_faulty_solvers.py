@@ -288,7 +288,9 @@ class HalfTheTime(CpSat):
 
     name: ClassVar[str] = "faulty"
 
-    def solve_timeline(self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None) -> Values:
+    def solve_timeline(
+        self, program: TimelineProgram, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
         values = super().solve_timeline(program, limits, start)
         return replace(values, objective=None if values.objective is None else values.objective / 2)
 
@@ -346,7 +348,10 @@ TIMED = ("the time limit is kept", "progress is reported")
 
 @pytest.mark.parametrize(
     ("solver", "bank", "case", "words"),
-    [pytest.param(*fault, marks=pytest.mark.oracle if fault[2] in TIMED else pytest.mark.unit) for fault in FOUND],
+    [
+        pytest.param(*fault, marks=pytest.mark.oracle if fault[2] in TIMED else pytest.mark.unit)
+        for fault in FOUND
+    ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
 )
 def test_a_fault_is_found(solver: type[Solver], bank: str, case: str, words: str) -> None:

@@ -441,7 +441,10 @@ def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit))
     made = compiling.compiler(fastmath=True)
     assert made is not None and made(lambda x: x + 1)(2) == 3
-    assert asked == [{"cache": True, "nogil": True, "fastmath": True}, {"nogil": True, "fastmath": True}]
+    assert asked == [
+        {"cache": True, "nogil": True, "fastmath": True},
+        {"nogil": True, "fastmath": True},
+    ]
 
 
 def test_options_and_starts_that_it_does_not_know_are_refused() -> None:

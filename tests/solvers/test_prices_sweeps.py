@@ -37,7 +37,9 @@ def test_each_compiled_sweep_does_what_numpy_does(classes: int, wide: bool) -> N
 
 @pytest.mark.unit
 @pytest.mark.parametrize("wide", [False, True])
-def test_each_sweep_does_what_numpy_does_before_it_is_compiled(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_sweep_does_what_numpy_does_before_it_is_compiled(
+    wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two lots of lanes, the second of them not full."""
     monkeypatch.setattr(steps_compiled, "LANES", 8)
     monkeypatch.setattr(steps_compiled, "compiler", lambda **_: lambda function: function)

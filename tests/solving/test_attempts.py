@@ -127,7 +127,9 @@ def test_many_whole_jobs_begin_with_their_relaxation(monkeypatch: pytest.MonkeyP
     """Its duals prove a bound, and its point in whole jobs is where the search starts."""
     starts: list[FloatArray] = []
     real = HighsSession.set_start
-    monkeypatch.setattr(HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1])
+    monkeypatch.setattr(
+        HighsSession, "set_start", lambda self, start: (starts.append(start), real(self, start))[1]
+    )
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     instance = generate("knapsack", jobs=18, choices=3, resources=3, tightness=0.3, seed=6).instance
     best = optsched.solve(instance, "multiple-choice", solver="highs")
