@@ -54,6 +54,7 @@ from optsched.solution.certificate import certify_point
 from optsched.solvers import Progress
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
+from optsched.solving.outcomes import certified_lowered
 
 Objective = str | tuple[str, Mapping[str, Any]]
 """A formulation by name, or a name with its options."""
@@ -329,8 +330,8 @@ class _Search:
                 values = replace(
                     outcome.values, x=program.complete(again.x), objective=None, bound=outcome.bound
                 )
-                outcome = self.engine.certified_allocation(
-                    program, self.first.right_sides(program), values, None
+                outcome = certified_lowered(
+                    self.engine, program, self.first.right_sides(program), values, None
                 )
         outcome = self._without_noise(program, outcome)
         assert outcome.x is not None

@@ -16,6 +16,7 @@ from optsched.solution import Solution
 from optsched.solvers import Session
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
+from optsched.solving.outcomes import certified_lowered
 from optsched.solving.proof import proved_allocation
 
 REASON = "linear program whose right sides change"
@@ -104,7 +105,7 @@ class HeldProgram:
         if values.x is None or values.termination in NO_OPTIMUM:
             self.anew.append(f"solved anew, as the session ended with {values.termination}")
             return self.engine.solve_allocation(program)
-        outcome = self.engine.certified_allocation(program, arrays, values, values.y)
+        outcome = certified_lowered(self.engine, program, arrays, values, values.y)
         if outcome.certificate.ok:
             return outcome
         self.anew.append(

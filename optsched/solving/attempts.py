@@ -1,19 +1,36 @@
-"""Attempts at one program: what came of each, the best point, and the best bound that duals prove."""
+"""Attempts at one program: other solvers after a failure, the best point, and the best bound.
+
+`auto` goes on after every failure: a crash, a certificate that does not hold, a run that stopped
+short of its precision, or one that ended without a point while time is left. A solver that was
+asked for is never replaced: its point is kept, and if it gave no duals, the bound comes from those
+of another solver.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import SolverCrashed
+from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import Termination
+from optsched.solving.choice import others
 from optsched.solving.outcome import BY_CLOCK, Outcome
+from optsched.solving.outcomes import Certify
+from optsched.solving.runs import SolverRuns
+
+log = logging.getLogger("optsched")
 
 SETTLED = (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
 """What no further attempt can improve, if the certificate holds."""
+WORTHWHILE = 0.05
+"""Part of the time limit that must be left for another attempt to be begun."""
 KNOWN = "known point"
 """Name of an attempt that is a feasible point without a solver."""
 
@@ -129,3 +146,155 @@ def summary(outcome: Outcome) -> str:
     why = outcome.values.words or str(outcome.values.termination)
     found = "no feasible point" if outcome.x is None else "a feasible point"
     return f"{found}{' without duals' if lacks_duals(outcome) else ''} ({why})"
+
+
+Once = Callable[[str | None], Outcome]
+"""Runs a program by a solver of this name; None: by the one that is chosen."""
+Way = Callable[[], Outcome]
+"""One way to solve a program."""
+Known = Callable[[Outcome | None], Outcome | None]
+"""A feasible point that needs no solver, given the best outcome without one; None if it is no help."""
+
+
+def attempt(
+    runs: SolverRuns,
+    ways: Iterable[Way],
+    certify: Certify | None = None,
+    known: Known | None = None,
+    maximise: bool = True,
+) -> Outcome:
+    """Solve a program in one way after the other until one settles it.
+
+    Parameters
+    ----------
+    runs : SolverRuns
+    ways : iterable of callable
+        The first one is the choice of the user or of `auto`.
+    certify : callable, optional
+        Makes an outcome of the values of one way and the duals of another.
+    known : callable, optional
+    maximise : bool
+        Sense of the program.
+
+    Returns
+    -------
+    The best outcome that is known then.
+    """
+    attempts, limits, asked = Attempts(maximise), runs.limits, runs.asked_for is not None
+    try:
+        for number, way in enumerate(ways):
+            first = number == 0
+            if not first and not runs.has_time_left(WORTHWHILE):
+                attempts.out_of_time = True
+                break
+            if not first:  # options of the first solver mean nothing to another one
+                runs.limits = replace(limits, options={})
+            outcome = _tried(runs, way, attempts, must_work=first, may_crash=not (first and asked))
+            if outcome is None:
+                continue
+            attempts.add(outcome, keep=asked)
+            if _settles(runs, outcome) or (asked and not attempts.lacks_bound):
+                break
+            log.info("attempt: %s: %s", *attempts.made[-1])
+    finally:
+        runs.limits = limits
+    return _best(runs, attempts, certify, known)
+
+
+def _tried(
+    runs: SolverRuns, way: Way, attempts: Attempts, must_work: bool, may_crash: bool
+) -> Outcome | None:
+    """What comes of one way; None if it crashed, or does not take this kind of program."""
+    began = time.perf_counter()
+    try:
+        return way()
+    except (SolverUnavailable, UsageError):
+        if must_work:
+            raise
+    except SolverCrashed as error:
+        if not may_crash:
+            raise
+        log.info("attempt: %s", error)
+        attempts.add_crash(runs.name, error)
+    finally:
+        spent = time.perf_counter() - began
+        attempts.seconds[runs.name] = attempts.seconds.get(runs.name, 0.0) + spent
+    return None
+
+
+def _settles(runs: SolverRuns, outcome: Outcome) -> bool:
+    """Whether no other attempt is called for."""
+    if outcome.status in SETTLED:
+        return outcome.certificate.ok
+    match outcome.values.termination:
+        case Termination.INTERRUPTED:
+            return True
+        case Termination.WORK_LIMIT:  # some solvers have one of their own, which is a failure
+            return runs.limits.work is not None
+        case Termination.TIME_LIMIT | Termination.GAP_LIMIT:
+            return outcome.x is not None and outcome.certificate.ok
+    return False
+
+
+def _best(
+    runs: SolverRuns, attempts: Attempts, certify: Certify | None, known: Known | None
+) -> Outcome:
+    """The best outcome, with the best bound; a known point where no attempt found a better one."""
+    best = _with_bound(runs, attempts, certify)
+    if known is not None and (best is None or best.status not in SETTLED):
+        point = known(best)
+        if point is not None and (best is None or attempts.better(point, best)):
+            attempts.add_known(point)
+            best = _with_bound(runs, attempts, certify)
+    if best is None:
+        assert attempts.failure is not None
+        raise attempts.failure
+    if len(attempts.made) > 1 or attempts.out_of_time:
+        _report(runs, attempts, best)
+    runs.chosen = best.solver
+    return best
+
+
+def _with_bound(runs: SolverRuns, attempts: Attempts, certify: Certify | None) -> Outcome | None:
+    """The best outcome, with the duals of another attempt where they prove a better bound."""
+    best, y = attempts.best, attempts.better_duals
+    if best is None or certify is None or y is None:
+        return best
+    runs.chosen = best.solver
+    again = certify(best.values, y)
+    if lacks_duals(best):  # it claimed an optimum, which the duals of another solver can prove
+        claim = certify(replace(best.values, termination=Termination.OPTIMAL), y)
+        again = claim if claim.status is Status.OPTIMAL else again
+    return again if again.certificate.ok else best
+
+
+def _report(runs: SolverRuns, attempts: Attempts, best: Outcome) -> None:
+    """Add several attempts to what is said of the runs."""
+    runs.by_clock |= attempts.stopped or attempts.out_of_time
+    runs.attempts += [item for item in attempts.made if item not in runs.attempts]
+    for name, seconds in attempts.seconds.items():
+        runs.spend(f"attempt.{name}", seconds)
+    if best.solver.name != attempts.made[0].name:
+        runs.reason = f"{runs.reason}; {attempts.made[0].name} was tried first"
+
+
+def ways_of(runs: SolverRuns, once: Once, *, integer: bool = False) -> Iterator[Way]:
+    """`once(None)` by the chosen solver, then `once(name)` by each that `auto` falls back on."""
+    yield partial(once, None)
+    yield from other_ways(runs, once, runs.name, integer=integer)
+
+
+def other_ways(
+    runs: SolverRuns, once: Once, first: str, *, integer: bool, conic: bool = False
+) -> Iterator[Way]:
+    """`once(name)` by each solver that `auto` falls back on after the first, if it is installed."""
+    if integer and runs.asked_for is not None:
+        return  # no other solver has duals of an integer program
+    for name in others(first, integer=integer, conic=conic):
+        try:
+            available = runs.load(name)
+            available.version()
+        except SolverUnavailable:
+            continue
+        if available.name == name:  # the caller's loader may give one solver for every name
+            yield partial(once, name)

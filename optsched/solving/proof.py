@@ -19,7 +19,9 @@ from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
 from optsched.solving.engine import Engine
+from optsched.solving.judging import Point
 from optsched.solving.outcome import Outcome
+from optsched.solving.outcomes import certified, certified_lowered
 
 log = logging.getLogger("optsched")
 
@@ -108,7 +110,7 @@ def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Out
     def adopt(x: FloatArray) -> Outcome:
         value = arrays.objective(x)
         values = replace(outcome.values, x=x, objective=value, bound=None, y=None)
-        return engine.certified(arrays, values, x, x, value, None)
+        return certified(engine, Point(arrays, x, x, value), values, None)
 
     return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
 
@@ -121,7 +123,7 @@ def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outco
 
     def adopt(x: FloatArray) -> Outcome:
         values = replace(outcome.values, x=x, objective=None, bound=None, y=None)
-        return engine.certified_allocation(program, arrays, values, None)
+        return certified_lowered(engine, program, arrays, values, None)
 
     return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
 

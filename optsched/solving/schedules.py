@@ -29,9 +29,12 @@ from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
+from optsched.solving.attempts import attempt
 from optsched.solving.choice import TIME_INDEXED
 from optsched.solving.engine import Engine
+from optsched.solving.judging import Point
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
+from optsched.solving.outcomes import certified, nothing_found
 from optsched.solving.proof import Verdict, better_point, better_schedule, cross_checked
 
 log = logging.getLogger("optsched")
@@ -89,8 +92,9 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
 
     def adopt(x: FloatArray) -> Outcome:
         point = meant(x)
-        values = replace(outcome.values, objective=arrays.objective(point), bound=None, y=None)
-        return engine.certified(arrays, values, point, point, arrays.objective(point), None)
+        value = arrays.objective(point)
+        values = replace(outcome.values, objective=value, bound=None, y=None)
+        return certified(engine, Point(arrays, point, point, value), values, None)
 
     outcome = cross_checked(
         engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt
@@ -241,7 +245,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
             replace(values, x=_point(first), objective=None, primal=PointStatus.FEASIBLE),
         )
 
-    outcome = engine.attempt(ways(), known=known, maximise=False)
+    outcome = attempt(engine, ways(), known=known, maximise=False)
     if outcome.x is None:
         return Planned(outcome, None)
     values = outcome.values
@@ -249,15 +253,15 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
     def adopt(x: FloatArray) -> Outcome:
         return _certified(engine, plan, replace(values, x=x, objective=None, bound=None))
 
-    def attempt(found: Outcome) -> Verdict:
+    def look_for_better(found: Outcome) -> Verdict:
         assert found.x is not None
         cost = plan.timeline.objective(*split_point(plan.timeline, found.x))
         verdict = better_schedule(engine, plan.timeline, cost)
-        return (
-            verdict if verdict.bound is None else replace(verdict, bound=verdict.bound * plan.unit)
-        )
+        if verdict.bound is None:
+            return verdict
+        return replace(verdict, bound=verdict.bound * plan.unit)
 
-    outcome = cross_checked(engine, outcome, attempt, adopt)
+    outcome = cross_checked(engine, outcome, look_for_better, adopt)
     assert outcome.x is not None
     return Planned(outcome, plan.read(*split_point(plan.timeline, outcome.x)))
 
@@ -389,7 +393,7 @@ def _shifted(plan: TimelinePlan, start: IntArray, mode: IntArray) -> tuple[IntAr
 def _without_schedule(engine: Engine, values: Values) -> Outcome:
     assert engine.chosen is not None
     if values.termination in (*STOPPED, Termination.IMPRECISE):
-        return engine.nothing_found(values, integer=True)
+        return nothing_found(engine, values, integer=True)
     if values.termination not in (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED):
         raise SolverCrashed(
             f"solver {engine.chosen.name} stopped with {values.words!r} and no schedule"

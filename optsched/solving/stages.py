@@ -18,8 +18,16 @@ from optsched.solution import Status, Termination, Values
 from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session
+from optsched.solving.attempts import attempt, ways_of
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
+from optsched.solving.outcomes import (
+    certified_allocation,
+    certified_lowered,
+    known_allocation,
+    nothing_found,
+    without_point,
+)
 from optsched.solving.proof import proved_allocation, proved_linear
 from optsched.solving.tangents import solve_delayed
 
@@ -62,11 +70,11 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
     if outcome.status is not Status.OPTIMAL or outcome.x is None:
         if outcome.status is Status.INFEASIBLE:  # the other rows, in the words of the program
             values = replace(outcome.values, x=None)
-            outcome = engine.without_point(
-                relaxation.strict.feasible_set().arrays, values, relaxation.strict
+            outcome = without_point(
+                engine, relaxation.strict.feasible_set().arrays, values, relaxation.strict
             )
         elif outcome.x is not None:
-            outcome = engine.nothing_found(outcome.values)
+            outcome = nothing_found(engine, outcome.values)
         return Answer(relaxation.strict, outcome)
     short = relaxation.short(outcome.x)
     words = relaxation.words(short)
@@ -96,12 +104,13 @@ def _filled(engine: Engine, program: AllocationProgram) -> Answer:
 
     def known(found: Outcome | None) -> Outcome | None:
         final = Filling(program).final()
-        outcome = engine.known(final, found, partial(engine.certified_rows, final))
+        certify = partial(certified_allocation, engine, final)
+        outcome = known_allocation(engine, final, found, certify)
         if outcome is not None:
             answers.append(Answer(final, outcome, notes=_without_bound(())))
         return outcome
 
-    best = engine.attempt(engine.ways(once), known=known)
+    best = attempt(engine, ways_of(engine, once), known=known)
     return next(answer for answer in answers if answer.outcome is best)
 
 
@@ -140,9 +149,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, reached, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
-    return Answer(
-        final, engine.certified_allocation(final, arrays, values, values.y), tuple(stages)
-    )
+    return Answer(final, certified_lowered(engine, final, arrays, values, values.y), tuple(stages))
 
 
 @dataclass
@@ -216,16 +223,16 @@ def _stopped(
     """
     program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
-        outcome = engine.without_point(program.feasible_set().arrays, values, program)
+        outcome = without_point(engine, program.feasible_set().arrays, values, program)
         return Answer(program, outcome, tuple(stages))
     arrays = engine.build(lambda: final.to_linear().arrays)
     points = [
         point.x for point in (reached.point, values) if point is not None and point.x is not None
     ]
-    outcome = engine.nothing_found(values)
+    outcome = nothing_found(engine, values)
     for x in points:
         point = replace(values, x=x, y=None, objective=None, bound=None)
-        outcome = engine.certified_allocation(final, arrays, point, None)
+        outcome = certified_lowered(engine, final, arrays, point, None)
         if outcome.x is not None:
             break
     found = outcome.x is not None

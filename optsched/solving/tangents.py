@@ -10,9 +10,12 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Termination, Values
+from optsched.solving.attempts import attempt, ways_of
 from optsched.solving.cleaning import cleaned
 from optsched.solving.engine import Engine
+from optsched.solving.judging import Point
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
+from optsched.solving.outcomes import certified, known_allocation, without_point
 
 CLOSE = 1e-10
 """Relative distance of value and bound at which the method ends."""
@@ -25,8 +28,12 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     engine.require_rows("finish-time fairness (a minimum with delays)")
     first = engine.build(partial(_tangent, program, program.value(program.even())))
     certify = partial(_certified, engine, program)
-    ways = engine.ways(partial(_solve, engine, program, first))
-    return engine.attempt(ways, certify, lambda found: engine.known(program, found, certify))
+    ways = ways_of(engine, partial(_solve, engine, program, first))
+
+    def known(found: Outcome | None) -> Outcome | None:
+        return known_allocation(engine, program, found, certify)
+
+    return attempt(engine, ways, certify, known)
 
 
 def _solve(
@@ -39,7 +46,7 @@ def _solve(
         values = engine.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             if best is None:
-                return engine.without_point(program.feasible_set().arrays, values, program)
+                return without_point(engine, program.feasible_set().arrays, values, program)
             best = replace(best, termination=values.termination)
             break  # stopped: the best point so far, with the bound of the tangent before
         told = arrays.objective(values.x)
@@ -68,7 +75,8 @@ def _certified(
     arrays = program.tangent(x).arrays
     y = _scaled_to(arrays, y)
     values = replace(values, objective=value, y=y)
-    return engine.certified(arrays, values, x, program.complete(x), value, y, program=program)
+    point = Point(arrays, x, program.complete(x), value, program=program)
+    return certified(engine, point, values, y)
 
 
 def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:

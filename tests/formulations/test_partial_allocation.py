@@ -14,6 +14,7 @@ from optsched.errors import SolverUnavailable, UsageError
 from optsched.solution import Termination, Values
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
+from optsched.solving.outcomes import nothing_found
 
 pytestmark = pytest.mark.property
 
@@ -281,7 +282,7 @@ def test_an_optimum_whose_discounts_are_not_found_is_feasible(
         nonlocal runs
         runs += 1
         outcome = solve_allocation(self, *arguments)
-        return outcome if runs < 3 else self.nothing_found(Values(Termination.TIME_LIMIT))
+        return outcome if runs < 3 else nothing_found(self, Values(Termination.TIME_LIMIT))
 
     best = optsched.solve("@quickstart", "partial-allocation")
     monkeypatch.setattr(Engine, "solve_allocation", stopped)

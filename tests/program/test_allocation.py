@@ -15,6 +15,8 @@ from optsched.solution import dual_bound
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Limits
 from optsched.solving.engine import Engine
+from optsched.solving.judging import Point
+from optsched.solving.outcomes import certified
 
 pytestmark = pytest.mark.property
 
@@ -142,6 +144,8 @@ def test_what_slack_is_worth_counts_beside_rounding() -> None:
     )
     engine = Engine(load_solver, "highs")
     engine.open(arrays)
-    outcome = engine.certified(arrays, values, x, program.complete(x), 0.0, y, program=program)
+    outcome = certified(
+        engine, Point(arrays, x, program.complete(x), 0.0, program=program), values, y
+    )
     assert outcome.bound is not None and outcome.bound > 1.5 * slack[0]
     assert outcome.certificate.ok, outcome.certificate.problems

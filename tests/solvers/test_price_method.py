@@ -27,6 +27,7 @@ from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
+from optsched.solving.outcomes import certified_form
 
 pytestmark = pytest.mark.property
 
@@ -371,12 +372,12 @@ def test_a_wrong_point_or_wrong_prices_fail_the_certificate() -> None:
     from optsched.program.linear_form import SmallestLevelForm
 
     form = SmallestLevelForm(program)
-    assert engine.certified_allocation(program, form, values, values.y).certificate.ok
+    assert certified_form(engine, program, form, values, values.y).certificate.ok
     more = replace(values, x=values.x * 1.01)
-    assert not engine.certified_allocation(program, form, more, values.y).certificate.ok
+    assert not certified_form(engine, program, form, more, values.y).certificate.ok
     stated = replace(values, objective=values.x[-1] * 1.01)
-    assert not engine.certified_allocation(program, form, stated, values.y).certificate.ok
-    assert not engine.certified_allocation(program, form, values, values.y * 0.9).certificate.ok
+    assert not certified_form(engine, program, form, stated, values.y).certificate.ok
+    assert not certified_form(engine, program, form, values, values.y * 0.9).certificate.ok
 
 
 def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:

@@ -196,7 +196,7 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         now += 6.0
         raise SolverCrashed("boom")
 
-    monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr("optsched.solving.runs.time.monotonic", lambda: now)
     monkeypatch.setattr(HighsSession, "run", run)
     monkeypatch.setattr(ClarabelSession, "run", run)
     solution = optsched.solve("@quickstart", time_limit=10.0)
@@ -223,7 +223,7 @@ def test_what_the_clock_left_out_is_not_reproducible(monkeypatch: pytest.MonkeyP
     instance = generate("knapsack", jobs=16, choices=3, resources=3, tightness=0.3, seed=4).instance
     monkeypatch.setattr("optsched.solving.engine.LARGE", 10)
     monkeypatch.setattr(Prices, "solve_allocation", slow)
-    monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr("optsched.solving.runs.time.monotonic", lambda: now)
     solution = optsched.solve(instance, "multiple-choice", time_limit=10.0)
     assert (solution.status, solution.termination, solution.reproducible) == (
         "feasible",
@@ -265,7 +265,7 @@ def test_a_program_that_the_clock_left_unsettled_lists_its_only_attempt(
         now += 10.0
         return Values(Termination.IMPRECISE)
 
-    monkeypatch.setattr("optsched.solving.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr("optsched.solving.runs.time.monotonic", lambda: now)
     monkeypatch.setattr(HighsSession, "run", run)
     arrays = program([1.0], [[1.0]], upper=[1.0])
     solution = optsched.solve_program(arrays, time_limit=10.0)

@@ -48,6 +48,7 @@ from optsched.solving.column_generation.generated import Generated, with_bound
 from optsched.solving.column_generation.segments import segments
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import STOPPED, Outcome
+from optsched.solving.outcomes import certified_without_matrix
 
 log = logging.getLogger("optsched")
 
@@ -164,7 +165,7 @@ def _certified(
     assert isinstance(program, AllocationProgram)
     point = np.concatenate([x[:first], x[first + used]])[order]
     y = duals.rows(program)
-    outcome = engine.certified_as_it_is(program, replace(values, x=point), y)
+    outcome = certified_without_matrix(engine, program, replace(values, x=point), y)
     if outcome.bound is not None and outcome.duals is not None:
         outcome = with_bound(
             outcome,

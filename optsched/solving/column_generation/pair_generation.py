@@ -48,6 +48,7 @@ from optsched.solving.column_generation.pairs import Pairs
 from optsched.solving.column_generation.pricing import PairPricing
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM
+from optsched.solving.outcomes import certified_lowered, without_point
 
 log = logging.getLogger("optsched")
 
@@ -93,7 +94,7 @@ def generate_pairs(
     if values.x is None or values.termination in NO_OPTIMUM:
         made = ColumnsMade(PAIRS, len(master.made), pricing.count)
         return Generated(
-            program, engine.without_point(program.to_linear().arrays, values, program), made
+            program, without_point(engine, program.to_linear().arrays, values, program), made
         )
     x = np.zeros(master.first + len(master.made))
     x[: len(values.x)] = values.x
@@ -150,7 +151,7 @@ def _certified(
     x = np.concatenate([alone, amount[order], behind])
     y = None if best is None else best.rows(program)
     arrays = engine.build(lambda: program.to_linear().arrays)
-    outcome = engine.certified_allocation(program, arrays, replace(values, x=x, y=y), y)
+    outcome = certified_lowered(engine, program, arrays, replace(values, x=x, y=y), y)
     if outcome.bound is not None and outcome.duals is not None:
         outcome = with_bound(
             outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), PAIRS

@@ -1,0 +1,206 @@
+"""Runs of solvers within one budget of time: which solver, its sessions, and what all runs cost."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from optsched.arrays import FloatArray
+from optsched.candidates import Classes
+from optsched.program import LinearArrays, TimelineProgram
+from optsched.program.arrays import refuse_nan
+from optsched.solution.solution import Attempt, SolverRecord
+from optsched.solution.values import Values
+from optsched.solvers import Capability, Limits, Session, Solver
+from optsched.solvers.scaling import ScaledSession, Scaling
+from optsched.solving.choice import pick, pick_for_timeline, require_all
+from optsched.solving.warm_start import Bases
+
+T = TypeVar("T")
+
+log = logging.getLogger("optsched")
+
+
+@dataclass
+class SolverRuns:
+    """Chooses solvers, runs them, and counts what they took.
+
+    Parameters
+    ----------
+    load : callable
+        Solver class by name (`optsched.registry.load_solver`).
+    solver : str
+        A name, or ``auto``.
+    limits : Limits
+        ``limits.time`` is the budget of everything that is run here.
+    """
+
+    load: Callable[[str], type[Solver]]
+    solver: str = "auto"
+    limits: Limits = field(default_factory=Limits)
+    prove: bool = False
+    """Cross-check what only a solver vouches for (`optsched.solving.proof`)."""
+    known_points: bool = True
+    """Whether an allocation that needs no solver is the answer where no attempt finds one."""
+    timings: dict[str, float] = field(default_factory=dict)
+    chosen: type[Solver] | None = None
+    reason: str = ""
+    rebuilt: list[str] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    """What was tried where the first solver alone did not settle a program."""
+    by_clock: bool = False
+    """Whether the clock or the user stopped an attempt, or the clock left no time for another."""
+    iterations: int = 0
+    nodes: int = 0
+    start: FloatArray | None = None
+    """Point to start from: totals of the class columns, or all columns of a linear program."""
+    start_used: bool = False
+    bases: Bases = field(default_factory=Bases)
+    """The basis that the first run starts from, and the one that it ends in."""
+    _deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.limits.time is not None:
+            self._deadline = time.monotonic() + self.limits.time
+
+    # --- the budget ---------------------------------------------------------------------------
+
+    def limits_left(self) -> Limits:
+        """The limits with what is left of the time."""
+        if self._deadline is None:
+            return self.limits
+        return replace(self.limits, time=max(self._deadline - time.monotonic(), 1e-3))
+
+    def has_time_left(self, share: float) -> bool:
+        """Whether more than this share of the time limit is left."""
+        if self._deadline is None or self.limits.time is None:
+            return True
+        return self._deadline - time.monotonic() > share * self.limits.time
+
+    def spend(self, on: str, seconds: float) -> None:
+        """Count time that was spent on something."""
+        self.timings[on] = self.timings.get(on, 0.0) + seconds
+
+    def build(self, build: Callable[[], T]) -> T:
+        """Call something that builds a program, on the clock."""
+        started = time.perf_counter()
+        result = build()
+        self.spend("build", time.perf_counter() - started)
+        return result
+
+    # --- the solver ---------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of the solver in use."""
+        return "?" if self.chosen is None else self.chosen.name
+
+    @property
+    def asked_for(self) -> tuple[str, str] | None:
+        """(name, reason) of the solver that the user asked for; None if `auto` chooses."""
+        return None if self.solver == "auto" else (self.solver, "asked for")
+
+    def use(self, solver: type[Solver], reason: str) -> type[Solver]:
+        """Make a solver the one in use, if it is installed."""
+        solver.version()
+        self.chosen, self.reason = solver, reason
+        log.info("solver %s: %s", solver.name, reason)
+        return solver
+
+    def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
+        """The solver asked for, checked, or the one that `auto` picks (`optsched.solving.choice`)."""
+        start = self.start is not None
+        warm, basis = self.bases.warm is not None, self.bases.keep
+        name, reason = self.asked_for or pick(
+            rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis
+        )
+        solver = self.load(name)
+        require_all(solver, integer=integer, conic=conic, start=start)
+        return self.use(solver, reason)
+
+    def choose_for_timeline(
+        self, program: TimelineProgram, name: str | None = None
+    ) -> type[Solver]:
+        """The solver asked for, or the one that `auto` picks for activities in time; or by name."""
+        if name is not None:
+            reason = self.reason
+        else:
+            name, reason = self.asked_for or pick_for_timeline(program)
+        solver = self.load(name)
+        if Capability.TIMELINE not in solver.capabilities:
+            solver.require(Capability.INTEGER, "a timeline program, indexed by time,")
+        return self.use(solver, reason)
+
+    def require_rows(self, task: str = "programs of rows and columns") -> None:
+        """Refuse what is solved as rows and columns if a solver was asked for that takes none."""
+        if self.asked_for is not None:
+            self.load(self.solver).require_rows(task)
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def open(
+        self,
+        arrays: LinearArrays,
+        solver: str | None = None,
+        start: FloatArray | None = None,
+        classes: Classes | None = None,
+    ) -> Session:
+        """A session with the program loaded, on a solver by name or the one that `choose` picks.
+
+        ``start`` is a point of this program; without it, the start of these runs counts if its size
+        fits. ``classes`` are those that the program is over: a known basis is mapped to them.
+        """
+        refuse_nan(arrays)
+        if solver is None:
+            self.require_rows()
+            chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
+        else:
+            chosen = self.chosen = self.load(solver)
+            chosen.version()
+        scaling = Scaling.of(arrays)
+        session = ScaledSession(arrays, scaling, chosen().open(scaling.apply(arrays)))
+        if start is None and self.start is not None and len(self.start) == arrays.shape[1]:
+            start = self.start
+        if start is not None and Capability.START in chosen.capabilities:
+            session.set_start(start)
+            self.start_used = True
+        elif classes is not None and not arrays.is_integer:
+            self.bases.begin(session, chosen, classes)
+        return session
+
+    def run(self, session: Session) -> Values:
+        """Run a session within what is left of the budget."""
+        values = self.record(session.run(self.limits_left()))
+        self.bases.end(session, values)
+        return values
+
+    def record(self, values: Values) -> Values:
+        """Count a run of a solver in the timings and totals."""
+        self.iterations += values.iterations
+        self.nodes += values.nodes
+        self.rebuilt += values.rebuilt
+        self.spend("solve", values.seconds)
+        for reason in values.rebuilt:
+            log.info("session rebuilt: %s", reason)
+        end = values.words or values.termination
+        log.info("%s after %d iterations, %.3f s", end, values.iterations, values.seconds)
+        return values
+
+    def solver_record(self, solver: type[Solver], gap: float | None = None) -> SolverRecord:
+        """What a solver did here, as a solution keeps it; ``gap`` is the one that was asked for."""
+        return SolverRecord(
+            name=solver.name,
+            version=solver.version(),
+            options=dict(self.limits.options),
+            seed=self.limits.seed,
+            reason=self.reason,
+            iterations=self.iterations,
+            nodes=self.nodes,
+            rebuilt=tuple(self.rebuilt),
+            gap=gap,
+            attempts=tuple(self.attempts),
+            by_clock=self.by_clock,
+        )
