@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from optsched.arrays import FloatArray
+from optsched.program import AllocationProgram
 from optsched.solution.certificate import Certificate
 from optsched.solution.explanation import Conflict, Explanation
 from optsched.solution.solution import Status
+from optsched.solution.stage import Stage
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
 
@@ -62,6 +64,16 @@ class Outcome:
     conflicts: tuple[Conflict, ...] = ()
     explanation: Explanation = Explanation.IRREDUCIBLE
     by_clock: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The last program, its outcome, the stages before it, and notes for the user."""
+
+    program: AllocationProgram
+    outcome: Outcome
+    stages: tuple[Stage, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def is_reproducible(termination: Termination, explanation: Explanation, by_clock: bool) -> bool:

@@ -12,7 +12,8 @@ from optsched.solution.certificate import OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
-from optsched.solving.stages import FILLING, RELAXING, WRONG, replayed, solve_allocation
+from optsched.solving.stages import RELAXING, solve_allocation
+from optsched.solving.water_filling import FILLING, WRONG, replayed
 from optsched.verify.findings import Findings
 
 ROUNDING = 1e-12

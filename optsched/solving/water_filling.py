@@ -1,0 +1,228 @@
+"""Water filling: all levels rise together, stage by stage, until some are held.
+
+The state of the filling and the linear program of each stage are in `optsched.program.filling`.
+Here they are solved, in one session: a stage ends where duals prove that some level cannot rise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import SolverCrashed
+from optsched.program import AllocationProgram, LinearArrays
+from optsched.program.filling import LOOSE, LOOSEST, Filling, Path
+from optsched.solution import Termination, Values
+from optsched.solution.certificate import dual_bound, row_sign_error
+from optsched.solution.stage import Stage
+from optsched.solvers import Session
+from optsched.solving.attempts import attempt, ways_of
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Answer, Outcome
+from optsched.solving.outcomes import (
+    certified_allocation,
+    certified_lowered,
+    known_allocation,
+    nothing_found,
+    without_point,
+)
+
+log = logging.getLogger("optsched")
+
+FILLING = "filling"
+WRONG = 1e-3
+"""Relative size of a dual of the wrong sign that is more than a solver's rounding."""
+REACHED = 1e-9
+"""Relative distance from the end of a segment at which it counts as reached."""
+
+
+def solve_filling(engine: Engine, program: AllocationProgram) -> Answer:
+    """Water filling, from the start with every solver that is tried."""
+    engine.require_rows("water filling (the lexicographic minimum)")
+    answers: list[Answer] = []
+
+    def once(solver: str | None) -> Outcome:
+        answers.append(_fill(engine, program, solver))
+        return answers[-1].outcome
+
+    def known(found: Outcome | None) -> Outcome | None:
+        final = Filling(program).final()
+        certify = partial(certified_allocation, engine, final)
+        outcome = known_allocation(engine, final, found, certify)
+        if outcome is not None:
+            answers.append(Answer(final, outcome, notes=_without_bound(())))
+        return outcome
+
+    best = attempt(engine, ways_of(engine, once), known=known)
+    return next(answer for answer in answers if answer.outcome is best)
+
+
+def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Answer:
+    filling = Filling(program)
+    stages: list[Stage] = []
+    session: Session | None = None
+    reached = _Reached()
+    while not filling.done:
+        path = filling.path()
+        if session is None:
+            first = engine.build(lambda at=path: filling.segment(at, 0))  # type: ignore[misc]
+            session = engine.open(first, solver, classes=program.classes)
+        number, values = _farthest(engine, session, filling, path, reached)
+        if values.x is None or values.termination is not Termination.OPTIMAL:
+            return _stopped(engine, filling, values, reached, stages)
+        y = _duals(engine, values, session.arrays)
+        low, high = path.segment(number)
+        clock = low + min(max(float(values.x[program.classes.columns]), 0.0) * high, high - low)
+        bound = dual_bound(session.arrays, y)
+        frozen = filling.freeze(path, number, session.arrays, clock, y, bound)
+        if not frozen.any():
+            raise SolverCrashed(
+                f"solver {engine.name} gave duals that do not tell who holds the level at {clock:.9g}"
+            )
+        log.info("filling: level %.6g on the clock, %d classes held", clock, int(frozen.sum()))
+        stages.append(
+            Stage(FILLING, clock, None if bound is None else low + bound * high, _blocks(session.arrays, y),
+                  {"segment": np.array([float(number)]), "slack": np.array([filling.loose])})
+        )  # fmt: skip
+        reached.point = values
+    final = filling.final()
+    if session is None:
+        return Answer(final, engine.solve_allocation(final), tuple(stages))
+    values = _last(engine, session, filling)
+    if values.x is None or values.termination in NO_OPTIMUM:
+        return _stopped(engine, filling, values, reached, stages)
+    arrays = engine.build(lambda: final.to_linear().arrays)
+    return Answer(final, certified_lowered(engine, final, arrays, values, values.y), tuple(stages))
+
+
+@dataclass
+class _Reached:
+    """The last point that keeps the levels of all stages so far."""
+
+    point: Values | None = None
+
+
+def _farthest(
+    engine: Engine, session: Session, filling: Filling, path: Path, reached: _Reached
+) -> tuple[int, Values]:
+    """The segment in which the rise ends, and its optimum: first by growing steps, then by halving."""
+    low, high, number, step = 0, len(path.breaks), 0, 1
+    while True:
+        session.become(engine.build(lambda at=number: filling.segment(path, at)))  # type: ignore[misc]
+        values = engine.run(session)
+        if values.termination in (*STOPPED, Termination.IMPRECISE):
+            return number, values
+        start, end = path.segment(number)
+        nothing = values.x is None or values.termination in NO_OPTIMUM
+        rise = (
+            -np.inf
+            if nothing or values.x is None
+            else float(values.x[filling.program.classes.columns])
+        )
+        if rise >= 0.0:
+            reached.point = values
+        if nothing and number == low and filling.loose < LOOSEST:
+            filling.loose *= (
+                10.0  # the solver met the levels of the stages before less closely than that
+            )
+            continue
+        if number > low and rise < -REACHED:
+            high = number
+        elif number + 1 < high and rise * end >= (end - start) * (1.0 - REACHED):
+            low = number + 1
+        else:
+            return number, values
+        step = min(2 * step, high - low) if high == len(path.breaks) else max((high - low) // 2, 1)
+        number = min(low + step - 1, high - 1) if high == len(path.breaks) else (low + high) // 2
+
+
+def _last(engine: Engine, session: Session, filling: Filling) -> Values:
+    """The last program; looser where a solver finds nothing, certified as if it were not."""
+    while True:
+        session.become(engine.build(filling.last))
+        values = engine.run(session)
+        if values.termination not in NO_OPTIMUM or filling.loose >= LOOSEST:
+            return values
+        filling.loose *= 10.0
+
+
+def _duals(engine: Engine, values: Values, arrays: LinearArrays) -> FloatArray:
+    y = values.y
+    if y is None or y.shape != arrays.row_upper.shape or not np.isfinite(y).all():
+        raise SolverCrashed(f"solver {engine.name} gave no duals, and filling goes by them")
+    return y
+
+
+def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
+    return {block.name: y[block.slice] for block in arrays.rows}
+
+
+def _stopped(
+    engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]
+) -> Answer:
+    """What there is when a run ends without an optimum: the last point that keeps all levels, without a bound.
+
+    Failing that the point of this run, where it stopped short of its precision.
+    """
+    program, final = filling.program, filling.final()
+    if values.termination not in (*STOPPED, Termination.IMPRECISE):
+        outcome = without_point(engine, program.feasible_set().arrays, values, program)
+        return Answer(program, outcome, tuple(stages))
+    arrays = engine.build(lambda: final.to_linear().arrays)
+    points = [
+        point.x for point in (reached.point, values) if point is not None and point.x is not None
+    ]
+    outcome = nothing_found(engine, values)
+    for x in points:
+        point = replace(values, x=x, y=None, objective=None, bound=None)
+        outcome = certified_lowered(engine, final, arrays, point, None)
+        if outcome.x is not None:
+            break
+    found = outcome.x is not None
+    return Answer(
+        final if found else program, outcome, tuple(stages), _without_bound(stages) if found else ()
+    )
+
+
+def _without_bound(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Why a filling that was stopped has no bound, and what its first stage proves."""
+    why = "filling was stopped: its objective is a total over the levels of all stages, and has no bound before all end"
+    if not stages or stages[0].bound is None:
+        return (f"{why}; no stage ended, so that no level is proved either",)
+    return (
+        f"{why}; the duals of the first stage prove that not all jobs can rise beyond {stages[0].bound:.6g}",
+    )
+
+
+def replayed(filling: Filling, stage: Stage) -> tuple[float | None, float]:
+    """Take a stage as it was solved; returns the bound on its value that its duals give, and the unit of its rise.
+
+    Raises
+    ------
+    ValueError
+        In words, if the stage does not belong to this state of the filling.
+    """
+    path = filling.path()
+    told, filling.loose = float(stage.kept["segment"][0]), float(stage.kept["slack"][0])
+    number = int(told)
+    known = number == told and 0 <= number < len(path.breaks)
+    if not LOOSE <= filling.loose <= LOOSEST or filling.done or not known:
+        raise ValueError("nobody rises there")
+    arrays = filling.segment(path, number)
+    duals = stage.duals or {}
+    if {block.name: len(block) for block in arrays.rows} != {
+        name: len(block) for name, block in duals.items()
+    }:
+        raise ValueError("its duals are not those of the rows of its program")
+    y = np.concatenate([duals[block.name] for block in arrays.rows])
+    if row_sign_error(arrays, y) > WRONG:
+        raise ValueError("some of its duals have a sign that their rows cannot have")
+    bound = dual_bound(arrays, y)
+    filling.freeze(path, number, arrays, stage.value, y, bound)
+    low, high = path.segment(number)
+    return None if bound is None else low + bound * high, high
