@@ -1,11 +1,11 @@
-"""Facades that load a name when it is asked for, so that importing a package stays cheap."""
+"""Names that are loaded when they are used: those of facades, and methods that point upwards."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 
 def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
@@ -27,3 +27,23 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return load
+
+
+CONVENIENCES: Mapping[str, tuple[str, str]] = {
+    "Instance.from_arrays": ("optsched.instance.from_arrays", "instance_from_arrays"),
+    "Instance.from_document": ("optsched.instance.build", "build_instance"),
+    "Instance.sha256": ("optsched.instance.write", "content_hash"),
+    "Instance.to_document": ("optsched.instance.write", "instance_document"),
+}
+"""Methods of plain values whose work is done in a module above: the module, and its function."""
+
+
+def convenience(method: str) -> Callable[..., Any]:
+    """The function that does the work of a method in `CONVENIENCES`.
+
+    A plain value such as `Instance` stands below the modules that read, write and draw it. A method
+    that users expect on the value itself finds its function here, and nowhere else: so the imports
+    have no circles, and this table lists every exception.
+    """
+    module, function = CONVENIENCES[method]
+    return cast("Callable[..., Any]", getattr(import_module(module), function))

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from optsched.lazy import CONVENIENCES
 
 pytestmark = pytest.mark.process
 
@@ -42,3 +45,14 @@ def test_every_module_of_optsched_is_in_a_layer() -> None:
     modules = {path.stem for path in (ROOT / "optsched").glob("*.py")} - {"__init__", "__main__"}
     packages = {path.parent.name for path in (ROOT / "optsched").glob("*/__init__.py")}
     assert modules | packages == set(layers())
+
+
+def test_methods_that_point_upwards_are_listed() -> None:
+    assert set(CONVENIENCES) == {
+        "Instance.from_arrays",
+        "Instance.from_document",
+        "Instance.sha256",
+        "Instance.to_document",
+    }
+    for module, function in CONVENIENCES.values():
+        assert callable(getattr(import_module(module), function))

@@ -19,7 +19,6 @@ from refusals import refuses
 import optsched
 from optsched import errors
 from optsched.api import make_limits
-from optsched.instance.from_arrays import instance_from_arrays
 from optsched.rounds.digest import plan_digest
 from optsched.simulation.options import SimulationOptions
 
@@ -102,12 +101,6 @@ def test_options_of_a_simulation_are_parameters_with_the_same_defaults() -> None
     parameters = inspect.signature(optsched.simulate).parameters
     assert {name: parameters[name].default for name in fields} == fields
     assert set(parameters) - set(fields) == {"trace", "policy", "performance", "truth"}
-
-
-def test_arrays_are_the_parameters_of_from_arrays() -> None:
-    assert inspect.signature(optsched.Instance.from_arrays) == inspect.signature(
-        instance_from_arrays
-    )
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from optsched.instance.cluster import Cluster, Pool, Resource, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.files import instance_bytes, json_schema, read_instance
-from optsched.instance.instance import Colocation, Instance, Job, Workload
+from optsched.instance.instance import Instance, Job
 from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
-from optsched.instance.tables import JobTable, OptionTable, RateTable
+from optsched.instance.tables import Colocation, JobTable, OptionTable, RateTable, Workload
 
 __all__ = [
     "FORMAT",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,18 @@ from optsched.instance.documents import (
     InstanceDocument,
     WorkloadDocument,
 )
-from optsched.instance.instance import Colocation, Instance, Workload
+from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
-from optsched.instance.reading import key, listed, show, validate
-from optsched.instance.tables import OWN_GANG, JobTable, OptionTable, RateTable
+from optsched.instance.reading import key, show, validate
+from optsched.instance.references import check_needs, pool_row
+from optsched.instance.tables import (
+    OWN_GANG,
+    Colocation,
+    JobTable,
+    OptionTable,
+    RateTable,
+    Workload,
+)
 
 
 @dataclass(frozen=True)
@@ -129,34 +137,6 @@ def _workloads(
     return tuple(workloads)
 
 
-def check_needs(
-    needs: Iterable[str], cluster: Cluster, path: str, pool: str | None, *, consumable: bool = True
-) -> None:
-    """Check that every resource needed is one of the cluster's, and one that this place can use."""
-    resources = {resource.name: resource for resource in cluster.resources}
-    for name in needs:
-        if name in ("cpu", "memory"):
-            continue
-        if name not in resources:
-            known = ["cpu", "memory", *resources]
-            raise InvalidInput(
-                f"{path}.{key(name)}", "an unknown resource", f"one of {listed(known)}"
-            )
-        resource = resources[name]
-        if resource.kind == "consumable" and not consumable:
-            raise InvalidInput(
-                f"{path}.{key(name)}",
-                "a consumable resource",
-                "a renewable one (an option's uses can consume)",
-            )
-        if resource.pool is not None and pool is not None and resource.pool != pool:
-            raise InvalidInput(
-                f"{path}.{key(name)}",
-                f"a resource of pool {show(resource.pool)}",
-                f"one that {show(pool)} has",
-            )
-
-
 def build_colocation(
     entries: Sequence[ColocationDocument],
     cluster: Cluster,
@@ -226,13 +206,6 @@ def _pair(
         except KeyError:
             raise InvalidInput(f"{path}[{end}]", show(name), expected) from None
     return rows[0], rows[1]
-
-
-def pool_row(name: str, cluster: Cluster, path: str) -> int:
-    """Row of a pool by name; raises `InvalidInput`."""
-    if name not in cluster.pool_index:
-        raise InvalidInput(path, show(name), f"one of the pools {listed(cluster.pool_index)}")
-    return cluster.pool_index[name]
 
 
 def check_jobs(table: JobTable, rates: RateTable, path: str = "jobs") -> None:

@@ -17,8 +17,8 @@ from optsched.instance.documents import (
     ResourceDocument,
     parse_index,
 )
+from optsched.instance.links import check_topology
 from optsched.instance.reading import listed, show
-from optsched.instance.topology import check_topology
 
 MAX_NODES = 10**7
 MAX_GPUS = 10**9

@@ -10,13 +10,10 @@ from optsched.arrays import AnyArray, condensed
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import JobDocument
-from optsched.instance.instance import Workload
 from optsched.instance.interning import OptionInterner, RateInterner
-from optsched.instance.job_references import NOWHERE, check_running, resolve_predecessors
 from optsched.instance.reading import listed, show, validate_chunks
-from optsched.instance.tables import ARRAY_FIELDS, JobNames, JobTable
-
-DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}
+from optsched.instance.references import NOWHERE, check_running, resolve_predecessors
+from optsched.instance.tables import ARRAY_FIELDS, DTYPES, JobNames, JobTable, Workload
 
 
 class JobColumns:

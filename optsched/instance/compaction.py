@@ -25,8 +25,7 @@ from optsched.arrays import (
     ranges,
     taken,
 )
-from optsched.instance.instance import Workload
-from optsched.instance.tables import OptionTable, RateTable
+from optsched.instance.tables import OptionTable, RateTable, Workload
 
 ENTRY = ("place", "gpus", "nodes", "rate")
 """Arrays of a `RateTable` over entries."""

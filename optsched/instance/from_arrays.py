@@ -19,12 +19,12 @@ from optsched.instance.compaction import (
     equal_profiles,
     join_profiles,
 )
-from optsched.instance.documents import FORMAT, LARGEST, SMALLEST, RareDocument
-from optsched.instance.instance import Instance, Workload
+from optsched.instance.documents import LARGEST, SMALLEST, RareDocument
+from optsched.instance.instance import Instance
 from optsched.instance.interning import OptionInterner
-from optsched.instance.job_references import check_running, resolve_predecessors
 from optsched.instance.job_rules import array_name, as_array, as_column, check_arrays, check_names
 from optsched.instance.reading import listed, show
+from optsched.instance.references import check_running, resolve_predecessors
 from optsched.instance.tables import (
     ANY_SPREAD,
     ARRAY_FIELDS,
@@ -32,94 +32,40 @@ from optsched.instance.tables import (
     JobNames,
     JobTable,
     RateTable,
+    Workload,
 )
 
 RATE_FIELDS = ("indptr", *ENTRY)
 
 
 def instance_from_arrays(
-    *,
-    pools: Mapping[str, int] | Sequence[Mapping[str, Any]],
-    throughput: ArrayLike | None = None,
-    workload: ArrayLike | None = None,
-    workloads: Mapping[str, Mapping[str, Any]] | None = None,
-    gpus: ArrayLike = 1,
-    gpus_max: ArrayLike | None = None,
-    steps: ArrayLike = 1.0,
-    steps_done: ArrayLike = 0.0,
-    weight: ArrayLike = 1.0,
-    arrival: ArrayLike | None = None,
-    deadline: ArrayLike = np.inf,
-    soft_deadline: ArrayLike = False,
-    tenant: ArrayLike | None = None,
-    tenants: Sequence[Mapping[str, Any]] = (),
-    preemptible: ArrayLike = True,
-    restart_cost: ArrayLike = 0.0,
-    isolated_time: ArrayLike = 0.0,
-    ids: Sequence[str] | None = None,
-    colocation: Sequence[Mapping[str, Any]] = (),
-    resources: Sequence[Mapping[str, Any]] = (),
-    constraints: Sequence[Any] = (),
-    performance: Mapping[str, Any] | None = None,
-    name: str = "arrays",
-    now: float = 0.0,
-    round: float = 360.0,
+    header_document: Mapping[str, Any],
+    columns: Mapping[str, ArrayLike | None],
+    throughput: ArrayLike | None,
+    ids: Sequence[str] | None,
 ) -> Instance:
-    """Build an instance from arrays over jobs; numbers stand for all jobs.
+    """Build what `Instance.from_arrays` describes.
 
     Parameters
     ----------
-    pools : mapping or sequence
-        GPUs by pool name, or pool documents (`optsched.instance.documents.PoolDocument`).
-    throughput : array, shape (jobs, pools), optional
-        steps/s of each job at its own gang on each pool; 0 where it cannot run.
-    workload : int array, shape (jobs,), optional
-        Row in ``workloads`` (in order), -1 for none. A job needs a workload or a row of ``throughput``.
-    workloads, tenants, colocation, resources, constraints, performance
-        As in an instance document.
-    gpus : int or array
-        Gang sizes. (Levels and explicit options need a document.)
-    gpus_max : int or array, optional
-        Most GPUs of elastic jobs, which can run on any count from ``gpus`` to this one.
-    steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time
-        As in an instance document; ``deadline`` is inf where absent.
-    tenant : int array, optional
-        Row in ``tenants``, -1 for none.
-    ids : sequence of str, optional
-        Default: j0, j1, ...
-
-    Raises
-    ------
-    InvalidInput
-        Naming the array and the first wrong row.
+    header_document : mapping
+        An instance document without jobs, except that sequences, mappings and None may stand in it
+        wherever `Instance.from_arrays` takes them.
+    columns : mapping
+        Arrays or single numbers by names of `ARRAY_FIELDS`; None: the default.
+    throughput, ids
+        As in `Instance.from_arrays`.
     """
-    if isinstance(pools, Mapping):
-        pools = [
-            {"name": pool, "nodes": count, "gpus_per_node": 1} for pool, count in pools.items()
-        ]
-    header = build_header(
-        {
-            "format": FORMAT,
-            "name": name,
-            "round": round,
-            "now": now,
-            "cluster": {"pools": _documents(pools), "resources": _documents(resources)},
-            "workloads": {} if workloads is None else _document(workloads),
-            "tenants": _documents(tenants),
-            "colocation": _documents(colocation),
-            "constraints": _documents(constraints),
-            "performance": {"model": "table"} if performance is None else _document(performance),
-        }
-    )
-    given = {
-        "workload": -1 if workload is None else workload, "rates": -1, "options": -1, "levels": -1, "gpus_min": gpus,
-        "steps": steps, "steps_done": steps_done, "weight": weight,
-        "arrival": min(0.0, header.document.now) if arrival is None else arrival, "deadline": deadline,
-        "soft_deadline": soft_deadline, "tenant": -1 if tenant is None else tenant, "preemptible": preemptible,
-        "restart_cost": restart_cost, "isolated_time": isolated_time,
-    }  # fmt: skip
-    if gpus_max is not None:
-        given["gpus_max"] = gpus_max
+    header = build_header(_plain_header(header_document))
+    default = {"workload": -1, "tenant": -1, "arrival": min(0.0, header.document.now)}
+    given: dict[str, Any] = {"rates": -1, "options": -1, "levels": -1}
+    for field, value in columns.items():
+        if value is not None or field not in default:
+            given[field] = value
+        else:
+            given[field] = default[field]
+    if given["gpus_max"] is None:
+        del given["gpus_max"]  # gangs: it becomes gpus_min, once that is an array over jobs
     matrix = None if throughput is None else as_array("throughput", throughput)
     values = {field: as_array(array_name(field), value) for field, value in given.items()}
     names = None if ids is None else _ids(ids)
@@ -139,6 +85,23 @@ def instance_from_arrays(
         rates,
         where=lambda row, field: f"{array_name(field)}[{row}]",
     )
+
+
+def _plain_header(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The header as plain data: dicts and lists, pools written out, defaults instead of None."""
+    header = dict(given)
+    pools = header["cluster"]["pools"]
+    if isinstance(pools, Mapping):
+        pools = [
+            {"name": pool, "nodes": count, "gpus_per_node": 1} for pool, count in pools.items()
+        ]
+    resources = header["cluster"]["resources"]
+    header["cluster"] = {"pools": _documents(pools), "resources": _documents(resources)}
+    for name, default in (("workloads", {}), ("performance", {"model": "table"})):
+        header[name] = default if header[name] is None else _document(header[name])
+    for name in ("tenants", "colocation", "constraints"):
+        header[name] = _documents(header[name])
+    return header
 
 
 def _document(value: Any) -> Any:

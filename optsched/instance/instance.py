@@ -1,11 +1,11 @@
-"""`Instance`: a validated scheduling problem, kept as arrays; `Job`: a read-only view of one of its rows."""
+"""`Instance`: a validated scheduling problem, kept as arrays; `Job`: a read-only view of one job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,36 +14,15 @@ from optsched.arrays import IntArray
 from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import FORMAT
-from optsched.instance.needs import StatedNeeds
-from optsched.instance.tables import JobTable, OptionTable, RateTable
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models.
-
-    A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order in which jobs name
-    them, and go when no job names them any more.
-    """
-
-    name: str
-    rates: int = -1
-    demand: Mapping[str, float] = field(default_factory=dict)
-    gpu_memory: float | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    label: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Colocation:
-    """Throughputs (steps/s) of two jobs, or any two jobs of two workloads, on the same GPUs of a pool."""
-
-    workloads: tuple[int, int] | None
-    jobs: tuple[int, int] | None
-    pool: int
-    gpus: int
-    nodes: int
-    throughput: tuple[float, float]
+from optsched.instance.tables import (
+    Colocation,
+    JobTable,
+    OptionTable,
+    RateTable,
+    StatedNeeds,
+    Workload,
+)
+from optsched.lazy import convenience
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +45,8 @@ class Job:
 class Instance:
     """A scheduling problem: a cluster, workloads, tenants and a table of jobs.
 
-    Make one with `optsched.load`, `Instance.from_document` or `Instance.from_arrays`
-    (`optsched.instance.build`, `optsched.instance.from_arrays`); all of them validate.
+    Make one with `optsched.load`, `Instance.from_document` or `Instance.from_arrays`; all of them
+    validate.
 
     Attributes
     ----------
@@ -113,9 +92,7 @@ class Instance:
     @cached_property
     def sha256(self) -> str:
         """Hash of the content, the same for JSON, YAML, npz and arrays that say the same."""
-        from optsched.instance.digest import content_hash
-
-        return content_hash(self)
+        return cast("str", convenience("Instance.sha256")(self))
 
     @cached_property
     def stated_needs(self) -> StatedNeeds:
@@ -148,9 +125,7 @@ class Instance:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Instance:
         """Build from a parsed instance document; raises `InvalidInput`."""
-        from optsched.instance.build import build_instance
-
-        return build_instance(document)
+        return cast("Instance", convenience("Instance.from_document")(document))
 
     @classmethod
     @checks_keywords
@@ -183,23 +158,67 @@ class Instance:
         now: float = 0.0,
         round: float = 360.0,
     ) -> Instance:
-        """Build from arrays, without documents; see `optsched.instance.from_arrays.instance_from_arrays`."""
-        from optsched.instance.from_arrays import instance_from_arrays
+        """Build an instance from arrays over jobs; numbers stand for all jobs.
 
-        return instance_from_arrays(
-            pools=pools, throughput=throughput, workload=workload, workloads=workloads, gpus=gpus,
-            gpus_max=gpus_max, steps=steps, steps_done=steps_done, weight=weight, arrival=arrival,
-            deadline=deadline, soft_deadline=soft_deadline, tenant=tenant, tenants=tenants,
-            preemptible=preemptible, restart_cost=restart_cost, isolated_time=isolated_time,
-            ids=ids, colocation=colocation, resources=resources, constraints=constraints,
-            performance=performance, name=name, now=now, round=round,
-        )  # fmt: skip
+        Parameters
+        ----------
+        pools : mapping or sequence
+            GPUs by pool name, or pool documents (`optsched.instance.documents.PoolDocument`).
+        throughput : array, shape (jobs, pools), optional
+            steps/s of each job at its own gang on each pool; 0 where it cannot run.
+        workload : int array, shape (jobs,), optional
+            Row in ``workloads`` (in order), -1 for none. A job needs a workload or a row of ``throughput``.
+        workloads, tenants, colocation, resources, constraints, performance
+            As in an instance document.
+        gpus : int or array
+            Gang sizes. (Levels and explicit options need a document.)
+        gpus_max : int or array, optional
+            Most GPUs of elastic jobs, which can run on any count from ``gpus`` to this one.
+        steps, steps_done, weight, arrival, deadline, soft_deadline, preemptible, restart_cost, isolated_time
+            As in an instance document; ``deadline`` is inf where absent.
+        tenant : int array, optional
+            Row in ``tenants``, -1 for none.
+        ids : sequence of str, optional
+            Default: j0, j1, ...
+
+        Raises
+        ------
+        InvalidInput
+            Naming the array and the first wrong row.
+        """
+        header = {
+            "format": FORMAT,
+            "name": name,
+            "round": round,
+            "now": now,
+            "cluster": {"pools": pools, "resources": resources},
+            "workloads": workloads,
+            "tenants": tenants,
+            "colocation": colocation,
+            "constraints": constraints,
+            "performance": performance,
+        }
+        columns = {
+            "workload": workload,
+            "gpus_min": gpus,
+            "steps": steps,
+            "steps_done": steps_done,
+            "weight": weight,
+            "arrival": arrival,
+            "deadline": deadline,
+            "soft_deadline": soft_deadline,
+            "tenant": tenant,
+            "preemptible": preemptible,
+            "restart_cost": restart_cost,
+            "isolated_time": isolated_time,
+            "gpus_max": gpus_max,
+        }
+        build = convenience("Instance.from_arrays")
+        return cast("Instance", build(header, columns, throughput, ids))
 
     def to_document(self) -> dict[str, Any]:
         """The instance as a document that `from_document` reads back to an equal instance."""
-        from optsched.instance.write import instance_document
-
-        return instance_document(self)
+        return cast("dict[str, Any]", convenience("Instance.to_document")(self))
 
 
 class Jobs:

@@ -11,6 +11,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
 from optsched.instance.documents import OptionDocument, RateEntry
 from optsched.instance.reading import key, listed, show
+from optsched.instance.references import check_needs, pool_row
 from optsched.instance.tables import ANY_SPREAD, OptionTable, RateTable
 
 
@@ -65,8 +66,6 @@ class OptionInterner:
 
     def add(self, options: Sequence[OptionDocument], path: str) -> int:
         """Row of the list; a new one is checked first."""
-        from optsched.instance.build import check_needs, pool_row
-
         text = "\n".join(option.model_dump_json() for option in options)
         if "-0.0" in text:
             options = [_without_signs(option) for option in options]

@@ -11,9 +11,7 @@ from optsched.arrays import AnyArray, BoolArray, constant, is_constant
 from optsched.errors import InvalidInput
 from optsched.instance.documents import LARGEST, SMALLEST, is_unicode
 from optsched.instance.reading import show
-from optsched.instance.tables import JobNames
-
-DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}
+from optsched.instance.tables import DTYPES, JobNames
 
 AT_LEAST_0 = ("steps", "steps_done", "restart_cost", "isolated_time")
 ABOVE_0 = ("weight",)

@@ -12,10 +12,10 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.compaction import first_use
-from optsched.instance.instance import Colocation, Instance, Workload
+from optsched.instance.instance import Instance
 from optsched.instance.reading import show
 from optsched.instance.running import RunningJobs
-from optsched.instance.tables import JobNames
+from optsched.instance.tables import Colocation, JobNames, Workload
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_m
 from optsched.instance.build import check_deadlines
 from optsched.instance.documents import LARGEST, NODE_STATES
 from optsched.instance.instance import Instance
-from optsched.instance.job_references import check_gpus
 from optsched.instance.job_rules import as_array, as_column, check_arrays
 from optsched.instance.reading import show
+from optsched.instance.references import check_gpus
 from optsched.instance.tables import ARRAY_FIELDS
 
 COLUMNS = tuple(

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray, ranges
-from optsched.instance.numbering import Numbering
+from optsched.instance.cluster import Numbering
 
 Place = tuple[int, tuple[str, ...], float | None]
 """Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""

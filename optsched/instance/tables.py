@@ -1,13 +1,17 @@
-"""What is kept of jobs: one array per field, with everything that jobs have in common interned once."""
+"""What is kept of an instance: workloads, and jobs as one array per field.
+
+Everything that jobs have in common is interned once: rate profiles, option lists, level lists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance.documents import parse_index
@@ -17,6 +21,34 @@ OWN_GANG = 0
 """GPU count of a rate given as a plain number: at the job's own gang (a job's rate) or on 1 GPU (a workload's)."""
 ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models.
+
+    A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order in which jobs name
+    them, and go when no job names them any more.
+    """
+
+    name: str
+    rates: int = -1
+    demand: Mapping[str, float] = field(default_factory=dict)
+    gpu_memory: float | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    label: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Colocation:
+    """Throughputs (steps/s) of two jobs, or any two jobs of two workloads, on the same GPUs of a pool."""
+
+    workloads: tuple[int, int] | None
+    jobs: tuple[int, int] | None
+    pool: int
+    gpus: int
+    nodes: int
+    throughput: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +140,56 @@ class OptionTable:
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
+
+
+@dataclass(frozen=True)
+class StatedNeeds:
+    """Needs of workloads and of options. Rounds ask for the names alone; the arrays are made when they are used.
+
+    Attributes
+    ----------
+    demands : sequence of mapping of str to float
+        Of each workload per GPU, by resource.
+    memories : sequence of float or None
+        GB per GPU that each workload needs.
+    totals : sequence of mapping of str to float
+        Of each option in total, by resource.
+    """
+
+    demands: Sequence[Mapping[str, float]]
+    memories: Sequence[float | None]
+    totals: Sequence[Mapping[str, float]]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Resources that some of them name."""
+        return tuple(
+            dict.fromkeys(
+                name for needs in (self.demands, self.totals) for need in needs for name in need
+            )
+        )
+
+    @cached_property
+    def demand(self) -> sp.csr_matrix:
+        """Per GPU, shape (workloads + 1, names); the last row is for none."""
+        return self._matrix(self.demands)
+
+    @cached_property
+    def uses(self) -> sp.csr_matrix:
+        """In total, shape (options + 1, names); the last row is for none."""
+        return self._matrix(self.totals)
+
+    @cached_property
+    def gpu_memory(self) -> FloatArray:
+        """GB per GPU, 0 where it is not stated, shape (workloads + 1,); the last is for none."""
+        return np.array([0.0 if each is None else each for each in (*self.memories, None)])
+
+    def _matrix(self, needs: Sequence[Mapping[str, float]]) -> sp.csr_matrix:
+        number = {name: place for place, name in enumerate(self.names)}
+        row = [place for place, need in enumerate(needs) for _ in need]
+        column = [number[name] for need in needs for name in need]
+        amount = [value for need in needs for value in need.values()]
+        return sp.csr_matrix((amount, (row, column)), shape=(len(needs) + 1, len(number)))
 
 
 class JobNames:
@@ -233,3 +315,5 @@ ARRAY_FIELDS: Mapping[str, str] = {
     "preemptible": "b", "restart_cost": "f", "isolated_time": "f",
 }  # fmt: skip
 """Array fields of `JobTable` and the kind of their entries (integer, float, boolean)."""
+DTYPES = {"i": np.int64, "f": np.float64, "b": np.bool_}
+"""Type of an array of each kind."""

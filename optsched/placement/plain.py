@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
-from optsched.instance.numbering import Numbering
+from optsched.instance.cluster import Numbering
 from optsched.placement.identities import consecutive
 from optsched.placement.requests import Requests
 from optsched.placement.standing import Standing

@@ -13,7 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
-from optsched.instance.numbering import NONE
+from optsched.instance.cluster import NONE
 from optsched.instance.reading import listed, show
 from optsched.placement.needs import OWN, needs_per_gpu, renewable_groups
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.instance.numbering import Numbering
+from optsched.instance.cluster import Numbering
 from optsched.report.gantt import Blocks
 from optsched.report.gpu_places import Holders
 

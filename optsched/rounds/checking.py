@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
-from optsched.instance.numbering import NONE
+from optsched.instance.cluster import NONE
 from optsched.instance.running import RunningJobs
 from optsched.performance.parameter_server_documents import KEY
 from optsched.rounds.configured import PLAIN, Setup

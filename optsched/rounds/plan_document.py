@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import IntArray
+from optsched.instance.cluster import NONE
 from optsched.instance.documents import Document
-from optsched.instance.numbering import NONE
 from optsched.instance.running import RunningJobs
 from optsched.rounds.plan import RUNS, Action, Decision, Plan, Verdict
 

@@ -98,7 +98,7 @@ class Segments:
     pool, gpus, nodes : IntArray
         Pool, number of GPUs, and nodes that they are spread over.
     first_gpu : IntArray
-        Number of the lowest GPU (`optsched.instance.numbering.Numbering`); -1 where none is known (fluid mode).
+        Number of the lowest GPU (`optsched.instance.cluster.Numbering`); -1 where none is known (fluid mode).
     """
 
     job: IntArray

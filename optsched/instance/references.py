@@ -1,8 +1,8 @@
-"""What a job says of other objects: the GPUs it runs on and its predecessors."""
+"""What documents say of other objects by name: pools, resources, GPUs and predecessors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from optsched.errors import InvalidInput
 from optsched.instance.cluster import Cluster
@@ -11,15 +11,46 @@ from optsched.instance.reading import key, listed, show
 from optsched.instance.tables import JobNames
 
 
+def pool_row(name: str, cluster: Cluster, path: str) -> int:
+    """Row of a pool by name; raises `InvalidInput`."""
+    if name not in cluster.pool_index:
+        raise InvalidInput(path, show(name), f"one of the pools {listed(cluster.pool_index)}")
+    return cluster.pool_index[name]
+
+
+def check_needs(
+    needs: Iterable[str], cluster: Cluster, path: str, pool: str | None, *, consumable: bool = True
+) -> None:
+    """Check that every resource needed is one of the cluster's, and one that this place can use."""
+    resources = {resource.name: resource for resource in cluster.resources}
+    for name in needs:
+        if name in ("cpu", "memory"):
+            continue
+        if name not in resources:
+            known = ["cpu", "memory", *resources]
+            raise InvalidInput(
+                f"{path}.{key(name)}", "an unknown resource", f"one of {listed(known)}"
+            )
+        resource = resources[name]
+        if resource.kind == "consumable" and not consumable:
+            raise InvalidInput(
+                f"{path}.{key(name)}",
+                "a consumable resource",
+                "a renewable one (an option's uses can consume)",
+            )
+        if resource.pool is not None and pool is not None and resource.pool != pool:
+            raise InvalidInput(
+                f"{path}.{key(name)}",
+                f"a resource of pool {show(resource.pool)}",
+                f"one that {show(pool)} has",
+            )
+
+
 def check_running(
     running: RunningDocument, cluster: Cluster, path: str
 ) -> tuple[int, tuple[str, ...], float | None]:
     """Resolve ``running`` to (pool row, GPU names, since); the GPUs must exist and differ."""
-    if running.pool not in cluster.pool_index:
-        raise InvalidInput(
-            f"{path}.pool", show(running.pool), f"one of the pools {listed(cluster.pool_index)}"
-        )
-    row = cluster.pool_index[running.pool]
+    row = pool_row(running.pool, cluster, f"{path}.pool")
     check_gpus(running.gpus, row, cluster, f"{path}.gpus")
     return row, running.gpus, running.since
 
