@@ -14,7 +14,8 @@ from optsched.instance import Instance
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import validate
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
-from optsched.performance.analytic.hardware import Board, find
+from optsched.performance.analytic.board import Board
+from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations
 from optsched.performance.known_rates import KnownRates, Setting, Spreads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optsched.performance.analytic.hardware import Board
+from optsched.performance.analytic.board import Board
 from optsched.performance.analytic.mig import PROFILES
 
 CLOCK = ("base_clock",)

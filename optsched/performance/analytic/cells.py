@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows
-from optsched.performance.analytic.hardware import Board
+from optsched.performance.analytic.board import Board
 from optsched.performance.analytic.mig import slice_of
 from optsched.performance.configurations import Configurations
 

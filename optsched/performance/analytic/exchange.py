@@ -8,12 +8,12 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.performance.analytic import nccl
+from optsched.performance.analytic.board import Board
 from optsched.performance.analytic.collectives import (
     hierarchical_all_reduce,
     ring_all_reduce,
     tree_all_reduce,
 )
-from optsched.performance.analytic.hardware import Board
 from optsched.performance.analytic.links import Links
 from optsched.performance.analytic.rings import LEAF, NODE
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
-from optsched.performance.analytic.hardware import Board
+from optsched.performance.analytic.board import Board
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from optsched.instance.cluster import Pool
 from optsched.instance.topology import INTRA_NODE, topology_graph
 from optsched.instance.topology import LEAF as LEAF_LINK
 from optsched.instance.topology import NODE as NODE_LINK
-from optsched.performance.analytic.hardware import Board
+from optsched.performance.analytic.board import Board
 from optsched.performance.analytic.rings import (
     ACROSS,
     ISLAND,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.performance.analytic.hardware import Board, MigProfile
+from optsched.performance.analytic.board import Board, MigProfile
 
 
 def _seven(small: int, memory: tuple[int, int, int, int]) -> tuple[MigProfile, ...]:

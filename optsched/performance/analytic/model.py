@@ -13,6 +13,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key
 from optsched.performance.analytic.best_plan import best_plans
+from optsched.performance.analytic.board import PRECISIONS, Board
 from optsched.performance.analytic.cells import Cells
 from optsched.performance.analytic.documents import (
     AnalyticOptions,
@@ -22,7 +23,7 @@ from optsched.performance.analytic.documents import (
     read_workloads,
 )
 from optsched.performance.analytic.exchange import exchange_seconds
-from optsched.performance.analytic.hardware import PRECISIONS, Board, find, rows
+from optsched.performance.analytic.hardware import find, rows
 from optsched.performance.analytic.links import GB, LEVELS, Links
 from optsched.performance.analytic.parallel3d import Machines, Rules
 from optsched.performance.analytic.rings import LEAF, NODE

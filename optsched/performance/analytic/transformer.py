@@ -33,7 +33,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, PositiveCount
 from optsched.instance.reading import show, validate
-from optsched.performance.analytic.hardware import BYTES, PRECISIONS
+from optsched.performance.analytic.board import BYTES, PRECISIONS
 
 TRANSFORMER = "transformer"
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from refusals import refuses
 
-from optsched.performance.analytic.hardware import BYTES, FALLBACKS, PRECISIONS, Board, find, rows
+from optsched.performance.analytic.board import BYTES, FALLBACKS, PRECISIONS, Board
+from optsched.performance.analytic.hardware import find, rows
 from optsched.performance.analytic.mig import slice_of
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "perfmodel"
