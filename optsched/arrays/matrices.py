@@ -110,3 +110,16 @@ def largest_of_rows(indptr: AnyArray, data: FloatArray) -> FloatArray:
     if len(there):
         largest[there] = np.maximum(np.maximum.reduceat(data, indptr[there]), 0.0)
     return largest
+
+
+def sum_by(group: IntArray, amount: FloatArray | float, groups: int) -> sp.csr_matrix:
+    """Matrix that adds up the entries of each group, times an amount; shape (groups, entries)."""
+    each = np.broadcast_to(np.asarray(amount, np.float64), len(group))
+    return sp.csr_matrix((each, (group, np.arange(len(group)))), shape=(groups, len(group)))
+
+
+def rows_of(chosen: IntArray, width: int) -> sp.csr_matrix:
+    """Matrix that chooses entries out of ``width``; shape (chosen, width)."""
+    return sp.csr_matrix(
+        (np.ones(len(chosen)), (np.arange(len(chosen)), chosen)), shape=(len(chosen), width)
+    )

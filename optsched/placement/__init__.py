@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optsched.placement.realisation import METHODS, realise
     from optsched.placement.round_checks import Problem, check_rounds
     from optsched.placement.seat_checks import Seat, SeatFlaw, check_seats
-    from optsched.placement.side_by_side import packed
+    from optsched.placement.shares import packed
     from optsched.placement.standing import Standing
 
 # Loaded when used: an allocation needs one of them, to count what fits side by side.
@@ -32,7 +32,7 @@ _HOME = {
     "check_rounds": ".round_checks",
     "check_seats": ".seat_checks",
     "next_round": ".priority",
-    "packed": ".side_by_side",
+    "packed": ".shares",
     "place_beside": ".beside",
     "place_rows": ".place",
     "placement_worth": ".place",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows, ranges
-from optsched.placement.problem import Problem, Worth
-from optsched.placement.program import sum_by
+from optsched.arrays.matrices import sum_by
+from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.shares import dual_feasible
 from optsched.program import LinearProgram
 from optsched.program.linear import Expression
@@ -21,14 +21,6 @@ STEPS = 8
 """Dual feasible functions per class of nodes."""
 EXACT = 1e-6
 """Relative slack when a bound on a whole number is rounded."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Most requests that can be placed, and fewest nodes that so many placed requests span."""
-
-    rows: int
-    nodes: int
 
 
 def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:

@@ -9,12 +9,11 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
-from optsched.placement.best_fit import choose, choose_shared
+from optsched.placement.best_fit import State, choose, choose_shared
 from optsched.placement.needs import members
 from optsched.placement.problem import Problem
 from optsched.placement.requests import Requests
 from optsched.placement.standing import Standing
-from optsched.placement.state import State
 
 
 class Clearing:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.placement.problem import Assignment, Problem
-from optsched.placement.state import Pieces
+from optsched.placement.problem import Assignment, Pieces, Problem
 
 
 def with_identities(

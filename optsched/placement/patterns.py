@@ -23,6 +23,18 @@ proof. For any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A no
 bounding a class of linear programming problems, including cutting stock problems", 1990)
 
     lambda <= v(y) / sum_i y_i X_i.
+
+Equal jobs are counted together (`Items`), and the counts are turned back into rows in the end (`spread`). A group has n
+equal members. In slice P, of length z_P, c_Pi of them run in item i. Let t_mPi be the time of member m in item i during
+slice P. Each member is to have the same time,
+
+sum_P t_mPi = sum_P c_Pi z_P / n    for every member m and item i,
+    sum_m t_mPi = c_Pi z_P              for every slice P and item i,
+    sum_i t_mPi <= z_P                  for every member m and slice P,   t >= 0.
+
+t_mPi = c_Pi z_P / n solves this, so the polytope is not empty; a vertex of it is sparse: most t are 0 or all of z_P.
+Within a slice the t of a group are times of jobs on places with room for c_Pi, of which no job and no place has more
+than z_P: an open shop, which `decompose` runs in exactly z_P. Groups have no member in common and are cut side by side.
 """
 
 from __future__ import annotations
@@ -32,14 +44,147 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed
-from optsched.placement.instant import FULL
-from optsched.placement.items import Items
+from optsched.placement.instant import FULL, Instant
+from optsched.placement.open_shop import decompose
+from optsched.placement.priority import SCRAMBLE, run_matrix
+from optsched.placement.shares import Shares
 from optsched.program import LinearProgram
 from optsched.solution.values import Termination
 from optsched.solvers import Session
 from optsched.solving.engine import Engine
+
+
+@dataclass(frozen=True)
+class Items:
+    """Rows put together: n_g jobs that have the same rows, of equal use and equal fraction, are one group.
+
+    An item is one of the rows of a group, with all its members; c of an item run when c members run in that row. Jobs
+    that share with another are groups of their own.
+
+    Attributes
+    ----------
+    need : FloatArray, shape (I,)
+        Time of the item: of all members together, as a share of the window.
+    usage : FloatArray, shape (R, I)
+        Share of each capacity that one of them holds.
+    member : csr_matrix, shape (G, I)
+        1 where a member of the group takes part.
+    count : IntArray, shape (G,)
+        n_g.
+    rows : tuple of IntArray, length I
+        The row of each member, in the order of the members.
+    shares : Shares, optional
+        The shares of GPUs of each item; None where all GPUs are held as a whole.
+    """
+
+    need: FloatArray
+    usage: FloatArray
+    member: sp.csr_matrix
+    count: IntArray
+    rows: tuple[IntArray, ...]
+    shares: Shares | None = None
+
+    @classmethod
+    def of(cls, instant: Instant) -> Items:
+        """Put the rows of an allocation together."""
+        use, shares = instant.usage.toarray(), instant.shares
+        alike = use if shares is None else np.vstack([use, shares.pool, shares.gpus, shares.share])
+        kind = np.zeros(len(instant), np.int64)
+        if len(alike):
+            kind = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+        sharing = np.zeros(instant.jobs + 1, bool)
+        pairs = np.flatnonzero(instant.partner >= 0)
+        sharing[instant.job[pairs]] = sharing[instant.partner[pairs]] = True
+        own: dict[int, list[int]] = {}
+        for row in np.lexsort((instant.fraction, kind)).tolist():
+            own.setdefault(int(instant.job[row]), []).append(row)
+        for row in pairs.tolist():
+            own.setdefault(int(instant.partner[row]), [])
+        groups: dict[object, list[int]] = {}
+        for job in sorted(own):
+            same = tuple((int(kind[row]), float(instant.fraction[row])) for row in own[job])
+            groups.setdefault(job if sharing[job] else same, []).append(job)
+        group_of = {
+            job: number for number, members in enumerate(groups.values()) for job in members
+        }
+        rows: list[IntArray] = []
+        member: list[tuple[int, int]] = []
+        for number, members in enumerate(groups.values()):
+            for i, row in enumerate(own[members[0]]):
+                item = len(rows)
+                rows.append(np.array([own[job][i] for job in members], np.int64))
+                member.append((number, item))
+                if instant.partner[row] >= 0:
+                    member.append((group_of[int(instant.partner[row])], item))
+        first = np.array([part[0] for part in rows], np.int64)
+        where = np.array(member, np.int64).reshape(-1, 2).T
+        return cls(
+            need=np.array([instant.fraction[part].sum() for part in rows]),
+            usage=use[:, first],
+            member=sp.csr_matrix(
+                (np.ones(where.shape[1]), (where[0], where[1])), shape=(len(groups), len(rows))
+            ),
+            count=np.array([len(members) for members in groups.values()], np.int64),
+            rows=tuple(rows),
+            shares=None if shares is None else shares.take(first),
+        )
+
+    def __len__(self) -> int:
+        return len(self.need)
+
+    def greedy(self, order: IntArray, most: FloatArray) -> FloatArray:
+        """Counts of a set that fits: items in order, each as often as there is room for it, at most ``most`` times."""
+        free = np.full(len(self.usage), FULL)
+        members = self.count.astype(np.float64)
+        by_item = self.member.tocsc()
+        counts = np.zeros(len(self))
+        for item in order.tolist():
+            uses = self.usage[:, item]
+            groups = by_item.indices[by_item.indptr[item] : by_item.indptr[item + 1]]
+            room = min((free[uses > 0] / uses[uses > 0]).min(initial=np.inf), members[groups].min())
+            counts[item] = taken = np.floor(min(room, most[item]))
+            if taken > 0:
+                free -= taken * uses
+                members[groups] -= taken
+        return self.packed(counts)
+
+    def packed(self, counts: FloatArray) -> FloatArray:
+        """As many of these counts, which are within all capacities, as find whole GPUs for their shares too."""
+        if self.shares is None:
+            return counts
+        each = np.repeat(np.arange(len(self)), counts.astype(np.int64))
+        if self.shares.fits(each):
+            return counts
+        order = self.shares.decreasing(each)
+        return np.bincount(order[self.shares.first_fit(order)], minlength=len(self)).astype(
+            np.float64
+        )
+
+    def peel(self, need: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A plain way to run all of ``need``: sets that fit, the longest jobs first, each until something ends.
+
+        Returns
+        -------
+        lengths : FloatArray, shape (S,)
+        counts : FloatArray, shape (S, I)
+        """
+        left, lengths, counts = need.copy(), [], []
+        while (left > 0).any():
+            load = np.asarray((self.member @ left) / self.count)
+            urgency = self.member.T @ load  # of a pair: both jobs
+            size = self.usage.max(axis=0, initial=0.0)
+            order = np.lexsort((-size, -urgency))
+            chosen = self.greedy(order[left[order] > 0], np.full(len(self), np.inf))
+            on = chosen > 0
+            length = float((left[on] / chosen[on]).min())
+            lengths.append(length)
+            counts.append(chosen)
+            left[on] -= length * chosen[on]
+            left[left < 1e-15] = 0.0
+        return np.array(lengths), np.array(counts).reshape(-1, len(self))
+
 
 CLOSED = 1e-9
 """Gap between the share and its bound at which the search ends."""
@@ -193,3 +338,126 @@ def _limits(items: Items) -> list[FloatArray]:
 def _fits(items: Items, counts: FloatArray) -> bool:
     within = (items.usage @ counts <= FULL * (1 + 1e-6)).all()
     return bool(within and (items.member @ counts <= items.count).all())
+
+
+Part = tuple[FloatArray, list[IntArray]]
+"""Ends of the parts of a slice, as shares of it, and the rows of a group that run in each."""
+
+
+def spread(
+    items: Items, lengths: FloatArray, counts: FloatArray, engine: Engine
+) -> tuple[FloatArray, sp.csr_matrix]:
+    """Slices over rows in which all members of a group run equally long in each of its items.
+
+    Parameters
+    ----------
+    items : Items
+    lengths : FloatArray, shape (S,)
+        Above 0.
+    counts : FloatArray, shape (S, I)
+        Members of each item in each slice.
+    engine : Engine
+        Finds the vertices.
+
+    Returns
+    -------
+    lengths : FloatArray
+    runs : csr_matrix of 0/1, shape (slices, rows)
+    """
+    rows = int(max((part.max() for part in items.rows), default=-1)) + 1
+    parts: list[list[Part]] = [[] for _ in lengths]
+    indptr = items.member.indptr
+    for group, size in enumerate(items.count.tolist()):
+        mine = items.member.indices[indptr[group] : indptr[group + 1]].astype(np.int64)
+        if size == 1:
+            for number, chosen in enumerate(counts[:, mine] > 0):
+                parts[number].append(
+                    (
+                        np.ones(1),
+                        [np.array([items.rows[item][0] for item in mine[chosen]], np.int64)],
+                    )
+                )
+            continue
+        for number, part in _shared_out(items, mine, size, lengths, counts, engine):
+            parts[number].append(part)
+    made: list[float] = []
+    runs: list[IntArray] = []
+    for length, groups in zip(lengths.tolist(), parts, strict=True):
+        ends = np.unique(np.concatenate([[1.0], *(end for end, _ in groups)]))
+        starts = np.concatenate(([0.0], ends[:-1]))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            # up to its last end a group is busy; what follows are idle members
+            running = [
+                rows_of[k]
+                for at, rows_of in groups
+                if (k := int(np.searchsorted(at, end))) < len(at)
+            ]
+            runs.append(
+                np.unique(np.concatenate([np.zeros(0, np.int64), *running]))
+            )  # a pair is in two groups
+            made.append(length * (end - start))
+    return np.array(made), run_matrix(runs, rows)
+
+
+def _shared_out(
+    items: Items, mine: IntArray, size: int, lengths: FloatArray, counts: FloatArray, engine: Engine
+) -> list[tuple[int, Part]]:
+    """(slice, its parts) for a group of several members."""
+    slices, places = np.nonzero(counts[:, mine])
+    if len(slices) == 0:
+        return []
+    count = counts[slices, mine[places]]
+    time = _vertex(slices, places, count * lengths[slices], lengths, size, engine)
+    rows = np.stack([items.rows[item] for item in mine])
+    result = []
+    for number in np.unique(slices).tolist():
+        cells = np.flatnonzero(slices == number)
+        member = np.repeat(np.arange(size), len(cells))
+        place = np.tile(places[cells], size)
+        takes = np.ones(len(mine), np.int64)
+        takes[places[cells]] = count[cells]
+        cut, running, total = decompose(
+            member, place, (time[:, cells] / lengths[number]).ravel(), takes
+        )
+        ends = np.cumsum(cut) / max(total, 1.0)
+        ends[ends > 1 - 1e-12] = 1.0
+        result.append((number, (ends, [rows[place[entry], member[entry]] for entry in running])))
+    return result
+
+
+def _vertex(
+    slices: IntArray,
+    places: IntArray,
+    amount: FloatArray,
+    lengths: FloatArray,
+    size: int,
+    engine: Engine,
+) -> FloatArray:
+    """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares if a limit is met."""
+    cells = len(slices)
+    equal = np.tile(amount / size, (size, 1))
+    whole, of_place = (
+        sp.eye_array(size),
+        sp.csr_matrix((np.ones(cells), (places, np.arange(cells)))),
+    )
+    used, of_cell = np.unique(slices, return_inverse=True)
+    of_slice = sp.csr_matrix((np.ones(cells), (of_cell, np.arange(cells))))
+    program = LinearProgram()
+    t = program.variables(size * cells, name="time", upper=np.tile(lengths[slices], size))
+    program.constrain(
+        sp.kron(whole, of_place) @ t == np.tile(np.bincount(places, amount) / size, size),
+        name="members",
+    )
+    program.constrain(sp.kron(np.ones((1, size)), sp.eye_array(cells)) @ t == amount, name="cells")
+    if len(used) < cells:
+        program.constrain(
+            sp.kron(whole, of_slice) @ t <= np.tile(lengths[used], size), name="slices"
+        )
+    # any vertex will do: a cost without ties leads to one with few steps
+    program.minimise(np.arange(1, size * cells + 1)[None, :] * SCRAMBLE % 1.0 @ t)
+    values = engine.run(engine.open(program.arrays))
+    if values.termination is not Termination.OPTIMAL or values.x is None:
+        return equal
+    time = np.clip(values.x.reshape(size, cells), 0.0, None)
+    time[time < 1e-12] = 0.0
+    return time

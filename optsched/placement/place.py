@@ -14,12 +14,12 @@ from optsched.errors import UsageError
 from optsched.placement.best_fit import best_fit
 from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
+from optsched.placement.keeping import unmoved
 from optsched.placement.needs import renewable_groups
 from optsched.placement.problem import ROUNDING, Assignment, Problem, Worth
 from optsched.placement.refusal import why_refused
 from optsched.placement.requests import Requests
 from optsched.placement.standing import Standing, refuse_standing
-from optsched.placement.unmoved import unmoved
 from optsched.solution.placement import Placement
 from optsched.solution.solution import Solution
 from optsched.solving.engine import Engine
@@ -39,7 +39,7 @@ def place_rows(
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
-    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.unmoved`), and the others find theirs
+    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.keeping`), and the others find theirs
     beside them. Pools are placed one by one (together where a resource of some nodes joins them). Each is placed by
     best fit, and exactly where that leaves a gap to its bounds and the integer program has at most ``columns`` columns.
 

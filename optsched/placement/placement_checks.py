@@ -19,7 +19,7 @@ from optsched.placement.check_nodes import (
     sizes_and_states,
     wrong_gpus,
 )
-from optsched.placement.unmoved import must_stay
+from optsched.placement.keeping import must_stay
 
 
 def check_placement(

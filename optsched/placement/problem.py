@@ -10,7 +10,7 @@ they hold. An assignment gives a request g_j GPUs of nodes of its pool, or nothi
 - a request has no GPU of a node that is barred to it.
 
 Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over the requests of two or
-more GPUs, of the bottleneck bandwidth (`optsched.placement.bandwidth`); fewest GPUs moved: GPUs given to jobs that run
+more GPUs, of the bottleneck bandwidth (`optsched.placement.nodes`); fewest GPUs moved: GPUs given to jobs that run
 now and do not hold them.
 """
 
@@ -26,8 +26,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import gpus_allowed
-from optsched.placement.bandwidth import Links
-from optsched.placement.nodes import Nodes
+from optsched.placement.nodes import Links, Nodes
 from optsched.placement.requests import NO_NODE, Requests
 from optsched.placement.standing import Standing
 
@@ -36,6 +35,9 @@ ROUNDING = 1e-9
 
 Assignment = Mapping[int, IntArray]
 """GPUs by request: rows (node, index on the node), sorted, shape (g, 2)."""
+
+Pieces = list[tuple[int, int]]
+"""(node, GPUs on it) of one request."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,14 @@ class Worth:
     def key(self) -> tuple[float, ...]:
         """The objective, to be minimised lexicographically."""
         return (-self.rows, self.nodes, -float(f"{self.bandwidth:.12g}"), self.moved)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Most requests that can be placed, and fewest nodes that so many placed requests span."""
+
+    rows: int
+    nodes: int
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optsched.placement.best_fit import State
 from optsched.placement.needs import OWN
 from optsched.placement.problem import Assignment, Problem
-from optsched.placement.state import State
 
 TOLD = 4
 """Nodes whose free GPUs are told."""

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.placement.uses import Uses
+from optsched.placement.instant import Uses
 
 CHAINS = 100
 """Chains that are tried, at most."""

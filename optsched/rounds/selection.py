@@ -30,9 +30,8 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, in_order, ranges
 from optsched.candidates import Classes, JobRows
-from optsched.placement.instant import FULL, Instant
+from optsched.placement.instant import FULL, Instant, Uses
 from optsched.placement.priority import SCRAMBLE, first_fit
-from optsched.placement.uses import Uses
 from optsched.program import SideRows
 from optsched.rounds.exchange import exchanged
 

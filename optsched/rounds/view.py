@@ -12,8 +12,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance import Instance
-from optsched.placement.held import SLACK, crowded, held_of, standing_of, without_held
-from optsched.placement.running import Running
+from optsched.placement.running import SLACK, Running, crowded, held_of, standing_of, without_held
 from optsched.placement.standing import Standing
 from optsched.rounds.configured import Configured
 from optsched.rounds.naming import still_meant

@@ -8,7 +8,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import JobRows
 from optsched.instance.reading import show
 from optsched.placement import check_placement, placement_worth
-from optsched.placement.unmoved import unmoved
+from optsched.placement.keeping import unmoved
 from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
 from optsched.verify.rows import AllocationRows, resolve_rows

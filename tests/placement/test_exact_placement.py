@@ -16,9 +16,8 @@ from placement_cases import (
 )
 
 from optsched.placement import check_placement, place_rows
-from optsched.placement.bounds import Bounds
 from optsched.placement.exact import solve_exactly
-from optsched.placement.problem import Problem, Worth
+from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.requests import Requests
 from optsched.registry import load_solver
 from optsched.solution.placement import Placement

@@ -11,8 +11,7 @@ from placement_cases import bottleneck, instance_of, job, pool_of, random_topolo
 
 from optsched import Instance
 from optsched.instance.topology import topology_graph
-from optsched.placement.bandwidth import Links
-from optsched.placement.nodes import Nodes
+from optsched.placement.nodes import Links, Nodes
 
 
 def compare(instance: Instance) -> None:

@@ -13,9 +13,7 @@ from optsched import Instance
 from optsched.errors import SolverCrashed, UsageError
 from optsched.placement import realise
 from optsched.placement.instant import Instant
-from optsched.placement.items import Items
-from optsched.placement.patterns import shortest
-from optsched.placement.spread import spread
+from optsched.placement.patterns import Items, shortest, spread
 from optsched.registry import load_solver
 from optsched.solution import Allocation
 from optsched.solvers import Limits

@@ -13,9 +13,8 @@ from rounds_cases import allocation, cut
 
 import optsched
 from optsched import Instance
-from optsched.placement.instant import FULL, Instant
+from optsched.placement.instant import FULL, Instant, Uses
 from optsched.placement.priority import first_fit, next_round, priorities
-from optsched.placement.uses import Uses
 
 pytestmark = pytest.mark.property
 

@@ -13,9 +13,9 @@ from refusals import refuses
 from optsched import Instance
 from optsched.errors import UsageError
 from optsched.placement import Standing, place_beside, place_rows
-from optsched.placement.bounds import Bounds, bounds
+from optsched.placement.bounds import bounds
 from optsched.placement.exact import solve_exactly
-from optsched.placement.problem import Problem, Worth
+from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.requests import Requests
 
 NOTHING = Worth(0, 0, 0.0, 0)

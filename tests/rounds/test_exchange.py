@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import JobRows
-from optsched.placement.instant import FULL, Instant
+from optsched.placement.instant import FULL, Instant, Uses
 from optsched.placement.priority import first_fit
-from optsched.placement.uses import Uses
 from optsched.rounds.exchange import MUCH, exchanged, worth_of
 
 pytestmark = pytest.mark.property
