@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optsched.cli.tables import count, facts, heading, listed, name, percent, seconds
 from optsched.instance import Instance
-from optsched.placement.keeping import must_stay
+from optsched.placement.running import must_stay
 from optsched.solution import Rounds
 
 if TYPE_CHECKING:

@@ -5,33 +5,28 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from optsched.placement.beside import Seated, Unseated, place_beside
+    from optsched.placement.beside import Seated, place_beside
     from optsched.placement.exact import WORK
+    from optsched.placement.gpu_checks import Seat, SeatFlaw, check_placement, check_seats
     from optsched.placement.instant import Instant
     from optsched.placement.place import place_rows, placement_worth, runs_first
-    from optsched.placement.placement_checks import check_placement
-    from optsched.placement.priority import next_round
     from optsched.placement.realisation import METHODS, realise
-    from optsched.placement.round_checks import Problem, check_rounds
-    from optsched.placement.seat_checks import Seat, SeatFlaw, check_seats
+    from optsched.placement.round_checks import check_rounds
     from optsched.placement.shares import packed
     from optsched.placement.standing import Standing
 
-# Loaded when used: an allocation needs one of them, to count what fits side by side.
+# Loaded when used: a solve needs `packed` alone, to count the rows that fit side by side.
 _HOME = {
-    "Instant": ".instant",
     "METHODS": ".realisation",
-    "Problem": ".round_checks",
-    "Seat": ".seat_checks",
-    "SeatFlaw": ".seat_checks",
+    "WORK": ".exact",
+    "Instant": ".instant",
+    "Seat": ".gpu_checks",
+    "SeatFlaw": ".gpu_checks",
     "Seated": ".beside",
     "Standing": ".standing",
-    "Unseated": ".beside",
-    "WORK": ".exact",
-    "check_placement": ".placement_checks",
+    "check_placement": ".gpu_checks",
     "check_rounds": ".round_checks",
-    "check_seats": ".seat_checks",
-    "next_round": ".priority",
+    "check_seats": ".gpu_checks",
     "packed": ".shares",
     "place_beside": ".beside",
     "place_rows": ".place",
@@ -44,16 +39,13 @@ __all__ = [
     "METHODS",
     "WORK",
     "Instant",
-    "Problem",
     "Seat",
     "SeatFlaw",
     "Seated",
     "Standing",
-    "Unseated",
     "check_placement",
     "check_rounds",
     "check_seats",
-    "next_round",
     "packed",
     "place_beside",
     "place_rows",

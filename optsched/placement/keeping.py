@@ -15,7 +15,7 @@ from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
 from optsched.placement.needs import OWN, members, needs_per_gpu, renewable_groups
 from optsched.placement.requests import ANTI_AFFINITY
-from optsched.placement.running import Running, standing_of
+from optsched.placement.running import Running, must_stay, standing_of
 from optsched.placement.standing import Standing
 
 FULL = 1.0 + 1e-9
@@ -182,13 +182,6 @@ def unmoved(
         dict(sorted(why.items())),
         fixed.and_also(on),
     )
-
-
-def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
-    """Mask of the jobs that keep their GPUs: they run, are not done, and cannot be preempted."""
-    table = instance.jobs_table
-    found = Running.of(instance) if running is None else running
-    return np.asarray(found.stays(table.preemptible) & (table.steps_left > 0))
 
 
 def _goes_on(classes: Classes, running: Running, job: int, column: int) -> bool:

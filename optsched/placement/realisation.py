@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument, UsageError
 from optsched.placement.instant import FULL, Instant
-from optsched.placement.keeping import must_stay
 from optsched.placement.open_shop import as_open_shop, decompose
 from optsched.placement.patterns import Items, shortest, spread
 from optsched.placement.priority import first_fit, priority_slices, run_matrix
+from optsched.placement.running import must_stay
 from optsched.solution import Allocation, Rounds
 from optsched.solving.engine import Engine
 

@@ -17,18 +17,18 @@ ABSOLUTE = 1e-11
 """Rows run for what they should up to this, relative to it or as a share of the window."""
 CLOSED = 1e-7
 """Largest distance of bound and scale where nothing is left to search."""
-TOLD = 20
-"""Problems of one sort that are told."""
+REPORTED = 20
+"""Flaws of one sort that are reported."""
 
 
-class Problem(NamedTuple):
+class RoundsFlaw(NamedTuple):
     """What is wrong with rounds: the field, as a path inside of `rounds` in a solution file, and words."""
 
     field: str
     words: str
 
 
-def check_rounds(rounds: Rounds, classes: Classes) -> list[Problem]:
+def check_rounds(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     """What is wrong with rounds; nothing if they are right.
 
     Every slice keeps every renewable resource, has whole GPUs for its shares, and has no job twice; slices have no
@@ -40,7 +40,7 @@ def check_rounds(rounds: Rounds, classes: Classes) -> list[Problem]:
     if rounds.runs.shape != shape or not (rounds.runs.data == 1).all():
         return [
             *problems,
-            Problem("slices", f"expected a 0/1 matrix of {shape[0]} slices x {shape[1]} rows"),
+            RoundsFlaw("slices", f"expected a 0/1 matrix of {shape[0]} slices x {shape[1]} rows"),
         ]
     problems += [*_check_jobs(rounds, classes), *_check_capacity(rounds, classes)]
     return [
@@ -50,44 +50,48 @@ def check_rounds(rounds: Rounds, classes: Classes) -> list[Problem]:
     ]
 
 
-def _check_length(rounds: Rounds) -> list[Problem]:
+def _check_length(rounds: Rounds) -> list[RoundsFlaw]:
     wrong = np.flatnonzero(~(rounds.length >= 0)).tolist()
     problems = [
-        Problem(
+        RoundsFlaw(
             f"slices[{number}].duration",
             f"found {rounds.length[number]:.9g} of the window, expected 0 or more",
         )
-        for number in wrong[:TOLD]
+        for number in wrong[:REPORTED]
     ]
     total = float(rounds.length.sum())
     if not total <= 1 + RELATIVE:
         problems.append(
-            Problem("slices", f"they last {total:.12g} of the window together, expected at most 1")
+            RoundsFlaw(
+                "slices", f"they last {total:.12g} of the window together, expected at most 1"
+            )
         )
     return problems
 
 
-def _check_share(rounds: Rounds) -> list[Problem]:
+def _check_share(rounds: Rounds) -> list[RoundsFlaw]:
     problems = []
     if not 0 <= rounds.scale <= 1:
-        problems.append(Problem("scale", f"found {rounds.scale!r}, expected a number from 0 to 1"))
+        problems.append(
+            RoundsFlaw("scale", f"found {rounds.scale!r}, expected a number from 0 to 1")
+        )
     if not rounds.scale - RELATIVE <= rounds.bound <= 1 + RELATIVE:
         problems.append(
-            Problem("bound", f"found {rounds.bound!r}, expected a number from the scale to 1")
+            RoundsFlaw("bound", f"found {rounds.bound!r}, expected a number from the scale to 1")
         )
     elif rounds.finished and rounds.method != "priority" and rounds.bound - rounds.scale > CLOSED:
         told = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
-        problems.append(Problem("bound", f"found {rounds.bound!r}, {told}"))
+        problems.append(RoundsFlaw("bound", f"found {rounds.bound!r}, {told}"))
     if not rounds.finished and rounds.method != "patterns":
         problems.append(
-            Problem(
+            RoundsFlaw(
                 "finished", f"found false, expected true: {rounds.method} has no search to stop"
             )
         )
     return problems
 
 
-def _check_jobs(rounds: Rounds, classes: Classes) -> list[Problem]:
+def _check_jobs(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     rows, names = rounds.rows, classes.instance.jobs_table.names
     number = np.arange(len(rows))
     shared = number[rows.partner >= 0]
@@ -96,15 +100,15 @@ def _check_jobs(rounds: Rounds, classes: Classes) -> list[Problem]:
     running = sp.coo_matrix(rounds.runs.astype(np.float64) @ takes_part)
     twice = np.flatnonzero(running.data > 1)
     return [
-        Problem(
+        RoundsFlaw(
             f"slices[{running.row[entry]}].run",
             f"job {names[int(running.col[entry])]} runs twice at a time",
         )
-        for entry in twice[np.lexsort((running.col[twice], running.row[twice]))][:TOLD].tolist()
+        for entry in twice[np.lexsort((running.col[twice], running.row[twice]))][:REPORTED].tolist()
     ]
 
 
-def _check_capacity(rounds: Rounds, classes: Classes) -> list[Problem]:
+def _check_capacity(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     resources = classes.resources
     usage = sp.csr_matrix(classes.usage[:, rounds.rows.column])
     used = np.asarray((rounds.runs.astype(np.float64) @ usage.T).todense()).reshape(
@@ -112,16 +116,16 @@ def _check_capacity(rounds: Rounds, classes: Classes) -> list[Problem]:
     )
     over = (used > resources.capacity * (1 + FEASIBILITY)) & resources.renewable
     return [
-        Problem(
+        RoundsFlaw(
             f"slices[{number}].run",
             f"it takes {used[number, resource]:.9g} of {resources.names[resource]}, "
             f"expected at most {resources.capacity[resource]:.9g}",
         )
-        for number, resource in np.argwhere(over)[:TOLD].tolist()
+        for number, resource in np.argwhere(over)[:REPORTED].tolist()
     ]
 
 
-def _check_packing(rounds: Rounds, classes: Classes) -> list[Problem]:
+def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     """Slices of which the shares of GPUs don't fit into whole GPUs, or are not known to."""
     shares = Shares.of(classes, rounds.rows.column)
     if shares is None:
@@ -132,11 +136,11 @@ def _check_packing(rounds: Rounds, classes: Classes) -> list[Problem]:
         if fits is not True:
             told = "do not fit" if fits is False else "are not known to fit"
             words = f"its shares of GPUs {told} into the whole GPUs of their pools, expected rows that do"
-            problems.append(Problem(f"slices[{number}].run", words))
-    return problems[:TOLD]
+            problems.append(RoundsFlaw(f"slices[{number}].run", words))
+    return problems[:REPORTED]
 
 
-def _check_received(rounds: Rounds) -> list[Problem]:
+def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
     """Rows that run for another time than they should; of a wrong scale, where all the others agree, just that."""
     fraction, received = rounds.rows.fraction, rounds.received
     wanted = fraction > 0
@@ -146,23 +150,25 @@ def _check_received(rounds: Rounds) -> list[Problem]:
     if rounds.method == "priority":
         least = float(min(1.0, share[wanted].min()))
         return [] if abs(least - rounds.scale) <= RELATIVE else [
-            Problem("scale", f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives")
+            RoundsFlaw("scale", f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives")
         ]  # fmt: skip
     large = fraction >= 0.1 * fraction.max()  # what rounding is to these tells nothing else
     told = float(np.median(share[large]))
     problems, scale = [], rounds.scale
     if not abs(told - scale) <= RELATIVE + 10 * ABSOLUTE / fraction.max():
         problems.append(
-            Problem("scale", f"found {scale!r}, but the rows run for {told!r} of their fractions")
+            RoundsFlaw(
+                "scale", f"found {scale!r}, but the rows run for {told!r} of their fractions"
+            )
         )
         scale = told
     expected = scale * fraction
     wrong = np.flatnonzero(~(np.abs(received - expected) <= RELATIVE * expected + ABSOLUTE))
     return problems + [
-        Problem(
+        RoundsFlaw(
             "slices",
             f"allocation[{row}] runs for {received[row]:.12g} of the window, "
             f"expected {expected[row]:.12g}: scale x fraction",
         )
-        for row in wrong[:TOLD].tolist()
+        for row in wrong[:REPORTED].tolist()
     ]

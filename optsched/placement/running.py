@@ -191,3 +191,10 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
         there_too = over[node] & (need[owner] > 0)
         hit[jobs[owner[there_too]]] = True
     return hit
+
+
+def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
+    """Mask of the jobs that keep their GPUs: they run, are not done, and cannot be preempted."""
+    table = instance.jobs_table
+    found = Running.of(instance) if running is None else running
+    return np.asarray(found.stays(table.preemptible) & (table.steps_left > 0))

@@ -1,0 +1,471 @@
+"""Independent checks of who holds which GPUs at one time; nothing of what placed them is used.
+
+`check_placement` looks at rows of an allocation, `check_seats` at the jobs of a round. Both turn what they check into
+entries (`Entry`), and each rule below is one function over entries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from optsched.arrays import IntArray
+from optsched.candidates import Classes
+from optsched.instance import Instance
+from optsched.instance.cluster import Cluster, Pool
+from optsched.instance.documents import parse_index
+from optsched.instance.reading import listed, show
+from optsched.placement.running import must_stay
+
+SLACK = 1e-6
+"""Relative excess of a share, a CPU or a capacity that is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One thing that is wrong: the entry, the part of it, and the text of the message."""
+
+    entry: int
+    part: str
+    message: str
+
+
+class Entry(NamedTuple):
+    """GPUs that a job holds, or that two jobs of a row hold together.
+
+    Attributes
+    ----------
+    names : sequence of str
+        The jobs.
+    gpus : sequence of str
+        ``node/index``.
+    share : float
+        Share of each GPU.
+    needs : mapping of str to float
+        What each GPU needs of CPUs, memory and other resources of its node.
+    counted : collection of str
+        GPUs whose share is counted already, with the entry of a partner.
+    """
+
+    names: Sequence[str]
+    gpus: Sequence[str]
+    share: float
+    needs: Mapping[str, float]
+    counted: Collection[str] = ()
+
+    @property
+    def gpus_on(self) -> Counter[str]:
+        """GPUs on each node."""
+        return Counter(gpu.rpartition("/")[0] for gpu in self.gpus)
+
+
+class NodeOfPool(NamedTuple):
+    """How many GPUs a node has, and whether it takes work."""
+
+    gpus: int
+    usable: bool
+
+
+# --- rules: each returns the flaws that it finds -------------------------------------------------------------------
+
+
+def gpus_of_pool(
+    entry: int, gpus: Sequence[str], pool: str, nodes: Mapping[str, NodeOfPool]
+) -> list[Flaw]:
+    """Every GPU exists in the pool, is on a node that takes work, and is named once."""
+    flaws = []
+    for i, gpu in enumerate(gpus):
+        node, _, index = gpu.rpartition("/")
+        words = ""
+        if node not in nodes or not 0 <= parse_index(index) < nodes[node].gpus:
+            words = f", expected a GPU of pool {show(pool)} written node/index"
+        elif not nodes[node].usable:
+            words = f", but node {node} takes no work now"
+        elif gpu in gpus[:i]:
+            words = " a second time, expected GPUs that differ"
+        if words:
+            flaws.append(Flaw(entry, f"gpus[{i}]", f"found {show(gpu)}{words}"))
+    return flaws
+
+
+def no_gpu_given_twice(entries: Mapping[int, Entry]) -> list[Flaw]:
+    """The shares of a GPU add up to at most 1."""
+    load: dict[str, float] = defaultdict(float)
+    holders: dict[str, list[int]] = defaultdict(list)
+    for number, entry in entries.items():
+        for gpu in entry.gpus:
+            holders[gpu].append(number)
+            load[gpu] += 0.0 if gpu in entry.counted else entry.share
+    flaws = []
+    for gpu, amount in load.items():
+        if amount > 1 + SLACK:
+            to = ", ".join(" + ".join(entries[number].names) for number in holders[gpu])
+            words = f"{gpu} is given away {amount:g} times (to {to}), expected once"
+            flaws += [Flaw(number, "gpus", words) for number in holders[gpu]]
+    return flaws
+
+
+def nodes_within_capacity(entries: Mapping[int, Entry], cluster: Cluster) -> list[Flaw]:
+    """No node, and no group of nodes with a common resource, is asked for more than it has."""
+    capacity: dict[tuple[str, str], float] = {}
+    for pool in cluster.pools:
+        for row in range(len(pool.node_gpus)):
+            node = pool.node_name(row)
+            capacity[node, "cpu"] = float(pool.node_cpus[row])
+            capacity[node, "memory"] = float(pool.node_memory[row])
+    groups = [item for item in cluster.resources if item.nodes and item.kind == "renewable"]
+    capacity |= {("", group.name): group.capacity for group in groups}
+    used: dict[tuple[str, str], float] = defaultdict(float)
+    users: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, entry in entries.items():
+        for node, gpus in entry.gpus_on.items():
+            places = [(node, "cpu"), (node, "memory")]
+            places += [("", group.name) for group in groups if node in (group.nodes or ())]
+            for place in places:
+                need = entry.needs.get(place[1])
+                if need:
+                    used[place] += gpus * need
+                    users[place].append(number)
+    flaws = []
+    for place, amount in used.items():
+        node, name = place
+        has = capacity.get(place, float("inf"))
+        # A capacity that is not stated is NaN: no comparison with it holds.
+        if amount > has * (1 + SLACK) + SLACK:
+            where = f"{name} of node {node}" if node else name
+            words = f"the GPUs need {amount:g} of {where}, expected at most {has:g}"
+            flaws += [Flaw(number, "gpus", words) for number in dict.fromkeys(users[place])]
+    return flaws
+
+
+def anti_affinity_kept(
+    entries: Mapping[int, Entry], constraints: Iterable[Mapping[str, Any]]
+) -> list[Flaw]:
+    """Jobs of an anti-affinity constraint are on different nodes."""
+    flaws = []
+    for constraint in constraints:
+        if constraint.get("kind") != "anti-affinity":
+            continue
+        apart = set(constraint["jobs"])
+        first_on: dict[str, str] = {}
+        for number, entry in entries.items():
+            for name in entry.names:
+                for node in entry.gpus_on if name in apart else ():
+                    other = first_on.setdefault(node, name)
+                    if other != name:
+                        words = (
+                            f"jobs {other} and {name} are both on node {node}, "
+                            "expected different nodes (anti-affinity)"
+                        )
+                        flaws.append(Flaw(number, "gpus", words))
+    return flaws
+
+
+def jobs_placed_once(classes: Classes, job: IntArray, partner: IntArray) -> list[Flaw]:
+    """A job runs in one row at a time."""
+    names, first, flaws = classes.instance.jobs_table.names, dict[int, int](), []
+    for row, jobs in enumerate(zip(job.tolist(), partner.tolist(), strict=True)):
+        for one in jobs:
+            if one >= 0 and first.setdefault(one, row) != row:
+                words = f"is placed a second time (entry {first[one]} is the first)"
+                flaws.append(Flaw(row, "row", f"job {names[one]} {words}"))
+    return flaws
+
+
+def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) -> list[Flaw]:
+    """A gang has the GPUs of its row, on at most as many nodes as its throughput is for."""
+    table, configuration = classes.configurations, int(classes.configuration[column])
+    wanted, flaws = table.gpus[configuration], []
+    if len(gpus) != wanted:
+        words = f"found {len(gpus)} GPUs, expected the {wanted} of the row"
+        flaws.append(Flaw(entry, "gpus", words))
+    nodes = dict.fromkeys(gpu.rpartition("/")[0] for gpu in gpus)
+    most = max(int(table.nodes[configuration]), 1)
+    if len(nodes) > most:
+        words = (
+            f"found {len(nodes)} nodes ({listed(nodes)}), expected at most {most}: "
+            "the row's throughput is for that"
+        )
+        flaws.append(Flaw(entry, "gpus", words))
+    return flaws
+
+
+def running_jobs_unmoved(
+    classes: Classes,
+    job: IntArray,
+    partner: IntArray,
+    column: IntArray,
+    gpus: Sequence[Sequence[str]],
+) -> list[Flaw]:
+    """Running jobs that cannot be preempted keep their GPUs, and no other row has one of these whole."""
+    table, stays = classes.instance.jobs_table, must_stay(classes.instance)
+    share = classes.configurations.share[classes.configuration[column]]
+    holder: dict[str, str] = {}
+    for number in np.flatnonzero(stays).tolist():
+        holder |= dict.fromkeys(table.running[number][1], table.names[number])
+    flaws = []
+    for row, mine in enumerate(gpus):
+        jobs = [number for number in (int(job[row]), int(partner[row])) if number >= 0]
+        firm = [number for number in jobs if stays[number]]
+        for number in firm:
+            held = table.running[number][1]
+            if sorted(mine) != sorted(held):
+                why = f"job {table.names[number]} runs on {listed(held)} and cannot be preempted"
+                words = f"found {listed(mine)}, expected {listed(held)}: {why}"
+                flaws.append(Flaw(row, "gpus", words))
+        of_others = [gpu for gpu in mine if gpu in holder]
+        if of_others and not firm and share[row] == 1.0:
+            gpu = of_others[0]
+            why = f"job {holder[gpu]}, which holds {gpu}, cannot be preempted"
+            flaws.append(Flaw(row, "gpus", f"found {gpu}, expected other GPUs: {why}"))
+    return flaws
+
+
+# --- rows of an allocation -----------------------------------------------------------------------------------------
+
+
+def check_placement(
+    classes: Classes,
+    job: IntArray,
+    partner: IntArray,
+    column: IntArray,
+    gpus: Sequence[Sequence[str]],
+    constraints: Iterable[Mapping[str, Any]] = (),
+) -> list[Flaw]:
+    """What is wrong with the GPUs of some rows that run at one time; an empty list where nothing is.
+
+    Parameters
+    ----------
+    classes : Classes
+    job, partner, column : IntArray, shape (P,)
+        The rows: jobs (partner -1 for a job alone) and the column of the classes in which they run.
+    gpus : sequence of sequences of str, length P
+        ``node/index``.
+    constraints : iterable of mappings
+        Side constraints; those of kind ``anti-affinity`` count.
+    """
+    instance, table = classes.instance, classes.configurations
+    names, pools = instance.jobs_table.names, instance.cluster.pools
+    nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
+    flaws = jobs_placed_once(classes, job, partner)
+    entries: dict[int, Entry] = {}
+    for row, mine in enumerate(gpus):
+        configuration = int(classes.configuration[column[row]])
+        pool = int(table.pool[configuration])
+        if pool < 0:
+            words = f"found {len(mine)} GPUs, expected none: the row uses no pool"
+            flaws.append(Flaw(row, "gpus", words))
+            continue
+        flaws += gpus_of_pool(row, mine, pools[pool].name, nodes_of(pool))
+        flaws += gpus_of_row(classes, int(column[row]), row, mine)
+        jobs = [names[int(one)] for one in (job[row], partner[row]) if one >= 0]
+        needs = _needs_of_column(classes, int(column[row]))
+        entries[row] = Entry(jobs, mine, float(table.share[configuration]), needs)
+    flaws += no_gpu_given_twice(entries)
+    flaws += nodes_within_capacity(entries, instance.cluster)
+    flaws += anti_affinity_kept(entries, constraints)
+    return flaws + running_jobs_unmoved(classes, job, partner, column, gpus)
+
+
+def nodes_of_pool(pool: Pool, now: float) -> dict[str, NodeOfPool]:
+    """The nodes of a pool by name."""
+    usable = pool.usable(now).tolist()
+    return {
+        pool.node_name(row): NodeOfPool(gpus, usable[row])
+        for row, gpus in enumerate(pool.node_gpus.tolist())
+    }
+
+
+def _needs_of_column(classes: Classes, column: int) -> dict[str, float]:
+    """What a column needs per GPU, by name: its option states it, or the workloads of its jobs."""
+    candidates, instance = classes.candidates, classes.instance
+    columns, number = candidates.columns, int(classes.kind_column[column])
+    option = int(columns.option[number])
+    if option >= 0:
+        gpus = max(int(columns.gpus[number]), 1)
+        return {name: amount / gpus for name, amount in instance.options.uses[option].items()}
+    total: dict[str, float] = defaultdict(float)
+    for kind in (int(columns.kind[number]), int(columns.partner[number])):
+        workload = -1 if kind < 0 else int(candidates.kinds.workload[kind])
+        for name, amount in {} if workload < 0 else instance.workloads[workload].demand.items():
+            total[name] += amount
+    return total
+
+
+# --- jobs of a round -----------------------------------------------------------------------------------------------
+
+
+class Seat(NamedTuple):
+    """What a job holds.
+
+    Attributes
+    ----------
+    pool : str
+    gpus : sequence of str
+        ``node/index``.
+    share : float
+        Share of each GPU; of a job with a partner, what both have together.
+    partner : str
+        The job that holds the same GPUs by agreement; empty for a job alone.
+    gang : int or None
+        How many GPUs make it whole; None: any number that the instance has for it in this pool (its options, levels or
+        range). Jobs with parameter servers have it from their law.
+    needs : mapping of str to float or None
+        Per GPU, by the names of resources; None: its option's, or the demand of its workload.
+    """
+
+    pool: str
+    gpus: Sequence[str]
+    share: float = 1.0
+    partner: str = ""
+    gang: int | None = None
+    needs: Mapping[str, float] | None = None
+
+
+class SeatFlaw(NamedTuple):
+    """What is wrong with the seat of a job, as text."""
+
+    job: str
+    message: str
+
+
+def check_seats(
+    instance: Instance,
+    seats: Mapping[str, Seat],
+    constraints: Iterable[Mapping[str, Any]] = (),
+    *,
+    starting: Collection[str] = (),
+    barred: Mapping[str, Collection[str]] | None = None,
+) -> list[SeatFlaw]:
+    """What is wrong where jobs hold GPUs at one time; an empty list where nothing is.
+
+    Found are GPUs that do not exist or are given away more than once, gangs that are not whole, nodes and groups of
+    nodes that are asked for more CPUs, memory or other resources than they have, jobs on one node that may not be, and
+    jobs that start where they may not.
+
+    Parameters
+    ----------
+    instance : Instance
+    seats : mapping of str to Seat
+        By the name of the job.
+    constraints : iterable of mappings
+        Side constraints; those of kind ``anti-affinity`` count.
+    starting : collection of str
+        Jobs that start now: they get no GPUs of nodes that take no work. Running jobs may stay there.
+    barred : mapping of str to collections of str, optional
+        Nodes that a job may not have, by its name.
+    """
+    cluster = instance.cluster
+    nodes_of = cache(lambda pool: nodes_of_pool(cluster.pools[pool], instance.now))
+    flaws: list[SeatFlaw] = []
+    entries: dict[int, Entry] = {}
+    for number, (name, seat) in enumerate(seats.items()):
+        if seat.pool not in cluster.pool_index:
+            pools = listed(pool.name for pool in cluster.pools)
+            words = f"found {show(seat.pool)}, expected one of the pools {pools}"
+            flaws.append(SeatFlaw(name, words))
+            continue
+        if name not in instance.jobs:
+            words = f"found {show(name)}, expected a job of the instance"
+            flaws.append(SeatFlaw(name, words))
+            continue
+        nodes = nodes_of(cluster.pool_index[seat.pool])
+        if name not in starting:
+            nodes = {node: NodeOfPool(part.gpus, True) for node, part in nodes.items()}
+        wrong = gpus_of_pool(number, seat.gpus, seat.pool, nodes)
+        flaws += [SeatFlaw(name, flaw.message) for flaw in wrong]
+        words_of_seat = [
+            *_gang_not_whole(instance, name, seat),
+            *_partner_differs(seats, name),
+            *_share_out_of_range(seat),
+            *_on_barred_nodes(seat, (barred or {}).get(name, ())),
+        ]
+        flaws += [SeatFlaw(name, words) for words in words_of_seat]
+        needs = _needs_of_seat(instance, name, seat) if seat.needs is None else seat.needs
+        entries[number] = Entry([name], seat.gpus, seat.share, needs, _counted(seats, name))
+    found = no_gpu_given_twice(entries)
+    found += nodes_within_capacity(entries, cluster)
+    found += anti_affinity_kept(entries, constraints)
+    return flaws + [SeatFlaw(entries[flaw.entry].names[0], flaw.message) for flaw in found]
+
+
+def _gang_not_whole(instance: Instance, name: str, seat: Seat) -> list[str]:
+    """Gangs are whole: as many GPUs as the seat, the options, the levels or the range of the job allow."""
+    table, row, held = instance.jobs_table, instance.jobs_table.names.index(name), len(seat.gpus)
+    sizes: Sequence[int] | None = None
+    if seat.gang is not None:
+        sizes = [seat.gang]
+    elif table.options[row] >= 0:
+        options = _options_in_pool(instance, row, seat.pool)
+        sizes = sorted({int(instance.options.gpus[option]) for option in options})
+    elif table.levels[row] >= 0:
+        sizes = list(table.level_lists[int(table.levels[row])])
+    if sizes is not None:
+        allowed, expected = held in sizes, listed(map(str, sizes)) or "none of this pool"
+    else:
+        low, high = int(table.gpus_min[row]), int(table.gpus_max[row])
+        allowed, expected = low <= held <= high, f"{low} to {high}" if low < high else str(low)
+    return [] if allowed else [f"found {held} GPUs, expected {expected}: gangs are whole"]
+
+
+def _options_in_pool(instance: Instance, row: int, pool: str) -> list[int]:
+    """Options of a job that run in a pool."""
+    options, own = instance.options, int(instance.jobs_table.options[row])
+    number = instance.cluster.pool_index[pool]
+    mine = range(int(options.indptr[own]), int(options.indptr[own + 1]))
+    return [option for option in mine if options.pool[option] == number]
+
+
+def _are_partners(seats: Mapping[str, Seat], name: str) -> bool:
+    other = seats.get(seats[name].partner)
+    return other is not None and other.partner == name
+
+
+def _partner_differs(seats: Mapping[str, Seat], name: str) -> list[str]:
+    """Two partners name each other, and hold the same GPUs of one pool."""
+    seat = seats[name]
+    if not seat.partner:
+        return []
+    other = seats.get(seat.partner)
+    alike = other is not None and (other.pool, other.share) == (seat.pool, seat.share)
+    if other is None or not alike or not _are_partners(seats, name):
+        who = f"partner {show(seat.partner)}, which is not partner of {show(name)}"
+        return [f"found {who} in the same way"]
+    if sorted(other.gpus) != sorted(seat.gpus):
+        return [f"found other GPUs than its partner {show(seat.partner)} has, expected the same"]
+    return []
+
+
+def _share_out_of_range(seat: Seat) -> list[str]:
+    if 0 < seat.share <= 1:
+        return []
+    return [f"found a share of {seat.share:g}, expected one above 0, at most 1"]
+
+
+def _on_barred_nodes(seat: Seat, barred: Collection[str]) -> list[str]:
+    nodes = dict.fromkeys(gpu.rpartition("/")[0] for gpu in seat.gpus)
+    return [f"found GPUs of node {node}, which is barred to it" for node in nodes if node in barred]
+
+
+def _counted(seats: Mapping[str, Seat], name: str) -> Collection[str]:
+    """Of two partners the share of a GPU is counted once, with the first by name."""
+    partner = seats[name].partner
+    return seats[partner].gpus if _are_partners(seats, name) and partner < name else ()
+
+
+def _needs_of_seat(instance: Instance, name: str, seat: Seat) -> Mapping[str, float]:
+    """What a job needs per GPU, by name; the first option counts of those that have the GPUs and share of the seat."""
+    table, row, gpus = instance.jobs_table, instance.jobs_table.names.index(name), len(seat.gpus)
+    if table.options[row] < 0:
+        workload = int(table.workload[row])
+        return {} if workload < 0 else instance.workloads[workload].demand
+    options = instance.options
+    for option in _options_in_pool(instance, row, seat.pool):
+        if (options.gpus[option], options.share[option]) == (gpus, seat.share):
+            return {need: amount / gpus for need, amount in options.uses[option].items()}
+    return {}
