@@ -1,21 +1,50 @@
-"""The commands below ``optsched import``."""
+"""``optsched import``: other projects' files become instances and traces, with a command for each format.
+
+A command is a function. Its parameters are arguments and options, its docstring is the help, and what it returns is
+written to ``--output``. A new format needs a reader in `optsched.formats` and a function here.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
 import typer
 
-from optsched.cli import (
-    import_chronus,
-    import_csv,
-    import_elasticflow,
-    import_gavel,
-    import_openb,
-    import_philly,
-    import_shockwave,
-    import_sia,
-    import_tiresias,
-)
+from optsched.cli import values
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
+from optsched.cli.export import write_trace
+from optsched.cli.options import OUTPUT
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, check_target
+from optsched.errors import InvalidArgument, UsageError
+
+if TYPE_CHECKING:
+    from optsched.formats.recorded import ImportedLog
+    from optsched.formats.sia import Pace
+    from optsched.instance import Instance
+    from optsched.traces import Trace
+
+POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,9})\s*(?:x\s*(\d{1,9})\s*)?", re.ASCII)
+CLUSTER, SELECTION = "Cluster", "What is taken"
+
+Imported: TypeAlias = "Instance | Trace | Mapping[str, Any] | ImportedLog"
+"""What a command returns; a mapping is the document of an instance or of a trace."""
+FORMATS: dict[str, tuple[Callable[..., Imported], str]] = {}
+"""The command of each format, and its examples."""
+
+
+def importer(examples: str) -> Callable[[Callable[..., Imported]], Callable[..., Imported]]:
+    """Register the command of a format under the function's name."""
+
+    def register(command: Callable[..., Imported]) -> Callable[..., Imported]:
+        FORMATS[command.__name__] = (command, examples)
+        return command
+
+    return register
 
 
 def build_imports() -> typer.Typer:
@@ -24,17 +53,597 @@ def build_imports() -> typer.Typer:
         cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
     )
     app.callback()(_imports)
-    add_command(app, "gavel", import_gavel.gavel, import_gavel.EXAMPLES)
-    add_command(app, "shockwave", import_shockwave.shockwave, import_shockwave.EXAMPLES)
-    add_command(app, "csv", import_csv.import_csv, import_csv.EXAMPLES)
-    add_command(app, "elasticflow", import_elasticflow.elasticflow, import_elasticflow.EXAMPLES)
-    add_command(app, "chronus", import_chronus.chronus, import_chronus.EXAMPLES)
-    add_command(app, "tiresias", import_tiresias.tiresias, import_tiresias.EXAMPLES)
-    add_command(app, "openb", import_openb.openb, import_openb.EXAMPLES)
-    add_command(app, "sia", import_sia.sia, import_sia.EXAMPLES)
-    add_command(app, "philly", import_philly.philly, import_philly.EXAMPLES)
+    for name, (command, examples) in FORMATS.items():
+        add_command(app, name, _writing(command), examples)
     return app
 
 
 def _imports(help: Help = False) -> None:
     """Make an instance of other projects' files, or of tables."""
+
+
+# --- options that formats share -------------------------------------------------------------------
+
+
+def option(panel: str, metavar: str | None, help: str, *names: str) -> Any:
+    """An option in a section of the help; its default is shown if it has one."""
+    return typer.Option(
+        *names, metavar=metavar, help=help, rich_help_panel=panel, show_default=metavar is not None
+    )
+
+
+Output = Annotated[
+    str,
+    option(
+        OUTPUT, "FILE", "FILE.json, .yaml or .npz; - for JSON on standard output.", "--output", "-o"
+    ),
+]
+Name = Annotated[str, option(OUTPUT, "NAME", "Of the instance.")]
+At = Annotated[
+    str | None,
+    option(SELECTION, "TIME", "The jobs that have arrived by then, on the trace's clock."),
+]
+POOL_HELP = "Nodes of a pool, with so many GPUs each (1). Can be repeated."
+Pools = Annotated[list[str], option(SELECTION, "POOL=NODES[xGPUS]", POOL_HELP, "--pool")]
+PoolGpus = Annotated[
+    str,
+    option(
+        SELECTION,
+        "POOL:GPUS,...",
+        "Worker types and their GPUs, such as v100:8,p100:16.",
+        "--pools",
+    ),
+]
+Active = Annotated[str | None, option(SELECTION, "N", "The first N jobs, all present.")]
+NodeSize = Annotated[str, option(SELECTION, "N", "Size of a node.", "--gpus-per-node")]
+Pairs = Annotated[
+    bool, option(SELECTION, None, "Also the rates of two jobs that share GPUs.", "--pairs")
+]
+Speeds = Annotated[
+    list[str] | None,
+    option(
+        SELECTION,
+        "POOL=FACTOR",
+        "How much faster than recorded jobs run in a pool (1). Can be repeated.",
+        "--speed",
+    ),
+]
+JobTable = Annotated[str, typer.Argument(metavar="TRACE", help="Table of jobs (CSV).")]
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+@importer("""
+    optsched import gavel --throughputs simulation_throughputs.json --trace small.trace \\
+        --pools v100:8,p100:16,k80:24 --active 40 -o gavel.json
+    optsched import gavel --throughputs t.json --trace t.trace --pools v100:4,k80:4 \\
+        --at 2h --pairs -o - | optsched solve -
+""")
+def gavel(
+    throughputs: Annotated[str, option("Gavel's files", "FILE", "Throughput table (JSON).")],
+    trace: Annotated[str, option("Gavel's files", "FILE", "Trace, 10 or 7 columns.")],
+    pools: PoolGpus,
+    active: Active = None,
+    at: At = None,
+    gpus_per_node: NodeSize = "1",
+    pairs: Pairs = False,
+    reference: Annotated[
+        str | None,
+        option(
+            SELECTION,
+            "POOL",
+            "Worker type that fixes durations, and so deadlines. Default: v100, else the fastest.",
+        ),
+    ] = None,
+    name: Name = "gavel",
+) -> Imported:
+    """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
+    selection = _gavel_selection(pools, active, at, gpus_per_node)
+    from optsched.formats.gavel import import_gavel
+    from optsched.instance.reading import named_by_path
+
+    with named_by_path({"trace": trace, "throughputs": throughputs}):
+        return import_gavel(
+            _named_bytes(throughputs),
+            _named_bytes(trace),
+            pairs=pairs,
+            reference=reference,
+            name=name,
+            **selection,
+        )
+
+
+@importer("""
+    optsched import shockwave --throughputs tacc_throughputs.json --trace 120.trace --pools v100:32 -o trace.json
+    optsched import shockwave --throughputs t.json --trace 900.trace --pools v100:256 --gpus-per-node 4 \\
+        --planned -o trace.yaml
+""")
+def shockwave(
+    throughputs: Annotated[
+        str, option("Shockwave's files", "FILE", "Throughput table (JSON), as Gavel's.")
+    ],
+    trace: Annotated[str, option("Shockwave's files", "FILE", "Trace of 12 columns.")],
+    pools: PoolGpus,
+    active: Active = None,
+    at: At = None,
+    gpus_per_node: NodeSize = "1",
+    pairs: Pairs = False,
+    planned: Annotated[
+        bool,
+        option(
+            SELECTION,
+            None,
+            "Batches change as Shockwave's planner expects it, and not as its simulated jobs do it.",
+            "--planned",
+        ),
+    ] = False,
+    name: Name = "shockwave",
+) -> Imported:
+    """Make a trace of a throughput table and a trace of Shockwave (Zheng et al., NSDI 2023).
+
+    Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
+    """
+    selection = _gavel_selection(pools, active, at, gpus_per_node)
+    from optsched.formats.shockwave import import_shockwave
+    from optsched.instance.reading import named_by_path
+
+    with named_by_path({"trace": trace, "throughputs": throughputs}):
+        return import_shockwave(
+            _named_bytes(throughputs),
+            _named_bytes(trace),
+            pairs=pairs,
+            planned=planned,
+            name=name,
+            **selection,
+        )
+
+
+@importer("""
+    optsched import csv jobs.csv rates.csv --pool v100=2x4 --pool k80=8 -o instance.json
+    optsched import csv jobs.csv rates.csv --pools pools.csv -o - | optsched solve -
+""")
+def csv(
+    jobs: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOBS",
+            help="Table of jobs: workload; id, gpus (or gpus_min, gpus_max), steps, weight, arrival, "
+            "deadline, tenant.",
+        ),
+    ],
+    rates: Annotated[
+        str,
+        typer.Argument(
+            metavar="RATES", help="Table of rates: workload, pool (or gpu), throughput; gpus."
+        ),
+    ],
+    pool: Annotated[
+        list[str] | None,
+        option(
+            CLUSTER,
+            "NAME=NODES[xGPUS]",
+            "A pool of so many nodes with so many GPUs each (1). Can be repeated.",
+            "--pool",
+        ),
+    ] = None,
+    pools: Annotated[
+        str | None,
+        option(
+            CLUSTER,
+            "FILE",
+            "Table of pools instead: name, nodes; gpu, gpus_per_node, gpu_memory, cost_per_gpu_hour ...",
+        ),
+    ] = None,
+    now: Annotated[str, option(CLUSTER, "TIME", "The clock, s.")] = "0",
+    round: Annotated[str, option(CLUSTER, "TIME", "Length of a round, s.")] = "360",
+    name: Name = "csv",
+) -> Imported:
+    """Make an instance of tables in CSV: jobs and rates, and pools.
+
+    The first line of a table names its columns; commas, semicolons or tabs stand between cells. Times are in seconds,
+    rates in steps/s of the whole job.
+    """
+    if (pool is None) == (pools is None):
+        raise UsageError("the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE")
+    cluster: Any = [pool_document(text) for text in pool or ()]
+    names = [document["name"] for document in cluster]
+    for again in (name for row, name in enumerate(names) if name in names[:row]):
+        raise UsageError(f"--pool: {again} is given twice")
+    clock, length = values.duration(now, "--now") or 0.0, values.duration(round, "--round") or 0.0
+    if length == 0:
+        raise InvalidArgument("--round", repr(round), "a duration above 0")
+    if not name:
+        raise InvalidArgument("--name", "''", "a name")
+    from optsched.formats.csv_tables import import_csv, read_jobs, read_pools, read_rates
+
+    job_table = read_jobs(_bytes(jobs), Path(jobs).name)
+    rate_table = read_rates(_bytes(rates), Path(rates).name)
+    if pools is not None:
+        cluster = read_pools(_bytes(pools), Path(pools).name)
+    return import_csv(job_table, rate_table, cluster, name=name, now=clock, round=length)
+
+
+@importer("""
+    optsched import elasticflow trace.csv --table T4=throughputs_T4 --pool T4=16x4 -o elasticflow.json
+    optsched import elasticflow trace.csv --table A100=throughputs_A100 --pool A100=16x8 --at 90d \\
+        -o - | optsched solve - -f max-throughput
+""")
+def elasticflow(
+    trace: JobTable,
+    table: Annotated[
+        list[str],
+        option(
+            "ElasticFlow's files",
+            "POOL=FOLDER",
+            "Throughputs of the GPUs of a pool: a folder of tables, one for each model. Can be repeated.",
+            "--table",
+        ),
+    ],
+    pool: Annotated[
+        list[str], option("ElasticFlow's files", "POOL=NODES[xGPUS]", POOL_HELP, "--pool")
+    ],
+    at: At = None,
+    rigid: Annotated[
+        bool, option(SELECTION, None, "Jobs run on the GPUs that they ask for alone.", "--rigid")
+    ] = False,
+    name: Name = "elasticflow",
+) -> Imported:
+    """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023)."""
+    now, tables, pools = values.duration(at, "--at"), _folders(table), _nodes(pool)
+    from optsched.formats.elasticflow import import_elasticflow
+
+    return import_elasticflow(tables, trace, pools, at=now, rigid=rigid, name=name)
+
+
+@importer("""
+    optsched import chronus trace_job_Philly_MIX2.csv --pool gpu=120x8 -o chronus.npz
+    optsched import chronus trace.csv --pool v100=60x8 --locality model_info.json --at 2d \\
+        -o - | optsched solve - -f lease -O admission=true
+""")
+def chronus(
+    trace: JobTable,
+    pool: Pools,
+    locality: Annotated[
+        str | None,
+        option(
+            SELECTION,
+            "FILE",
+            "model_info.json: what jobs lose that span several nodes. Default: nothing.",
+        ),
+    ] = None,
+    speed: Speeds = None,
+    unit: Annotated[str, option(SELECTION, "TIME", "A unit of time.")] = "1m",
+    at: At = None,
+    name: Name = "chronus",
+) -> Imported:
+    """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort."""
+    now, seconds = values.duration(at, "--at"), values.duration(unit, "--unit") or 0.0
+    pools, speeds = _nodes(pool), _speeds(speed)
+    from optsched.formats.chronus import import_chronus
+
+    return import_chronus(
+        trace, pools, locality=locality, speeds=speeds, unit=seconds, at=now, name=name
+    )
+
+
+@importer("""
+    optsched import tiresias 60_job.csv n32g4.csv -o tiresias.json
+    optsched import tiresias 60_job.csv --pool v100=8x4 --pool k80=8x4 --speed k80=0.25 -o tiresias.json
+""")
+def tiresias(
+    trace: JobTable,
+    cluster: Annotated[
+        str | None, typer.Argument(metavar="CLUSTER", help="Cluster file (CSV).")
+    ] = None,
+    pool: Annotated[
+        list[str] | None,
+        option(
+            SELECTION,
+            "POOL=NODES[xGPUS]",
+            f"Instead of a cluster file: {POOL_HELP[0].lower()}{POOL_HELP[1:]}",
+            "--pool",
+        ),
+    ] = None,
+    speed: Speeds = None,
+    at: At = None,
+    name: Name = "tiresias",
+) -> Imported:
+    """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019)."""
+    now, speeds = values.duration(at, "--at"), _speeds(speed)
+    pools = None if pool is None else _nodes(pool)
+    from optsched.formats.tiresias import import_tiresias
+
+    return import_tiresias(trace, cluster, pools=pools, speeds=speeds, at=now, name=name)
+
+
+@importer("""
+    optsched import openb nodes.csv pods.csv --at 100d -o openb.json
+    optsched import openb nodes.csv pods.csv --over-time -o trace.json
+    optsched import openb nodes.csv -o cluster.yaml
+""")
+def openb(
+    nodes: Annotated[str, typer.Argument(metavar="NODES", help="Node list (CSV).")],
+    pods: Annotated[
+        str | None,
+        typer.Argument(metavar="PODS", help="Pod list (CSV); without it there are no jobs."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        option(
+            SELECTION,
+            "TIME",
+            "The pods that were there then (90, 5m, 2h, 3d). Without: all, as if they came at once.",
+        ),
+    ] = None,
+    over_time: Annotated[
+        bool,
+        option(
+            SELECTION,
+            None,
+            "Make a trace: pods arrive when they were created; those that never ran are left out.",
+            "--over-time",
+        ),
+    ] = False,
+    name: Name = "openb",
+) -> Imported:
+    """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023)."""
+    now = values.duration(at, "--at")
+    from optsched.formats.openb import import_openb
+    from optsched.instance.reading import named_by_path
+
+    pod_list = None if pods is None else _bytes(pods)
+    with named_by_path({"nodes": nodes, "pods": pods}):
+        return import_openb(_bytes(nodes), pod_list, at=now, over_time=over_time, name=name)
+
+
+@importer("""
+    optsched import sia workload-1.csv --profiles profiles --pool aws=16x4 -o pollux.json
+    optsched import sia workload-1.csv --profiles profiles --pool aws=6x4 --pool dgx-ext=2x8 --pool rtx=3x8 \\
+        --adaptive --application cifar10:slowdown=1.8,restart=50 --application bert:restart=120 -o sia.json
+""")
+def sia(
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="Table of jobs (CSV).")],
+    profiles: Annotated[
+        str,
+        option(
+            SELECTION,
+            "FOLDER",
+            "Folder with the profiles of each application, in which pools are called like kinds of machines.",
+        ),
+    ],
+    pool: Pools,
+    adaptive: Annotated[
+        bool,
+        option(
+            SELECTION,
+            None,
+            "Jobs take any number of GPUs, with the best batch for it; otherwise what they ask for.",
+            "--adaptive",
+        ),
+    ] = False,
+    most: Annotated[str, option(SELECTION, "N", "GPUs of an adaptive job.")] = "64",
+    application: Annotated[
+        list[str] | None,
+        option(
+            SELECTION,
+            "NAME:slowdown=X,restart=S",
+            "How much slower than in the profiles its steps are (1), and what a start costs, s (0). "
+            "Can be repeated.",
+            "--application",
+        ),
+    ] = None,
+    name: Name = "sia",
+) -> Imported:
+    """Make a trace of a workload of Sia (SOSP 2023) or Pollux (OSDI 2021), and of their profiles.
+
+    A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
+    """
+    pools, widest, paces = _nodes(pool), values.whole(most, "--most"), _paces(application or ())
+    from optsched.formats.sia import import_sia
+
+    return import_sia(
+        _bytes(workload),
+        profiles,
+        pools,
+        adaptive=adaptive,
+        most=widest or 0,
+        paces=paces,
+        name=name,
+        file=workload,
+    )
+
+
+@importer("""
+    optsched import philly log.json --machines machines.csv -o philly.npz
+    optsched import philly philly_jobs.csv --cluster 6214e9 --pool p100=40x8 -o philly.json
+    optsched import philly philly_jobs.csv --pool p100=300x8 --at 30d -o - | optsched solve -
+    optsched import philly log.json --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
+""")
+def philly(
+    jobs: Annotated[
+        str, typer.Argument(metavar="JOBS", help="Job log (JSON), or a table of jobs (CSV).")
+    ],
+    machines: Annotated[
+        str | None, option(SELECTION, "FILE", "Machine list (CSV): the cluster as it was.")
+    ] = None,
+    pool: Annotated[
+        list[str] | None,
+        option(
+            SELECTION,
+            "POOL=NODES[xGPUS]",
+            "Nodes of a pool instead, with so many GPUs each (1). Can be repeated.",
+            "--pool",
+        ),
+    ] = None,
+    speed: Speeds = None,
+    cluster: Annotated[
+        list[str] | None,
+        option(
+            SELECTION, "VC", "Jobs of this virtual cluster alone. Can be repeated.", "--cluster"
+        ),
+    ] = None,
+    at: At = None,
+    name: Name = "philly",
+) -> Imported:
+    """Make a trace of logs of the Philly cluster (Jeon et al., USENIX ATC 2019).
+
+    A step is a second of the recorded run. Jobs that did not run, or of which times are missing, are left out.
+    """
+    if (machines is None) == (pool is None):
+        raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
+    speeds, now = _speeds(speed), values.duration(at, "--at")
+    _nodes(pool or [])  # refuses a pool that is given twice
+    from optsched.formats.philly import import_philly, read_machines
+
+    pools = (
+        [pool_document(text) for text in pool or ()]
+        if machines is None
+        else read_machines(_bytes(machines), machines)
+    )
+    return import_philly(
+        _bytes(jobs), pools, clusters=cluster or (), speed=speeds, at=now, name=name, file=jobs
+    )
+
+
+# --- from options to a file -----------------------------------------------------------------------
+
+
+def _writing(command: Callable[..., Imported]) -> Callable[..., int]:
+    """The command with ``--output`` as its last required option, to which it writes what it makes."""
+
+    def run(shell: Shell, output: str, **given: Any) -> int:
+        check_target(output)
+        from optsched.formats.recorded import ImportedLog
+        from optsched.instance.files import kind_of
+        from optsched.traces import load_trace
+
+        kind = "json" if output == "-" else kind_of(Path(output))
+        left_out: Mapping[str, int] = {}
+        with progress(shell, "importing"):
+            made = command(**given)
+            if isinstance(made, ImportedLog):
+                left_out = made.left_out
+                made = made.instance
+            trace = load_trace(made)
+        write_trace(shell, trace, output, kind)
+        if left_out and not shell.quiet:
+            order = sorted(left_out.items(), key=lambda item: -item[1])
+            shell.complain(f"left out: {', '.join(f'{count:,} {why}' for why, count in order)}")
+        return 0
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())
+    required = [parameter for parameter in own if parameter.default is inspect.Parameter.empty]
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    run.__doc__ = command.__doc__
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("shell", keyword, annotation=Shell),
+            *required,
+            inspect.Parameter("output", keyword, annotation=Output),
+            *own[len(required) :],
+        ]
+    )
+    return run
+
+
+def _bytes(path: str) -> bytes:
+    from optsched.instance.reading import read_bytes
+
+    return read_bytes(Path(path))
+
+
+def _named_bytes(path: str) -> bytes:
+    """The content of a file, with its name in the error if it cannot be read."""
+    from optsched.instance.reading import named
+
+    with named(path):
+        return _bytes(path)
+
+
+def _gavel_selection(
+    pools: str, active: str | None, at: str | None, gpus_per_node: str
+) -> dict[str, Any]:
+    """The options that Gavel and Shockwave share, as arguments of their importers."""
+    return {
+        "pools": values.pool_sizes(pools),
+        "at": values.duration(at, "--at"),
+        "active": values.whole(active, "--active"),
+        "gpus_per_node": values.whole(gpus_per_node, "--gpus-per-node"),
+    }
+
+
+def pool_document(text: str) -> dict[str, Any]:
+    """``v100=2x4`` as a pool of a document."""
+    match = POOL.fullmatch(text)
+    if match is None:
+        raise InvalidArgument(
+            "--pool", repr(text), "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"
+        )
+    return {"name": match[1], "nodes": int(match[2]), "gpus_per_node": int(match[3] or 1)}
+
+
+def _nodes(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Nodes, and GPUs of a node, of each ``--pool``."""
+    documents = [pool_document(text) for text in texts]
+    pools = {pool["name"]: (pool["nodes"], pool["gpus_per_node"]) for pool in documents}
+    if len(pools) < len(documents):
+        raise UsageError("--pool: a pool is given twice")
+    return pools
+
+
+def _speeds(texts: Sequence[str] | None) -> dict[str, float]:
+    """Factors by pool of ``--speed``."""
+    speeds: dict[str, float] = {}
+    for text in texts or ():
+        pool, equals, factor = text.rpartition("=")
+        pool = pool.strip()
+        try:
+            speed = float(factor) if equals and pool else 0.0
+        except ValueError:
+            speed = 0.0
+        if not 0 < speed < float("inf"):
+            raise InvalidArgument(
+                "--speed", repr(text), "POOL=FACTOR with a factor above 0, such as v100=1.5"
+            )
+        if pool in speeds:
+            raise UsageError(f"--speed: {pool} is given twice")
+        speeds[pool] = speed
+    return speeds
+
+
+def _folders(texts: Sequence[str]) -> dict[str, str]:
+    """Folders by pool of ``--table``."""
+    folders: dict[str, str] = {}
+    for text in texts:
+        pool, equals, folder = (part.strip() for part in text.partition("="))
+        if not equals or not pool or not folder:
+            raise InvalidArgument("--table", repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
+        if pool in folders:
+            raise UsageError(f"--table: {pool} is given twice")
+        folders[pool] = folder
+    return folders
+
+
+def _paces(texts: Sequence[str]) -> dict[str, Pace]:
+    """Paces by application of ``--application``."""
+    from optsched.formats.sia import Pace
+
+    paces: dict[str, Pace] = {}
+    for text in texts:
+        name, given = values.named(text, "--application", "NAME")
+        wrong = [f"{key}={value}" for key, value in given.items() if not _is_pace(key, value)]
+        if wrong or not given:
+            found = wrong[0] if wrong else text
+            raise InvalidArgument(
+                "--application", repr(found), "a slowdown above 0 or a restart of at least 0"
+            )
+        if name in paces:
+            raise UsageError(f"--application: {name} is given twice")
+        paces[name] = Pace(**{key: float(value) for key, value in given.items()})
+    return paces
+
+
+def _is_pace(key: str, value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e9
+    return number and (key == "restart" or (key == "slowdown" and value != 0))

@@ -21,9 +21,14 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.csv_columns import Columns, read_columns
-from optsched.formats.csv_text import Kind
-from optsched.formats.recorded import NodeRates, pool_documents, recorded_workload, speeds_of
+from optsched.formats.recorded import (
+    NodeRates,
+    arrived,
+    pool_documents,
+    recorded_workload,
+    speeds_of,
+)
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import key, listed, named, parse_json, read_bytes, show
 
@@ -98,7 +103,7 @@ def import_chronus(
         raise UsageError(f"unit is {unit!r}, expected seconds above 0")
     documents, factors = pool_documents(pools), speeds_of(pools, speeds)
     spread = None if locality is None else _read_locality(Path(locality))
-    jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
+    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
     ids, worth = jobs.names("job_id"), _worths(jobs, unit)
     gangs = jobs.whole("num_gpu", 0, "a whole number of GPUs")
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "a time above 0")
@@ -106,9 +111,7 @@ def import_chronus(
     rows = np.flatnonzero(gangs > 0)
     if not len(rows):
         raise InvalidInput(jobs.name, "no job with a GPU", "at least one")
-    rows = rows[np.argsort(arrival[rows], kind="stable")]
-    now = float(arrival[rows[0]]) if at is None else float(at)
-    taken = rows if at is None else rows[arrival[rows] <= at]
+    taken, now = arrived(arrival, at, rows)
     models, kinds, users = jobs.cells["model_name"], jobs.cells["job_type"], jobs.cells["user"]
     if spread is not None:
         unknown = np.array([model not in spread for model in models])
@@ -170,7 +173,7 @@ def _by_nodes(rate: Any) -> list[tuple[str, float]]:
     return list(rate.items()) if isinstance(rate, dict) else [("", rate)]
 
 
-def _worths(jobs: Columns, unit: float) -> list[Worth]:
+def _worths(jobs: Table, unit: float) -> list[Worth]:
     """The expected times and values of each job; what recurs is read once."""
     kinds, times, values = (
         jobs.cells[column] for column in ("job_type", "expect_time_list", "expect_value_list")
@@ -197,7 +200,7 @@ def _worths(jobs: Columns, unit: float) -> list[Worth]:
     return [known[told] for told in zip(kinds, times, values, strict=True)]
 
 
-def _numbers(jobs: Columns, row: int, column: str) -> list[float]:
+def _numbers(jobs: Table, row: int, column: str) -> list[float]:
     cell = jobs.cells[column][row]
     try:
         found = [float(part) for part in cell.split("-")]
@@ -211,7 +214,7 @@ def _numbers(jobs: Columns, row: int, column: str) -> list[float]:
 
 
 def _check_worth(
-    jobs: Columns, row: int, kind: str, after: Sequence[float], worth: Sequence[float]
+    jobs: Table, row: int, kind: str, after: Sequence[float], worth: Sequence[float]
 ) -> None:
     if len(worth) != len(after):
         expected = f"{len(after)}, one for each expected time"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optsched.errors import InvalidInput
-from optsched.formats.csv_text import Kind, Row, Table, read_table
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import LARGEST, SMALLEST
 from optsched.instance.reading import listed, show
@@ -37,39 +37,41 @@ _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
 def read_jobs(data: bytes, name: str) -> Table:
     """The table of jobs; raises `InvalidInput` with ``file:line:column``."""
-    return _checked(read_table(data, name, JOBS, ["workload"]), "job")
+    return read_table(data, name, JOBS, ["workload"])
 
 
 def read_rates(data: bytes, name: str) -> Table:
-    """The table of rates."""
-    table = _checked(read_table(data, name, RATES, ["workload", "throughput"]), "rate")
-    places = [column for column in ("pool", "gpu") if column in table.columns]
+    """The table of rates; raises `InvalidInput` with ``file:line:column``."""
+    table = read_table(data, name, RATES, ["workload", "throughput"], least="rate")
+    places = [column for column in ("pool", "gpu") if column in table]
     if len(places) != 1:
         found = "both columns pool and gpu" if places else "neither column pool nor gpu"
         raise InvalidInput(f"{name}:1", found, "one of them")
-    for row in table.rows:
-        if places[0] not in row.cells:
-            raise InvalidInput(table.place(row, places[0]), "nothing", "a text")
-        rate, gpus = float(row.cells["throughput"]), int(row.cells.get("gpus", 1))
+    for row in range(len(table)):
+        table.text(row, places[0])
+        rate, gpus = _rate(table, row), _gpus(table, row)
         if not (rate == 0 or SMALLEST <= rate <= LARGEST):
             expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
             raise InvalidInput(table.place(row, "throughput"), show(rate), expected)
         if not 1 <= gpus < 2**31:
-            raise InvalidInput(
-                table.place(row, "gpus"), show(gpus), "a whole number of GPUs, at least 1"
-            )
+            expected = "a whole number of GPUs, at least 1"
+            raise InvalidInput(table.place(row, "gpus"), show(gpus), expected)
     return table
 
 
 def read_pools(data: bytes, name: str) -> Table:
-    """The table of pools."""
-    return _checked(read_table(data, name, POOLS, ["name", "nodes"]), "pool")
+    """The table of pools; raises `InvalidInput` with ``file:line:column``."""
+    return read_table(data, name, POOLS, ["name", "nodes"], least="pool")
 
 
-def _checked(table: Table, what: str) -> Table:
-    if not table.rows:
-        raise InvalidInput(table.name, "no line below the first", f"at least one {what}")
-    return table
+def _rate(rates: Table, row: int) -> float:
+    return float(rates.numbers["throughput"][row])
+
+
+def _gpus(rates: Table, row: int) -> int:
+    """A rate is that of one GPU where the table does not say."""
+    gpus = rates.value(row, "gpus")
+    return 1 if gpus is None else int(gpus)
 
 
 def import_csv(
@@ -97,20 +99,23 @@ def import_csv(
     InvalidInput
         With ``file:line:column`` of the cell that is wrong.
     """
-    documents = (
-        _pool_documents(pools) if isinstance(pools, Table) else [dict(pool) for pool in pools]
-    )
-    workloads = _workloads(rates, documents)
-    _tell_idle_pools(rates, documents)
+    if isinstance(pools, Table):
+        rows = range(len(pools))
+        pool_documents = [{"gpus_per_node": 1} | pools.document(row) for row in rows]
+    else:
+        pool_documents = [dict(pool) for pool in pools]
+    workloads = _workloads(rates, pool_documents)
+    _warn_of_idle_pools(rates, pool_documents)
+    tenants = dict.fromkeys(filter(None, jobs.cells.get("tenant", ())))
     document = {
         "format": FORMAT,
         "name": name,
         "now": now,
         "round": round,
-        "cluster": {"pools": documents},
+        "cluster": {"pools": pool_documents},
         "workloads": workloads,
-        "tenants": [{"name": tenant} for tenant in _distinct(jobs, "tenant")],
-        "jobs": [_job(jobs, row, number, rates, workloads) for number, row in enumerate(jobs.rows)],
+        "tenants": [{"name": tenant} for tenant in tenants],
+        "jobs": [_job(jobs, row, rates, workloads) for row in range(len(jobs))],
     }
     try:
         return Instance.from_document(document)
@@ -123,52 +128,48 @@ def _place(path: str, jobs: Table, pools: Table | Sequence[Mapping[str, Any]]) -
     for table, field in ((jobs, _JOB_FIELD), (pools, _POOL_FIELD)):
         match = field.match(path)
         if match and isinstance(table, Table):
-            row, column = table.rows[int(match[1])], match[2]
-            column = "gpus_max" if column == "gpus" and "gpus" not in row.cells else column
-            return table.place(row, column) if column else f"{table.name}:{row.line}"
+            row, column = int(match[1]), match[2]
+            if column is None:
+                return table.row_place(row)
+            if column == "gpus" and table.value(row, "gpus") is None:
+                column = "gpus_max"  # the document has one field for both ends of a range
+            return table.place(row, column)
     return path
 
 
-def _distinct(table: Table, column: str) -> list[str]:
-    return list(dict.fromkeys(str(row.cells[column]) for row in table.rows if column in row.cells))
-
-
-def _pool_documents(pools: Table) -> list[dict[str, Any]]:
-    return [{"gpus_per_node": 1} | dict(row.cells) for row in pools.rows]
-
-
 def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rates by workload, place and GPU count; every place is a pool or a GPU type, and every entry stands once."""
-    column = "pool" if "pool" in rates.columns else "gpu"
+    """Rates by workload, place and GPU count; a place is a pool or a GPU type."""
+    column = _place_column(rates)
     known = [_place_of(pool, column) for pool in pools]
     workloads: dict[str, Any] = {}
-    for row in rates.rows:
-        place = str(row.cells[column])
+    for row in range(len(rates)):
+        place, workload = rates.text(row, column), rates.text(row, "workload")
         if place not in known:
             what = "pools" if column == "pool" else "GPU types"
-            raise InvalidInput(
-                rates.place(row, column),
-                show(place),
-                f"one of the {what} {listed(dict.fromkeys(known))}",
-            )
-        entry = workloads.setdefault(str(row.cells["workload"]), {"throughput": {}})
+            expected = f"one of the {what} {listed(dict.fromkeys(known))}"
+            raise InvalidInput(rates.place(row, column), show(place), expected)
+        entry = workloads.setdefault(workload, {"throughput": {}})
         by_count = entry["throughput"].setdefault(place, {})
-        count = str(row.cells.get("gpus", 1))
+        count = str(_gpus(rates, row))
         if count in by_count:
-            found = f"{show(row.cells['workload'])}, {show(place)}, gpus {count} a second time"
-            raise InvalidInput(f"{rates.name}:{row.line}", found, "one rate for each")
-        by_count[count] = float(row.cells["throughput"])
+            found = f"{show(workload)}, {show(place)}, gpus {count} a second time"
+            raise InvalidInput(rates.row_place(row), found, "one rate for each")
+        by_count[count] = _rate(rates, row)
     return workloads
 
 
-def _tell_idle_pools(rates: Table, pools: Sequence[Mapping[str, Any]]) -> None:
-    """Warn of pools that no rate is for: nothing of them can be used."""
-    column = "pool" if "pool" in rates.columns else "gpu"
-    told = {str(row.cells[column]) for row in rates.rows}
-    idle = [str(pool["name"]) for pool in pools if _place_of(pool, column) not in told]
+def _warn_of_idle_pools(rates: Table, pools: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of pools that no rate is for: no job can run there."""
+    column = _place_column(rates)
+    rated = set(rates.cells[column])
+    idle = [str(pool["name"]) for pool in pools if _place_of(pool, column) not in rated]
     if idle:
         what = f"pool {listed(idle)} has" if len(idle) == 1 else f"pools {listed(idle)} have"
         log.warning("%s no rate in %s: no job can run there", what, rates.name)
+
+
+def _place_column(rates: Table) -> str:
+    return "pool" if "pool" in rates else "gpu"
 
 
 def _place_of(pool: Mapping[str, Any], column: str) -> str:
@@ -176,27 +177,19 @@ def _place_of(pool: Mapping[str, Any], column: str) -> str:
     return str(pool.get("gpu", pool["name"]) if column == "gpu" else pool["name"])
 
 
-def _job(
-    jobs: Table, row: Row, number: int, rates: Table, workloads: Mapping[str, Any]
-) -> dict[str, Any]:
-    cells: dict[str, Any] = dict(row.cells)
-    if cells["workload"] not in workloads:
+def _job(jobs: Table, row: int, rates: Table, workloads: Mapping[str, Any]) -> dict[str, Any]:
+    job: dict[str, Any] = jobs.document(row)
+    if job["workload"] not in workloads:
         expected = f"one of the workloads of {rates.name}: {listed(workloads)}"
-        raise InvalidInput(jobs.place(row, "workload"), show(cells["workload"]), expected)
-    low, high = cells.pop("gpus_min", None), cells.pop("gpus_max", None)
+        raise InvalidInput(jobs.place(row, "workload"), show(job["workload"]), expected)
+    low, high = job.pop("gpus_min", None), job.pop("gpus_max", None)
     if (low is None) != (high is None):
         missing = "gpus_min" if low is None else "gpus_max"
-        raise InvalidInput(
-            jobs.place(row, missing),
-            "nothing",
-            "a whole number, as the other end of the range is given",
-        )
+        expected = "a whole number, as the other end of the range is given"
+        raise InvalidInput(jobs.place(row, missing), "nothing", expected)
     if low is not None:
-        if "gpus" in cells:
-            raise InvalidInput(
-                jobs.place(row, "gpus"),
-                f"{cells['gpus']} beside a range",
-                "gpus or a range, not both",
-            )
-        cells["gpus"] = {"min": low, "max": high}
-    return {"id": f"j{number}"} | cells
+        if "gpus" in job:
+            found = f"{job['gpus']} beside a range"
+            raise InvalidInput(jobs.place(row, "gpus"), found, "gpus or a range, not both")
+        job["gpus"] = {"min": low, "max": high}
+    return {"id": f"j{row}"} | job

@@ -16,9 +16,9 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.errors import InvalidArgument, InvalidInput
-from optsched.formats.csv_columns import Columns, read_columns
-from optsched.formats.csv_text import Kind
 from optsched.formats.profiles import read_profiles
+from optsched.formats.recorded import arrived, pool_documents
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed, read_bytes, show
 from optsched.performance.batches import BATCH, NAME
@@ -81,21 +81,14 @@ def import_elasticflow(
             "", f"pools {listed(pools)} and tables of {listed(tables)}", "a table for each pool"
         )
     rates = _rates(tables, pools)
-    jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
+    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
     workloads = _workloads(jobs, rates)
-    arrival = jobs.numbers["submit_time"]
-    order = np.argsort(arrival, kind="stable")
-    taken = order if at is None else order[arrival[order] <= at]
+    taken, now = arrived(jobs.numbers["submit_time"], at)
     return {
         "format": FORMAT,
         "name": name,
-        "now": float(arrival[order[0]]) if at is None else float(at),
-        "cluster": {
-            "pools": [
-                {"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus}
-                for pool, (nodes, gpus) in pools.items()
-            ]
-        },
+        "now": now,
+        "cluster": {"pools": pool_documents(pools)},
         "workloads": {
             workload: _workload(workload, rates[workload])
             for workload in dict.fromkeys(workloads[row] for row in taken.tolist())
@@ -134,7 +127,7 @@ def _workload(name: str, rates: Mapping[str, Mapping[int, float]]) -> dict[str, 
     }
 
 
-def _workloads(jobs: Columns, rates: Rates) -> list[str]:
+def _workloads(jobs: Table, rates: Rates) -> list[str]:
     """Of each job its workload; every one is in the tables."""
     pairs = list(zip(jobs.cells["model_name"], jobs.numbers["batch_size"].tolist(), strict=True))
     names = {pair: _named(*pair) for pair in dict.fromkeys(pairs)}
@@ -147,7 +140,7 @@ def _workloads(jobs: Columns, rates: Rates) -> list[str]:
 
 
 def _jobs(
-    jobs: Columns, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool
+    jobs: Table, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool
 ) -> list[dict[str, Any]]:
     ids, arrival, deadline = jobs.names("job_id"), jobs.numbers["submit_time"], jobs.numbers["ddl"]
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")

@@ -11,9 +11,16 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput, UsageError, did_you_mean
-from optsched.formats.gavel_files import GavelThroughputs, RowKey, read_throughputs, told_type
-from optsched.formats.gavel_profiles import profile_of
-from optsched.formats.gavel_traces import MAX_GPUS, GavelTrace, read_trace
+from optsched.formats.gavel_files import (
+    MAX_GPUS,
+    GavelThroughputs,
+    GavelTrace,
+    RowKey,
+    one_line,
+    profile_of,
+    read_throughputs,
+    read_trace,
+)
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import show
 
@@ -163,7 +170,7 @@ def _whole_option(value: object, what: str, least: int) -> int:
 def _check_worker_types(
     table: GavelThroughputs, pools: Mapping[str, int], reference: str | None
 ) -> None:
-    known = ", ".join(map(told_type, table.worker_types))
+    known = ", ".join(map(one_line, table.worker_types))
     if not pools:
         raise UsageError(
             f"pools is empty, expected GPUs for at least one of the worker types {known}"
@@ -293,7 +300,7 @@ def _shared_rates(
         math.isclose(one, other, rel_tol=SYMMETRY) for one, other in zip(rates, back, strict=True)
     ):
         raise InvalidInput(
-            f"throughputs.{told_type(pool)}.{told_type(str(first))}.{told_type(str(second))}",
+            f"throughputs.{one_line(pool)}.{one_line(str(first))}.{one_line(str(second))}",
             f"{list(rates)}, but {list(back[::-1])} the other way round",
             f"the same two rates in both directions (0 counts as unknown; relative difference at most {SYMMETRY:g})",
         )
@@ -356,7 +363,7 @@ def _reference_rate(
     if reference is None:
         return rates.get(REFERENCE, 0.0) or fastest
     if rates[reference] == 0:
-        able = ", ".join(told_type(worker_type) for worker_type, rate in rates.items() if rate > 0)
-        found = f"an SLO on {show(job_type)} with {gpus} GPUs, which has no rate on {told_type(reference)}"
+        able = ", ".join(one_line(worker_type) for worker_type, rate in rates.items() if rate > 0)
+        found = f"an SLO on {show(job_type)} with {gpus} GPUs, which has no rate on {one_line(reference)}"
         raise InvalidInput(path, found, f"a reference on which the job can run: {able}")
     return rates[reference]

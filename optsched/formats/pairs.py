@@ -5,20 +5,89 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.gavel_files import read_throughputs, told_type
-from optsched.formats.gavel_profiles import SPREAD, gpu_type_of, profile_of
-from optsched.formats.pair_tables import Known, PairMeasurement, read_alone_table, read_pair_table
-from optsched.instance.reading import named, read_bytes, show
+from optsched.formats.gavel_files import (
+    SPREAD,
+    gpu_type_of,
+    job_type_of,
+    one_line,
+    profile_of,
+    read_throughputs,
+)
+from optsched.formats.tables import Cell, Kind, Table, read_table
+from optsched.instance.reading import listed, named, read_bytes, show
 from optsched.performance.learned.pairs import PairProfiles
 
 log = logging.getLogger("optsched")
 
 Sources = str | Path | Sequence[str | Path]
 FASTER = 1.05
-"""Times its rate alone that a job beside another may run at before it is told that something is odd."""
+"""Times its rate alone that a job beside another may run at before a warning says that something is odd."""
+PAIRS: dict[str, Kind] = {
+    "gpu": "text", "first": "text", "second": "text", "fraction_first": "number", "fraction_second": "number",
+    "rate_first": "number", "rate_second": "number", "alone_first": "number", "alone_second": "number",
+    "family_first": "text", "family_second": "text", "batch_first": "number", "batch_second": "number",
+}  # fmt: skip
+"""Columns of a table of pairs."""
+PAIR_SYNONYMS = {
+    "gpu_type": "gpu", "model_a": "family_first", "model_b": "family_second", "batch_a": "batch_first",
+    "batch_b": "batch_second", "steps_per_s_a": "rate_first", "steps_per_s_b": "rate_second",
+}  # fmt: skip
+ALONE: dict[str, Kind] = {
+    "gpu": "text", "workload": "text", "rate": "number", "family": "text", "batch": "number", "gpus": "whole",
+    "consolidated": "whole",
+}  # fmt: skip
+"""Columns of a table of rates alone; only rows on one GPU count."""
+ALONE_SYNONYMS = {
+    "gpu_type": "gpu", "model": "family", "batch_size": "batch", "num_gpus": "gpus", "steps_per_s_total": "rate",
+    "throughput": "rate",
+}  # fmt: skip
+SIDES = ("first", "second")
+
+
+class PairMeasurement(NamedTuple):
+    """One measured pair: what both jobs ran at, as fractions of their rates alone or in steps/s, and where it is.
+
+    ``alone`` are the rates alone that the row itself states, NaN where it states none.
+    """
+
+    gpu: str
+    jobs: tuple[str, str]
+    values: tuple[float, float]
+    are_rates: bool
+    alone: tuple[float, float]
+    places: tuple[str, str]
+
+
+@dataclass
+class Known:
+    """What files say of workloads alone, gathered as they are read."""
+
+    alone: dict[tuple[str, str], float] = field(default_factory=dict)
+    family: dict[str, str] = field(default_factory=dict)
+    batch: dict[str, float] = field(default_factory=dict)
+
+    def describe(self, workload: str, family: Cell | None, batch: float | None, place: str) -> None:
+        """Remember the family and the batch of a workload, and refuse others than it has already."""
+        if family is not None and (had := self.family.setdefault(workload, str(family))) != family:
+            raise InvalidInput(
+                place, f"family {show(family)} of {show(workload)}", f"{show(had)}, as before"
+            )
+        if batch is not None and (before := self.batch.setdefault(workload, batch)) != batch:
+            raise InvalidInput(
+                place, f"batch {batch:g} of {show(workload)}", f"{before:g}, as before"
+            )
+
+    def state(self, workload: str, gpu: str, rate: float, place: str) -> None:
+        """Remember a rate alone, and refuse another one than there is already."""
+        if (had := self.alone.setdefault((workload, gpu), rate)) != rate:
+            raise InvalidInput(
+                place, f"{rate:g} steps/s of {show(workload)} on {show(gpu)}", f"{had:g}, as before"
+            )
 
 
 def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
@@ -27,7 +96,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
     A CSV file has a line for each pair: ``gpu`` (type), ``first`` and ``second`` (workloads), and either
     ``fraction_first`` and ``fraction_second``, what each kept of its rate alone, or ``rate_first`` and
     ``rate_second`` in steps/s, with the rates alone in ``alone_first`` and ``alone_second`` or in a table of their own
-    (``alone``: ``gpu``, ``workload``, ``rate``). ``family_first``, ``batch_first`` and so on tell more of the
+    (``alone``: ``gpu``, ``workload``, ``rate``). ``family_first``, ``batch_first`` and so on describe the
     workloads. A pair with 0 and 0 could not run together. Gavel's rates will do as flat tables (``model_a``,
     ``batch_a``, ...; ``model``, ``batch_size``, ...) or as the JSON that it has itself, which holds rates alone too:
     workloads are then named as Gavel names job types, GPU types are in capitals, and only jobs on one GPU count.
@@ -57,9 +126,9 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         data = read_bytes(path)
         if _is_json(path, data):
             with named(path):
-                list(_gavel_pairs(data, path, known))
+                list(_gavel_pairs(data, path, known))  # its rates alone go to ``known``
         else:
-            read_alone_table(data, str(path), known)
+            _read_alone(data, str(path), known)
     files = _paths(sources)
     if not files:
         raise UsageError("no pairs: expected files")
@@ -70,7 +139,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         )
     rates = _rates_alone(rows, known)
     fractions = [tuple(_fraction(row, side, rates) for side in (0, 1)) for row in rows]
-    _tell_faster(rows, rates)
+    _warn_of_faster(rows, rates)
     return PairProfiles.of(
         gpu=[row.gpu for row in rows],
         first=[row.jobs[0] for row in rows],
@@ -97,21 +166,146 @@ def _measurements(path: Path, known: Known) -> Iterator[PairMeasurement]:
         with named(path):
             yield from _gavel_pairs(data, path, known)
     else:
-        yield from read_pair_table(data, str(path), known)
+        yield from _table_pairs(data, str(path), known)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _table_pairs(data: bytes, name: str, known: Known) -> Iterator[PairMeasurement]:
+    """The pairs of a CSV file; what it says of their workloads goes to ``known``."""
+    table = read_table(data, name, PAIRS, ["gpu"], PAIR_SYNONYMS, least="pair")
+    of_gavel = "model_a" in table.written.values()
+    kind = _kind_of_values(table)
+    if not of_gavel:
+        for column in SIDES:
+            _require(table, column)
+    for row in range(len(table)):
+        gpu = table.text(row, "gpu")
+        first, second = (_workload(table, row, side, known) for side in SIDES)
+        values = (_value(table, row, f"{kind}_first"), _value(table, row, f"{kind}_second"))
+        places = (table.place(row, f"{kind}_first"), table.place(row, f"{kind}_second"))
+        if (values[0] == 0) != (values[1] == 0):
+            zero = int(values[1] == 0)
+            found = f"0 beside {values[1 - zero]:g}"
+            expected = "0 of both jobs, which could not run together, or none"
+            raise InvalidInput(places[zero], found, expected)
+        yield PairMeasurement(
+            gpu=gpu_type_of(gpu) if of_gavel else gpu,
+            jobs=(first, second),
+            values=values,
+            are_rates=kind == "rate",
+            alone=(_alone(table, row, "first"), _alone(table, row, "second")),
+            places=places,
+        )
+
+
+def _read_alone(data: bytes, name: str, known: Known) -> None:
+    """The rates of jobs alone on one GPU of a CSV file; a rate of 0 was not run, and is left out."""
+    table = read_table(data, name, ALONE, ["gpu", "rate"], ALONE_SYNONYMS, least="rate")
+    of_gavel = "workload" not in table
+    if of_gavel and "model" not in table.written.values():
+        _require(table, "workload")
+    for row in range(len(table)):
+        rate = float(table.numbers["rate"][row])
+        if rate < 0:
+            expected = "a rate in steps/s, at least 0"
+            raise InvalidInput(table.place(row, "rate"), show(rate), expected)
+        counts = (table.value(row, "gpus"), table.value(row, "consolidated"))
+        if rate == 0 or not set(counts) <= {None, 1}:
+            continue
+        family, batch = table.value(row, "family"), _batch(table, row, "batch")
+        gpu = table.text(row, "gpu")
+        if not of_gavel:
+            workload = table.text(row, "workload")
+        elif family is None:
+            raise InvalidInput(table.place(row, "family"), "nothing", "the model of the job")
+        else:
+            workload, gpu = job_type_of(str(family), batch), gpu_type_of(gpu)
+        known.describe(workload, family, batch, table.row_place(row))
+        known.state(workload, gpu, rate, table.place(row, "rate"))
+
+
+def _require(table: Table, column: str) -> None:
+    if column not in table:
+        expected = f"one, beside {listed(table.written.values())}"
+        raise InvalidInput(f"{table.name}:1", f"no column {column}", expected)
+
+
+def _kind_of_values(table: Table) -> str:
+    """Whether a table has fractions or rates; raises unless it has one of them, of both jobs."""
+    kinds = [
+        kind for kind in ("fraction", "rate") if any(f"{kind}_{side}" in table for side in SIDES)
+    ]
+    if len(kinds) != 1:
+        found = "columns of both fractions and rates" if kinds else "neither fractions nor rates"
+        expected = "the columns fraction_first and fraction_second, or rate_first and rate_second"
+        raise InvalidInput(f"{table.name}:1", found, expected)
+    for side in SIDES:
+        _require(table, f"{kinds[0]}_{side}")
+    return kinds[0]
+
+
+def _workload(table: Table, row: int, side: str, known: Known) -> str:
+    """The workload of one side of a pair, by its name or, in Gavel's table, by its model and its batch."""
+    family, batch = table.value(row, f"family_{side}"), _batch(table, row, f"batch_{side}")
+    name = (
+        table.text(row, side)
+        if side in table
+        else job_type_of(table.text(row, f"family_{side}"), batch)
+    )
+    known.describe(name, family, batch, table.row_place(row))
+    return name
+
+
+def _batch(table: Table, row: int, column: str) -> float | None:
+    batch = table.value(row, column)
+    if batch is None:
+        return None
+    if float(batch) <= 0:
+        expected = "samples of one GPU in a step, above 0"
+        raise InvalidInput(table.place(row, column), show(batch), expected)
+    return float(batch)
+
+
+def _value(table: Table, row: int, column: str) -> float:
+    """A fraction or a rate beside another job."""
+    is_fraction = column.startswith("fraction")
+    expected = "a fraction from 0 to 1" if is_fraction else "a rate in steps/s, at least 0"
+    value = table.value(row, column)
+    if value is None:
+        raise InvalidInput(table.place(row, column), "nothing", expected)
+    if float(value) < 0 or (is_fraction and float(value) > 1):
+        raise InvalidInput(table.place(row, column), show(value), expected)
+    return float(value)
+
+
+def _alone(table: Table, row: int, side: str) -> float:
+    """The rate alone that a row itself states; NaN if it states none."""
+    rate = table.value(row, f"alone_{side}")
+    if rate is None:
+        return math.nan
+    if float(rate) <= 0:
+        place = table.place(row, f"alone_{side}")
+        raise InvalidInput(place, show(rate), "a rate in steps/s above 0")
+    return float(rate)
+
+
+# --- Gavel's throughput tables --------------------------------------------------------------------
 
 
 def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurement]:
     """The pairs on one GPU of Gavel's throughput table, each once, and all rates alone on one GPU.
 
-    Both directions of a pair stand in the table. Where they agree one is taken, and both where they do not. Pairs of a
-    job that has no rate alone (0 is also "not measured") cannot be told and are left out.
+    The table has both directions of a pair. Where they agree one is used, and both where they do not. Pairs of a
+    job that has no rate alone (0 is also "not measured") are left out.
     """
     table = read_throughputs(data)
     left_out = 0
     for worker_type in table.worker_types:
         if worker_type.endswith(SPREAD):
             continue
-        gpu, where = gpu_type_of(worker_type), f"{path}:{told_type(worker_type)}"
+        gpu, where = gpu_type_of(worker_type), f"{path}:{one_line(worker_type)}"
         alone = {
             job: rate
             for (job, gpus), rate in table.alone[worker_type].items()
@@ -119,14 +313,14 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
         }
         for job, rate in alone.items():
             family, batch = profile_of(job)
-            known.describe(job, family, batch, f"{where}.{told_type(job)}")
-            known.state(job, gpu, rate, f"{where}.{told_type(job)}")
+            known.describe(job, family, batch, f"{where}.{one_line(job)}")
+            known.state(job, gpu, rate, f"{where}.{one_line(job)}")
         shared = table.shared[worker_type]
         for ((first, gpus), (second, _)), rates in shared.items():
             back = shared.get(((second, 1), (first, 1)))
             if gpus != 1 or (first > second and back is not None and back == rates[::-1]):
                 continue
-            place = f"{where}.{told_type(first)}.{told_type(second)}"
+            place = f"{where}.{one_line(first)}.{one_line(second)}"
             if (rates[0] == 0) != (rates[1] == 0):
                 raise InvalidInput(
                     place,
@@ -141,6 +335,9 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
             )
     if left_out:
         log.info("%d pairs of jobs without a rate alone left out", left_out)
+
+
+# --- from rates to fractions ----------------------------------------------------------------------
 
 
 def _rates_alone(rows: Sequence[PairMeasurement], known: Known) -> dict[tuple[str, str], float]:
@@ -173,7 +370,7 @@ def _fraction(row: PairMeasurement, side: int, rates: dict[tuple[str, str], floa
     return min(_kept(row, side, rates), 1.0)
 
 
-def _tell_faster(rows: Sequence[PairMeasurement], rates: dict[tuple[str, str], float]) -> None:
+def _warn_of_faster(rows: Sequence[PairMeasurement], rates: dict[tuple[str, str], float]) -> None:
     above = [
         (kept, row.places[side])
         for row in rows

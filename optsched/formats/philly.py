@@ -20,9 +20,8 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.formats.csv_columns import Columns, read_columns
-from optsched.formats.csv_text import Kind
-from optsched.formats.job_logs import ImportedLog, JobLog, recorded_instance
+from optsched.formats.recorded import ImportedLog, JobLog, recorded_instance
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
 
@@ -90,7 +89,7 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
         With line and column.
     """
     name, gpus, memory = MACHINES
-    table = read_columns(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
+    table = read_table(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
     counts, sizes = (
         table.whole(gpus, 0, "a whole number of GPUs"),
         [*map(MEMORY.fullmatch, table.cells[memory])],
@@ -109,7 +108,7 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
 
 
 def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
-    table = read_columns(data, file, COLUMNS, tuple(COLUMNS)[:-1])
+    table = read_table(data, file, COLUMNS, tuple(COLUMNS)[:-1])
     seconds, arrival = table.numbers["duration"], _times(table, "timestamp")
     table.refuse("duration", ~(seconds > 0), "seconds above 0")
     gpus = table.whole("num_gpus", 1, "a whole number of GPUs, at least 1")
@@ -120,7 +119,7 @@ def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
     return JobLog(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
 
 
-def _times(table: Columns, column: str) -> FloatArray:
+def _times(table: Table, column: str) -> FloatArray:
     """Seconds since 1970 of times such as ``2017-10-09 07:01:55``."""
     cells = table.cells[column]
     try:

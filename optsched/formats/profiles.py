@@ -3,20 +3,101 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
-from optsched.formats.gavel_profiles import gavel_measurements
-from optsched.formats.measurements import Measurement, profiles_of, without_repeats
-from optsched.formats.profile_tables import GRADIENTS, Missing, read_profile_table
-from optsched.instance.reading import named, read_bytes
-from optsched.performance.profiles import Profiles
+from optsched.formats.gavel_files import (
+    SPREAD,
+    gpu_type_of,
+    one_line,
+    profile_of,
+    read_throughputs,
+)
+from optsched.formats.tables import Kind, Table, read_header, read_table
+from optsched.instance.reading import listed, named, read_bytes, show
+from optsched.performance.profiles import LEAST, MOST, Profiles
 
 log = logging.getLogger("optsched")
 
 Repeats = Literal["first", "all"]
+COLUMNS: dict[str, Kind] = {
+    "workload": "text", "gpu": "text", "gpus": "whole", "nodes": "whole", "placement": "text", "samples": "number",
+    "batch": "number", "passes": "whole", "seconds": "number", "throughput": "text", "sync": "number",
+}  # fmt: skip
+"""Columns of a table of profiles.
+
+``samples`` are those of one GPU in one pass, ``batch`` those of all GPUs in a step; ``throughput`` is in steps/s and
+stands in the place of ``seconds``.
+"""
+SYNONYMS = {
+    "gpu_type": "gpu", "pool": "gpu", "num_gpus": "gpus", "num_replicas": "gpus", "num_nodes": "nodes",
+    "local_bsz": "samples", "local_batch": "samples", "step_time": "seconds", "sync_time": "sync",
+}  # fmt: skip
+"""Other names that columns may have; those of AdaptDL among them."""
+ADAPTDL = re.compile(r"(?:placements|scalability)-(.+)\.csv", re.IGNORECASE)
+"""Name of a file that AdaptDL's profiler wrote, with the GPU type; its folder is the workload."""
+GRADIENTS = re.compile(r"validation-\d+\.csv", re.IGNORECASE)
+"""Name of a file beside those: statistics of gradients, which are no times of steps."""
+GLOBAL_BATCH = "global_batch_size"
+"""First column of a table of ElasticFlow."""
+FOLDER = re.compile(r"throughputs[_-](.+)", re.IGNORECASE)
+"""Folder of ElasticFlow's tables, with the GPU type."""
+APART = 200.0
+"""Times that no law of a step explains if they differ by so much: milliseconds stand beside seconds."""
+
+
+class Measurement(NamedTuple):
+    """One measured step.
+
+    ``place`` is where its time stands (``file:line:column``); ``once`` says that another measurement of the same way,
+    from wherever, is left out after it.
+    """
+
+    workload: str
+    gpu: str
+    gpus: int
+    nodes: int
+    samples: float
+    passes: int
+    seconds: float
+    sync: float
+    place: str
+    once: bool = False
+
+    @property
+    def way(self) -> tuple[str, str, int, int, float, int]:
+        """What it is a measurement of."""
+        return self[:6]
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What is assumed where a file does not say it; None: the file must say it."""
+
+    workload: str | None = None
+    gpu: str | None = None
+    gpus_per_node: int | None = None
+
+    def name(self, kind: str) -> str | None:
+        """The ``workload`` or the ``gpu``."""
+        return self.workload if kind == "workload" else self.gpu
+
+    def fewest_nodes(self, gpus: int, file: str) -> int:
+        """Nodes of so many GPUs that are as close together as they can be; raises `InvalidInput`."""
+        if gpus == 1:
+            return 1
+        if self.gpus_per_node is None:
+            expected = "--gpus-per-node, which this kind of table does not tell"
+            raise InvalidInput(file, "GPUs without their nodes", expected)
+        return -(-gpus // self.gpus_per_node)
 
 
 def read_profiles(
@@ -69,16 +150,16 @@ def read_profiles(
     paths = [Path(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     if not paths:
         raise UsageError("no profiles: expected files or folders")
-    missing = Missing(workload, gpu, gpus_per_node)
-    rows = [row for path in paths for file in _files(path) for row in _measurements(file, missing)]
+    defaults = Defaults(workload, gpu, gpus_per_node)
+    rows = [row for path in paths for file in _files(path) for row in _measurements(file, defaults)]
     if not rows:
         raise InvalidInput(
             "", f"no measurement in {', '.join(map(str, paths))}", "at least one step that has run"
         )
-    kept = without_repeats(rows, repeats)
+    kept = _without_repeats(rows, repeats)
     if len(kept) < len(rows):
         log.info("%d repeated measurements left out of %d", len(rows) - len(kept), len(rows))
-    return profiles_of(kept)
+    return _profiles_of(kept)
 
 
 def _files(path: Path) -> Iterable[Path]:
@@ -90,10 +171,340 @@ def _files(path: Path) -> Iterable[Path]:
     return found
 
 
-def _measurements(path: Path, missing: Missing) -> Iterator[Measurement]:
+def _measurements(path: Path, defaults: Defaults) -> Iterator[Measurement]:
+    """The measurements of a file, whose kind follows from its content."""
     data = read_bytes(path)
     if path.suffix.lower() == ".json" or data.lstrip()[:1] == b"{":
         with named(path):
-            yield from gavel_measurements(data, path, missing)
+            yield from _gavel_rates(data, path, defaults)
+    elif read_header(data, str(path))[:1] == (GLOBAL_BATCH,):
+        yield from _elasticflow_rates(data, path, defaults)
     else:
-        yield from read_profile_table(data, path, missing)
+        yield from _steps(data, path, defaults)
+
+
+# --- tables of steps ------------------------------------------------------------------------------
+
+
+def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
+    """A line for each step, in our own columns or in those of AdaptDL."""
+    table = read_table(
+        data, str(path), COLUMNS, _required(data, path), SYNONYMS, least="measurement"
+    )
+    _check_columns(table)
+    _warn_of_one_node(table, defaults)
+    adaptdl = ADAPTDL.fullmatch(path.name)
+    of_path = Defaults(path.parent.name or None, adaptdl[1]) if adaptdl else Defaults()
+    rates = "throughput" in table
+    for row in range(len(table)):
+        if rates and _rate(table, row, "throughput") == 0:
+            continue
+        gpus, nodes = _gpus_and_nodes(table, row, defaults)
+        if rates:
+            seconds = 1 / _rate(table, row, "throughput")
+        else:
+            seconds = _positive(table, row, "seconds", "a time in seconds above 0")
+        passes = _passes(table, row)
+        yield Measurement(
+            workload=_name(table, row, "workload", defaults, of_path),
+            gpu=_name(table, row, "gpu", defaults, of_path),
+            gpus=gpus,
+            nodes=nodes,
+            samples=_samples(table, row, gpus, passes),
+            passes=passes,
+            seconds=seconds,
+            sync=_sync(table, row, seconds),
+            place=table.place(row, "throughput" if rates else "seconds"),
+            once=adaptdl is not None,
+        )
+
+
+def _required(data: bytes, path: Path) -> list[str]:
+    """Columns that a table must have: a time or a rate of each step, and its samples, which go without saying of rates.
+
+    Raises
+    ------
+    InvalidInput
+        Two columns that say the same.
+    """
+    header = {SYNONYMS.get(column, column) for column in read_header(data, str(path))}
+    for one, other in (("seconds", "throughput"), ("samples", "batch")):
+        if {one, other} <= header:
+            raise InvalidInput(f"{path}:1", f"the columns {one} and {other}", "one of them")
+    sizes = header & {"samples", "batch"}
+    if "throughput" in header:
+        return sorted(sizes)
+    return [*(sorted(sizes) or ["samples"]), "seconds"]
+
+
+def _check_columns(table: Table) -> None:
+    """GPUs and nodes are columns of their own or a placement; rates may go without."""
+    ways = [column for column in ("placement", "gpus", "nodes") if column in table]
+    if "placement" in table and len(ways) > 1:
+        found = f"the columns {listed(sorted(table.written[column] for column in ways))}"
+        raise InvalidInput(f"{table.name}:1", found, "a placement, or GPUs and nodes")
+    if "throughput" not in table and not {"placement", "gpus"} & set(ways):
+        expected = f"one (or placement), beside {listed(table.written.values())}"
+        raise InvalidInput(f"{table.name}:1", "no column gpus", expected)
+
+
+def _warn_of_one_node(table: Table, defaults: Defaults) -> None:
+    """Rates on several GPUs that say nothing of nodes are assumed to be on one node: say so once a file."""
+    says_nodes = "nodes" in table or "placement" in table or defaults.gpus_per_node is not None
+    if "throughput" not in table or says_nodes:
+        return
+    most = max(int(table.value(row, "gpus") or 1) for row in range(len(table)))
+    if most > 1:
+        log.warning(
+            "%s has no column nodes: jobs on up to %d GPUs are taken to run on one node; the column nodes, or"
+            " --gpus-per-node (gpus_per_node), says otherwise", table.name, most
+        )  # fmt: skip
+
+
+def _name(table: Table, row: int, kind: str, defaults: Defaults, of_path: Defaults) -> str:
+    """The workload or GPU type of a row: its cell, else what was given for all, else what the path says."""
+    name = table.value(row, kind) or defaults.name(kind) or of_path.name(kind)
+    if name:
+        return str(name)
+    where, found = (
+        (table.place(row, kind), "nothing") if kind in table else (table.name, f"no column {kind}")
+    )
+    expected = (
+        f"one, a --{kind} for all rows, or a path such as bert/placements-t4.csv that tells it"
+    )
+    raise InvalidInput(where, found, expected)
+
+
+def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, int]:
+    """GPUs, and the nodes that they are on; a rate is on one GPU unless it says otherwise."""
+    if "placement" in table:
+        digits = str(table.value(row, "placement") or "")
+        if not re.fullmatch("[1-9]+", digits, re.ASCII):
+            expected = "for each node one digit from 1 to 9, its GPUs, such as 44"
+            found = show(digits) if digits else "nothing"
+            raise InvalidInput(table.place(row, "placement"), found, expected)
+        return sum(map(int, digits)), len(digits)
+    rates = "throughput" in table
+    gpus = _count(
+        table, row, "gpus", "a whole number of GPUs, at least 1", None if not rates else 1
+    )
+    nodes = table.value(row, "nodes")
+    if nodes is None and gpus > 1:
+        if defaults.gpus_per_node is not None:
+            return gpus, defaults.fewest_nodes(gpus, table.name)
+        if rates and "nodes" not in table:
+            return gpus, 1  # `_warn_of_one_node` says that this is assumed
+        found = "nothing" if "nodes" in table else f"no column nodes for a step on {gpus} GPUs"
+        expected = "the nodes that these are spread over, or --gpus-per-node for all rows"
+        raise InvalidInput(table.place(row, "nodes"), found, expected)
+    count = 1 if nodes is None else int(nodes)
+    if not 1 <= count <= gpus:
+        found = f"{count} nodes for {gpus} GPUs" if count > 1 else show(count)
+        expected = "at least one node, and at most one for each GPU"
+        raise InvalidInput(table.place(row, "nodes"), found, expected)
+    return gpus, count
+
+
+def _count(table: Table, row: int, column: str, expected: str, default: int | None) -> int:
+    value = table.value(row, column)
+    if value is None and default is None:
+        raise InvalidInput(table.place(row, column), "nothing", expected)
+    count = int(value if value is not None else default or 0)
+    if not 1 <= count < 2**31:
+        raise InvalidInput(table.place(row, column), show(count), expected)
+    return count
+
+
+def _passes(table: Table, row: int) -> int:
+    return _count(table, row, "passes", "a whole number of passes, at least 1", 1)
+
+
+def _sync(table: Table, row: int, seconds: float) -> float:
+    """Seconds in which gradients were exchanged; NaN where they were not measured."""
+    value = table.value(row, "sync")
+    sync = math.nan if value is None else float(value)
+    if sync < 0 or sync > seconds * (1 + 1e-9):
+        found = f"{sync:g} s of a step of {seconds:g} s"
+        expected = "from 0 to the step's own seconds, in the same unit, or nothing where it was not measured"
+        raise InvalidInput(table.place(row, "sync"), found, expected)
+    return sync
+
+
+def _samples(table: Table, row: int, gpus: int, passes: int) -> float:
+    """Samples of one GPU in one pass; the step of a rate without samples counts as one, shared by all GPUs."""
+    if "samples" in table:
+        return _positive(table, row, "samples", "samples of one GPU in one pass, above 0")
+    batch = 1.0
+    if "batch" in table:
+        batch = _positive(table, row, "batch", "samples of a step, above 0")
+    return batch / (gpus * passes)
+
+
+def _positive(table: Table, row: int, column: str, expected: str) -> float:
+    value = float(table.numbers[column][row])
+    if value <= 0:
+        raise InvalidInput(table.place(row, column), show(value), expected)
+    if not LEAST <= value <= MOST:
+        expected = f"{expected}: from {LEAST:g} to {MOST:g}"
+        raise InvalidInput(table.place(row, column), show(value), expected)
+    return value
+
+
+def _rate(table: Table, row: int, column: str) -> float:
+    """iterations/s; 0 where the job did not run."""
+    text = str(table.value(row, column) or "")
+    if text.lower() in ("", "nan"):
+        return 0.0
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not (rate == 0 or 1e-12 <= rate <= MOST):
+        expected = "iterations/s, or 0 where the job cannot run"
+        raise InvalidInput(table.place(row, column), show(text), expected)
+    return rate
+
+
+# --- tables of ElasticFlow and Gavel --------------------------------------------------------------
+
+
+def _elasticflow_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
+    """iterations/s of a job with a fixed global batch, by its GPUs; 0, nan or nothing: it did not run.
+
+    t = 1/rate for a step of ``global_batch_size`` samples, of which each of k GPUs takes its k-th part.
+    """
+    file = str(path)
+    counts = read_header(data, file)[1:]
+    for count in counts:
+        if not re.fullmatch(r"[1-9]\d{0,8}", count, re.ASCII):
+            found = f"the column {show(count)}"
+            raise InvalidInput(f"{file}:1", found, "numbers of GPUs as columns")
+    columns: dict[str, Kind] = {GLOBAL_BATCH: "number", **dict.fromkeys(counts, "text")}
+    table = read_table(data, file, columns, [GLOBAL_BATCH], least=None)
+    folder = FOLDER.fullmatch(path.parent.name)
+    gpu = defaults.gpu or (folder[1] if folder else None)
+    if gpu is None:
+        expected = "a --gpu for all rows, or a folder such as throughputs_A100"
+        raise InvalidInput(file, "no GPU type", expected)
+    for row in range(len(table)):
+        batch = _positive(table, row, GLOBAL_BATCH, "samples above 0")
+        for count in counts:
+            gpus, rate = int(count), _rate(table, row, count)
+            if rate > 0:
+                yield Measurement(
+                    workload=defaults.workload or path.stem,
+                    gpu=gpu,
+                    gpus=gpus,
+                    nodes=defaults.fewest_nodes(gpus, file),
+                    samples=batch / gpus,
+                    passes=1,
+                    seconds=1 / rate,
+                    sync=math.nan,
+                    place=table.place(row, count),
+                )
+
+
+def _gavel_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
+    """The rates of jobs that have their GPUs to themselves; 0 was not run and is left out.
+
+    A rate is the sum of those of the k workers, each of which takes m samples in a step: t = k / rate for a step of k m
+    samples. The rows of a worker type are on as few nodes as ``gpus_per_node`` allows, on one without it; those of
+    ``..._unconsolidated`` on as many nodes as GPUs. GPU types are worker types in capitals.
+    """
+    for worker_type, rows in read_throughputs(data).alone.items():
+        spread = worker_type.endswith(SPREAD)
+        for (job_type, gpus), rate in rows.items():
+            if rate <= 0 or (spread and gpus == 1):
+                continue
+            workload, samples = profile_of(job_type)
+            nodes = gpus if spread else -(-gpus // (defaults.gpus_per_node or gpus))
+            yield Measurement(
+                workload=defaults.workload or workload,
+                gpu=defaults.gpu or gpu_type_of(worker_type.removesuffix(SPREAD)),
+                gpus=gpus,
+                nodes=nodes,
+                samples=samples,
+                passes=1,
+                seconds=gpus / rate,
+                sync=math.nan,
+                place=f"{path}:{one_line(worker_type)}.{one_line(job_type)}, {gpus} GPUs",
+            )
+
+
+# --- from measurements to profiles ----------------------------------------------------------------
+
+
+def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[Measurement]:
+    """The first measurement of each way (``first``), ``all`` of them, or (None) as each measurement itself says."""
+    seen: set[tuple[str, str, int, int, float, int]] = set()
+    kept = []
+    for row in rows:
+        again = row.way in seen
+        seen.add(row.way)
+        if not again or repeats == "all" or (repeats is None and not row.once):
+            kept.append(row)
+    return kept
+
+
+def _profiles_of(rows: Sequence[Measurement]) -> Profiles:
+    """Arrays of measurements whose cells are already checked, in order; raises `InvalidInput` for mixed units."""
+    columns = list(zip(*rows, strict=True))
+    workload, gpu, gpus, nodes, samples, passes, seconds, sync, places, _ = columns
+    profiles = Profiles.of(
+        workload=workload,
+        gpu=gpu,
+        gpus=gpus,
+        nodes=nodes,
+        samples=samples,
+        seconds=seconds,
+        sync=sync,
+        passes=passes,
+    )
+    _refuse_mixed_units(profiles, places)
+    return profiles
+
+
+def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
+    """Refuse times of one workload and GPU type that cannot be in the same unit.
+
+    A step of m samples takes about a + b m seconds with a, b >= 0, so for m < m' it takes no longer than one of m'
+    samples, and one of m' samples takes at most m'/m times as long. Times of which one breaks this by a factor of
+    `APART` are in different units; noise and communication do not go so far.
+    """
+    ways = profiles.ways
+    group = ways.workload * len(ways.gpu_types) + ways.gpu
+    each = profiles.seconds / ways.passes
+    order = np.lexsort((ways.samples, group))
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    for rows in np.split(order, starts[1:]):
+        pair = _apart(ways.samples[rows], each[rows])
+        if pair is not None:
+            other, odd = sorted(
+                (int(rows[place]) for place in pair), key=profiles.seconds.__getitem__
+            )
+            found = f"{profiles.seconds[odd]:g} s, where {places[other]} has {profiles.seconds[other]:g} s"
+            raise InvalidInput(
+                places[odd],
+                found,
+                "times in one unit (some look like milliseconds): a step's time follows its samples",
+            )
+
+
+def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
+    """Two places that cannot be in one unit, of arrays in ascending order of the samples; None if there are none."""
+    for law in (
+        np.log(seconds),
+        np.log(samples) - np.log(seconds),
+    ):  # neither falls with the samples, but for noise
+        highest = _running_argmax(law)
+        drop = law[highest] - law
+        worst = int(np.argmax(drop))
+        if drop[worst] > np.log(APART):
+            return worst, int(highest[worst])
+    return None
+
+
+def _running_argmax(values: FloatArray) -> IntArray:
+    """Where the largest value so far stands, for each place."""
+    peak = np.maximum.accumulate(values)
+    return np.maximum.accumulate(np.where(values == peak, np.arange(len(values)), 0))

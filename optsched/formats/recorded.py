@@ -7,11 +7,19 @@ had.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from optsched.errors import InvalidArgument
+import numpy as np
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidArgument, InvalidInput
+from optsched.instance import Instance
 from optsched.instance.reading import listed
+
+WORKLOAD = "recorded"
+"""Name of the workload of all jobs of a `JobLog`."""
 
 NodeRates = Mapping[int, Mapping[int, float]]
 """What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share."""
@@ -54,3 +62,100 @@ def recorded_workload(
             for pool, speed in speeds.items()
         }
     }
+
+
+def arrived(
+    arrival: FloatArray, at: float | None, rows: IntArray | None = None
+) -> tuple[IntArray, float]:
+    """The jobs that have arrived by ``at`` in the order of their arrival, and the clock.
+
+    Without ``at`` all jobs are taken, and the clock is the first arrival. Jobs of the same time stay in the order of
+    the file: the simulators of these traces sort so too. Of some ``rows`` alone if they are given.
+    """
+    rows = np.arange(len(arrival)) if rows is None else rows
+    order = rows[np.argsort(arrival[rows], kind="stable")]
+    if at is None:
+        return order, float(arrival[order[0]])
+    return order[arrival[order] <= at], float(at)
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """Jobs as a cluster recorded them, in any order; arrays over jobs.
+
+    Attributes
+    ----------
+    arrival, seconds : FloatArray
+        Time of the submission on any clock, and seconds that the job ran.
+    gpus : IntArray
+    ids : sequence of str, optional
+    tenant : IntArray, optional
+        Row in ``tenants``, -1 for none.
+    tenants : tuple of str
+    """
+
+    arrival: FloatArray
+    seconds: FloatArray
+    gpus: IntArray
+    ids: Sequence[str] | None = None
+    tenant: IntArray | None = None
+    tenants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportedLog:
+    """An instance made of a log, and how many of its jobs were left out, by reason."""
+
+    instance: Instance
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def recorded_instance(
+    jobs: JobLog,
+    pools: Sequence[Mapping[str, Any]],
+    speed: Mapping[str, float] | None = None,
+    *,
+    at: float | None = None,
+    name: str,
+) -> Instance:
+    """Make an instance: a step is a second of the recorded run, and every pool makes one step per second.
+
+    Jobs stand in the order of their arrival (of equal ones in the order given), on a clock that is 0 at the first.
+
+    Parameters
+    ----------
+    jobs : JobLog
+        Gangs of at least 1, seconds above 0.
+    pools : sequence of pool documents
+    speed : mapping from str to float, optional
+        How many times as fast as recorded jobs run in a pool; 1 where left out.
+    at : float, optional
+        Take the jobs that have arrived by then, s after the first; ``now`` is ``at``. By default all jobs, and ``now``
+        is 0.
+    name : str
+
+    Raises
+    ------
+    InvalidInput
+        There are no jobs.
+    UsageError
+        A speed of an unknown pool, or one that is not above 0.
+    """
+    factors = speeds_of([str(pool["name"]) for pool in pools], speed)
+    if not len(jobs.arrival):
+        raise InvalidInput("", "no jobs", "at least one that ran")
+    arrival = jobs.arrival - jobs.arrival.min()
+    order, now = arrived(arrival, at)
+    return Instance.from_arrays(
+        pools=pools,
+        workloads={WORKLOAD: recorded_workload(jobs.gpus[order].tolist(), factors)},
+        workload=np.zeros(len(order), np.int64),
+        gpus=jobs.gpus[order],
+        steps=jobs.seconds[order],
+        arrival=arrival[order],
+        now=now,
+        ids=None if jobs.ids is None else [jobs.ids[row] for row in order.tolist()],
+        tenant=None if jobs.tenant is None else jobs.tenant[order],
+        tenants=[{"name": tenant} for tenant in jobs.tenants],
+        name=name,
+    )

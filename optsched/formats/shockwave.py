@@ -18,13 +18,19 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.formats.batch_schedules import LARGEST, MODES, SAMPLES, batch_changes, steps_of_epoch
 from optsched.formats.gavel import colocation, gavel_document, rates_of
-from optsched.formats.gavel_files import GavelThroughputs, read_throughputs
-from optsched.formats.gavel_profiles import TYPE, job_type_of
-from optsched.formats.gavel_traces import COLUMNS as GAVEL_COLUMNS
-from optsched.formats.gavel_traces import GavelTrace, jobs_of, read_lines
+from optsched.formats.gavel_files import COLUMNS as GAVEL_COLUMNS
+from optsched.formats.gavel_files import (
+    JOB_TYPE,
+    GavelThroughputs,
+    GavelTrace,
+    job_type_of,
+    jobs_of,
+    read_lines,
+    read_throughputs,
+)
 from optsched.instance.reading import listed, show
 from optsched.performance.batches import BATCH, NAME, PER_GPU
-from optsched.traces.documents import FORMAT
+from optsched.traces.trace import FORMAT
 
 COLUMNS = (*GAVEL_COLUMNS[:7], "mode", *GAVEL_COLUMNS[7:9], "duration", *GAVEL_COLUMNS[9:])
 ROUND = 120.0
@@ -107,60 +113,43 @@ def import_shockwave(
     UsageError
         As in `import_gavel`.
     """
-    table, jobs = read_throughputs(throughputs), read_shockwave_trace(trace)
-    return shockwave_document(
+    table, shockwave = read_throughputs(throughputs), read_shockwave_trace(trace)
+    jobs = shockwave.jobs
+    instance = gavel_document(
         table,
         jobs,
         pools,
         active=active,
         at=at,
         gpus_per_node=gpus_per_node,
-        pairs=pairs,
-        planned=planned,
+        durations=shockwave.duration,
         name=name,
     )
-
-
-def shockwave_document(
-    table: GavelThroughputs,
-    trace: ShockwaveTrace,
-    pools: Mapping[str, int],
-    *,
-    pairs: bool = False,
-    planned: bool = False,
-    name: str = "shockwave",
-    **selection: Any,
-) -> dict[str, Any]:
-    """The document of files that are read already; see `import_shockwave`."""
-    jobs = trace.jobs
-    instance = gavel_document(table, jobs, pools, durations=trace.duration, name=name, **selection)
     instance["round"] = ROUND
     count = len(instance["jobs"])
     types = {job_type: (job_type, 1.0) for job_type in instance["workloads"]}
     regimes: dict[str, Any] = {}
     for row in range(count):
         changes = []
-        for after, size, own, batch in _changes(table, trace, row, tuple(pools), planned):
+        for after, size, model, first in _changes(table, shockwave, row, tuple(pools), planned):
             job_type = jobs.job_type[row]
-            if size != batch:
-                job_type, larger = (
-                    f"{own} (batch size {size}) in steps of {batch}",
-                    job_type_of(own, size),
-                )
-                if job_type not in types:
-                    factor = steps_of_epoch(own, batch) / steps_of_epoch(own, size)
-                    types[job_type] = (larger, factor)
-                    instance["workloads"][job_type] = {
-                        "throughput": rates_of(table, larger, pools, factor),
-                        "parameters": {NAME: own, PER_GPU: float(size), BATCH: float(batch)},
-                    }
+            if size != first:
+                job_type = f"{model} (batch size {size}) in steps of {first}"
+            if job_type not in types:
+                # An epoch stays an epoch: a step of the larger batch counts as several of the first
+                factor = steps_of_epoch(model, first) / steps_of_epoch(model, size)
+                larger = job_type_of(model, size)
+                types[job_type] = (larger, factor)
+                instance["workloads"][job_type] = {
+                    "throughput": rates_of(table, larger, pools, factor),
+                    "parameters": {NAME: model, PER_GPU: float(size), BATCH: float(first)},
+                }
             changes.append({"after": float(after), "workload": job_type})
         if changes:
             regimes[instance["jobs"][row]["id"]] = changes
     if pairs:
-        instance["colocation"] = colocation(
-            table, types, np.unique(jobs.gpus[:count]).tolist(), pools
-        )
+        scales = np.unique(jobs.gpus[:count]).tolist()
+        instance["colocation"] = colocation(table, types, scales, pools)
     return {"format": FORMAT, "instance": instance, "regimes": regimes} if regimes else instance
 
 
@@ -171,18 +160,15 @@ def _changes(
     jobs, mode, gpus = trace.jobs, trace.mode[row], int(trace.jobs.gpus[row])
     if mode == "static":
         return
-    told = TYPE.fullmatch(jobs.job_type[row])
-    model = jobs.job_type[row] if told is None else told[1]
-    if model not in SAMPLES or (told is None and model in LARGEST):
+    match = JOB_TYPE.fullmatch(jobs.job_type[row])
+    model = jobs.job_type[row] if match is None else match[1]
+    if model not in SAMPLES or (match is None and model in LARGEST):
         found = f"{show(jobs.job_type[row])} in mode {mode}"
-        raise InvalidInput(
-            jobs.path(row, "job_type"),
-            found,
-            f"mode static, or one of {listed(SAMPLES)} with its batch",
-        )
-    if told is None:
+        expected = f"mode static, or one of {listed(SAMPLES)} with its batch"
+        raise InvalidInput(jobs.path(row, "job_type"), found, expected)
+    if match is None:
         return
-    first = int(told[2])
+    first = int(match[2])
     steps = steps_of_epoch(model, first)
     epochs = -(-int(jobs.steps[row]) // steps)
     if epochs > MOST_EPOCHS:

@@ -15,8 +15,6 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
-from optsched.formats.csv_columns import Columns, read_columns
-from optsched.formats.csv_text import Kind
 from optsched.formats.sia_profiles import (
     EpochNoise,
     StepTimes,
@@ -25,6 +23,7 @@ from optsched.formats.sia_profiles import (
     read_step_times,
     read_training,
 )
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance import Instance
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed
@@ -124,7 +123,7 @@ def import_sia(
         raise InvalidArgument(
             "", f"{len(pools)} pools and at most {most} GPUs", "at least one of both"
         )
-    table = read_columns(workload, file, COLUMNS, tuple(COLUMNS))
+    table = read_table(workload, file, COLUMNS, tuple(COLUMNS))
     names = table.names("name")
     arrival = table.numbers["time"]
     table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")
@@ -184,7 +183,7 @@ def import_sia(
 
 
 def _applications(
-    table: Columns, folder: Path, pools: Pools, paces: Mapping[str, Pace]
+    table: Table, folder: Path, pools: Pools, paces: Mapping[str, Pace]
 ) -> dict[str, Application]:
     found: dict[str, Application] = {}
     for row, name in enumerate(table.cells["application"]):
@@ -198,9 +197,7 @@ def _applications(
     return found
 
 
-def _check_batches(
-    table: Columns, batch: IntArray, applications: Mapping[str, Application]
-) -> None:
+def _check_batches(table: Table, batch: IntArray, applications: Mapping[str, Application]) -> None:
     """Batches lie in the range that the gradient was watched in."""
     first, last = (
         np.array([applications[name].training.batch[end] for name in table.cells["application"]])

@@ -20,8 +20,7 @@ from scipy.spatial import QhullError
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.formats.csv_columns import Columns, read_columns
-from optsched.formats.csv_text import Kind
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.reading import listed, read_bytes, show
 from optsched.performance.goodput import GradientNoise
 
@@ -198,7 +197,7 @@ def read_training(folder: Path) -> Training:
         )
     tables = []
     for batch in sorted(files):
-        table = read_columns(
+        table = read_table(
             read_bytes(files[batch]), str(files[batch]), EPOCH, ("progress", "grad_sqr", "grad_var")
         )
         progress = table.numbers["progress"]
@@ -236,7 +235,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
         raise InvalidInput(
             "", f"no file {path}", f"one of a pool's own kind of machine: {listed(known)}"
         )
-    table = read_columns(read_bytes(path), str(path), PLACED, tuple(PLACED))
+    table = read_table(read_bytes(path), str(path), PLACED, tuple(PLACED))
     cells = table.cells["placement"]
     table.refuse(
         "placement",
@@ -257,7 +256,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     path = folder / f"scalability-{machine}.csv"
     spread = np.zeros((0, 5))
     if path.is_file():
-        table = read_columns(read_bytes(path), str(path), SPREAD, tuple(SPREAD))
+        table = read_table(read_bytes(path), str(path), SPREAD, tuple(SPREAD))
         counts = [
             table.whole(name, 1, "a whole number of at least 1")
             for name in ("num_nodes", "num_replicas")
@@ -266,7 +265,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     return StepTimes(placed, spread)
 
 
-def _checked(table: Columns) -> FloatArray:
+def _checked(table: Table) -> FloatArray:
     """Samples, seconds of a step and of its exchange, shape (N, 3)."""
     samples, step, sync = (table.numbers[name] for name in ("local_bsz", "step_time", "sync_time"))
     table.refuse("local_bsz", ~(samples >= 1), "samples of a GPU, at least 1")

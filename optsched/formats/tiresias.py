@@ -12,12 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.csv_columns import Columns, read_columns
-from optsched.formats.csv_text import Kind
-from optsched.formats.recorded import pool_documents, recorded_workload, speeds_of
+from optsched.formats.recorded import arrived, pool_documents, recorded_workload, speeds_of
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import read_bytes
 
@@ -79,7 +76,7 @@ def import_tiresias(
         raise UsageError("the cluster is told by a cluster file or by pools, and by one of them")
     documents = _cluster(cluster) if cluster is not None else pool_documents(pools or {})
     factors = speeds_of((document["name"] for document in documents), speeds)
-    jobs = read_columns(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
+    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
     ids, models, arrival = (
         jobs.names("job_id"),
         jobs.cells["model_name"],
@@ -87,15 +84,15 @@ def import_tiresias(
     )
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1").tolist()
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "seconds above 0")
-    order = np.argsort(arrival, kind="stable")
-    taken = (order if at is None else order[arrival[order] <= at]).tolist()
+    order, now = arrived(arrival, at)
+    taken = order.tolist()
     used: dict[str, set[int]] = {}
     for row in taken:
         used.setdefault(models[row], set()).add(gangs[row])
     return {
         "format": FORMAT,
         "name": name,
-        "now": float(arrival[order[0]]) if at is None else float(at),
+        "now": now,
         "cluster": {"pools": documents},
         "workloads": {model: recorded_workload(counts, factors) for model, counts in used.items()},
         "jobs": [
@@ -113,7 +110,7 @@ def import_tiresias(
 
 def _cluster(path: str | Path) -> list[dict[str, Any]]:
     """The pool of a cluster file."""
-    table = read_columns(read_bytes(Path(path)), str(path), CLUSTER, tuple(CLUSTER))
+    table = read_table(read_bytes(Path(path)), str(path), CLUSTER, tuple(CLUSTER))
     if len(table) > 1:
         raise InvalidInput(
             f"{table.name}:{table.line[1]}", "a second line", "one line below the first"
@@ -130,5 +127,5 @@ def _cluster(path: str | Path) -> list[dict[str, Any]]:
     ]
 
 
-def _whole(table: Columns, column: str) -> int:
+def _whole(table: Table, column: str) -> int:
     return int(table.whole(column, 1, "a whole number, at least 1")[0])

@@ -2,19 +2,162 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
 
-from optsched.arrays import FloatArray
-from optsched.generate.assembling import cluster_instance
-from optsched.generate.cluster_options import ClusterOptions
-from optsched.generate.generator import Generated, Generator
-from optsched.generate.load import balanced_prices, highest, level_bound
-from optsched.generate.rows import COUNTS
-from optsched.generate.sizing import Sized, sized_cluster
-from optsched.instance import Instance
+import numpy as np
+from pydantic import Field, model_validator
+
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidArgument
+from optsched.generate.generator import (
+    Conditions,
+    Generated,
+    Generator,
+    GeneratorOptions,
+    LargeCount,
+    Share,
+    refused,
+    split,
+)
+from optsched.generate.jobs import (
+    HOUR,
+    Deadlines,
+    Gangs,
+    Median,
+    Shape,
+    Sigma,
+    Tenants,
+    draw_hours,
+    draw_tenants,
+    with_rest,
+)
+from optsched.generate.load import Demand, balanced_prices, costs, highest, level_bound
+from optsched.generate.profiles import Document, Site
+from optsched.generate.rows import (
+    COUNTS,
+    Rows,
+    closed_forms,
+    draw_pairs,
+    draw_rows,
+    pair_entries,
+    sites_of,
+    slowdowns,
+    workloads_of,
+)
+from optsched.generate.topologies import Topology, hosts_of, network, pool_document
+from optsched.generate.workloads import Training
+from optsched.instance import FORMAT, Instance, RateTable
+from optsched.instance.build import build_header
+from optsched.instance.from_arrays import assemble
+from optsched.instance.tables import ANY_SPREAD, OWN_GANG, JobNames
 
 SOLVED = 10_000
 """Pairs of jobs and pools up to which the note on the level comes from solving the program."""
+PAST = 72.0
+"""Hours in which the jobs have arrived."""
+SHRINK, TRIES = 0.97, 100
+SETTLED = 4
+"""Rounds in which the size of nodes and that of pools find each other."""
+
+
+class ClusterOptions(GeneratorOptions):
+    """Options of `cluster`."""
+
+    only_if: ClassVar[Conditions] = {
+        "kinds": ("rows is repeated", lambda given: given.rows == "repeated"),
+        "sigma": ("durations is lognormal", lambda given: given.durations == "lognormal"),
+        "shape": ("durations is pareto", lambda given: given.durations == "pareto"),
+        "slack": ("deadlines is above 0", lambda given: given.deadlines > 0),
+    }
+
+    jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
+    pools: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=16,
+            description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80, and again.",
+        ),
+    ] = 4
+    load: Annotated[
+        float,
+        Field(
+            ge=0.01, le=1e4, allow_inf_nan=False,
+            description="Capacity is made so scarce that the max-min level is at most 1/load of what every job can "
+            "reach alone.",
+        ),
+    ] = 1.5  # fmt: skip
+    rows: Annotated[
+        Literal["distinct", "repeated"],
+        Field(
+            description="distinct: every job has rates of its own; repeated: there are as many rows as --kinds."
+        ),
+    ] = "distinct"
+    kinds: Annotated[
+        int,
+        Field(ge=1, le=10_000, description="Different rows of repeated ones; every one occurs."),
+    ] = 100
+    durations: Annotated[
+        Literal["lognormal", "pareto"],
+        Field(description="Distribution of the hours of a job in its fastest pool."),
+    ] = "lognormal"
+    median: Median = 4.0
+    sigma: Sigma = 1.2
+    shape: Shape = 1.5
+    gangs: Gangs = (0.1, 0.15, 0.05)
+    elastic: Annotated[Share, Field(description="Share of jobs that take 1, 2, 4 or 8 GPUs.")] = 0.0
+    weights: Annotated[
+        tuple[Share, Share], split(2),
+        Field(
+            description="Shares of jobs with weight 2 and 4; the others have 1.",
+            json_schema_extra={"metavar": "S,S"},
+        ),
+    ] = (0.15, 0.05)  # fmt: skip
+    deadlines: Deadlines = 0.0
+    slack: Annotated[
+        float,
+        Field(
+            ge=0.1,
+            le=1e6,
+            allow_inf_nan=False,
+            description="Time to a deadline over the hours in the fastest pool.",
+        ),
+    ] = 3.0
+    tenants: Tenants = 0
+    topology: Annotated[
+        Topology,
+        Field(
+            description="tree: a leaf switch per pool; racks: racks of 8 nodes with leaf and spine switches; "
+            "mixed-nodes: racks, and nodes of two sizes; none: no graph."
+        ),
+    ] = "none"
+    unavailable: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=0.5,
+            allow_inf_nan=False,
+            description="Share of nodes that are drained or down.",
+        ),
+    ] = 0.0
+    colocation: Annotated[
+        Share,
+        Field(
+            description="Share of the possible pairs of jobs (of kinds, if repeated) that may share a GPU."
+        ),
+    ] = 0.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in ("gangs", "weights"):
+            shares = getattr(self, name)
+            if sum(shares) > 1 + 1e-9:
+                raise refused(name, list(shares), "shares that add up to at most 1")
+        if self.rows == "repeated" and self.kinds > self.jobs:
+            raise refused("kinds", self.kinds, f"at most one per job, {self.jobs}")
+        return self
 
 
 def cluster(options: ClusterOptions) -> Generated:
@@ -25,7 +168,7 @@ def cluster(options: ClusterOptions) -> Generated:
     max-min fairness is at most 1 / load of what every job can reach alone, proven without solving anything.
     """
     random, n = np.random.default_rng([options.seed, 0]), options.jobs
-    weight = random.choice(np.array([1.0, 2.0, 4.0]), n, p=_with_rest(options.weights))
+    weight = random.choice(np.array([1.0, 2.0, 4.0]), n, p=with_rest(options.weights))
     share = random.dirichlet(np.full(options.pools, 5.0))
     kind = np.arange(n)
     if options.rows == "repeated":
@@ -33,16 +176,11 @@ def cluster(options: ClusterOptions) -> Generated:
             [np.arange(options.kinds), random.integers(0, options.kinds, n - options.kinds)]
         )
         kind = random.permutation(kind)
-    sized = sized_cluster(options, share, kind, weight)
-    instance = cluster_instance(options, sized.draft, kind, weight, sized.W)
+    sized = _sized(options, share, kind, weight)
+    instance = _instance(options, sized.draft, kind, weight, sized.W)
     return Generated(
         instance, lambda: (*_gang_note(options, sized.widest), _level_note(instance, sized))
     )
-
-
-def _with_rest(shares: tuple[float, ...]) -> FloatArray:
-    together = np.array([max(0.0, 1.0 - sum(shares)), *shares])
-    return np.asarray(together / together.sum())
 
 
 def _gang_note(options: ClusterOptions, widest: int) -> tuple[str, ...]:
@@ -64,6 +202,241 @@ def _level_note(instance: Instance, sized: Sized) -> str:
     if level is None:
         return f"max-min fairness: t*/tmax at most {bound:.3f} (bound at prices of the pools; not solved)"
     return f"max-min fairness: t*/tmax {level / tmax:.3f} (solved; at most {bound:.3f} by construction)"
+
+
+# --- sizes of pools -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A cluster before its pools have sizes: nodes, rows of rates, and the co-location entries among the rows."""
+
+    sites: list[Site]
+    workloads: list[Training]
+    table: FloatArray
+    rows: Rows
+    colocation: list[Document]
+    sharing: FloatArray
+
+    def demand(self, kind: IntArray, weight: FloatArray) -> Demand:
+        """What jobs of these rows want, shapes (jobs, ...)."""
+        gang = np.maximum(self.rows.gang, 1)
+        return Demand(
+            self.rows.slow[kind], self.rows.fast[kind], gang[kind], weight, self.sharing[kind]
+        )
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A draft with sizes: W, GPUs of each pool, the demand that fits them, and the most GPUs that a gang has."""
+
+    draft: Draft
+    W: FloatArray
+    demand: Demand
+    widest: int
+
+
+def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: FloatArray) -> Sized:
+    """Pools in proportion to ``share`` that keep the bound of `optsched.generate.load` at tmax / load.
+
+    Where a gang finds no pool that it fits in, the widest gangs of all jobs are made half as wide, and so on.
+
+    Raises
+    ------
+    InvalidArgument
+        If pools of a node each are more than the load leaves.
+    """
+    widest = COUNTS[-1]
+    while True:
+        gpus = math.inf
+        for _ in range(
+            SETTLED
+        ):  # the size of nodes depends on that of pools, and rates of gangs on the size of nodes
+            draft = _draft(options, gpus, widest)
+            demand = draft.demand(kind, weight)
+            total = _total(demand, share, options.load)
+            if sites_of(options.pools, total / options.pools) == draft.sites:
+                break
+            gpus = total / options.pools
+        W = _whole_nodes(demand, share, total, draft.sites, options)
+        if W is not None:
+            return Sized(draft, W, demand.fitting(W), widest)
+        widest //= 2
+
+
+def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
+    """Rows and entries for pools of about so many GPUs; drawn from streams of their own, so always alike."""
+    sites = sites_of(options.pools, gpus)
+    workloads = workloads_of(sites)
+    table = closed_forms(workloads, sites)
+    repeated = options.rows == "repeated"
+    count = options.kinds if repeated else options.jobs
+    random = np.random.default_rng([options.seed, 1])
+    rows = draw_rows(count, table, options.gangs, options.elastic, widest, random)
+    colocation, sharing = list[Document](), np.ones(len(rows.gang))
+    if options.colocation > 0:
+        pairs = draw_pairs(
+            rows, options.colocation, repeated, np.random.default_rng([options.seed, 2])
+        )
+        key, letter = ("workloads", "k") if repeated else ("jobs", "j")
+        colocation, sharing = pair_entries(
+            pairs, rows, slowdowns(workloads, sites), sites, key, letter
+        )
+    return Draft(sites, workloads, table, rows, colocation, sharing)
+
+
+def _total(demand: Demand, share: FloatArray, load: float) -> float:
+    """GPUs of a cluster with these proportions at which the bound is tmax / load: it grows with them in proportion."""
+    prices = balanced_prices(demand, share)
+    return highest(demand, share) / load * float(costs(demand, share, prices)[0].sum())
+
+
+def _whole_nodes(
+    demand: Demand, share: FloatArray, total: float, sites: list[Site], options: ClusterOptions
+) -> FloatArray | None:
+    """GPUs of each pool, so few that the bound holds; None where a gang has no pool to run in."""
+    node = np.array([site.gpus_per_node for site in sites], np.float64)
+    for _ in range(TRIES):
+        W: FloatArray = node * np.maximum(1.0, np.floor(share * total / node))
+        fitting = demand.fitting(W)
+        if not fitting.slow.any(axis=1).all():
+            return None
+        if options.load * level_bound(fitting, W, balanced_prices(fitting, W)) <= highest(
+            fitting, W
+        ):
+            return W
+        if (node == W).all():
+            break
+        total *= SHRINK
+    found = f"{options.load:g}, but {len(W)} pools of a node each are too many GPUs for {options.jobs:,} jobs"
+    raise InvalidArgument("load", found, "a smaller one, or more jobs, or fewer pools")
+
+
+# --- the instance ---------------------------------------------------------------------------------
+
+
+def _instance(
+    options: ClusterOptions, draft: Draft, kind: IntArray, weight: FloatArray, W: FloatArray
+) -> Instance:
+    """Put pools of W GPUs and the jobs together.
+
+    Of distinct rows each job brings its own rates, and its workload is a label; of repeated rows each kind is a
+    workload ``k0, k1, ...`` with rates by GPU count.
+    """
+    random = np.random.default_rng([options.seed, 3])
+    n, repeated = options.jobs, options.rows == "repeated"
+    rows = draft.rows
+    hours = draw_hours(options, random)
+    now = PAST * HOUR
+    best = rows.fast.max(axis=1)[kind]
+    with_deadline = random.random(n) < options.deadlines
+    tenants = [f"t{k}" for k in range(options.tenants)]
+    gang = rows.gang[kind]
+    arrays = {
+        "workload": kind if repeated else rows.workload[kind],
+        "rates": np.full(n, -1) if repeated else np.arange(n),
+        "options": np.full(n, -1),
+        "levels": np.where(gang == 0, 0, -1),
+        "gpus_min": np.maximum(gang, 1),
+        "gpus_max": np.where(gang == 0, COUNTS[-1], gang),
+        "steps": np.maximum(1.0, np.round(hours * HOUR * best)),
+        "steps_done": np.zeros(n),
+        "weight": weight,
+        "arrival": np.sort(random.integers(0, int(now), n)).astype(np.float64),
+        "deadline": np.where(with_deadline, np.ceil(now + options.slack * hours * HOUR), np.inf),
+        "soft_deadline": np.zeros(n, bool),
+        "tenant": draw_tenants(len(tenants), n, random),
+        "preemptible": np.ones(n, bool),
+        "restart_cost": np.zeros(n),
+        "isolated_time": np.zeros(n),
+    }
+    header = build_header(
+        {
+            "format": FORMAT,
+            "name": options.titled(f"cluster-{n}x{options.pools}-{options.rows}"),
+            "now": now,
+            "cluster": _cluster_document(options, draft, W, random),
+            "workloads": _kind_documents(draft) if repeated else _labels(draft),
+            "tenants": [{"name": name} for name in tenants],
+            "colocation": draft.colocation,
+        }
+    )
+    rates = (
+        None if repeated else _rate_table(rows, draft.table, [site.name for site in draft.sites])
+    )
+    level_lists = (COUNTS,) if (gang == 0).any() else ()
+    return assemble(header, JobNames(n), arrays, rates, level_lists)
+
+
+def _cluster_document(
+    options: ClusterOptions, draft: Draft, W: FloatArray, random: np.random.Generator
+) -> Document:
+    hosts = [
+        hosts_of(site, int(gpus), options.topology, options.unavailable, random)
+        for site, gpus in zip(draft.sites, W.tolist(), strict=True)
+    ]
+    return {
+        "pools": [pool_document(site, own) for site, own in zip(draft.sites, hosts, strict=True)],
+        "topology": network([host for own in hosts for host in own], options.topology),
+    }
+
+
+def _labels(draft: Draft) -> Document:
+    """Workloads without rates: what the jobs that bring their own have in common."""
+    return {
+        workload.name: {
+            "gpu_memory": round(workload.memory(workload.mixed), 1),
+            "parameters": {"batch": workload.batch, "model_parameters": round(workload.parameters)},
+        }
+        for workload in draft.workloads
+    }
+
+
+def _kind_documents(draft: Draft) -> Document:
+    """A workload per kind, with the rates of its gang, or of all counts if it is elastic."""
+    rows, documents = draft.rows, {}
+    every = np.arange(len(rows.gang))
+    by_count = {count: rows.at(every, draft.table, count).tolist() for count in COUNTS}
+    for row, gang in enumerate(rows.gang.tolist()):
+        workload = draft.workloads[rows.workload[row]]
+        throughput = {
+            site.name: {
+                str(count): by_count[count][row][pool]
+                for count in (COUNTS if gang == 0 else (gang,))
+            }
+            for pool, site in enumerate(draft.sites)
+            if rows.slow[row, pool] > 0
+        }
+        documents[f"k{row}"] = {
+            "throughput": throughput,
+            "gpu_memory": round(workload.memory(workload.mixed), 1),
+            "parameters": {"model": workload.model, "batch": workload.batch},
+        }
+    return documents
+
+
+def _rate_table(rows: Rows, table: FloatArray, places: list[str]) -> RateTable:
+    """One profile per row: plain numbers of a gang, rates by count of an elastic job."""
+    gang, slow = rows.gang, np.where(rows.gang[:, np.newaxis] > 0, rows.slow, 0.0)
+    profile, place = np.nonzero(slow)
+    parts = [(profile, place, np.full(len(profile), OWN_GANG), slow[profile, place])]
+    elastic = np.flatnonzero(gang == 0)
+    for count in COUNTS if len(elastic) else ():
+        rates = rows.at(elastic, table, count)
+        row, place = np.nonzero(rates)
+        parts.append((elastic[row], place, np.full(len(row), count), rates[row, place]))
+    profile, place, gpus, rate = (np.concatenate([part[k] for part in parts]) for k in range(4))
+    if len(elastic):
+        order = np.lexsort((gpus, place, profile))
+        profile, place, gpus, rate = profile[order], place[order], gpus[order], rate[order]
+    return RateTable(
+        indptr=np.searchsorted(profile, np.arange(len(gang) + 1)).astype(np.int64),
+        place=place.astype(np.int64),
+        gpus=gpus.astype(np.int64),
+        nodes=np.full(len(rate), ANY_SPREAD, np.int64),
+        rate=rate.astype(np.float64),
+        places=tuple(places),
+    )
 
 
 CLUSTER = Generator(

@@ -1,4 +1,7 @@
-"""Rates of generated jobs: a closed form for the workload on each pool, and noise of each job's own."""
+"""Rates of generated jobs: a closed form for the workload on each pool, and each job's own noise.
+
+Also the pairs of them that may share a GPU, at which rates, and what that does to demand.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.errors import InvalidArgument
 from optsched.generate.generator import significant
-from optsched.generate.profiles import Site
-from optsched.generate.rates import fits, rate
+from optsched.generate.jobs import with_rest
+from optsched.generate.profiles import Document, Site, rounded
+from optsched.generate.rates import fits, in_half, rate, slowdown
 from optsched.generate.workloads import WORKLOADS, Training
 
 COUNTS = (1, 2, 4, 8)
@@ -20,6 +25,8 @@ NOISE = 0.2
 """Standard deviation of the log of a rate around its closed form: jobs differ in more than their model."""
 DIGITS = 9
 TRIES = 50
+MOST_ENTRIES = 200_000
+"""Most co-location entries: they are documents, not arrays."""
 
 TYPES = (
     # pool, GPU type, GPUs in a full node, network card of a node in GB/s per direction
@@ -121,9 +128,7 @@ def draw_rows(
     Noise is drawn again where two rows come out equal.
     """
     workload = random.integers(0, len(table), count)
-    one = max(0.0, 1.0 - sum(gang_shares))
-    shares = np.array([one, *gang_shares])
-    gang = np.minimum(random.choice(np.array(COUNTS), count, p=shares / shares.sum()), widest)
+    gang = np.minimum(random.choice(np.array(COUNTS), count, p=with_rest(gang_shares)), widest)
     gang[random.random(count) < elastic] = 0
     factor = np.exp(NOISE * random.standard_normal((count, table.shape[1])))
     low = np.where(gang == 0, 0, np.searchsorted(COUNTS, gang))
@@ -142,3 +147,86 @@ def draw_rows(
     rows = np.flatnonzero(gang == 0)
     fast[rows] = significant(table[workload[rows], :, -1] * factor[rows], DIGITS)
     return Rows(workload, gang, slow, fast, factor)
+
+
+# --- pairs that share a GPU -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of rows that may share one GPU, arrays of shape (pairs,)."""
+
+    first: IntArray
+    second: IntArray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def slowdowns(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArray:
+    """Factor by which two workloads slow each other down, shape (workloads, workloads, pools); inf: no memory."""
+    table = np.full((len(workloads), len(workloads), len(sites)), np.inf)
+    for j, site in enumerate(sites):
+        for a, first in enumerate(workloads):
+            for b, second in enumerate(workloads):
+                memory = sum(
+                    workload.memory(in_half(workload, site.type)) for workload in (first, second)
+                )
+                if memory <= site.type.memory:
+                    table[a, b, j] = slowdown(first, second, site.type)
+    return table
+
+
+def draw_pairs(rows: Rows, share: float, repeated: bool, random: np.random.Generator) -> Pairs:
+    """A share of the pairs of rows with one GPU each.
+
+    Of kinds: of all pairs, a kind with itself too. Of single jobs: the jobs are put in couples first, as all pairs of
+    many jobs are too many. Raises `InvalidArgument` for more than `MOST_ENTRIES` entries.
+    """
+    single = np.flatnonzero(rows.gang == 1)
+    possible = len(single) * (len(single) + 1) // 2 if repeated else len(single) // 2
+    wanted, pools = round(share * possible), rows.slow.shape[1]
+    if wanted * pools > MOST_ENTRIES:
+        most = MOST_ENTRIES / pools / possible
+        raise InvalidArgument(
+            "colocation", f"{share:g}, up to {wanted * pools:,} entries", f"at most {most:.3g} here"
+        )
+    if repeated:
+        order = np.sort(random.choice(possible, wanted, replace=False))
+        first, second = (index[order] for index in np.triu_indices(len(single)))
+    else:
+        first, second = random.permutation(single)[: 2 * wanted].reshape(2, -1)
+    return Pairs(single[first], single[second]) if repeated else Pairs(first, second)
+
+
+def pair_entries(
+    pairs: Pairs, rows: Rows, factors: FloatArray, sites: Sequence[Site], key: str, letter: str
+) -> tuple[list[Document], FloatArray]:
+    """Entries for every pair in every pool that holds both, and `optsched.generate.load.Demand.sharing` of the rows.
+
+    Parameters
+    ----------
+    factors : FloatArray
+        Of `slowdowns`.
+    key, letter : str
+        What the rows are, ``workloads`` or ``jobs``, and the letter before their numbers.
+    """
+    factor = factors[rows.workload[pairs.first], rows.workload[pairs.second]]
+    factor = np.where((rows.slow[pairs.first] > 0) & (rows.slow[pairs.second] > 0), factor, np.inf)
+    sharing = np.ones(len(rows.gang))
+    least = np.minimum(1.0, factor.min(axis=1, initial=np.inf) / 2.0)
+    for members in (pairs.first, pairs.second):
+        np.minimum.at(sharing, members, least)
+    documents: list[Document] = []
+    for pair, pool in np.argwhere(np.isfinite(factor)).tolist():
+        both = [int(pairs.first[pair]), int(pairs.second[pair])]
+        rates = [rounded(float(rows.slow[row, pool] / factor[pair, pool])) for row in both]
+        documents.append(
+            {
+                key: [f"{letter}{row}" for row in both],
+                "pool": sites[pool].name,
+                "gpus": 1,
+                "throughput": rates,
+            }
+        )
+    return documents, sharing * (1.0 - 1e-3)  # rates were rounded to four digits

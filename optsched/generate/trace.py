@@ -1,24 +1,129 @@
-"""Jobs that arrive over time on a cluster that stands fixed, at the rate or the load asked for."""
+"""Jobs that arrive over time on a cluster of fixed size, at the rate or the load asked for."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Annotated, ClassVar, Literal, Self
 
-from optsched.arrays import FloatArray, IntArray
+import numpy as np
+from pydantic import Field, model_validator
+
+from optsched.arrays import FloatArray
 from optsched.errors import InvalidArgument
-from optsched.generate.arrivals import diurnal, even, poisson
-from optsched.generate.durations import gavel, lognormal, pareto
-from optsched.generate.generator import Generated, Generator, significant
+from optsched.generate.generator import (
+    Conditions,
+    Generated,
+    Generator,
+    GeneratorOptions,
+    LargeCount,
+    Share,
+    refused,
+    significant,
+    split,
+)
+from optsched.generate.jobs import (
+    HOUR,
+    Deadlines,
+    Gangs,
+    Median,
+    Shape,
+    Sigma,
+    Tenants,
+    diurnal,
+    draw_hours,
+    draw_tenants,
+    even,
+    poisson,
+    with_rest,
+)
 from optsched.generate.profiles import Document, Site, best_rate, workload_document
 from optsched.generate.rows import COUNTS, TYPES
-from optsched.generate.trace_options import TraceOptions
 from optsched.generate.workloads import WORKLOADS
 from optsched.instance import Instance
 from optsched.instance.revise_columns import with_columns
 from optsched.traces import Trace, describe
-from optsched.traces.demand import HOUR
 
 DIGITS = 9
+Multiple = Annotated[float, Field(ge=0.01, le=1e6, allow_inf_nan=False)]
+
+
+class TraceOptions(GeneratorOptions):
+    """Options of `trace`."""
+
+    only_if: ClassVar[Conditions] = {
+        "amplitude": ("arrivals is diurnal", lambda given: given.arrivals == "diurnal"),
+        "peak": ("arrivals is diurnal", lambda given: given.arrivals == "diurnal"),
+        "median": ("durations is lognormal or pareto", lambda given: given.durations != "gavel"),
+        "sigma": ("durations is lognormal", lambda given: given.durations == "lognormal"),
+        "shape": ("durations is pareto", lambda given: given.durations == "pareto"),
+        "slack": ("deadlines is above 0", lambda given: given.deadlines > 0),
+        "load": ("there is no rate", lambda given: given.rate is None),
+    }
+
+    jobs: Annotated[LargeCount, Field(description="Jobs.")] = 1000
+    pools: Annotated[
+        int,
+        Field(
+            ge=1, le=len(TYPES), description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80."
+        ),
+    ] = 1
+    nodes: Annotated[int, Field(ge=1, le=100_000, description="Nodes of each pool.")] = 8
+    gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8
+    arrivals: Annotated[
+        Literal["poisson", "diurnal", "even"],
+        Field(
+            description="poisson: at a constant rate; diurnal: more by day than by night; even: at equal distances."
+        ),
+    ] = "poisson"
+    load: Annotated[
+        float,
+        Field(
+            ge=0.001, le=1000, allow_inf_nan=False,
+            description="GPU-hours that arrive over those of the cluster, if pools are as likely as they have GPUs.",
+        ),
+    ] = 0.8  # fmt: skip
+    rate: Annotated[
+        float | None,
+        Field(
+            gt=0, le=1e9, allow_inf_nan=False, description="Arrivals per hour, instead of a load.",
+            json_schema_extra={"metavar": "X"},
+        ),
+    ] = None  # fmt: skip
+    amplitude: Annotated[
+        Share, Field(description="How far the rate goes up and down, as a share of its mean.")
+    ] = 0.6
+    peak: Annotated[
+        float,
+        Field(
+            ge=0, le=24, allow_inf_nan=False, description="Hour of the day with the most arrivals."
+        ),
+    ] = 14.0
+    durations: Annotated[
+        Literal["lognormal", "pareto", "gavel"],
+        Field(
+            description="Distribution of the hours of a job in its fastest pool; gavel: that of its generator."
+        ),
+    ] = "lognormal"
+    median: Median = 1.0
+    sigma: Sigma = 1.5
+    shape: Shape = 1.5
+    gangs: Gangs = (0.1, 0.15, 0.05)
+    deadlines: Deadlines = 0.0
+    slack: Annotated[
+        tuple[Multiple, Multiple], split(2, "numbers"),
+        Field(
+            description="Least and most time to a deadline over the hours in the fastest pool; uniform between them.",
+            json_schema_extra={"metavar": "X,X"},
+        ),
+    ] = (1.2, 10.0)  # fmt: skip
+    tenants: Tenants = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if sum(self.gangs) > 1 + 1e-9:
+            raise refused("gangs", list(self.gangs), "shares that add up to at most 1")
+        if self.slack[0] > self.slack[1]:
+            raise refused("slack", list(self.slack), "the smaller one first")
+        return self
 
 
 def trace(options: TraceOptions) -> Generated:
@@ -52,26 +157,25 @@ def trace(options: TraceOptions) -> Generated:
         for name, document in documents.items()
         if best_rate(document["throughput"], 1) > 0
     }
-    still = _still(options, sites, documents, counts)
-    asked = float(describe(Trace(still)).demand.mean.sum())
+    jobs = _without_arrivals(options, sites, documents, counts)
+    asked = float(describe(Trace(jobs)).demand.mean.sum())
     gpus = float(sum(site.gpus for site in sites))
     per_hour = (
         options.load * gpus * max(options.jobs - 1, 1) / asked
         if options.rate is None
         else options.rate
     )
-    instance = _moving(options, still, per_hour)
+    instance = _with_arrivals(options, jobs, per_hour)
     return Generated(instance, lambda: (_note(instance, per_hour),))
 
 
-def _still(
+def _without_arrivals(
     options: TraceOptions, sites: list[Site], documents: Document, counts: list[int]
 ) -> Instance:
     """The jobs, all there at once."""
     random, n = np.random.default_rng([options.seed, 1000]), options.jobs
     workload = random.integers(0, len(documents), n)
-    shares = np.array([max(0.0, 1.0 - sum(options.gangs)), *options.gangs])[: len(counts)]
-    place = random.choice(len(counts), n, p=shares / shares.sum())
+    place = random.choice(len(counts), n, p=with_rest(options.gangs, len(counts)))
     best = np.array(
         [
             [best_rate(document["throughput"], count) for count in counts]
@@ -85,32 +189,18 @@ def _still(
         workload=workload,
         gpus=np.array(counts)[place],
         steps=steps,
-        tenant=_tenants(options, random),
+        tenant=draw_tenants(options.tenants, n, random),
         tenants=[{"name": f"t{k}"} for k in range(options.tenants)],
         name=options.titled(f"trace-{n}-{options.arrivals}"),
     )
 
 
 def _hours(options: TraceOptions) -> FloatArray:
-    """Hours in the fastest pool."""
-    random = np.random.default_rng([options.seed, 1001])
-    if options.durations == "gavel":
-        hours = gavel(options.jobs, random)
-    elif options.durations == "pareto":
-        hours = pareto(options.jobs, options.median, options.shape, random)
-    else:
-        hours = lognormal(options.jobs, options.median, options.sigma, random)
-    return significant(hours, DIGITS)
+    """Hours in the fastest pool; from a stream of random numbers for them alone, so always the same."""
+    return significant(draw_hours(options, np.random.default_rng([options.seed, 1001])), DIGITS)
 
 
-def _tenants(options: TraceOptions, random: np.random.Generator) -> IntArray:
-    if options.tenants == 0:
-        return np.full(options.jobs, -1)
-    share = 1.0 / np.arange(1, options.tenants + 1)
-    return random.choice(options.tenants, options.jobs, p=share / share.sum())
-
-
-def _moving(options: TraceOptions, still: Instance, per_hour: float) -> Instance:
+def _with_arrivals(options: TraceOptions, jobs: Instance, per_hour: float) -> Instance:
     """The same jobs with arrivals, to a millisecond, and deadlines."""
     random, n = np.random.default_rng([options.seed, 1002]), options.jobs
     if options.arrivals == "even":
@@ -123,15 +213,15 @@ def _moving(options: TraceOptions, still: Instance, per_hour: float) -> Instance
     random = np.random.default_rng([options.seed, 1003])
     due = arrival + random.uniform(*options.slack, n) * _hours(options) * HOUR
     deadline = np.where(random.random(n) < options.deadlines, np.ceil(due), np.inf)
-    return with_columns(still, arrival=arrival, deadline=deadline)
+    return with_columns(jobs, arrival=arrival, deadline=deadline)
 
 
 def _note(instance: Instance, per_hour: float) -> str:
     summary = describe(Trace(instance))
-    told = f"{per_hour:,.4g} arrivals per hour"
+    rate = f"{per_hour:,.4g} arrivals per hour"
     if summary.load is None or summary.load_mean is None:
-        return told
-    return f"{told}; offered load {summary.load_mean:.3g} where pools take turns, {summary.load:.3g} in the best ones"
+        return rate
+    return f"{rate}; offered load {summary.load_mean:.3g} where pools take turns, {summary.load:.3g} in the best ones"
 
 
 TRACE = Generator(

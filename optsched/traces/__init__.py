@@ -1,10 +1,9 @@
 """Traces: jobs over time, as clusters recorded them or generators drew them."""
 
 from optsched.traces.demand import Demand, demand_of
-from optsched.traces.documents import trace_schema
 from optsched.traces.files import TraceSource, load_trace, trace_bytes
 from optsched.traces.summary import TraceSummary, describe
-from optsched.traces.trace import NodeEvents, Regimes, Trace
+from optsched.traces.trace import NodeEvents, Regimes, Trace, trace_schema
 
 __all__ = [
     "Demand",

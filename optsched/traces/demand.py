@@ -144,7 +144,7 @@ def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
     alone = np.flatnonzero(C.columns.partner < 0)
     kind, pool = C.columns.kind[alone], C.columns.pool[alone]
     rate, gpus = C.columns.rate[alone], C.columns.gpus[alone] * C.columns.share[alone]
-    fastest = np.zeros(len(C.kinds) + 1)  # the last one stands for absent jobs
+    fastest = np.zeros(len(C.kinds) + 1)  # the last one is of absent jobs
     np.maximum.at(fastest, kind, rate)
     e = np.zeros((len(C.kinds), pools))
     holding = np.flatnonzero((pool >= 0) & (gpus > 0))
@@ -162,7 +162,7 @@ def _nowhere(
     groups = group_rows([kind], len(kind))
     order = np.argsort(-groups.count, kind="stable")
     names = instance.jobs_table.names
-    told: dict[str, tuple[int, str]] = {}
+    by_reason: dict[str, tuple[int, str]] = {}
     for rank, group in enumerate(order.tolist()):
         first = int(groups.first[group])
         reason = (
@@ -170,7 +170,7 @@ def _nowhere(
             if rank < TOLD
             else "can run nowhere for further reasons"
         )
-        count, name = told.get(reason, (0, names[int(jobs[first])]))
-        told[reason] = (count + int(groups.count[group]), name)
-    found = [Nowhere(count, name, reason) for reason, (count, name) in told.items()]
+        count, name = by_reason.get(reason, (0, names[int(jobs[first])]))
+        by_reason[reason] = (count + int(groups.count[group]), name)
+    found = [Nowhere(count, name, reason) for reason, (count, name) in by_reason.items()]
     return tuple(sorted(found, key=lambda item: -item.jobs))

@@ -9,7 +9,6 @@ from optsched.assembly import InstanceSource, load
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.files import instance_bytes, pretty_json, read_file
-from optsched.traces.documents import read_trace_document
 from optsched.traces.trace import Trace
 
 TraceSource = Trace | InstanceSource
@@ -19,7 +18,7 @@ TraceSource = Trace | InstanceSource
 def load_trace(source: TraceSource) -> Trace:
     """Read a trace: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for an instance that ships.
 
-    A parsed document is taken too, and an instance.
+    A parsed document will do too, and so will an instance.
 
     Raises
     ------
@@ -31,10 +30,10 @@ def load_trace(source: TraceSource) -> Trace:
     if isinstance(source, Instance):
         return Trace(source)
     if isinstance(source, Mapping):
-        return read_trace_document(source)
+        return Trace.from_document(source)
     if not isinstance(source, str | Path) or str(source).startswith("@"):
         return Trace(load(source))
-    read = read_file(source, "trace", read_trace_document)
+    read = read_file(source, "trace", Trace.from_document)
     return Trace(read) if isinstance(read, Instance) else read
 
 

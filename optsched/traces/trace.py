@@ -1,18 +1,36 @@
-"""`Trace`: jobs over time, and what happens to them that a scheduler is not told beforehand."""
+"""`Trace`: jobs over time, and what happens to them and to nodes that a scheduler does not know beforehand.
+
+Its document is ``optsched-trace/1``: an instance, the regimes of jobs, and the events of nodes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.instance.documents import (
+    Document,
+    Finite,
+    Name,
+    NonEmpty,
+    PlainObject,
+    Positive,
+    Tuple,
+)
+from optsched.instance.reading import key, show, validate
 from optsched.instance.tables import JobTable
+
+FORMAT = "optsched-trace/1"
 
 
 def _no_numbers() -> FloatArray:
@@ -96,7 +114,7 @@ class Trace:
     Attributes
     ----------
     instance : Instance
-        What a scheduler is told: every job from its ``arrival`` on.
+        What a scheduler knows: every job from its ``arrival`` on.
     regimes : Regimes
     node_events : NodeEvents
     """
@@ -124,13 +142,125 @@ class Trace:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Trace:
-        """Build from a parsed document of a trace or of an instance; raises `InvalidInput`."""
-        from optsched.traces.documents import read_trace_document
+        """Build a trace from a parsed document of a trace, or of an instance without regimes and node events.
 
-        return read_trace_document(document)
+        Raises
+        ------
+        InvalidInput
+            With the path of the field.
+        """
+        is_trace = isinstance(document, Mapping) and str(document.get("format", "")).startswith(
+            "optsched-trace"
+        )
+        if not is_trace:
+            return cls(Instance.from_document(document))
+        parsed = validate(TraceDocument, document)
+        try:
+            instance = Instance.from_document(parsed.instance)
+        except InvalidInput as error:
+            path = f"instance.{error.path}" if error.path else "instance"
+            raise InvalidInput(path, error.found, error.expected) from None
+        return cls(
+            instance,
+            _read_regimes(parsed.regimes, instance),
+            _read_node_events(parsed.node_events, instance),
+        )
 
     def to_document(self) -> dict[str, Any]:
-        """As ``optsched-trace/1``; a trace in which nothing happens besides is the ``optsched-instance/1`` alone."""
-        from optsched.traces.documents import trace_document
+        """As ``optsched-trace/1``; without regimes and node events the ``optsched-instance/1`` alone."""
+        instance, regimes, events = self.instance, self.regimes, self.node_events
+        if not len(regimes) and not len(events):
+            return instance.to_document()
+        document: dict[str, Any] = {"format": FORMAT, "instance": instance.to_document()}
+        if len(regimes):
+            names = instance.jobs_table.names
+            changes = document["regimes"] = {}
+            for job, after, workload in zip(
+                regimes.job.tolist(), regimes.after.tolist(), regimes.workload.tolist(), strict=True
+            ):
+                change = {"after": after, "workload": instance.workloads[workload].name}
+                changes.setdefault(names[job], []).append(change)
+        if len(events):
+            document["node_events"] = [
+                {"at": at, "node": node, "state": state}
+                for at, node, state in zip(
+                    events.at.tolist(), events.node, events.state, strict=True
+                )
+            ]
+        return document
 
-        return trace_document(self)
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+class RegimeDocument(Document):
+    """When ``after`` steps are done, a job goes on at the rates of another workload, in its own steps/s."""
+
+    after: Positive
+    workload: Name
+
+
+class NodeEventDocument(Document):
+    """A node that fails, drains, or comes back, at a time on the clock of the instance."""
+
+    at: Finite
+    node: Name
+    state: Literal["up", "drain", "down"]
+
+
+class TraceDocument(Document):
+    """A whole trace file."""
+
+    format: Literal["optsched-trace/1"]
+    instance: PlainObject
+    regimes: dict[Name, NonEmpty[RegimeDocument]] = Field(default_factory=dict)
+    node_events: Tuple[NodeEventDocument] = ()
+
+
+def trace_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of ``optsched-trace/1``."""
+    schema = TraceDocument.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+def _read_regimes(
+    documents: Mapping[str, tuple[RegimeDocument, ...]], instance: Instance
+) -> Regimes:
+    jobs = instance.jobs_table.names
+    workload = {
+        item.name: number for number, item in enumerate(instance.workloads) if not item.label
+    }
+    found: list[tuple[int, float, int]] = []
+    for name, changes in documents.items():
+        path = f"regimes.{key(name)}"
+        if name not in jobs:
+            raise InvalidInput(path, show(name), "the id of a job")
+        for place, change in enumerate(changes):
+            if change.workload not in workload:
+                where = f"{path}[{place}].workload"
+                raise InvalidInput(where, show(change.workload), "one of the instance's workloads")
+        for place, (before, change) in enumerate(itertools.pairwise(changes), start=1):
+            if change.after <= before.after:
+                expected = f"more steps than {before.after:g}"
+                raise InvalidInput(f"{path}[{place}].after", show(change.after), expected)
+        row = jobs.index(name)
+        found += [(row, change.after, workload[change.workload]) for change in changes]
+    found.sort()
+    return Regimes(
+        np.array([job for job, _, _ in found], np.int64),
+        np.array([after for _, after, _ in found], float),
+        np.array([index for _, _, index in found], np.int64),
+    )
+
+
+def _read_node_events(documents: tuple[NodeEventDocument, ...], instance: Instance) -> NodeEvents:
+    for place, event in enumerate(documents):
+        if instance.cluster.find_node(event.node)[0] < 0:
+            expected = "the name of a node of the cluster"
+            raise InvalidInput(f"node_events[{place}].node", show(event.node), expected)
+    events = sorted(documents, key=lambda event: event.at)
+    return NodeEvents(
+        np.array([event.at for event in events], float),
+        tuple(event.node for event in events),
+        tuple(event.state for event in events),
+    )

@@ -19,7 +19,7 @@ from optsched.formats.csv_tables import JOBS as JOB_COLUMNS
 from optsched.formats.csv_tables import POOLS as POOL_COLUMNS
 from optsched.formats.csv_tables import RATES as RATE_COLUMNS
 from optsched.formats.csv_tables import import_csv, read_jobs, read_pools, read_rates
-from optsched.formats.csv_text import read_table
+from optsched.formats.tables import read_table
 from optsched.instance import Instance
 
 JOBS = "id,workload,gpus,steps,weight,arrival,deadline,tenant\na,net,2,1000,1.5,10,7200,x\nb,small,,,,,,\n"
@@ -145,7 +145,7 @@ def test_quotes_hold_delimiters_ends_of_lines_and_quotes() -> None:
 
 def test_a_header_in_quotes_does_not_choose_the_delimiter() -> None:
     table = read_table(b'"a;;;b",c\n1,2\n', "t.csv", {"a;;;b": "whole", "c": "whole"}, ["c"])
-    assert table.rows[0].cells == {"a;;;b": 1, "c": 2}
+    assert table.document(0) == {"a;;;b": 1, "c": 2}
 
 
 TEXT = st.text(
@@ -165,8 +165,8 @@ def test_what_is_written_is_read(rows: list[tuple[str, float, int]], delimiter: 
     paper = io.StringIO()
     csv.writer(paper, delimiter=delimiter).writerows([list(columns), *rows])
     table = read_table(paper.getvalue().encode(), "t.csv", columns, list(columns))  # type: ignore[arg-type]
-    assert [tuple(row.cells.values()) for row in table.rows] == rows
-    assert [row.line for row in table.rows] == list(range(2, len(rows) + 2))
+    assert [tuple(table.document(row).values()) for row in range(len(table))] == rows
+    assert table.line.tolist() == list(range(2, len(rows) + 2))
 
 
 # --- errors --------------------------------------------------------------------------------------------------------

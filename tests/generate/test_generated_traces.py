@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from optsched.errors import UsageError
-from optsched.generate.arrivals import DAY, HOUR, diurnal, even, poisson
 from optsched.generate.catalogue import generate
-from optsched.generate.durations import gavel, lognormal, pareto
+from optsched.generate.jobs import (
+    DAY,
+    HOUR,
+    diurnal,
+    even,
+    gavel,
+    lognormal,
+    pareto,
+    poisson,
+)
 from optsched.instance import Instance, instance_bytes
 from optsched.traces import Trace, TraceSummary, describe
 

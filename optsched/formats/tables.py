@@ -1,0 +1,285 @@
+"""Tables in CSV: bytes to columns of checked cells. Every error names file, line and column."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import InvalidInput, did_you_mean
+from optsched.instance.reading import listed, show
+
+DELIMITERS = ",;\t"
+MOST_LINE = 2**20
+Kind = Literal["text", "number", "whole"]
+Cell = str | float | int
+EXPECTED: dict[Kind, str] = {"text": "a text", "number": "a number", "whole": "a whole number"}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table, column by column; empty lines are left out.
+
+    Attributes
+    ----------
+    name : str
+        Of the file, for messages.
+    line : IntArray, shape (N,)
+        Lines of the rows, from 1.
+    cells : mapping from str to tuple of str
+        The cells of each column, without spaces around them.
+    numbers : mapping from str to FloatArray, shape (N,)
+        The columns of numbers; NaN where a cell is empty.
+    kinds : mapping from str to Kind
+        Of the columns that there may be.
+    written : mapping from str to str
+        How the file calls each column.
+    """
+
+    name: str
+    line: IntArray
+    cells: Mapping[str, tuple[str, ...]]
+    numbers: Mapping[str, FloatArray]
+    kinds: Mapping[str, Kind]
+    written: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.cells
+
+    def row_place(self, row: int) -> str:
+        """File and line of a row: ``jobs.csv:3``."""
+        return f"{self.name}:{self.line[row]}"
+
+    def place(self, row: int, column: str) -> str:
+        """File, line and column of a cell: ``jobs.csv:3:steps``."""
+        return f"{self.row_place(row)}:{self.written.get(column, column)}"
+
+    def value(self, row: int, column: str) -> Cell | None:
+        """What a cell says; None if it is empty, or if there is no such column."""
+        cell = self.cells[column][row] if column in self.cells else ""
+        if not cell:
+            return None
+        kind = self.kinds[column]
+        return cell if kind == "text" else int(cell) if kind == "whole" else float(cell)
+
+    def document(self, row: int) -> dict[str, Cell]:
+        """What the cells of a row say that are not empty, by column."""
+        found = ((column, self.value(row, column)) for column in self.cells)
+        return {column: value for column, value in found if value is not None}
+
+    def text(self, row: int, column: str) -> str:
+        """A cell of text that may not be empty; raises `InvalidInput`."""
+        value = self.value(row, column)
+        if value is None:
+            raise InvalidInput(self.place(row, column), "nothing", EXPECTED["text"])
+        return str(value)
+
+    def refuse(self, column: str, wrong: BoolArray, expected: str) -> None:
+        """Refuse the first row that is wrong; raises `InvalidInput`."""
+        rows = np.flatnonzero(wrong)
+        if len(rows):
+            row = int(rows[0])
+            cell = self.cells[column][row]
+            raise InvalidInput(self.place(row, column), show(cell) if cell else "nothing", expected)
+
+    def whole(self, column: str, least: int, expected: str) -> IntArray:
+        """Whole numbers from ``least`` to 2^31; raises `InvalidInput`."""
+        numbers = self.numbers[column]
+        self.refuse(column, ~((least <= numbers) & (numbers <= 2**31)), expected)
+        return numbers.astype(np.int64)
+
+    def flags(self, column: str) -> BoolArray:
+        """0 or 1; an empty cell, or no such column, is 0; raises `InvalidInput`."""
+        if column not in self:
+            return np.zeros(len(self), bool)
+        numbers = self.numbers[column]
+        self.refuse(column, ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1)), "0 or 1")
+        return np.asarray(numbers == 1)
+
+    def names(self, column: str) -> tuple[str, ...]:
+        """Texts that differ; raises `InvalidInput` for the first that comes a second time."""
+        cells = self.cells[column]
+        if len(set(cells)) < len(cells):
+            known: dict[str, int] = {}
+            for row, cell in enumerate(cells):
+                if known.setdefault(cell, row) != row:
+                    found = f"{show(cell)} a second time, after line {self.line[known[cell]]}"
+                    raise InvalidInput(self.place(row, column), found, "names that differ")
+        return cells
+
+
+def read_header(data: bytes, name: str) -> tuple[str, ...]:
+    """The cells of the first line of a table that is not empty; of an empty file none."""
+    for _, cells in _lines(_decoded(data, name), name):
+        return tuple(cell.strip() for cell in cells)
+    return ()
+
+
+def read_table(
+    data: bytes,
+    name: str,
+    columns: Mapping[str, Kind],
+    required: Sequence[str],
+    synonyms: Mapping[str, str] | None = None,
+    *,
+    least: str | None = "job",
+) -> Table:
+    """Read a table whose first line names the columns.
+
+    UTF-8 with or without a byte order mark; any line ends; cells in double quotes; commas, semicolons or tabs between
+    cells, whichever the first line has most of. Spaces around cells don't count, nor do empty lines.
+
+    Parameters
+    ----------
+    name : str
+        Of the file, for messages.
+    columns : mapping
+        Columns that there may be, and what their cells hold.
+    required : sequence of str
+        Columns that there must be, without empty cells.
+    synonyms : mapping, optional
+        Other names that a file may have for a column.
+    least : str, optional
+        What a row is, of which there must be at least one; None if a table may be empty.
+
+    Raises
+    ------
+    InvalidInput
+        With ``file:line:column``, what was found and what was expected.
+    """
+    lines = _lines(_decoded(data, name), name)
+    first = next(lines, None)
+    if first is None:
+        expected = f"a first line with the columns, such as {','.join(required)}"
+        raise InvalidInput(name, "an empty file", expected)
+    as_written = [cell.strip() for cell in first[1]]
+    header = [(synonyms or {}).get(cell, cell) for cell in as_written]
+    _check_header(f"{name}:{first[0]}", header, columns, required)
+    rows = list(lines)
+    if not rows and least is not None:
+        raise InvalidInput(name, "no line below the first", f"at least one {least}")
+    for number, cells in rows:
+        if len(cells) != len(header):
+            expected = f"{len(header)}, as in the first line"
+            raise InvalidInput(f"{name}:{number}", f"{len(cells)} cells", expected)
+    table = Table(
+        name,
+        np.array([number for number, _ in rows], np.int64),
+        {
+            column: tuple(cells[place].strip() for _, cells in rows)
+            for place, column in enumerate(header)
+        },
+        {},
+        columns,
+        dict(zip(header, as_written, strict=True)),
+    )
+    for column in required:
+        empty = np.array([not cell for cell in table.cells[column]], bool)
+        table.refuse(column, empty, EXPECTED[columns[column]])
+    numeric = [column for column in header if columns[column] != "text"]
+    return replace(table, numbers={column: _numbers(table, column) for column in numeric})
+
+
+def _numbers(table: Table, column: str) -> FloatArray:
+    """All cells at once or, where that fails, one by one, to find the cell that is wrong."""
+    cells, kind = table.cells[column], table.kinds[column]
+    try:
+        values = np.array(list(map(int if kind == "whole" else float, cells)), np.float64)
+        # Python reads 1_000 as a number, and float reads inf and nan; a table may have neither
+        if np.isfinite(values).all() and not any("_" in cell for cell in cells):
+            return values
+    except (ValueError, OverflowError):
+        pass
+    numbers = (
+        _number(cell, kind, table.place(row, column)) if cell else math.nan
+        for row, cell in enumerate(cells)
+    )
+    return np.fromiter(numbers, np.float64, len(cells))
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """Text of UTF-8 with or without a byte order mark; raises `InvalidInput` with the line."""
+    _refuse_long_lines(data, name)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidInput(
+            f"{name}:{line}", f"the byte 0x{data[error.start]:02x}", "text in UTF-8"
+        ) from None
+    before, null, _ = text.partition("\0")
+    if null:
+        expected = "text in UTF-8 without such"
+        raise InvalidInput(f"{name}:{before.count(chr(10)) + 1}", "a null character", expected)
+    return text
+
+
+def _refuse_long_lines(data: bytes, name: str) -> None:
+    """Refuse a line of `MOST_LINE` bytes or more before any copy of it is made; one twice as long never passes."""
+    for start in range(0, len(data) - MOST_LINE + 1, MOST_LINE):
+        stop = start + MOST_LINE
+        if data.find(b"\n", start, stop) < 0 and data.find(b"\r", start, stop) < 0:
+            line = data.count(b"\n", 0, start) + 1
+            raise InvalidInput(
+                f"{name}:{line}", f"a line of more than {MOST_LINE:,} bytes", "a line for each row"
+            )
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
+    head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
+    unquoted = "".join(head.split('"')[::2])
+    delimiter = max(DELIMITERS, key=unquoted.count)  # the first of equals: a comma
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InvalidInput(
+                f"{name}:{line}", f"text that is not CSV ({error})", "quotes that are closed"
+            ) from None
+        if any(cell.strip() for cell in cells):
+            yield line, cells
+        line = reader.line_num + 1
+
+
+def _check_header(
+    where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]
+) -> None:
+    """Refuse unknown columns, those that stand twice and those that are missing."""
+    for row, column in enumerate(header):
+        if column not in columns:
+            hint = did_you_mean(column, columns, aside=True)
+            found = (
+                f"an unknown column {show(column)}" if column else f"no name in column {row + 1}"
+            )
+            raise InvalidInput(where, found, f"some of {listed(columns)}{hint}")
+        if column in header[:row]:
+            raise InvalidInput(where, f"the column {column} a second time", "each column once")
+    for column in required:
+        if column not in header:
+            raise InvalidInput(where, f"no column {column}", f"one, beside {listed(header)}")
+
+
+def _number(cell: str, kind: Kind, place: str) -> float:
+    """The number that a cell holds; raises `InvalidInput`."""
+    try:
+        number = int(cell) if kind == "whole" else float(cell)
+        if math.isfinite(number) and "_" not in cell:
+            return float(number)
+    except (ValueError, OverflowError):
+        pass
+    hint = " with a point, not a comma" if kind == "number" and "," in cell else ""
+    raise InvalidInput(place, show(cell), EXPECTED[kind] + hint)
