@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,22 +37,20 @@ from optsched.errors import (
 )
 from optsched.formulation import Extend
 from optsched.formulation.notes import notes_on
-from optsched.instance.durations import Duration, seconds_or_none
+from optsched.instance.durations import Duration
 from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution
-from optsched.solvers import Limits, Progress
+from optsched.solvers import Progress
 from optsched.solving.engine import Engine
+from optsched.solving.limits import make_limits
 
 if TYPE_CHECKING:
     from optsched.verify.starts import StartSource
 
 log = logging.getLogger("optsched")
-
-MOST = 2**31 - 1
-"""Largest number that solvers take as a limit or a seed."""
 
 
 def solve(
@@ -304,50 +301,6 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     notes = [note for note in solution.notes if note not in before]
     notes += notes_on(formulation, solution.candidates, placed=True)
     return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
-
-
-def make_limits(
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
-) -> Limits:
-    """Limits from what a user gives, checked; 0 threads are all that there are."""
-    seconds = seconds_or_none(time_limit, "time_limit")
-    reals: dict[str, object] = {"gap": gap, "tolerance": tolerance}
-    wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
-    for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
-        for name, given in names.items():
-            if given is None and name in ("gap", "work_limit"):
-                continue
-            if isinstance(given, bool) or not isinstance(given, kind):
-                raise InvalidArgument(name, repr(given), expected)
-    for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
-        if value is not None and not value > 0:
-            raise InvalidArgument(name, f"{value:g}", "a number above 0")
-    if gap is not None and not gap >= 0:
-        raise InvalidArgument("gap", f"{gap:g}", "0 or more")
-    if not 0 < tolerance <= 0.01:
-        raise InvalidArgument("tolerance", f"{tolerance:g}", "a number above 0, at most 0.01")
-    if work_limit is not None and work_limit > MOST:
-        raise InvalidArgument("work_limit", str(work_limit), f"at most {MOST}")
-    if not 0 <= seed <= MOST:
-        raise InvalidArgument("seed", str(seed), f"a whole number from 0 to {MOST}")
-    if threads < 0:
-        raise InvalidArgument("threads", str(threads), "0 (all) or more")
-    cores = os.cpu_count() or 1
-    threads = min(threads or cores, cores)
-    if solver_options is not None and not isinstance(solver_options, Mapping):
-        raise InvalidArgument(
-            "solver_options", show(solver_options), "options of the solver by name"
-        )
-    options = dict(solver_options or {})
-    return Limits(seconds, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
 
 
 def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:

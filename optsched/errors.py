@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 
-def checks_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let a function refuse a keyword that it does not have by a `UsageError` that names the closest one, or all."""
+def checks_keywords(
+    function: Callable[Given, Result], more: Iterable[str] = ()
+) -> Callable[Given, Result]:
+    """Let a function refuse unknown keywords by a `UsageError` that names the closest one, or all.
+
+    ``more`` are names that it takes as ``**keywords``.
+    """
     code = function.__code__
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = (*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], *more)
 
     @wraps(function)
     def checked(*positional: Given.args, **given: Given.kwargs) -> Result:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -35,15 +35,13 @@ from optsched.api import (
     constraints_in_force,
     load,
     make_formulation,
-    make_limits,
 )
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
-from optsched.errors import Interrupted, InvalidArgument, UsageError, checks_keywords
+from optsched.errors import Interrupted, InvalidArgument, UsageError
 from optsched.formulation import Formulation, Infeasible
 from optsched.formulation.notes import unread_note
 from optsched.instance import Instance
-from optsched.instance.durations import Duration
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
@@ -51,8 +49,8 @@ from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination
 from optsched.solution.certificate import certify_point
-from optsched.solvers import Progress
 from optsched.solving.engine import Engine
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 from optsched.solving.outcome import Outcome
 from optsched.solving.outcomes import certified_lowered
 
@@ -69,7 +67,7 @@ NOTHING = 1e-7
 MOST_POINTS = 10_000
 
 
-@checks_keywords
+@takes_limits
 def pareto(
     instance: InstanceSource,
     objectives: Sequence[Objective],
@@ -80,17 +78,9 @@ def pareto(
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
     classes: bool = True,
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
     prove: bool = False,
     on_point: Callable[[int], None] | None = None,
+    **limits: Unpack[LimitOptions],
 ) -> Front:
     """Find compromises between two objectives.
 
@@ -108,7 +98,7 @@ def pareto(
         Called with the number of each point, from 1, before it is solved.
     solver, model, performance, classes, prove
         As of `optsched.solve`.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    **limits : LimitOptions
         As of `optsched.solve`; ``time_limit`` is that of the whole front.
 
     Returns
@@ -131,9 +121,7 @@ def pareto(
         )
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
-    limits = make_limits(
-        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
-    )
+    budget = make_limits(**limits)
     for name, options in pairs:
         make_formulation(
             name, options, constraints
@@ -147,7 +135,7 @@ def pareto(
                 f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}"
             )
     candidates = compile(given, model)
-    engine = Engine(load_solver, solver, limits, prove)
+    engine = Engine(load_solver, solver, budget, prove)
     axes = (Axis.of(f), Axis.of(g))
     try:
         first, second = _programs(f, g, candidates if classes else candidates.per_job())

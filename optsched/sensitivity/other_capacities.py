@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -31,20 +31,18 @@ from optsched.api import (
     constraints_in_force,
     load,
     make_formulation,
-    make_limits,
     solve,
 )
 from optsched.arrays import FloatArray
-from optsched.errors import UsageError, checks_keywords
+from optsched.errors import UsageError
 from optsched.formulation import Extend, Formulation, Infeasible
-from optsched.instance.durations import Duration
 from optsched.instance.resize import resized
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution, Status
-from optsched.solvers import Progress
 from optsched.solving.engine import Engine
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 FORMAT = "optsched-whatif/1"
 
@@ -134,7 +132,7 @@ class WhatIf:
         }
 
 
-@checks_keywords
+@takes_limits
 def whatif(
     instance: InstanceSource,
     formulation: str = "max-min-fairness",
@@ -148,17 +146,9 @@ def whatif(
     performance: Performance | None = None,
     classes: bool = True,
     options: Mapping[str, Any] | None = None,
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
     prove: bool = False,
     on_change: Callable[[Mapping[str, float]], None] | None = None,
+    **limits: Unpack[LimitOptions],
 ) -> WhatIf:
     """Solve an instance as it is, and with more or less of some resources.
 
@@ -176,7 +166,7 @@ def whatif(
         Called with what is added before each change is solved.
     solver, constraints, extend, model, performance, classes, options, prove
         As of `optsched.solve`.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    **limits : LimitOptions
         As of `optsched.solve`, of each run by itself; those of the held program have one more together.
 
     Returns
@@ -191,9 +181,7 @@ def whatif(
     """
     if not add:
         raise UsageError("nothing is added: expected the name of a pool or resource, and an amount")
-    limits = make_limits(
-        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
-    )
+    budget = make_limits(**limits)
     make_formulation(
         formulation, options, constraints, extend
     )  # a wrong name is refused before anything is read
@@ -203,11 +191,10 @@ def whatif(
     how: dict[str, Any] = {
         "solver": solver, "constraints": constraints, "extend": extend, "model": model, "classes": classes,
         "options": options, "prove": prove,
-        "time_limit": time_limit, "work_limit": work_limit, "gap": gap, "tolerance": tolerance, "threads": threads,
-        "seed": seed, "solver_options": solver_options, "on_progress": on_progress, "on_log": on_log,
+        **limits,
     }  # fmt: skip
     base = solve(given, formulation, **how)
-    engine = Engine(load_solver, solver, limits, prove)
+    engine = Engine(load_solver, solver, budget, prove)
     own = make_formulation(formulation, options, constraints_in_force(given, constraints), extend)
     held, not_held = _held(own, base, engine)
     changes = []

@@ -20,23 +20,23 @@ of the ACM 23(4), 1976 (all breakpoints of a concave piecewise linear function, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from optsched.api import make_formulation, make_limits
+from optsched.api import make_formulation
 from optsched.arrays import FloatArray
-from optsched.errors import InvalidArgument, UsageError, checks_keywords
-from optsched.instance.durations import Duration
+from optsched.errors import InvalidArgument, UsageError
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.sensitivity.value_function import Tangent, ValueFunction
 from optsched.solution import Solution, Status
-from optsched.solvers import Capability, Limits, Progress
+from optsched.solvers import Capability, Limits
 from optsched.solving.engine import Engine
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 MOST_RUNS = 400
 """Runs of a curve at most."""
@@ -118,21 +118,13 @@ class CapacityCurve:
         }  # fmt: skip
 
 
-@checks_keywords
+@takes_limits
 def capacity_ranging(
     solution: Solution,
     resources: Sequence[str] | None = None,
     *,
     solver: str = "auto",
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
+    **limits: Unpack[LimitOptions],
 ) -> dict[str, CapacityRange]:
     """For each resource, the capacities between which its price stays valid, all else held.
 
@@ -146,7 +138,7 @@ def capacity_ranging(
         Names as in ``solution.prices``; default: all.
     solver : str
         One with duals.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    **limits : LimitOptions
         As of `optsched.solve`; the limits are for all resources together.
 
     Returns
@@ -160,10 +152,8 @@ def capacity_ranging(
         The solution is not optimal, has no prices, is not of one linear program, or was made with ``extend``; or there
         is no such resource.
     """
-    limits = make_limits(
-        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
-    )
-    held = held_of(solution, solver, limits)
+    budget = make_limits(**limits)
+    held = held_of(solution, solver, budget)
     names = held.classes.resources.names
     wanted = [
         names.index(_known(name, names)) for name in (names if resources is None else resources)
@@ -171,7 +161,7 @@ def capacity_ranging(
     return {names[row]: _range(solution, held, row) for row in sorted(set(wanted))}
 
 
-@checks_keywords
+@takes_limits
 def capacity_curve(
     solution: Solution,
     resource: str,
@@ -179,15 +169,7 @@ def capacity_curve(
     high: float | None = None,
     *,
     solver: str = "auto",
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
+    **limits: Unpack[LimitOptions],
 ) -> CapacityCurve:
     """The optimum over the capacity of a resource, all else held: every breakpoint between two capacities.
 
@@ -199,7 +181,7 @@ def capacity_curve(
     low, high : float
         Ends; ``low`` is raised to the least capacity with which the side constraints can be met. By default ``high`` is
         a capacity beyond which more never helps, whatever the jobs run in.
-    solver, time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    solver, **limits : LimitOptions
         As of `capacity_ranging`.
 
     Raises
@@ -207,10 +189,8 @@ def capacity_curve(
     UsageError
         As of `capacity_ranging`; or ``low`` is not below ``high``, or nothing is feasible between them.
     """
-    limits = make_limits(
-        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
-    )
-    held = held_of(solution, solver, limits)
+    budget = make_limits(**limits)
+    held = held_of(solution, solver, budget)
     names = held.classes.resources.names
     row = names.index(_known(resource, names))
     value = ValueFunction(held, row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,16 +19,15 @@ from optsched.api import (
     solve,
 )
 from optsched.candidates import Candidates
-from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError, checks_keywords
+from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError
 from optsched.formulation import Formulation
 from optsched.instance import Instance
-from optsched.instance.durations import Duration
 from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names
 from optsched.solution import Solution, Termination
 from optsched.solution.measures import Measures, measure
-from optsched.solvers import Progress
+from optsched.solving.limits import LimitOptions, takes_limits
 
 FORMAT = "optsched-comparison/1"
 
@@ -128,7 +127,7 @@ class Comparison:
         raise KeyError(formulation)
 
 
-@checks_keywords
+@takes_limits
 def compare(
     instance: InstanceSource,
     formulations: str | Sequence[Entry] | None = None,
@@ -138,17 +137,9 @@ def compare(
     performance: Performance | None = None,
     classes: bool = True,
     solver: str = "auto",
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
     prove: bool = False,
     on_row: Callable[[str], None] | None = None,
+    **limits: Unpack[LimitOptions],
 ) -> Comparison:
     """Solve an instance with many formulations, and measure all answers alike.
 
@@ -162,7 +153,7 @@ def compare(
         Side constraints of all formulations, beside those of the instance.
     model, performance, classes, solver, prove
         As of `optsched.solve`.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+    **limits : LimitOptions
         As of `optsched.solve`; each formulation has the whole of the limits.
     on_row : callable, optional
         Called with the name of each formulation before it is solved.
@@ -198,8 +189,7 @@ def compare(
         chosen = _checked(entries, constraints)
     how: dict[str, Any] = {
         "classes": classes, "solver": solver, "prove": prove,
-        "time_limit": time_limit, "work_limit": work_limit, "gap": gap, "tolerance": tolerance, "threads": threads,
-        "seed": seed, "solver_options": solver_options, "on_progress": on_progress, "on_log": on_log,
+        **limits,
     }  # fmt: skip
     now = (False, False)
     compiled = {now: compile(instance, model)}

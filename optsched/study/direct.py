@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from optsched.api import make_limits, write_atomically
+from optsched.api import write_atomically
 from optsched.arrays import FloatArray
-from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
-from optsched.instance.durations import Duration
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show
 from optsched.program import LinearArrays, LinearProgram
@@ -28,8 +27,8 @@ from optsched.solution.certificate import OPTIMALITY, gap_of
 from optsched.solution.document import solver_document
 from optsched.solution.explanation import Explanation
 from optsched.solution.program_document import FORMAT
-from optsched.solvers import Progress
 from optsched.solving.engine import Engine
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 from optsched.solving.outcome import Outcome, is_reproducible
 from optsched.solving.proof import proved_linear
 from optsched.verify.findings import Finding, Verification
@@ -183,22 +182,14 @@ class ProgramSolution:
         write_atomically(path, sol_text(self.objective, self.names.columns, self.x))
 
 
-@checks_keywords
+@takes_limits
 def solve_program(
     program: str | Path | LinearProgram | LinearArrays | ReadProgram,
     *,
     solver: str = "auto",
     start: PointSource | None = None,
-    time_limit: Duration | None = None,
-    work_limit: int | None = None,
-    gap: float | None = None,
-    tolerance: float = 1e-9,
-    threads: int = 1,
-    seed: int = 0,
-    solver_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_log: Callable[[str], None] | None = None,
     prove: bool = False,
+    **limits: Unpack[LimitOptions],
 ) -> ProgramSolution:
     """Solve a linear or mixed-integer program and certify the answer.
 
@@ -210,7 +201,7 @@ def solve_program(
         Registry name or ``auto``.
     start : mapping, array or path, optional
         A point to start from: values by name, values in order, a ``.sol`` file, or a JSON file that `write` wrote.
-    time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log, prove
+    prove, **limits : LimitOptions
         As in `optsched.solve`.
 
     Returns
@@ -222,17 +213,15 @@ def solve_program(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    limits = make_limits(
-        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
-    )
+    budget = make_limits(**limits)
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()
-    engine = Engine(load_solver, solver, limits.after(loaded - started), prove)
+    engine = Engine(load_solver, solver, budget.after(loaded - started), prove)
     if start is not None:
         engine.start = point_of(start, given.names.columns, given.arrays.objective)
     outcome = proved_linear(engine, given.arrays, engine.solve_linear(given.arrays))
-    record = engine.solver_record(outcome.solver, limits.gap if given.arrays.is_integer else None)
+    record = engine.solver_record(outcome.solver, budget.gap if given.arrays.is_integer else None)
     timings = {"load": loaded - started, **engine.timings, "total": time.perf_counter() - started}
     return ProgramSolution(given.name, given.arrays, given.names, outcome, record, timings)
 

@@ -1,0 +1,90 @@
+"""The limits that a caller gives: keywords of all functions that solve, checked in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
+from numbers import Integral, Real
+from typing import Any, TypedDict, TypeVar
+
+from optsched.errors import InvalidArgument, checks_keywords
+from optsched.instance.durations import Duration, seconds_or_none
+from optsched.instance.reading import show
+from optsched.solvers import Limits, Progress
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MOST = 2**31 - 1
+"""Largest number that solvers take as a limit or a seed."""
+
+
+class LimitOptions(TypedDict, total=False):
+    """Keywords of `make_limits`, for ``**limits: Unpack[LimitOptions]``; see `optsched.solve`."""
+
+    time_limit: Duration | None
+    work_limit: int | None
+    gap: float | None
+    tolerance: float
+    threads: int
+    seed: int
+    solver_options: Mapping[str, Any] | None
+    on_progress: Callable[[Progress], None] | None
+    on_log: Callable[[str], None] | None
+
+
+def takes_limits(function: Function) -> Function:
+    """Give ``**limits`` of a function the parameters of `make_limits`, and refuse other keywords.
+
+    They stand in the signature that help and notebooks show.
+    """
+    own = list(signature(function).parameters.values())[:-1]
+    limits = signature(make_limits).parameters.values()
+    shared = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in limits]
+    checked: Any = checks_keywords(function, [one.name for one in shared])
+    checked.__signature__ = Signature([*own, *shared])
+    return checked  # type: ignore[no-any-return]
+
+
+def make_limits(
+    time_limit: Duration | None = None,
+    work_limit: int | None = None,
+    gap: float | None = None,
+    tolerance: float = 1e-9,
+    threads: int = 1,
+    seed: int = 0,
+    solver_options: Mapping[str, Any] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
+) -> Limits:
+    """Limits from what a user gives, checked; 0 threads are all that there are."""
+    seconds = seconds_or_none(time_limit, "time_limit")
+    reals: dict[str, object] = {"gap": gap, "tolerance": tolerance}
+    wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
+    for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):
+        for name, given in names.items():
+            if given is None and name in ("gap", "work_limit"):
+                continue
+            if isinstance(given, bool) or not isinstance(given, kind):
+                raise InvalidArgument(name, repr(given), expected)
+    for name, value in (("time_limit", seconds), ("work_limit", work_limit)):
+        if value is not None and not value > 0:
+            raise InvalidArgument(name, f"{value:g}", "a number above 0")
+    if gap is not None and not gap >= 0:
+        raise InvalidArgument("gap", f"{gap:g}", "0 or more")
+    if not 0 < tolerance <= 0.01:
+        raise InvalidArgument("tolerance", f"{tolerance:g}", "a number above 0, at most 0.01")
+    if work_limit is not None and work_limit > MOST:
+        raise InvalidArgument("work_limit", str(work_limit), f"at most {MOST}")
+    if not 0 <= seed <= MOST:
+        raise InvalidArgument("seed", str(seed), f"a whole number from 0 to {MOST}")
+    if threads < 0:
+        raise InvalidArgument("threads", str(threads), "0 (all) or more")
+    cores = os.cpu_count() or 1
+    threads = min(threads or cores, cores)
+    if solver_options is not None and not isinstance(solver_options, Mapping):
+        raise InvalidArgument(
+            "solver_options", show(solver_options), "options of the solver by name"
+        )
+    options = dict(solver_options or {})
+    return Limits(seconds, work_limit, gap, tolerance, threads, seed, options, on_progress, on_log)
