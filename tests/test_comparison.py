@@ -195,3 +195,8 @@ def test_a_wrong_instance_is_no_row() -> None:
 def test_a_missing_solver_is_told_by_every_row() -> None:
     rows = compare("@quickstart", ["makespan", "max-throughput"], solver="gurobi9").rows
     assert all(isinstance(row.error, SolverUnavailable) for row in rows)
+
+
+def test_a_wrong_limit_is_refused_before_anything_is_solved() -> None:
+    with refuses("threads: found 'x', expected a whole number", UsageError):
+        optsched.compare("@quickstart", threads="x")

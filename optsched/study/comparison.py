@@ -27,7 +27,7 @@ from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names
 from optsched.solution import Solution, Termination
 from optsched.solution.measures import Measures, measure
-from optsched.solving.limits import LimitOptions, takes_limits
+from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 FORMAT = "optsched-comparison/1"
 
@@ -170,6 +170,7 @@ def compare(
         No formulation, one that does not exist, one given twice alike, or a wrong option of one.
     InvalidInput, Interrupted
     """
+    make_limits(**limits)  # a wrong one is refused before anything is read
     if isinstance(formulations, str):
         formulations = [formulations]
     if formulations is not None and not isinstance(formulations, Sequence):
