@@ -99,7 +99,6 @@ class Allox(Formulation):
         return super().classes(candidates)
 
     def build(self, C: Classes) -> LinearPlan:
-        """See the class."""
         return _Places(C, self._kept(C.candidates)).plan()
 
     def _kept(self, candidates: Candidates) -> BoolArray:

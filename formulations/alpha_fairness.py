@@ -59,7 +59,6 @@ class AlphaFairness(Formulation):
         return float(self.options.alpha)
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         m, w = self._normaliser(C)
         levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)
         if self.alpha == 1.0:

@@ -71,7 +71,6 @@ class DominantResourceFairness(Formulation):
         )
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         d = dominant_shares(C) / np.where(C.alone, 1.0, 2.0)
         levels = sp.csr_matrix(C.member @ sp.diags_array(d))
         nt = sp.csr_matrix(sp.diags_array(1.0 / proportional(C)) @ C.throughput)

@@ -73,7 +73,6 @@ class FinishTimeFairness(Formulation):
             reference_pool(instance, self.options.reference_pool, self.name)
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         D, levels = self._terms(C)
         program = AllocationProgram(C, _utility(C, D), levels, units=Inverse())  # rho = 1 / value
         age = C.instance.now - C.arrival

@@ -128,7 +128,6 @@ class Gandiva(_Packing):
         seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED)
 
     def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, None]:
-        """See the class."""
         if self.options.pairing == "greedy":
             return gains.jobs_of(gains.greedy()), None
         return _random_pairs(K, self.random(engine)), None
@@ -165,7 +164,6 @@ class Matching(_Packing):
     name = "matching"
 
     def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, tuple[float, str]]:
-        """See the class."""
         program = gains.matching(integral=True)
         if program is None:
             return gains.jobs_of(np.zeros(0, np.int64)), (0.0, "relaxation")

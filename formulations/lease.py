@@ -127,7 +127,6 @@ class Lease(Formulation):
         return super().classes(candidates.without_jobs(free, BEST_EFFORT))
 
     def build(self, C: Classes) -> LinearPlan:
-        """See the class."""
         plan = Leases(
             C, self.options.capacity, self.options.admission, self.options.first_lease
         ).plan()

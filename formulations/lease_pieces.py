@@ -137,7 +137,6 @@ class Pieces:
     # --- the program -----------------------------------------------------------------------------------------------
 
     def program(self) -> LinearProgram:
-        """See the class."""
         lp, S, X = self.rows()
         whole = np.ones(len(self.b))
         whole[self.single] = 0.0

@@ -55,7 +55,6 @@ class Makespan(Formulation):
             reference_pool(instance, self.options.reference_pool, self.name)
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         N = C.steps_left
         throughput = C.throughput
         if self.options.agnostic:

@@ -90,7 +90,6 @@ class MakespanUnrelated(Formulation):
             ) from None
 
     def build(self, C: Classes) -> Plan:
-        """See the class."""
         columns = _usable_columns(C)
         wanted, why_not = self.options.program, _why_no_assignment(C, columns)
         if wanted == "assignment" and why_not:

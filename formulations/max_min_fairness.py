@@ -54,7 +54,6 @@ class MaxMinFairness(Formulation):
         agnostic: bool | Literal["literal"] = False
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         s, p = C.gang, C.weight
         if self.options.agnostic:
             throughput, prop = C.member, np.ones(len(C))

@@ -48,7 +48,6 @@ class MaxThroughput(Formulation):
         return bool(self.options.integral)
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         refuse_rateless(C)
         m = np.ones(len(C))
         if self.options.normalise == "proportional":

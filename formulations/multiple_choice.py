@@ -76,7 +76,6 @@ class MultipleChoice(Formulation):
         return super().classes(candidates)
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         return AllocationProgram(C, Total(np.ones(len(C))), self._val(C), integral=self.integral)
 
     def _val(self, C: Classes) -> sp.csr_matrix:

@@ -75,7 +75,6 @@ class ThroughputPerCost(Formulation):
             raise _without_price(instance, 0)
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         T, price = C.throughput, _prices(C)
         if self.options.objective == "ratio":
             return AllocationProgram(C, Ratio(_spending(C)), T)

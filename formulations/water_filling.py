@@ -70,7 +70,6 @@ class WaterFilling(Formulation):
         )
 
     def build(self, C: Classes) -> AllocationProgram:
-        """See the class."""
         if self.options.agnostic:
             levels = C.member
         else:

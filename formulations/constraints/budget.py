@@ -68,7 +68,6 @@ class Budget(SideConstraint):
         return np.where(instance.jobs_table.tenant == row, 1, 0)
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         B, cluster = self.options.limit, C.instance.cluster
         mine = self.labels(C.instance)
         f = np.ones(C.columns) if mine is None else part_of(C, C.common(mine) == 1)

@@ -72,7 +72,6 @@ class Deadlines(SideConstraint):
         return str(getattr(self.options, "give_way", "none"))
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         impossible = self._impossible(C)
         if impossible and self._way == "none":
             raise Infeasible(impossible)

@@ -73,7 +73,6 @@ class MinimumService(SideConstraint):
         return selected(self.kind, self.options, instance).astype(np.int64)
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         meant = selected(self.kind, self.options, C.instance)
         if self.options.jobs is not None:
             self._refuse_impossible(

@@ -72,7 +72,6 @@ class Moves(SideConstraint):
         return label
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         pool, gpus, label = self._now(C.instance)
         running = np.flatnonzero(C.common(label) != NOT_RUNNING)
         if len(running) == 0:

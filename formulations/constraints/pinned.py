@@ -57,7 +57,6 @@ class _OfWays(SideConstraint):
         return selected(self.kind, self.options, instance).astype(np.int64)
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         mine = C.common(selected(self.kind, self.options, C.instance))
         barred = sp.csr_matrix(
             C.member > 0, dtype=np.float64

@@ -57,7 +57,6 @@ class Power(SideConstraint):
             raise _unstated(instance, pools[0], "watts_per_gpu")
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         P, idle = self.options.limit, self.options.idle
         j = pool_rows(self.kind, self.options.pools, C.instance)
         W = usable_gpus(C, j)

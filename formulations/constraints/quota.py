@@ -103,7 +103,6 @@ class Quota(_OfTenant):
     options: Options
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         held, G = sp.csr_matrix(self._held(C)[np.newaxis, :]), self._amount(C)
         held.eliminate_zeros()
         if held.nnz == 0:
@@ -145,7 +144,6 @@ class MinimumShare(_OfTenant):
     options: Options
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         held, G = self._held(C), self._amount(C)
         if self.options.up_to_demand:
             G = min(G, self._demand(C, held, C.alone))

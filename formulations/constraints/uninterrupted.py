@@ -40,7 +40,6 @@ class Uninterrupted(SideConstraint):
         return self._held(instance)[2]
 
     def rows(self, C: Classes) -> SideRows | None:
-        """See the class."""
         pool, gpus, label = self._held(C.instance)
         held = np.flatnonzero(C.common(label) != NOT_RUNNING)
         pool, gpus = pool[C.first], gpus[C.first]

@@ -52,7 +52,6 @@ class EarliestDeadlineFirst(Ranking):
     options: Options
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
-        """See the class."""
         d = jobs.deadline
         hopeless = (d <= jobs.now) & ~jobs.soft & (self.options.late == "last")
         group = np.select([np.isinf(d), hopeless], [NONE, LATE], KEEPS)

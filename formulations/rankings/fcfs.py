@@ -37,5 +37,4 @@ class FirstComeFirstServed(Ranking):
         return self.options.strict
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
-        """See the class."""
         return (jobs.arrival,)

@@ -75,7 +75,6 @@ class GittinsIndex(Ranking):
         return index
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
-        """See the class."""
         return (-self.index(jobs.attained),)
 
 

@@ -24,5 +24,4 @@ class LeastAttainedService(Ranking):
     reads = frozenset()
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
-        """See the class."""
         return (jobs.executed,)

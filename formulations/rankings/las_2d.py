@@ -21,5 +21,4 @@ class LeastAttainedGpuTime(Ranking):
     reads = frozenset()
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
-        """See the class."""
         return (jobs.attained,)

@@ -21,5 +21,4 @@ class Priority(Ranking):
     reads = frozenset({"weight"})
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
-        """See the class."""
         return (-jobs.weight,)

@@ -43,6 +43,5 @@ class ShortestRemainingTime(Ranking):
         return frozenset({"weight"} if self.options.weighted else ())
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray, ...]:
-        """See the class."""
         r = jobs.gpus * jobs.remaining if self.options.service else jobs.remaining
         return (r / jobs.weight if self.options.weighted else r,)

@@ -102,7 +102,6 @@ class Tiresias(Ranking):
         return np.searchsorted(self.limits, jobs.attained, side="right")
 
     def renews(self, jobs: RankedJobs) -> BoolArray:
-        """See the class."""
         p = self.options.knob
         if p is None:
             return super().renews(jobs)
@@ -111,7 +110,6 @@ class Tiresias(Ranking):
         )
 
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
-        """See the class."""
         q, g = self.queue(jobs), np.maximum(jobs.gpus, 1)
         if not self.options.classes:
             return q, jobs.arrival

@@ -119,9 +119,7 @@ class PerformanceModel(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """Registry name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def version(self) -> int:

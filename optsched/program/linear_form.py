@@ -148,17 +148,14 @@ class SmallestLevelForm:
 
     @cached_property
     def lower(self) -> FloatArray:
-        """0."""
         return constant(0.0, self.shape[1], np.float64)
 
     @property
     def implied_lower(self) -> FloatArray:
-        """0."""
         return self.lower
 
     @cached_property
     def upper(self) -> FloatArray:
-        """None."""
         return constant(np.inf, self.shape[1], np.float64)
 
     @cached_property
@@ -175,7 +172,6 @@ class SmallestLevelForm:
 
     @cached_property
     def integer(self) -> BoolArray:
-        """Nothing is."""
         return constant(False, self.shape[1], np.bool_)
 
     def column_parts(self) -> Iterator[ColumnPart]:
@@ -215,7 +211,6 @@ class SmallestLevelForm:
 
     @property
     def offset(self) -> float:
-        """0."""
         return 0.0
 
     def activity(self, x: FloatArray) -> FloatArray:

@@ -31,12 +31,10 @@ class Minimum(Utility):
         return level
 
     def value(self, R: FeasibleRegion, x: FloatArray) -> float:
-        """See `Utility.value`."""
         reached = self.reached(R.level(x))
         return float(reached.min()) if len(reached) else 0.0
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
-        """See the class."""
         lp, variables = R.bare()
         t = variables["t"] = lp.variables(1, name="t", implied=(0.0, self.highest(R)))
         lp.constrain(
@@ -52,7 +50,6 @@ class Minimum(Utility):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
-        """See `Utility.without_matrix`."""
         return SmallestLevelForm(R)
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:
@@ -81,7 +78,6 @@ class DelayedMinimum(Minimum):
 
     @property
     def concave(self) -> bool:
-        """It is."""
         return True
 
     def reached(self, level: FloatArray) -> FloatArray:
@@ -89,7 +85,6 @@ class DelayedMinimum(Minimum):
         return level / (1.0 + self.delay * level)
 
     def highest(self, R: FeasibleRegion) -> float:
-        """See `Utility.highest`."""
         return float(self.reached(R.highest_level).min()) if len(R.highest_level) else 0.0
 
     def needed(self, R: FeasibleRegion, value: float) -> FloatArray:

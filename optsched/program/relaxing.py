@@ -65,7 +65,6 @@ class Relaxation:
         )
 
     def to_linear(self) -> LinearProgram:
-        """See the class."""
         lp, variables = self.strict.bare()
         total = None
         for rows in self.rows:

@@ -86,7 +86,6 @@ class Total(Utility):
     # --- as programs -----------------------------------------------------------------------------------------------
 
     def value(self, R: FeasibleRegion, x: FloatArray) -> float:
-        """See `Utility.value`."""
         return float((R.classes.count * self.weight) @ self.f(R.level(x)))
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
@@ -141,7 +140,6 @@ class Total(Utility):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
-        """See `Utility.without_matrix`."""
         size = R.classes.count * self.weight
         if not self.conic:
             return LinearTotalForm(R, self.weight)

@@ -36,7 +36,6 @@ class TangentForm(SmallestLevelForm):
 
     @property
     def offset(self) -> float:
-        """The constant."""
         return self.constant
 
     @property
@@ -55,7 +54,6 @@ class TangentForm(SmallestLevelForm):
         return np.concatenate([np.zeros(self.region.classes.columns), self.price])
 
     def _behind(self) -> Iterator[ColumnPart]:
-        """The levels."""
         at = slice(self.region.classes.columns, self.shape[1])
         yield from self._alike(at, self.region.highest_level, self.price)
 
@@ -96,7 +94,6 @@ class LinearTotalForm(SmallestLevelForm):
 
     @cached_property
     def row_lower(self) -> FloatArray:
-        """None."""
         return np.full(self.shape[0], -np.inf)
 
     @cached_property

@@ -30,7 +30,6 @@ class Multiple:
     factor: float = 1.0
 
     def objective(self, value: float) -> float:
-        """See the class."""
         return self.factor * value + 0.0  # never -0.0
 
     def slope(self, value: float) -> float:
@@ -49,7 +48,6 @@ class Inverse:
     scale: float = 1.0
 
     def objective(self, value: float) -> float:
-        """See the class."""
         return self.scale / value if value > 0 else inf
 
     def slope(self, value: float) -> float:

@@ -55,7 +55,6 @@ class CachedModel(WrappedModel):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
         if self.of.version != self._version:
             self._blocks.clear()
             self._version = self.of.version

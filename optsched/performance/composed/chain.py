@@ -76,7 +76,6 @@ class Chain(ComposedModel):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         first = self.models[0].predict(jobs, configurations, edges=(job, configuration))
         rate, log_sd = first.rate.copy(), first.log_sd.copy()

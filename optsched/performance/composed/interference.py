@@ -73,7 +73,6 @@ class Interference(WrappedModel):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
         return self.of.predict(jobs, configurations, edges=edges)
 
     def pair_fractions(

@@ -85,7 +85,6 @@ class NoisyModel(WrappedModel):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         right = self.of.predict(jobs, configurations, edges=(job, configuration))
         who = np.where(

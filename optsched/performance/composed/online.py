@@ -111,7 +111,6 @@ class OnlineModel(WrappedModel):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         before = self.of.predict(jobs, configurations, edges=(job, configuration))
         offset, variance = self._offsets.of(

@@ -58,7 +58,6 @@ class OracleModel:
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
         known = replace(
             jobs,
             profile=self._profile[jobs.workload],

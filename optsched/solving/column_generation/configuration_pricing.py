@@ -32,16 +32,13 @@ class Chosen:
 
     @classmethod
     def none(cls) -> Chosen:
-        """None."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def take(self, rows: IntArray) -> Chosen:
-        """Some of them."""
         return Chosen(self.klass[rows], self.cell[rows])
 
     @classmethod
     def concatenate(cls, parts: Sequence[Chosen]) -> Chosen:
-        """All of them."""
         return cls(
             np.concatenate([part.klass for part in parts]),
             np.concatenate([part.cell for part in parts]),

@@ -23,7 +23,6 @@ class Pairs:
         return len(self.first)
 
     def take(self, rows: IntArray) -> Pairs:
-        """Some of them."""
         return Pairs(self.first[rows], self.second[rows], self.way[rows], self.value[rows])
 
     def ordered(self) -> Pairs:
@@ -38,7 +37,6 @@ class Pairs:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
-        """All of them."""
         none = np.zeros(0, np.int64)
         parts = (cls(none, none, none, np.zeros(0)), *parts)
         return cls(
