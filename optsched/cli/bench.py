@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from optsched.cli import values
 from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
+from optsched.cli.command import Option
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.shell import INTERRUPTED, Shell
+from optsched.cli.shell import Shell
 from optsched.cli.sweep_options import (
     RowsFile,
     Running,
-    begin_anew,
-    interrupted_words,
-    lines_file,
-    table_rows,
+    run_sweep,
+    sweep_exit_code,
+    write_rows,
 )
+
+if TYPE_CHECKING:
+    from optsched.benchmarking import Row
 
 EXAMPLES = """
     optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
@@ -37,13 +37,14 @@ def bench(
     output: RowsFile = None,
     best: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT,
-            help="Best known objectives: CSV with instance, formulation, objective.",
+        Option(
+            "Best known objectives: CSV with instance, formulation, objective.",
+            "FILE",
+            section=OUTPUT,
         ),
     ] = None,
     as_json: Json = False,
-) -> int:  # fmt: skip
+) -> int:
     """Solve many instances with many formulations and solvers, each in a process of its own, and keep a table.
 
     The same command goes on where it was interrupted or killed, and ends with the same table.
@@ -51,40 +52,27 @@ def bench(
     Exit codes: 0 every task has an answer or hit a limit, else the code of the first task that failed (see `optsched
     solve`), 130 interrupted; what there is is kept.
     """
-    processes = values.whole(running.jobs, "--jobs") or 0
     benchmark = benchmark_of(swept, contest)
-    lines = lines_file(output)
     from optsched.benchmarking.best_known import read_best, with_best_known
-    from optsched.benchmarking.table import rows_document, write_table
-    from optsched.cli.sweep_progress import sweep_line
+    from optsched.benchmarking.solve_task import NEXT_NOTE
+    from optsched.benchmarking.table import rows_document
+    from optsched.cli.bench_view import bench_view
 
     table = None if best is None else read_best(best)
-    benchmark.tasks()  # wrong words are told before a file is touched
-    if lines is not None and not running.resume:
-        begin_anew(lines)
-    with sweep_line(shell) as line:
-        sweep = benchmark.run(
-            processes=processes, results_file=lines, append=running.append, retry=running.retry,
-            on_start=line.on_start,
-        )  # fmt: skip
-    rows = with_best_known(sweep.rows, table)
-    if output is not None and lines is not None and Path(output) != lines and rows:
-        write_table(with_best_known(table_rows(sweep.rows, lines, running.append), table), output)
-    if as_json:
-        shell.document(rows_document(rows))
-    elif not shell.quiet:
-        from optsched.benchmarking.solve_task import NEXT_NOTE
-        from optsched.cli.bench_view import bench_view
 
-        shell.print(*bench_view(rows))
-        shell.note(
-            note for row in rows if row.get("notes") for note in row["notes"].split(NEXT_NOTE)
-        )
-        if output is not None and rows:
-            shell.tell("")
-            shell.tell(f"results written to {output}")
-    if sweep.interrupted:
-        shell.complain(interrupted_words(len(rows), len(benchmark.tasks()), output))
-        return INTERRUPTED
-    codes = [int(row.get("exit_code") or 1) for row in rows if row["status"] == "error"]
-    return codes[0] if codes else 0
+    def completed(rows: Sequence[Row]) -> list[Row]:
+        return with_best_known(rows, table)
+
+    sweep = run_sweep(shell, benchmark, running, output)
+    write_rows(sweep.rows, output, running.append, completed)
+    rows = completed(sweep.rows)
+    notes = [row["notes"].split(NEXT_NOTE) for row in rows if row.get("notes")]
+    shell.answer(
+        as_json,
+        lambda: rows_document(rows),
+        bench_view(rows),
+        notes=(note for found in notes for note in found),
+        written=["", f"results written to {output}"] if output is not None and rows else (),
+    )
+    failures = [int(row.get("exit_code") or 1) for row in rows if row["status"] == "error"]
+    return sweep_exit_code(shell, sweep, len(benchmark.tasks()), output, failures)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
-from optsched.cli.options import PROBLEM, SOLVER
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import (
+    PROBLEM,
+    SOLVER,
+    SolverOptions,
+    constraints_option,
+    formulations_option,
+    given_fields,
+)
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,109 +30,92 @@ GENERATE = "generate:"
 class Swept:
     """What is to be solved."""
 
+    section: ClassVar = PROBLEM
+
     set: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SET...",
-            help="Instances and programs: files, folders, patterns, @names, generate:NAME:KEY=VALUE,... (seeds=1..5), "
+        Argument(
+            "SET...",
+            "Instances and programs: files, folders, patterns, @names, generate:NAME:KEY=VALUE,... (seeds=1..5), "
             "or one sweep file (.toml).",
         ),
     ]
-    formulation: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=PROBLEM, show_default=False,
-            help="Can be repeated, also with other options.  [default: max-min-fairness]",
+    formulations: Annotated[
+        list[tuple[str, dict[str, Any]]] | None,
+        formulations_option(
+            "Can be repeated, also with other options.  [default: max-min-fairness]"
         ),
-    ] = None  # fmt: skip
+    ] = None
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option", "-O", metavar="[NAME:]KEY=VALUE", rich_help_panel=PROBLEM,
-            help="Option of the formulation NAME, or of all. Can be repeated.",
+        Option(
+            "Option of the formulation NAME, or of all. Can be repeated.",
+            "[NAME:]KEY=VALUE",
+            short="-O",
+            many=True,
         ),
-    ] = None  # fmt: skip
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-            help="Side constraint of all, beside those of the instances. Can be repeated.",
+    ] = None
+    constraints: Annotated[
+        list[dict[str, Any]] | None,
+        constraints_option(
+            "Side constraint of all, beside those of the instances. Can be repeated."
         ),
-    ] = None  # fmt: skip
+    ] = None
 
 
 @dataclass(frozen=True)
 class Contest:
     """With what, how often, and how long."""
 
-    solver: Annotated[
+    section: ClassVar = SOLVER
+
+    solvers: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=SOLVER, show_default=False,
-            help="See `optsched solvers`. Can be repeated.  [default: auto]",
+        Option(
+            "See `optsched solvers`. Can be repeated.  [default: auto]",
+            "NAME",
+            flag="--solver",
+            many=True,
         ),
-    ] = None  # fmt: skip
+    ] = None
     seeds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N", rich_help_panel=SOLVER, show_default=False,
-            help="Seeds of the solvers: N of them from 0 on, a span such as 3..7, or a list.  [default: 1]",
+        Any,
+        Option(
+            "Seeds of the solvers: N of them from 0 on, a span such as 3..7, or a list.  [default: 1]",
+            "N",
+            read=values.typed,
         ),
-    ] = None  # fmt: skip
+    ] = None
     repeat: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=SOLVER,
-            help="Do each N times, for the times.  [default: 1]",
-        ),
+        int | None,
+        Option("Do each N times, for the times.  [default: 1]", "N"),
     ] = None
     time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            rich_help_panel=SOLVER,
-            help="Of each task, reading included: 90s, 5m, 2h.",
-        ),
+        float | None,
+        Option("Of each task, reading included: 90s, 5m, 2h.", "TIME", read=values.duration),
     ] = None
     memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", rich_help_panel=SOLVER, help="In use by each task: 500MB, 4GB (Linux)."
-        ),
+        float | None,
+        Option("In use by each task: 500MB, 4GB (Linux).", "SIZE", read=values.size),
     ] = None
     work_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=SOLVER,
-            help="Stop after N iterations, nodes, or conflicts.",
-        ),
+        int | None,
+        Option("Stop after N iterations, nodes, or conflicts.", "N"),
     ] = None
     gap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="G",
-            help="Relative gap at which an integer program may stop.",
-            rich_help_panel=SOLVER,
-        ),
+        float | None,
+        Option("Relative gap at which an integer program may stop.", "G"),
     ] = None
     threads: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Of the solvers.  [default: 1]", rich_help_panel=SOLVER),
+        int | None,
+        Option("Of the solvers.  [default: 1]", "N"),
     ] = None
-    solver_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--solver-option", metavar="KEY=VALUE", rich_help_panel=SOLVER,
-            help="Option in the solver's own name. Can be repeated.",
-        ),
-    ] = None  # fmt: skip
+    solver_options: SolverOptions = field(default_factory=dict)
 
 
 def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
     """What the command line and a sweep file say together; the command line wins."""
-    given = _given(swept, contest)
+    given = given_fields(contest) | given_fields(swept, "set", "formulations", "option")
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.sweep import DEFAULT, Benchmark
     from optsched.cli.sweep_file import is_sweep_file, options_of, read_sweep
@@ -142,37 +131,23 @@ def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
         given = {**options_of(document), "seeds": document.seeds, **given}
     else:
         sources = _sources(swept.set, None)
-    entries = [values.named(text, "-f") for text in swept.formulation or ()]
-    entries = entries or given.pop("formulations", [(DEFAULT, {})])
-    given.pop("formulations", None)
+    kept = given.pop("formulations", [(DEFAULT, {})])
+    entries = swept.formulations or kept
     seeds = given.pop("seeds", None)
     if seeds is not None:
         given["seeds"] = seeds_of(seeds, 0, "seeds")
     if sources and all(source.program for source in sources):
-        wrong = [option for option, value in (("-f", swept.formulation), ("-O", swept.option), ("-C", swept.constraint))
-                 if value]  # fmt: skip
+        needs_formulation = {
+            "-f": swept.formulations,
+            "-O": swept.option,
+            "-C": swept.constraints,
+        }
+        wrong = [option for option, value in needs_formulation.items() if value]
         if wrong:
             raise UsageError(
                 f"{', '.join(wrong)}: the set has programs alone, which no formulation makes"
             )
     return Benchmark(sources, formulations=_with_options(entries, swept.option or ()), **given)
-
-
-def _given(swept: Swept, contest: Contest) -> dict[str, Any]:
-    """What the command line says, without what it does not."""
-    found = {
-        "constraints": [values.constraint(text) for text in swept.constraint or ()] or None,
-        "solvers": contest.solver,
-        "seeds": None if contest.seeds is None else values.value(contest.seeds),
-        "repeat": values.whole(contest.repeat, "--repeat"),
-        "threads": values.whole(contest.threads, "--threads"),
-        "time_limit": values.duration(contest.time_limit, "--time-limit"),
-        "memory_limit": values.size(contest.memory_limit, "--memory-limit"),
-        "work_limit": values.whole(contest.work_limit, "--work-limit"),
-        "gap": values.real(contest.gap, "--gap"),
-        "solver_options": values.pairs(contest.solver_option or (), "--solver-option") or None,
-    }
-    return {key: value for key, value in found.items() if value is not None}
 
 
 def _sources(given: Sequence[Any], folder: Path | None) -> list[Source]:

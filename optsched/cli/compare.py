@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
+from optsched.cli.command import Option
+from optsched.cli.exit_codes import exit_code
 from optsched.cli.options import (
-    OUTPUT,
     PROBLEM,
     InstanceFile,
     Json,
     ModelFile,
     Search,
-    check_inputs,
+    constraints_option,
+    formulations_option,
+    output_option,
 )
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
-from optsched.cli.solve import exit_code
+from optsched.cli.shell import Shell, write_document
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
-    from optsched.study.comparison import Comparison, ComparisonRow, Entry
+    from optsched.study.comparison import ComparisonRow, Entry
 
 EXAMPLES = """
     optsched compare @quickstart
@@ -33,68 +34,78 @@ EXAMPLES = """
 """
 
 
+def options_by_formulation(texts: Sequence[str], option: str) -> dict[str, dict[str, Any]]:
+    """Options of texts such as ``makespan:key=value``, by formulation."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, options = values.named(text, option)
+        if not options:
+            raise InvalidArgument(option, repr(text), "name:key=value")
+        own = found.setdefault(name, {})
+        for key, value in options.items():
+            if key in own:
+                raise UsageError(f"{option} {name}: {key} is given twice")
+            own[key] = value
+    return found
+
+
 @dataclass(frozen=True)
 class Comparing:
     """What is to be compared."""
 
+    section: ClassVar = PROBLEM
+
     instance: InstanceFile
-    formulation: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=PROBLEM, show_default=False,
-            help="Can be repeated, also with other options. Default: all that take the instance.",
+    formulations: Annotated[
+        list[tuple[str, dict[str, Any]]] | None,
+        formulations_option(
+            "Can be repeated, also with other options. Default: all that take the instance."
         ),
-    ] = None  # fmt: skip
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-O", metavar="NAME:KEY=VALUE", rich_help_panel=PROBLEM,
-            help="Option of the formulation NAME, wherever it is compared. Can be repeated.",
+    ] = None
+    options: Annotated[
+        dict[str, dict[str, Any]],
+        Option(
+            "Option of the formulation NAME, wherever it is compared. Can be repeated.",
+            "NAME:KEY=VALUE",
+            flag="--option",
+            short="-O",
+            read=options_by_formulation,
+            many=True,
         ),
-    ] = None  # fmt: skip
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-            help="Side constraint of all, beside those of the instance. Can be repeated.",
+    ] = field(default_factory=dict)
+    constraints: Annotated[
+        list[dict[str, Any]],
+        constraints_option(
+            "Side constraint of all, beside those of the instance. Can be repeated."
         ),
-    ] = None  # fmt: skip
+    ] = field(default_factory=list)
     model: ModelFile = None
 
     @property
-    def entries(self) -> list[tuple[str, dict[str, Any]]] | None:
-        """The formulations of -f with their options; None for all."""
-        return (
-            None
-            if self.formulation is None
-            else [values.named(text, "-f") for text in self.formulation]
-        )
+    def entries(self) -> list[Entry] | None:
+        """The formulations with their options, of which those of -f win; None for all."""
+        entries = self.formulations
+        if not self.options:
+            return None if entries is None else list(entries)
+        if entries is None:
+            from optsched.instance import FORMAT
+            from optsched.study.comparison import accepting
 
-    @property
-    def options(self) -> list[tuple[str, dict[str, Any]]]:
-        """What -O gives, formulation by formulation."""
-        found = [values.named(text, "-O") for text in self.option or ()]
-        for text, (_, options) in zip(self.option or (), found, strict=True):
-            if not options:
-                raise InvalidArgument("-O", repr(text), "name:key=value")
-        return found
-
-    @property
-    def constraints(self) -> list[dict[str, Any]]:
-        """What -C gives."""
-        return [values.constraint(text) for text in self.constraint or ()]
+            entries = [(name, {}) for name in accepting(FORMAT)]
+        compared = list(dict.fromkeys(name for name, _ in entries))
+        for name in self.options:
+            if name not in compared:
+                raise UsageError(
+                    f"-O {name}: {name} is not compared, expected one of {', '.join(compared)}"
+                )
+        return [(name, {**self.options.get(name, {}), **own}) for name, own in entries]
 
 
 def compare(
     shell: Shell,
     problem: Comparing,
     search: Search,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the comparison.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    output: Annotated[str | None, output_option("Write the comparison.")] = None,
     as_json: Json = False,
 ) -> int:
     """Solve an instance with many formulations, and measure all answers alike.
@@ -103,70 +114,28 @@ def compare(
 
     Exit codes: 0 at least one formulation solved it, else the code of the first that did not (see `optsched solve`).
     """
-    check_target(output)
-    check_inputs(instance=problem.instance, model=problem.model)
-    entries, options, constraints, limits = (
-        problem.entries,
-        problem.options,
-        problem.constraints,
-        search.limits,
-    )
+    from optsched.cli.comparison_view import comparison_view
     from optsched.study import comparison
 
     with progress(shell, "comparing") as on_progress:
         found = comparison.compare(
             problem.instance,
-            _with_options(entries, options),
-            constraints=constraints,
+            problem.entries,
+            constraints=problem.constraints,
             performance=problem.model,
             on_progress=on_progress,
-            **limits,
+            **search.limits,
         )
-    document = found.to_document()
     if output is not None and output != "-":
-        from optsched.api import write_atomically
-        from optsched.instance.files import pretty_json
-
-        write_atomically(output, pretty_json(document).encode())
-    if as_json or output == "-":
-        shell.document(document)
-    elif not shell.quiet:
-        from optsched.cli.comparison_view import comparison_view
-
-        shell.print(*comparison_view(found))
-        shell.note(
-            note for row in found.rows if row.solution is not None for note in row.solution.notes
-        )
-        if output is not None:
-            shell.tell("")
-            shell.tell(f"comparison written to {output}")
-    return _exit_code(found)
-
-
-def _with_options(
-    entries: list[tuple[str, dict[str, Any]]] | None, options: list[tuple[str, dict[str, Any]]]
-) -> list[Entry] | None:
-    """The entries with the options of -O; those of -f win."""
-    if not options:
-        return None if entries is None else list(entries)
-    if entries is None:
-        from optsched.instance import FORMAT
-        from optsched.study.comparison import accepting
-
-        entries = [(name, {}) for name in accepting(FORMAT)]
-    given: dict[str, dict[str, Any]] = {}
-    for name, pairs in options:
-        if name not in [other for other, _ in entries]:
-            compared = ", ".join(dict.fromkeys(other for other, _ in entries))
-            raise UsageError(f"-O {name}: {name} is not compared, expected one of {compared}")
-        for key, value in pairs.items():
-            if key in given.setdefault(name, {}):
-                raise UsageError(f"-O {name}: {key} is given twice")
-            given[name][key] = value
-    return [(name, {**given.get(name, {}), **own}) for name, own in entries]
-
-
-def _exit_code(found: Comparison) -> int:
+        write_document(found.to_document(), output)
+    solutions = [row.solution for row in found.rows if row.solution is not None]
+    shell.answer(
+        as_json or output == "-",
+        found.to_document,
+        comparison_view(found),
+        notes=(note for solution in solutions for note in solution.notes),
+        written=["", f"comparison written to {output}"] if output is not None else (),
+    )
     codes = [_code(row) for row in found.rows]
     return 0 if 0 in codes else codes[0]
 

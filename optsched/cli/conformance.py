@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optsched.cli.progress import progress
@@ -11,6 +11,7 @@ from optsched.cli.shell import Shell
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from optsched.cli.grid import Grid
     from optsched.conformance import Result
 
 FAILED = 6
@@ -25,31 +26,18 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
     with progress(shell, f"checking {name}"):
         results = check_solver(name)
     counts = summary(results)
-    if as_json:
-        shell.document(
-            {
-                "solver": name,
-                "ok": not counts["failed"],
-                "counts": counts,
-                "cases": documents(results),
-            }
-        )
-    else:
-        from optsched.cli.tables import seconds, table
-
-        shown = [result for result in results if not result.reason.startswith(UNCLAIMED)]
-        rows: list[list[str | Text]] = [
-            [item.bank, item.case, _verdict(item), seconds(item.seconds)] for item in shown
-        ]
-        shell.print(
-            table(
-                "bank", "case", "result", "time", rows=rows, left=3, title=f"Conformance of {name}"
-            )
-        )
-        hidden = len(results) - len(shown)
-        told = f"; {hidden} more need what it does not claim" if hidden else ""
-        skipped = counts["skipped"] - hidden
-        shell.tell(f"{counts['passed']} passed, {counts['failed']} failed, {skipped} skipped{told}")
+    document = {"solver": name, "ok": not counts["failed"], "counts": counts}
+    claimed = [result for result in results if not result.reason.startswith(UNCLAIMED)]
+    hidden = len(results) - len(claimed)
+    outcome = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped'] - hidden} skipped"
+    if hidden:
+        outcome += f"; {hidden} more need what it does not claim"
+    shell.answer(
+        as_json,
+        lambda: {**document, "cases": documents(results)},
+        _view(name, claimed),
+        written=[outcome],
+    )
     failed = [result for result in results if result.verdict == "failed"]
     if failed and (as_json or not shell.quiet):  # which ones and why is said above
         shell.complain(f"error: {name} fails {len(failed):,} of {len(results):,} cases")
@@ -57,6 +45,16 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
         for result in failed:
             shell.complain(f"error: {name} fails {result.case!r}: {result.reason}")
     return FAILED if counts["failed"] else 0
+
+
+def _view(name: str, results: Sequence[Result]) -> Iterator[Grid]:
+    from optsched.cli.tables import seconds, table
+
+    columns = ("bank", "case", "result", "time")
+    rows: list[list[str | Text]] = [
+        [result.bank, result.case, _verdict(result), seconds(result.seconds)] for result in results
+    ]
+    yield table(*columns, rows=rows, left=3, title=f"Conformance of {name}")
 
 
 def _verdict(result: Result) -> Text:

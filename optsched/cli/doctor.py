@@ -29,19 +29,20 @@ def doctor(shell: Shell, as_json: Json = False) -> int:
     with progress(shell, "checking"):
         versions, checks = versions_here(), list(all_checks())
     failed = [check for check in checks if check.verdict == "FAILED"]
-    if as_json:
-        found = [
+    document = {
+        "ok": not failed,
+        "versions": versions,
+        "checks": [
             {"name": check.name, "ok": check.ok, "needed": check.needed, "words": check.words}
             for check in checks
-        ]
-        shell.document({"ok": not failed, "versions": versions, "checks": found})
-    elif shell.quiet:
+        ],
+    }
+    shell.answer(as_json, lambda: document, _view(versions, checks))
+    if shell.quiet and not as_json:
         for check in failed:
             shell.complain(f"error: {check.name}: {check.words}")
-    else:
-        shell.print(*_view(versions, checks))
-        if failed:  # why is said above
-            shell.complain(f"error: failed: {', '.join(check.name for check in failed)}")
+    elif failed and not as_json:  # why is said above
+        shell.complain(f"error: failed: {', '.join(check.name for check in failed)}")
     return FAILED if failed else 0
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from optsched.cli.command import Option
+from optsched.cli.exit_codes import certificate_failed, exit_code
 from optsched.cli.options import OUTPUT, Json, Problem, Search, solved
 from optsched.cli.shell import Shell
-from optsched.cli.solve import NOT_CERTIFIED, exit_code
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,11 +31,7 @@ def explain(
     search: Search,
     job: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID",
-            rich_help_panel=OUTPUT,
-            help="One job: what it gets, what it pays, what else.",
-        ),
+        Option("One job: what it gets, what it pays, what else.", "ID", section=OUTPUT),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -54,17 +49,14 @@ def explain(
 
     solution = solved(shell, problem, search)
     code = exit_code(solution)
-    if code == NOT_CERTIFIED:
-        for found in solution.certificate.problems:
-            shell.complain(f"error: the certificate failed: {found}")
+    if certificate_failed(shell, solution):
         return code
-    told = None if job is None else explain_job(solution, job)
-    document = explanation(solution) if told is None else told.to_document()
-    if as_json:
-        shell.document(document)
-    elif not shell.quiet:
-        shell.print(*(_view(solution, document) if told is None else job_view(told)))
-        shell.note(solution.notes)
+    if job is None:
+        document = explanation(solution)
+        shell.answer(as_json, lambda: document, _view(solution, document), solution.notes)
+    else:
+        found = explain_job(solution, job)
+        shell.answer(as_json, found.to_document, job_view(found), solution.notes)
     return code
 
 

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from optsched.cli.options import OUTPUT, PROBLEM, Problem, check_inputs
+from optsched.cli.exit_codes import INFEASIBLE
+from optsched.cli.options import Problem, formulation_option, output_option
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.instance import Instance
     from optsched.program import LinearArrays, Units
     from optsched.traces import Trace
-
-INFEASIBLE = 4
 
 EXAMPLES = """
     optsched export cluster.json -f makespan -o makespan.mps
@@ -33,11 +30,10 @@ class Exported(Problem):
 
     formulation: Annotated[
         str,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=False,
-            help="Write the program of this formulation (mps, lp). Without: the instance.",
+        formulation_option(
+            "Write the program of this formulation (mps, lp). Without: the instance."
         ),
-    ] = ""  # fmt: skip
+    ] = ""
 
 
 def export(
@@ -45,21 +41,19 @@ def export(
     problem: Exported,
     output: Annotated[
         str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
-            help="FILE.mps or FILE.lp for a program; FILE.json, .yaml or .npz for the instance; - for standard output.",
+        output_option(
+            "FILE.mps or FILE.lp for a program; FILE.json, .yaml or .npz for the instance; "
+            "- for standard output."
         ),
     ],
-) -> int:  # fmt: skip
+) -> int:
     """Write the program of a formulation as MPS or LP, or the instance in another format.
 
     Beside a program FILE.names.json says what its columns and rows stand for: jobs, pools, requirements.
     """
-    check_target(output)
-    check_inputs(instance=problem.instance, model=problem.model)
     if problem.formulation:
         return _export_program(shell, problem, output)
-    if problem.option or problem.constraint or problem.no_classes:
+    if problem.asks_to_solve:
         raise UsageError("-O, -C and --no-classes need a formulation: -f NAME")
     from optsched.api import load
     from optsched.formats.mps import SUFFIXES
@@ -112,11 +106,10 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     from optsched.instance.files import pretty_json
 
     kind = "mps" if output == "-" else program_kind(Path(output))
-    options, constraints = problem.options, problem.constraints
     with progress(shell, "building"):
         instance = api.load(problem.instance, problem.model)
-        in_force = api.constraints_in_force(instance, constraints)
-        formulation = api.make_formulation(problem.formulation, options, in_force)
+        in_force = api.constraints_in_force(instance, problem.constraints)
+        formulation = api.make_formulation(problem.formulation, problem.options, in_force)
         candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
         if formulation.sense == "rule":

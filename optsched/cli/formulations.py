@@ -9,8 +9,7 @@ from operator import itemgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-import typer
-
+from optsched.cli.command import Argument
 from optsched.cli.options import Json
 from optsched.cli.shell import Shell
 
@@ -33,10 +32,7 @@ def formulations(
     shell: Shell,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A formulation, side constraint or ranking: its mathematics and options.",
-        ),
+        Argument("NAME", "A formulation, side constraint or ranking: its mathematics and options."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -51,19 +47,15 @@ def formulations(
     if name is not None:
         kind = kinds_of(name, tuple(loaders), "formulation")[0]
         document = described(loaders[kind](name))
-        if as_json:
-            shell.document(document)
-        else:
-            shell.print(*_one(document))
+        shell.answer(as_json, lambda: document, _one(document))
         return 0
-    told = {}
+    catalogue = {}
     for kind, load in loaders.items():
         owners = {load(item) for item in names(kind)}  # aliases once
-        told[f"{kind}s"] = sorted((described(owner) for owner in owners), key=itemgetter("name"))
-    if as_json:
-        shell.document(told)
-    else:
-        shell.print(*_catalogue(told["formulations"], told["constraints"], told["rankings"]))
+        catalogue[f"{kind}s"] = sorted(
+            (described(owner) for owner in owners), key=itemgetter("name")
+        )
+    shell.answer(as_json, lambda: catalogue, _catalogue(**catalogue))
     return 0
 
 
@@ -137,13 +129,15 @@ def _type_name(annotation: Any) -> str:
 
 
 def _catalogue(
-    found: list[dict[str, Any]], constraints: list[dict[str, Any]], rankings: list[dict[str, Any]]
+    formulations: list[dict[str, Any]],
+    constraints: list[dict[str, Any]],
+    rankings: list[dict[str, Any]],
 ) -> Iterator[RenderableType]:
     from optsched.cli.tables import table
 
     rows = [
         [item["name"], item["sense"], item["objective"], ", ".join(item["reads"]) or "nothing"]
-        for item in found
+        for item in formulations
     ]
     yield table(
         "name",
@@ -154,7 +148,7 @@ def _catalogue(
         left=4,
         title="Formulations (-f NAME)",
     )
-    yield from _other_names(found)
+    yield from _other_names(formulations)
     yield ""
     title = "Side constraints (-C KIND:KEY=VALUE,...)"
     yield table(

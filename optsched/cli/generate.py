@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optsched.cli.command import CONTEXT, Commands, Help, add_command
+from optsched.cli.command import CONTEXT, Commands, Help, Option, add_command
 from optsched.cli.export import write_instance
-from optsched.cli.options import OUTPUT
+from optsched.cli.options import OUTPUT, output_option
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
     from optsched.generate.generator import Generator
@@ -91,7 +91,6 @@ def _command(generator: Generator) -> Callable[..., int]:
     def run(shell: Shell, output: str, **given: str | None) -> int:
         from optsched.instance.files import kind_of
 
-        check_target(output)
         kind = "json" if output == "-" else kind_of(Path(output))
         with progress(shell, "generating"):
             made = generator(
@@ -111,34 +110,25 @@ def _command(generator: Generator) -> Callable[..., int]:
 
 
 def _parameters(generator: Generator) -> list[inspect.Parameter]:
+    """The shell, the generator's options, and last the seed, the output and the name."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    target = typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
-        help="FILE.json, .yaml or .npz; - for JSON on standard output.",
-    )  # fmt: skip
-    parameters = [
-        inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell),
-        inspect.Parameter("output", keyword, annotation=Annotated[str, target]),
-    ]
+    target = output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")
+    declared: dict[str, inspect.Parameter] = {}
     fields = generator.options.model_fields
     for name, schema in generator.options.model_json_schema()["properties"].items():
-        option = typer.Option(
-            _flag(name),
-            metavar=_metavar(schema),
-            help=f"{schema['description']} {_limits(schema, fields[name].default)}".rstrip(),
-            rich_help_panel=OUTPUT if name == "name" else GENERATED,
-            show_default=False,
+        option = Option(
+            f"{schema['description']} {_limits(schema, fields[name].default)}".rstrip(),
+            _metavar(schema),
+            section=OUTPUT if name == "name" else GENERATED,
         )
-        parameters.append(
-            inspect.Parameter(name, keyword, default=None, annotation=Annotated[str | None, option])
+        declared[name] = inspect.Parameter(
+            name, keyword, default=None, annotation=Annotated[str | None, option]
         )
-    own = [
-        parameter for parameter in parameters if parameter.name not in ("seed", "name", "output")
-    ]
-    last = [parameter for parameter in parameters if parameter.name in ("seed", "name", "output")]
-    return own + sorted(
-        last, key=lambda parameter: ("seed", "output", "name").index(parameter.name)
-    )
+    declared["output"] = inspect.Parameter("output", keyword, annotation=Annotated[str, target])
+    for name in ("seed", "output", "name"):
+        declared[name] = declared.pop(name)
+    shell = inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell)
+    return [shell, *declared.values()]
 
 
 def _flag(name: str) -> str:

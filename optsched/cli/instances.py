@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optsched.cli.options import Json
 from optsched.cli.shell import Shell
+
+if TYPE_CHECKING:
+    from optsched.cli.grid import Grid
 
 EXAMPLES = """
     optsched instances
@@ -17,10 +20,9 @@ EXAMPLES = """
 def instances(shell: Shell, as_json: Json = False) -> int:
     """List the instances that ship; `@name` stands for one wherever an instance is asked for."""
     from optsched.api import load
-    from optsched.cli.tables import table
     from optsched.instance.shipped import shipped_names
 
-    told = _shipped_words()
+    descriptions = _shipped_descriptions()
     found: list[dict[str, Any]] = []
     for name in shipped_names():
         instance = load(f"@{name}")
@@ -31,12 +33,16 @@ def instances(shell: Shell, as_json: Json = False) -> int:
                 "name": f"@{name}",
                 "jobs": len(instance.jobs_table),
                 "pools": pools,
-                "description": told.get(name, ""),
+                "description": descriptions.get(name, ""),
             }
         )
-    if as_json:
-        shell.document({"instances": found})
-        return 0
+    shell.answer(as_json, lambda: {"instances": found}, [_table(found)])
+    return 0
+
+
+def _table(found: list[dict[str, Any]]) -> Grid:
+    from optsched.cli.tables import table
+
     rows = [
         [
             item["name"],
@@ -48,11 +54,10 @@ def instances(shell: Shell, as_json: Json = False) -> int:
         for item in found
     ]
     columns = ("name", "what it shows", "jobs", "GPUs", "pools")
-    shell.print(table(*columns, rows=rows, left=2, title="Instances that ship"))
-    return 0
+    return table(*columns, rows=rows, left=2, title="Instances that ship")
 
 
-def _shipped_words() -> dict[str, str]:
+def _shipped_descriptions() -> dict[str, str]:
     """The last column of the table in the folder's README.md, by instance."""
     from optsched.instance.shipped import shipped_folder
 

@@ -89,7 +89,8 @@ def build_app(names: Iterable[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
         home, _, attribute = (COMMANDS | GROUPS)[name].partition(":")
         module = import_module(f"optsched.cli.{home}")
         if name in COMMANDS:
-            add_command(app, name, getattr(module, attribute), module.EXAMPLES)
+            prepare = getattr(module, "prepare", None)
+            add_command(app, name, getattr(module, attribute), module.EXAMPLES, prepare)
         else:
             app.add_typer(getattr(module, attribute)(), name=name)
     return app

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from optsched.cli import values
+from optsched.cli.command import Option
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import MODELS, Models, ProfileFiles, Told
+from optsched.cli.profile_files import MODELS, Models, ProfileFiles, Reading
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,35 +31,36 @@ def evaluate(
     shell: Shell,
     profiles: ProfileFiles,
     models: Models,
-    told: Told,
+    reading: Reading,
     split: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--split", metavar="NAME[:KEY=VALUE]", rich_help_panel=SPLITS, show_default=False,
-            help="random:fraction=0.5, few-shot, more-gpus:most=4, workload-out or gpu-out. Can be repeated. Default: "
+        list[tuple[str, dict[str, Any]]] | None,
+        Option(
+            "random:fraction=0.5, few-shot, more-gpus:most=4, workload-out or gpu-out. Can be repeated. Default: "
             "all of them.",
+            "NAME[:KEY=VALUE]",
+            section=SPLITS,
+            read=values.named_each,
+            many=True,
         ),
     ] = None,
-    seeds: Annotated[
-        str, typer.Option(metavar="N", help="Draws of random and few-shot.", rich_help_panel=SPLITS, show_default=True)
-    ] = "3",
+    seeds: Annotated[int, Option("Draws of random and few-shot.", "N", section=SPLITS)] = 3,
     nominal: Annotated[
-        str, typer.Option(metavar="P", help="Share that the intervals should hold.", rich_help_panel=SPLITS,
-                          show_default=True),
-    ] = "0.9",
-    chain: Annotated[
-        bool, typer.Option("--chain", help="Also the chain of all models.", rich_help_panel=MODELS)
-    ] = False,
-    workloads: Annotated[
-        bool, typer.Option("--workloads", help="Also each workload by itself.", rich_help_panel=OUTPUT)
-    ] = False,
+        float,
+        Option("Share that the intervals should hold.", "P", section=SPLITS),
+    ] = 0.9,
+    chain: Annotated[bool, Option("Also the chain of all models.", section=MODELS)] = False,
+    workloads: Annotated[bool, Option("Also each workload by itself.", section=OUTPUT)] = False,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE", help="Draw predicted against measured (png, svg or pdf).",
-                     rich_help_panel=OUTPUT),
+        Option(
+            "Draw predicted against measured (png, svg or pdf).",
+            "FILE",
+            section=OUTPUT,
+            read=values.picture,
+        ),
     ] = None,
     as_json: Json = False,
-) -> int:  # fmt: skip
+) -> int:
     """Say how well models tell times of steps that they were not fitted to.
 
     random: a part of each workload's ways to run is left out; few-shot: all but 1 GPU, one placement on a node and one
@@ -70,39 +70,26 @@ def evaluate(
     Exit codes: 0 evaluated, 2 usage, 3 the profiles are wrong, 7 an extra that a model needs is missing.
     """
     wanted = models.wanted
-    splits = [values.named(text, "--split") for text in split] if split else None
-    draws, share = values.whole(seeds, "--seeds"), values.real(nominal, "--nominal")
-    assert draws is not None
-    assert share is not None
-    if plot is not None:
-        from optsched.report.pictures import picture_format, require_matplotlib
-
-        picture_format(plot)
-        check_target(plot)
-        require_matplotlib()
     from optsched.study.fitting import evaluate_models
 
     with progress(shell, "evaluating"):
-        measured = told.read(profiles)
-        found = evaluate_models(measured, wanted, splits, chain=chain, seeds=draws, nominal=share)
+        measured = reading.read(profiles)
+        found = evaluate_models(measured, wanted, split, chain=chain, seeds=seeds, nominal=nominal)
     if plot is not None:
         from optsched.report import evaluation_picture, save_picture
 
         save_picture(evaluation_picture(found), plot)
-    if as_json:
-        shell.document(
-            {
-                "measurements": len(measured),
-                "nominal": share,
-                "seeds": draws,
-                "rows": list(map(asdict, found.rows)),
-            }
-        )
-    elif not shell.quiet:
-        shell.print(*_view(found, workloads))
-        if plot is not None:
-            shell.tell("")
-            shell.tell(f"picture written to {plot}")
+    shell.answer(
+        as_json,
+        lambda: {
+            "measurements": len(measured),
+            "nominal": nominal,
+            "seeds": seeds,
+            "rows": [asdict(row) for row in found.rows],
+        },
+        _view(found, workloads),
+        written=["", f"picture written to {plot}"] if plot is not None else (),
+    )
     return 0
 
 
@@ -115,9 +102,17 @@ def _view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]:
             row for row in found.rows if row.split == split and (workloads or row.workload is None)
         ]
         yield table(
-            *columns, "left out", "known", "MAPE", "median", "bias", f"in {percent(found.nominal)}",
-            rows=[_cells(row, workloads) for row in rows], left=len(columns), title=split,
-        )  # fmt: skip
+            *columns,
+            "left out",
+            "known",
+            "MAPE",
+            "median",
+            "bias",
+            f"in {percent(found.nominal)}",
+            rows=[_cells(row, workloads) for row in rows],
+            left=len(columns),
+            title=split,
+        )
         refused = dict.fromkeys(f"{row.model}: {row.refused}" for row in rows if row.refused)
         if refused:
             yield bullets(refused)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import Models, ProfileFiles, Told, telling_parts, written
+from optsched.cli.options import Json, output_option
+from optsched.cli.profile_files import Models, ProfileFiles, Reading, naming_parts, written
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,17 +27,8 @@ def fit(
     shell: Shell,
     profiles: ProfileFiles,
     models: Models,
-    told: Told,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="FILE.json; - for standard output.",
-        ),
-    ],
+    reading: Reading,
+    output: Annotated[str, output_option("FILE.json; - for standard output.")],
     as_json: Json = False,
 ) -> int:
     """Fit a performance model to measured times of steps.
@@ -52,13 +41,12 @@ def fit(
     Exit codes: 0 fitted and written, 2 usage, 3 the profiles are wrong or cannot determine the model, 7 an extra that
     the model needs is missing.
     """
-    check_target(output)
     wanted = models.wanted
     from optsched.study.fitting import fit_model
 
     with progress(shell, "fitting"):
-        measured = told.read(profiles)
-        with telling_parts("pollux"):
+        measured = reading.read(profiles)
+        with naming_parts("pollux"):
             document = fit_model(measured, wanted)
         found = _summary(document, measured)
     return written(shell, document, output, found, _view, as_json)

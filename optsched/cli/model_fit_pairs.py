@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import telling_parts, written
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import Json, output_option, settings_option
+from optsched.cli.profile_files import naming_parts, with_options, written
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,43 +29,44 @@ def fit_pairs(
     shell: Shell,
     pairs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PAIRS...", show_default=False,
-            help="Measured pairs of jobs on one GPU: CSV files, or tables of Gavel (json).",
+        Argument(
+            "PAIRS...", "Measured pairs of jobs on one GPU: CSV files, or tables of Gavel (json)."
         ),
     ],
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="FILE.json; - for standard output."
-        ),
-    ],
+    output: Annotated[str, output_option("FILE.json; - for standard output.")],
     alone: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=PROFILES, show_default=False,
-            help="Rates alone (gpu, workload, rate), where the pairs do not have them. Can be repeated.",
+        Option(
+            "Rates alone (gpu, workload, rate), where the pairs do not have them. Can be repeated.",
+            "FILE",
+            section=PROFILES,
         ),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=MODEL, show_default=True,
-                          help="auto, row-column, gaussian-pairs, boosted-pairs, completion or "
-                          "conformal-pairs."),
-    ] = "auto",
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-O", metavar="KEY=VALUE", rich_help_panel=MODEL,
-                     help="Option of the model. Can be repeated."),
+        tuple[str, dict[str, Any]],
+        Option(
+            "auto, row-column, gaussian-pairs, boosted-pairs, completion or conformal-pairs.",
+            "NAME[:KEY=VALUE,...]",
+            short="-m",
+            section=MODEL,
+            read=values.named,
+            default="auto",
+        ),
+    ] = ("auto", {}),
+    options: Annotated[
+        dict[str, Any] | None,
+        settings_option("Option of the model. Can be repeated.", section=MODEL),
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(
-            "--base", metavar="MODEL.json", rich_help_panel=MODEL, show_default=False,
-            help="What jobs run at alone: a file of `optsched model fit`. Default: what the instance states.",
+        Option(
+            "What jobs run at alone: a file of `optsched model fit`. Default: what the instance states.",
+            "MODEL.json",
+            section=MODEL,
         ),
     ] = None,
     as_json: Json = False,
-) -> int:  # fmt: skip
+) -> int:
     """Fit a model of jobs that share GPUs to measured pairs of them.
 
     It is written as an `interference` model: alone, jobs run as the instance states or as the model of --base says; in
@@ -77,12 +76,7 @@ def fit_pairs(
     Exit codes: 0 fitted and written, 2 usage, 3 the pairs are wrong or cannot determine the model, 7 an extra that the
     model needs is missing.
     """
-    check_target(output)
-    name, options = values.named(model, "--model")
-    for key, value in values.pairs(option or (), "-O").items():
-        if key in options:
-            raise UsageError(f"--model {name}: {key} is given twice")
-        options[key] = value
+    chosen = with_options(model, options or {})
     from optsched.formats.pairs import read_pairs
     from optsched.performance.files import read_model
     from optsched.study.fitting import fit_pairs as fit
@@ -90,8 +84,8 @@ def fit_pairs(
     with progress(shell, "fitting"):
         below = None if base is None else read_model(base)
         measured = read_pairs(pairs, alone=alone or ())
-        with telling_parts("row-column"):
-            document = fit(measured, (name, options), base=below)
+        with naming_parts("row-column"):
+            document = fit(measured, chosen, base=below)
         found = _summary(document, measured)
     return written(shell, document, output, found, _view, as_json)
 

@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from optsched.cli.command import Argument
 from optsched.cli.options import Json
 from optsched.cli.shell import Shell
 
@@ -27,34 +26,30 @@ def list_models(
     shell: Shell,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="A model, of rates or of pairs: its mathematics and options."
-        ),
+        Argument("NAME", "A model, of rates or of pairs: its mathematics and options."),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """List the performance models, or show one in full."""
     if name is not None:
         document = described(name)
-        if as_json:
-            shell.document(document)
-        elif not shell.quiet:
-            shell.print(*_one(document))
+        shell.answer(as_json, lambda: document, _one(document))
         return 0
     found = catalogue()
-    if as_json:
-        shell.document({"models": found})
-    elif not shell.quiet:
-        from optsched.cli.tables import table
-
-        rows = [[item["name"], item["made_of"], item["summary"]] for item in found]
-        shell.print(
-            table("name", "made of", "in words", rows=rows, left=3, title="Performance models"),
-            "",
-            "Those made of profiles are fitted by `optsched model fit`.",
-            "`optsched model list NAME` shows the mathematics and the options of one, also of a model of pairs.",
-        )
+    shell.answer(as_json, lambda: {"models": found}, _all(found))
     return 0
+
+
+def _all(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
+    from optsched.cli.tables import table
+
+    rows = [[item["name"], item["made_of"], item["summary"]] for item in found]
+    yield table("name", "made of", "in words", rows=rows, left=3, title="Performance models")
+    yield ""
+    yield "Those made of profiles are fitted by `optsched model fit`."
+    yield (
+        "`optsched model list NAME` shows the mathematics and the options of one, also of a model of pairs."
+    )
 
 
 def catalogue() -> list[dict[str, Any]]:

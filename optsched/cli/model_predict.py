@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
+from optsched.cli.command import Argument, Option
 from optsched.cli.options import Json
-from optsched.cli.profile_files import Told
+from optsched.cli.profile_files import Reading
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import InvalidArgument, UsageError
@@ -31,41 +30,40 @@ NOMINAL = 0.9
 WAYS = "Ways to run, instead of PROFILES"
 
 
+def counts(text: str, option: str) -> list[int]:
+    """Numbers of at least 1."""
+    numbers = [values.whole(part, option) for part in text.split(",")]
+    for number in numbers:
+        if number is None or not 1 <= number < 2**31:
+            raise InvalidArgument(option, str(number), "whole numbers of at least 1")
+    return [number for number in numbers if number is not None]
+
+
 @dataclass(frozen=True)
 class Asked:
     """Ways to run that are told by options."""
 
+    section: ClassVar = WAYS
+
     gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K,...", help="Numbers of GPUs, of --workload on --gpu.", rich_help_panel=WAYS
-        ),
+        list[int] | None,
+        Option("Numbers of GPUs, of --workload on --gpu.", "K,...", read=counts),
     ] = None
     nodes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,...",
-            help="Nodes that these are spread over, one for each.",
-            rich_help_panel=WAYS,
-        ),
+        list[int] | None,
+        Option("Nodes that these are spread over, one for each.", "N,...", read=counts),
     ] = None
     batch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="B,...", help="Samples of a step of the whole job.", rich_help_panel=WAYS
-        ),
+        list[int] | None,
+        Option("Samples of a step of the whole job.", "B,...", read=counts),
     ] = None
     batch_per_gpu: Annotated[
-        str | None,
-        typer.Option(metavar="M,...", help="Samples of one GPU in a step.", rich_help_panel=WAYS),
+        list[int] | None,
+        Option("Samples of one GPU in a step.", "M,...", read=counts),
     ] = None
     max_batch_per_gpu: Annotated[
-        str | None,
-        typer.Option(
-            metavar="M",
-            help="Most of them at a time; more take several passes.",
-            rich_help_panel=WAYS,
-        ),
+        list[int] | None,
+        Option("Most of them at a time; more take several passes.", "M", read=counts),
     ] = None
 
     def given(self) -> bool:
@@ -77,19 +75,13 @@ def predict(
     shell: Shell,
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL", help="File that `optsched model fit` wrote, or - for standard input."
-        ),
+        Argument("MODEL", "File that `optsched model fit` wrote, or - for standard input."),
     ],
     asked: Asked,
-    told: Told,
+    reading: Reading,
     profiles: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[PROFILES...]",
-            show_default=False,
-            help="Measured steps: what is said beside them.",
-        ),
+        Argument("[PROFILES...]", "Measured steps: what is said beside them."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -109,21 +101,22 @@ def predict(
     with progress(shell, "predicting"):
         document = read_model(model)
         if profiles:
-            measured = told.read(profiles)
+            measured = reading.read(profiles)
             per_step = measured.ways.samples_per_step
         else:
-            measured, per_step = _ways(asked, told)
+            measured, per_step = _ways(asked, reading)
         with named(model), below(""):
             times = predict_times(document, measured.ways)
     rows = _rows(measured, per_step, times, bool(profiles))
-    if as_json:
-        shell.document({"model": document["model"], "nominal": NOMINAL, "rows": rows})
-    elif not shell.quiet:
-        shell.print(*_view(rows, bool(profiles)))
+    shell.answer(
+        as_json,
+        lambda: {"model": document["model"], "nominal": NOMINAL, "rows": rows},
+        _view(rows, bool(profiles)),
+    )
     return 0
 
 
-def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
+def _ways(asked: Asked, reading: Reading) -> tuple[Profiles, FloatArray]:
     """The ways of the options, every number of GPUs with every batch, and the samples that a step is worth.
 
     Batches are split as those of an instance's workloads are, into whole samples of the fullest GPU. The seconds of the
@@ -135,23 +128,21 @@ def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
     from optsched.performance.profiles import Profiles
 
     for option, value in (
-        ("--workload", told.workload),
-        ("--gpu", told.gpu),
+        ("--workload", reading.workload),
+        ("--gpu", reading.gpu),
         ("--gpus", asked.gpus),
     ):
         if value is None:
             raise UsageError(f"{option} is missing beside the others")
-    if (asked.batch is None) == (asked.batch_per_gpu is None):
+    batches = asked.batch or asked.batch_per_gpu
+    if batches is None or (asked.batch and asked.batch_per_gpu):
         raise UsageError("expected --batch of the whole job or --batch-per-gpu, and not both")
-    counts = _numbers(asked.gpus, "--gpus")
-    nodes = _nodes(counts, asked, told)
-    batches = _numbers(
-        asked.batch or asked.batch_per_gpu, "--batch" if asked.batch else "--batch-per-gpu"
-    )
-    most = _numbers(asked.max_batch_per_gpu or str(2**31 - 1), "--max-batch-per-gpu")
+    assert asked.gpus is not None
+    nodes = _nodes(asked.gpus, asked, reading)
+    most = asked.max_batch_per_gpu or [2**31 - 1]
     if len(most) > 1:
         raise InvalidArgument("--max-batch-per-gpu", f"{len(most)} numbers", "one")
-    rows = [(k, n, b) for b in batches for k, n in zip(counts, nodes, strict=True)]
+    rows = [(k, n, b) for b in batches for k, n in zip(asked.gpus, nodes, strict=True)]
     for k, n, b in rows:
         if n > k:
             raise InvalidArgument("--nodes", f"{n} nodes for {k} GPUs", "at most one for each GPU")
@@ -166,34 +157,29 @@ def _ways(asked: Asked, told: Told) -> tuple[Profiles, FloatArray]:
     split = Batches((), each, per_gpu, np.full(len(rows), float(most[0])))
     samples, passes = split.split(row, gpus)
     ways = Profiles.of(
-        workload=[str(told.workload)] * len(rows), gpu=[str(told.gpu)] * len(rows), gpus=gpus, nodes=spread,
-        samples=samples, passes=passes, seconds=np.ones(len(rows)),
-    )  # fmt: skip
+        workload=[str(reading.workload)] * len(rows),
+        gpu=[str(reading.gpu)] * len(rows),
+        gpus=gpus,
+        nodes=spread,
+        samples=samples,
+        passes=passes,
+        seconds=np.ones(len(rows)),
+    )
     return ways, each if asked.batch else each * gpus
 
 
-def _nodes(counts: Sequence[int], asked: Asked, told: Told) -> list[int]:
+def _nodes(gpus: Sequence[int], asked: Asked, reading: Reading) -> list[int]:
     if asked.nodes is not None:
-        nodes = _numbers(asked.nodes, "--nodes")
-        if len(nodes) != len(counts):
-            raise InvalidArgument(
-                "--nodes", f"{len(nodes)} numbers", f"{len(counts)}, one for each of --gpus"
-            )
-        return nodes
-    size = values.whole(told.gpus_per_node, "--gpus-per-node")
+        if len(asked.nodes) != len(gpus):
+            expected = f"{len(gpus)}, one for each of --gpus"
+            raise InvalidArgument("--nodes", f"{len(asked.nodes)} numbers", expected)
+        return asked.nodes
+    size = reading.gpus_per_node
     if size is not None and size < 1:
         raise InvalidArgument("--gpus-per-node", str(size), "a whole number of at least 1")
-    if size is None and max(counts) > 1:
+    if size is None and max(gpus) > 1:
         raise UsageError("several GPUs: say over how many nodes with --nodes or --gpus-per-node")
-    return [-(-count // (size or 1)) for count in counts]
-
-
-def _numbers(text: str | None, option: str) -> list[int]:
-    numbers = [values.whole(part, option) for part in (text or "").split(",")]
-    for number in numbers:
-        if number is None or not 1 <= number < 2**31:
-            raise InvalidArgument(option, str(number), "whole numbers of at least 1")
-    return [number for number in numbers if number is not None]
+    return [-(-count // (size or 1)) for count in gpus]
 
 
 def _rows(

@@ -5,38 +5,109 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
+from optsched.cli.command import Argument, Option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
-from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.solution import Solution
     from optsched.solvers import Progress
 
 PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
+DEFAULT_FORMULATION = "max-min-fairness"
 
 InstanceFile = Annotated[
     str,
-    typer.Argument(
-        metavar="INSTANCE",
-        help="File (json, yaml, npz), - for standard input, or @name of one that ships.",
+    Argument(
+        "INSTANCE",
+        "File (json, yaml, npz), - for standard input, or @name of one that ships.",
+        source=True,
+    ),
+]
+InstanceOrProgram = Annotated[
+    str,
+    Argument(
+        "INSTANCE",
+        "File (json, yaml, npz), - for standard input, @name of one that ships; "
+        "or a program (mps, lp, .gz).",
+        source=True,
     ),
 ]
 ModelFile = Annotated[
     str | None,
-    typer.Option(
-        "--model", metavar="FILE", rich_help_panel=PROBLEM,
-        help="Fitted performance model (`optsched model fit`) in the place of the instance's own.",
+    Option(
+        "Fitted performance model (`optsched model fit`) in the place of the instance's own.",
+        "FILE",
+        section=PROBLEM,
+        source=True,
     ),
-]  # fmt: skip
-Json = Annotated[
-    bool, typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[bool, Option("Print JSON and nothing else.", flag="--json", section=OUTPUT)]
+
+
+def formulation_option(help: str) -> Option:
+    """-f NAME."""
+    return Option(help, "NAME", short="-f", section=PROBLEM)
+
+
+def formulations_option(help: str) -> Option:
+    """-f NAME:KEY=VALUE, more than once."""
+    return Option(
+        help,
+        "NAME[:KEY=VALUE,...]",
+        flag="--formulation",
+        short="-f",
+        section=PROBLEM,
+        read=values.named_each,
+        many=True,
+    )
+
+
+def settings_option(help: str, section: str = PROBLEM) -> Option:
+    """-O KEY=VALUE, more than once."""
+    return Option(
+        help,
+        "KEY=VALUE",
+        flag="--option",
+        short="-O",
+        section=section,
+        read=values.pairs,
+        many=True,
+    )
+
+
+def constraints_option(help: str) -> Option:
+    """-C KIND:KEY=VALUE, more than once."""
+    return Option(
+        help,
+        "KIND[:KEY=VALUE,...]",
+        flag="--constraint",
+        short="-C",
+        section=PROBLEM,
+        read=values.constraints,
+        many=True,
+    )
+
+
+def output_option(help: str) -> Option:
+    """-o FILE, which is checked before any work is done."""
+    return Option(help, "FILE", short="-o", section=OUTPUT, read=values.target)
+
+
+SolverOptions = Annotated[
+    dict[str, Any],
+    Option(
+        "Option in the solver's own name. Can be repeated.",
+        "KEY=VALUE",
+        flag="--solver-option",
+        section=SOLVER,
+        read=values.pairs,
+        many=True,
+    ),
 ]
 
 
@@ -44,157 +115,100 @@ Json = Annotated[
 class Problem:
     """What is to be solved."""
 
-    instance: InstanceFile
-    formulation: Annotated[
-        str,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=True,
-            help="See `optsched formulations`.",
-        ),
-    ] = "max-min-fairness"  # fmt: skip
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-O", metavar="KEY=VALUE", rich_help_panel=PROBLEM,
-            help="Option of the formulation: true, false, a number, JSON, else text. Can be repeated.",
-        ),
-    ] = None  # fmt: skip
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-            help="Side constraint, beside those of the instance; deadlines and moves replace its own. Can be repeated.",
-        ),
-    ] = None  # fmt: skip
-    no_classes: Annotated[
-        bool,
-        typer.Option(
-            "--no-classes",
-            help="Keep equal jobs apart; the optimum is the same.",
-            rich_help_panel=PROBLEM,
-        ),
-    ] = False
+    section: ClassVar = PROBLEM
 
+    instance: InstanceFile
+    formulation: Annotated[str, formulation_option("See `optsched formulations`.")] = (
+        DEFAULT_FORMULATION
+    )
+    options: Annotated[
+        dict[str, Any],
+        settings_option(
+            "Option of the formulation: true, false, a number, JSON, else text. Can be repeated."
+        ),
+    ] = field(default_factory=dict)
+    constraints: Annotated[
+        list[dict[str, Any]],
+        constraints_option(
+            "Side constraint, beside those of the instance; deadlines and moves replace its own. "
+            "Can be repeated."
+        ),
+    ] = field(default_factory=list)
+    no_classes: Annotated[bool, Option("Keep equal jobs apart; the optimum is the same.")] = False
     model: ModelFile = None
 
     @property
-    def options(self) -> dict[str, Any]:
-        """What -O gives."""
-        return values.pairs(self.option or (), "-O")
+    def given(self) -> dict[str, Any]:
+        """The problem in the words of `optsched.solve`, without instance and formulation."""
+        return {
+            "options": self.options,
+            "constraints": self.constraints,
+            "classes": not self.no_classes,
+            "performance": self.model,
+        }
 
     @property
-    def constraints(self) -> list[dict[str, Any]]:
-        """What -C gives."""
-        return [values.constraint(text) for text in self.constraint or ()]
+    def asks_to_solve(self) -> bool:
+        """Whether an option of the problem was given, where no formulation is the default."""
+        return bool(self.formulation or self.options or self.constraints or self.no_classes)
 
 
 @dataclass(frozen=True)
 class Search:
-    """With what, and how long."""
+    """With what, and how long; the fields are keywords of `optsched.solve`."""
 
-    solver: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="See `optsched solvers`.",
-            rich_help_panel=SOLVER,
-            show_default=True,
-        ),
-    ] = "auto"
+    section: ClassVar = SOLVER
+
+    solver: Annotated[str, Option("See `optsched solvers`.", "NAME")] = "auto"
     time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Stop after 90, 90s, 5m, 2h or 1d with what there is.",
-            rich_help_panel=SOLVER,
+        float | None,
+        Option(
+            "Stop after 90, 90s, 5m, 2h or 1d with what there is.", "TIME", read=values.duration
         ),
     ] = None
     work_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="Stop after N iterations, nodes, or conflicts (cp-sat): reproducible.",
-            rich_help_panel=SOLVER,
-        ),
+        int | None,
+        Option("Stop after N iterations, nodes, or conflicts (cp-sat): reproducible.", "N"),
     ] = None
     gap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="G",
-            help="Relative gap at which an integer program may stop.",
-            rich_help_panel=SOLVER,
-        ),
+        float | None, Option("Relative gap at which an integer program may stop.", "G")
     ] = None
     tolerance: Annotated[
-        str,
-        typer.Option(
-            metavar="T",
-            help="Feasibility and optimality asked of the solver.",
-            rich_help_panel=SOLVER,
-            show_default=True,
-        ),
-    ] = "1e-9"
-    threads: Annotated[
-        str,
-        typer.Option(
-            metavar="N", help="Of the solver; 0: all.", rich_help_panel=SOLVER, show_default=True
-        ),
-    ] = "1"
-    seed: Annotated[
-        str,
-        typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER, show_default=True),
-    ] = "0"
+        float,
+        Option("Feasibility and optimality asked of the solver.", "T", default="1e-9"),
+    ] = 1e-9
+    threads: Annotated[int, Option("Of the solver; 0: all.", "N")] = 1
+    seed: Annotated[int, Option("Of the solver.", "N")] = 0
     prove: Annotated[
-        bool,
-        typer.Option(
-            "--prove", rich_help_panel=SOLVER, show_default=False,
-            help="Try a claim of optimality again with another solver or search.",
-        ),
-    ] = False  # fmt: skip
-    solver_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--solver-option", metavar="KEY=VALUE", rich_help_panel=SOLVER,
-            help="Option in the solver's own name. Can be repeated.",
-        ),
-    ] = None  # fmt: skip
-
-    solver_log: Annotated[
-        bool,
-        typer.Option(
-            "--solver-log", help="The solver's own log on standard error.", rich_help_panel=SOLVER
-        ),
+        bool, Option("Try a claim of optimality again with another solver or search.")
     ] = False
+    solver_options: SolverOptions = field(default_factory=dict)
+    solver_log: Annotated[bool, Option("The solver's own log on standard error.")] = False
 
     @property
     def limits(self) -> dict[str, Any]:
         """What `optsched.solve` takes of it."""
-        return {
-            **({"on_log": raw_log} if self.solver_log else {}),
-            "solver": self.solver,
-            "time_limit": values.duration(self.time_limit, "--time-limit"),
-            "work_limit": values.whole(self.work_limit, "--work-limit"),
-            "gap": values.real(self.gap, "--gap"),
-            "prove": self.prove,
-            "tolerance": values.real(self.tolerance, "--tolerance"),
-            "threads": values.whole(self.threads, "--threads"),
-            "seed": values.whole(self.seed, "--seed"),
-            "solver_options": values.pairs(self.solver_option or (), "--solver-option"),
-        }
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        if given.pop("solver_log"):
+            given["on_log"] = write_log
+        return given
 
 
-def check_inputs(**sources: str | None) -> None:
-    """Refuse to read two things from standard input."""
-    piped = [what for what, source in sources.items() if source == "-"]
-    if len(piped) > 1:
-        raise UsageError(f"the {piped[0]} and the {piped[1]} cannot both come from standard input")
-
-
-def raw_log(text: str) -> None:
+def write_log(text: str) -> None:
     """Write the log of a solver as it is to standard error."""
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def given_fields(options: Any, *without: str) -> dict[str, Any]:
+    """The fields of a dataclass of options that were given on the command line."""
+    found = {item.name: getattr(options, item.name) for item in fields(options)}
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in without and not (value is None or value is False or value == {})
+    }
 
 
 def solved(
@@ -204,39 +218,29 @@ def solved(
     listener: Callable[[Progress], None] | None = None,
     **more: Any,
 ) -> Solution:
-    """Solve, with a progress line if it takes long; a listener hears of the progress too.
+    """Solve, with a progress line if it takes long; ``more`` goes to `optsched.solve`.
 
-    ``more`` goes to `optsched.solve`.
+    Parameters
+    ----------
+    listener : callable, optional
+        Gets the progress as well.
     """
-    options, constraints, limits = problem.options, problem.constraints, search.limits
     from optsched import api
 
-    check_inputs(instance=problem.instance, model=problem.model)
-    api.make_formulation(
-        problem.formulation, options, constraints
-    )  # names are checked before anything is read
+    # Names are checked before anything is read.
+    api.make_formulation(problem.formulation, problem.options, problem.constraints)
     with progress(shell, "solving", shown=not search.solver_log) as line:
+        callbacks = [callback for callback in (listener, line) if callback is not None]
+
+        def on_progress(event: Progress) -> None:
+            for callback in callbacks:
+                callback(event)
+
         return api.solve(
             problem.instance,
             problem.formulation,
-            constraints=constraints,
-            performance=problem.model,
-            classes=not problem.no_classes,
-            on_progress=line if listener is None else _both(listener, line),
-            options=options,
-            **limits,
+            on_progress=on_progress if callbacks else None,
+            **problem.given,
+            **search.limits,
             **more,
         )
-
-
-def _both(
-    listener: Callable[[Progress], None], line: Callable[[Progress], None] | None
-) -> Callable[[Progress], None]:
-    """A callback that passes events on to a listener, and to the progress line if there is one."""
-
-    def tell(event: Progress) -> None:
-        listener(event)
-        if line is not None:
-            line(event)
-
-    return tell

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
+from optsched.cli.command import Option
+from optsched.cli.exit_codes import (
+    NOT_CERTIFIED,
+    NOTHING_FOUND,
+    certificate_failed,
+    exit_code,
+)
 from optsched.cli.options import (
     OUTPUT,
     PROBLEM,
@@ -15,11 +21,12 @@ from optsched.cli.options import (
     Json,
     ModelFile,
     Search,
-    check_inputs,
+    constraints_option,
+    formulations_option,
+    output_option,
 )
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
-from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
+from optsched.cli.shell import Shell, write_document
 from optsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -37,65 +44,35 @@ EXAMPLES = """
 class Trading:
     """What is to be traded against what."""
 
+    section: ClassVar = PROBLEM
+
     instance: InstanceFile
-    formulation: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=PROBLEM, show_default=False,
-            help="The two objectives: give it twice. `cost` is what is in use per hour. Formulations of several stages "
-            "(finish-time-fairness, water-filling, drf), ratios (throughput-per-cost), rules and plans are refused.",
+    objectives: Annotated[
+        Sequence[tuple[str, dict[str, Any]]],
+        formulations_option(
+            "The two objectives: give it twice. `cost` is what is in use per hour. Formulations of "
+            "several stages (finish-time-fairness, water-filling, drf), ratios "
+            "(throughput-per-cost), rules and plans are refused."
         ),
-    ] = None  # fmt: skip
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-            help="Side constraint of all points, beside those of the instance. Can be repeated.",
+    ] = ()
+    constraints: Annotated[
+        list[dict[str, Any]],
+        constraints_option(
+            "Side constraint of all points, beside those of the instance. Can be repeated."
         ),
-    ] = None  # fmt: skip
-    points: Annotated[
-        str,
-        typer.Option(
-            metavar="N",
-            help="Points, both ends included.",
-            rich_help_panel=PROBLEM,
-            show_default=True,
-        ),
-    ] = "11"
+    ] = field(default_factory=list)
+    points: Annotated[int, Option("Points, both ends included.", "N")] = 11
     model: ModelFile = None
-
-    @property
-    def objectives(self) -> list[tuple[str, dict[str, Any]]]:
-        """What -f gives."""
-        given = self.formulation or []
-        if len(given) != 2:
-            raise InvalidArgument("-f", f"{len(given)} objectives", "two: -f NAME -f NAME")
-        return [values.named(text, "-f") for text in given]
-
-    @property
-    def constraints(self) -> list[dict[str, Any]]:
-        """What -C gives."""
-        return [values.constraint(text) for text in self.constraint or ()]
 
 
 def pareto(
     shell: Shell,
     problem: Trading,
     search: Search,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the front.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    output: Annotated[str | None, output_option("Write the front.")] = None,
     plot: Annotated[
         str | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help="Draw the front (png, svg or pdf).",
-            rich_help_panel=OUTPUT,
-        ),
+        Option("Draw the front (png, svg or pdf).", "FILE", section=OUTPUT, read=values.picture),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -107,28 +84,18 @@ def pareto(
 
     Exit codes: 0 there are points, all certified, else as for `optsched solve`.
     """
-    objectives, constraints, count = (
-        problem.objectives,
-        problem.constraints,
-        values.whole(problem.points, "--points"),
-    )
-    check_target(output)
-    check_inputs(instance=problem.instance, model=problem.model)
-    if plot is not None:
-        from optsched.report.pictures import picture_format, require_matplotlib
-
-        picture_format(plot)
-        check_target(plot)
-        require_matplotlib()
+    if len(problem.objectives) != 2:
+        found = f"{len(problem.objectives)} objectives"
+        raise InvalidArgument("-f", found, "two: -f NAME -f NAME")
     from optsched import sensitivity
+    from optsched.cli.pareto_view import pareto_view
 
-    assert count is not None
     with progress(shell, "trading", shown=not search.solver_log) as on_progress:
         front = sensitivity.pareto(
             problem.instance,
-            objectives,
-            points=count,
-            constraints=constraints,
+            problem.objectives,
+            points=problem.points,
+            constraints=problem.constraints,
             performance=problem.model,
             on_progress=on_progress,
             **search.limits,
@@ -136,39 +103,25 @@ def pareto(
     code = _exit_code(shell, front)
     if code == NOT_CERTIFIED:
         return code
-    document = front.to_document()
-    if output is not None and output != "-":
-        from optsched.api import write_atomically
-        from optsched.instance.files import pretty_json
-
-        write_atomically(output, pretty_json(document).encode())
+    written = []
+    if output is not None:
+        written += ["", f"front written to {output}"]
+        if output != "-":
+            write_document(front.to_document(), output)
     if plot is not None and front.points:
         from optsched.report import front_picture, save_picture
 
         save_picture(front_picture(front), plot)
-    if as_json or output == "-":
-        shell.document(document)
-    elif not shell.quiet:
-        from optsched.cli.pareto_view import pareto_view
-
-        shell.print(*pareto_view(front))
-        for file, what in ((output, "front"), (plot if front.points else None, "picture")):
-            if file is not None:
-                shell.tell("")
-                shell.tell(f"{what} written to {file}")
+        written += ["", f"picture written to {plot}"]
+    shell.answer(as_json or output == "-", front.to_document, pareto_view(front), written=written)
     return code
 
 
 def _exit_code(shell: Shell, front: Front) -> int:
-    """6 if any certificate failed, 0 if there are points, else the code of the end that has no optimum."""
-    solutions = [*front.ends, *(point.solution for point in front.points)]
-    problems = [wrong for solution in solutions for wrong in solution.certificate.problems]
-    for wrong in dict.fromkeys(problems):
-        shell.complain(f"error: the certificate failed: {wrong}")
-    if problems:
+    """6 if any certificate failed, 0 if there are points, else that of an end without an optimum."""
+    if certificate_failed(shell, *front.ends, *(point.solution for point in front.points)):
         return NOT_CERTIFIED
     if front.points:
         return 0
-    return max((exit_code(end) for end in front.ends), default=0) or (
-        NOTHING_FOUND if front.missing else 0
-    )
+    worst = max((exit_code(end) for end in front.ends), default=0)
+    return worst or (NOTHING_FOUND if front.missing else 0)

@@ -6,12 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from optsched.cli.options import OUTPUT, PROBLEM, Problem, Search, check_inputs, solved
-from optsched.cli.shell import Shell, check_target
-from optsched.cli.solve import NOT_CERTIFIED, NOTHING_FOUND, exit_code
-from optsched.errors import InvalidArgument, UsageError
+from optsched.cli import values
+from optsched.cli.command import Argument, Option
+from optsched.cli.exit_codes import NOTHING_FOUND, certificate_failed, exit_code
+from optsched.cli.options import (
+    DEFAULT_FORMULATION,
+    OUTPUT,
+    Problem,
+    Search,
+    formulation_option,
+    solved,
+)
+from optsched.cli.shell import Shell
+from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +29,6 @@ if TYPE_CHECKING:
     from optsched.solution import Solution
 
 KINDS = ("allocation", "topology", "gantt", "rounds", "prices", "progress")
-DEFAULT_FORMULATION = "max-min-fairness"
 
 EXAMPLES = """
     optsched plot @quickstart -o allocation.png
@@ -39,16 +45,11 @@ class Drawn(Problem):
 
     formulation: Annotated[
         str,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=False,
-            help=f"Solve with this one first, where no SOLUTION is given (default: {DEFAULT_FORMULATION}).",
+        formulation_option(
+            "Solve with this one first, where no SOLUTION is given "
+            f"(default: {DEFAULT_FORMULATION})."
         ),
-    ] = ""  # fmt: skip
-
-    @property
-    def asks_to_solve(self) -> bool:
-        """Whether an option of the problem was given."""
-        return bool(self.formulation or self.option or self.constraint or self.no_classes)
+    ] = ""
 
 
 def plot(
@@ -57,19 +58,24 @@ def plot(
     search: Search,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="FILE", help="FILE.png, .svg or .pdf.", rich_help_panel=OUTPUT),
+        Option("FILE.png, .svg or .pdf.", "FILE", short="-o", section=OUTPUT, read=values.picture),
     ],
     solution: Annotated[
-        str | None, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")
+        str | None,
+        Argument("SOLUTION", "Solution file, or - for standard input.", source=True),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(
-            "--kind", "-k", metavar="KIND", rich_help_panel=OUTPUT,
-            help=f"One of {', '.join(KINDS)} (default: gantt of a solution with a schedule, else allocation).",
+        Option(
+            f"One of {', '.join(KINDS)} (default: gantt of a solution with a schedule, else "
+            "allocation).",
+            "KIND",
+            short="-k",
+            section=OUTPUT,
+            read=values.choice(*KINDS),
         ),
     ] = None,
-) -> int:  # fmt: skip
+) -> int:
     """Draw an instance or a solution: allocation, cluster and placement, schedule, rounds, prices, solver's progress.
 
     Without SOLUTION the instance is solved first; --kind topology then draws the cluster and what runs on it now,
@@ -77,10 +83,7 @@ def plot(
 
     Exit codes: as for `optsched solve`; 7 also where matplotlib is missing.
     """
-    _check(problem, search, output, solution, kind)
-    from optsched.report.pictures import require_matplotlib
-
-    require_matplotlib()
+    _check(problem, search, solution, kind)
     if solution is not None:
         from optsched import api
         from optsched.report import SolutionFile
@@ -94,17 +97,8 @@ def plot(
     return _solve_and_draw(shell, problem, search, output, kind)
 
 
-def _check(
-    problem: Drawn, search: Search, output: str, solution: str | None, kind: str | None
-) -> None:
+def _check(problem: Drawn, search: Search, solution: str | None, kind: str | None) -> None:
     """Refuse what makes no sense before anything is read."""
-    from optsched.report.pictures import picture_format
-
-    if kind is not None and kind not in KINDS:
-        raise InvalidArgument("--kind", repr(kind), f"one of {', '.join(KINDS)}")
-    picture_format(output)
-    check_target(output)
-    check_inputs(instance=problem.instance, solution=solution, model=problem.model)
     if solution is None:
         if kind == "topology" and not problem.asks_to_solve and search != Search():
             raise UsageError(
@@ -130,9 +124,7 @@ def _solve_and_draw(
     recorder = ProgressRecorder() if kind == "progress" else None
     made = solved(shell, problem, search, recorder)
     code = exit_code(made)
-    if code == NOT_CERTIFIED:
-        for wrong in made.certificate.problems:
-            shell.complain(f"error: the certificate failed: {wrong}")
+    if certificate_failed(shell, made):
         return code
     if recorder is not None:
         return _save(shell, _progress(problem, made, recorder), output) or code

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
-from optsched.cli.options import PROBLEM, SOLVER
+from optsched.cli.command import Option
+from optsched.cli.options import (
+    PROBLEM,
+    SOLVER,
+    constraints_option,
+    formulation_option,
+    given_fields,
+    settings_option,
+)
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,148 +26,102 @@ POLICY = "Policy"
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """What is typed of a policy; what is not is as the file or the state says, else the default."""
+    """Fields of a `RoundPolicy` that replace those of the file or the state."""
+
+    section: ClassVar = SOLVER
 
     policy_file: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=PROBLEM,
-            help="Policy (json, yaml) in the place of the state's; further options change it.",
+        Option(
+            "Policy (json, yaml) in the place of the state's; further options change it.",
+            "FILE",
+            section=PROBLEM,
+            source=True,
         ),
-    ] = None  # fmt: skip
+    ] = None
     formulation: Annotated[
-        str | None,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM,
-            help="What the rounds follow: see `optsched formulations`.",
-        ),
-    ] = None  # fmt: skip
+        str | None, formulation_option("What the rounds follow: see `optsched formulations`.")
+    ] = None
     ranking: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=PROBLEM,
-            help="Or an order of the jobs, such as fcfs or srtf; no program.",
+        Option(
+            "Or an order of the jobs, such as fcfs or srtf; no program.", "NAME", section=PROBLEM
         ),
     ] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-O", metavar="KEY=VALUE", rich_help_panel=PROBLEM,
-            help="Option of the formulation or the ranking. Can be repeated.",
-        ),
-    ] = None  # fmt: skip
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--constraint", "-C", metavar="KIND[:KEY=VALUE,...]", rich_help_panel=PROBLEM,
-            help="Side constraint, beside those of the instance. Can be repeated.",
-        ),
-    ] = None  # fmt: skip
+    options: Annotated[
+        dict[str, Any] | None,
+        settings_option("Option of the formulation or the ranking. Can be repeated."),
+    ] = None
+    constraints: Annotated[
+        list[dict[str, Any]] | None,
+        constraints_option("Side constraint, beside those of the instance. Can be repeated."),
+    ] = None
     hysteresis: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ROUNDS", rich_help_panel=POLICY,
-            help="Rounds that a waiting job must be owed more than one that runs.",
+        float | None,
+        Option(
+            "Rounds that a waiting job must be owed more than one that runs.",
+            "ROUNDS",
+            section=POLICY,
         ),
-    ] = None  # fmt: skip
+    ] = None
     max_moves: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=POLICY,
-            help="Running jobs that the plan stops or moves, at most.",
-        ),
+        int | None,
+        Option("Running jobs that the plan stops or moves, at most.", "N", section=POLICY),
     ] = None
     patience: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ROUNDS",
-            rich_help_panel=POLICY,
-            help="Rounds after which a waiting job goes before all others.",
+        int | None,
+        Option(
+            "Rounds after which a waiting job goes before all others.", "ROUNDS", section=POLICY
         ),
     ] = None
     solver: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="See `optsched solvers`.", rich_help_panel=SOLVER),
+        Option("See `optsched solvers`.", "NAME"),
     ] = None
     time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            rich_help_panel=SOLVER,
-            help="Of the solver; later the plan falls back.  [default: 10s]",
+        float | None,
+        Option(
+            "Of the solver; later the plan falls back.  [default: 10s]",
+            "TIME",
+            read=values.duration,
         ),
     ] = None
     work_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=SOLVER,
-            help="Iterations, nodes or conflicts: reproducible.",
-        ),
+        int | None,
+        Option("Iterations, nodes or conflicts: reproducible.", "N"),
     ] = None
     gap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="G",
-            rich_help_panel=SOLVER,
-            help="Relative gap at which an integer program may stop.",
-        ),
+        float | None,
+        Option("Relative gap at which an integer program may stop.", "G"),
     ] = None
     memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", rich_help_panel=SOLVER,
-            help="Of the solver's process above its imports, such as 4GB.  [default: half of the machine's]",
+        float | None,
+        Option(
+            "Of the solver's process above its imports, such as 4GB.  [default: half of the machine's]",
+            "SIZE",
+            read=values.size,
         ),
-    ] = None  # fmt: skip
-    threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)
     ] = None
-    seed: Annotated[
-        str | None, typer.Option(metavar="N", help="Of the solver.", rich_help_panel=SOLVER)
-    ] = None
+    threads: Annotated[int | None, Option("Of the solver.", "N")] = None
+    seed: Annotated[int | None, Option("Of the solver.", "N")] = None
 
     def applied(self, policy: RoundPolicy) -> RoundPolicy:
-        """A policy with what is typed; raises `UsageError` and `InvalidInput`."""
+        """A policy with these fields; raises `UsageError` and `InvalidInput`."""
         from optsched.instance.reading import validate
         from optsched.rounds.policy import RoundPolicy
 
         if self.formulation is not None and self.ranking is not None:
             raise UsageError("--formulation and --ranking: a formulation or a ranking, not both")
-        typed = self._typed()
+        given = given_fields(self, "policy_file")
         if self.policy_file is not None:
             policy = read_policy(self.policy_file)
-        if not typed:
+        if not given:
             return policy
         document = policy.model_dump(mode="json", exclude_unset=True)
-        if "formulation" in typed or "ranking" in typed:
+        if "formulation" in given or "ranking" in given:
             for name in ("formulation", "ranking", "options"):
                 document.pop(name, None)
-        return validate(RoundPolicy, document | typed, "policy")
-
-    def _typed(self) -> dict[str, Any]:
-        """Fields of a policy that options give."""
-        given = {
-            "formulation": self.formulation,
-            "ranking": self.ranking,
-            "options": None if self.option is None else values.pairs(self.option, "-O"),
-            "constraints": None
-            if self.constraint is None
-            else [values.constraint(text) for text in self.constraint],
-            "hysteresis": values.real(self.hysteresis, "--hysteresis"),
-            "max_moves": values.whole(self.max_moves, "--max-moves"),
-            "patience": values.whole(self.patience, "--patience"),
-            "solver": self.solver,
-            "time_limit": values.duration(self.time_limit, "--time-limit"),
-            "work_limit": values.whole(self.work_limit, "--work-limit"),
-            "gap": values.real(self.gap, "--gap"),
-            "memory_limit": values.size(self.memory_limit, "--memory-limit"),
-            "threads": values.whole(self.threads, "--threads"),
-            "seed": values.whole(self.seed, "--seed"),
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        return validate(RoundPolicy, document | given, "policy")
 
 
 def read_policy(source: str) -> RoundPolicy:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from optsched.cli import values
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import settings_option
 from optsched.errors import InvalidInput, UsageError
 
 if TYPE_CHECKING:
@@ -23,34 +23,30 @@ PROFILES, MODELS = "Profiles", "Models"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the files of profiles do not say themselves."""
+class Reading:
+    """What the files of profiles do not state themselves."""
+
+    section: ClassVar = PROFILES
 
     workload: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Workload of tables that name none.", rich_help_panel=PROFILES
-        ),
+        Option("Workload of tables that name none.", "NAME"),
     ] = None
     gpu: Annotated[
         str | None,
-        typer.Option(
-            metavar="TYPE", help="GPU type of tables that name none.", rich_help_panel=PROFILES
-        ),
+        Option("GPU type of tables that name none.", "TYPE"),
     ] = None
     gpus_per_node: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N", help="Of tables that do not tell nodes.", rich_help_panel=PROFILES
-        ),
+        int | None,
+        Option("Of tables that do not tell nodes.", "N"),
     ] = None
     repeats: Annotated[
         str | None,
-        typer.Option(
-            metavar="first|all", rich_help_panel=PROFILES,
-            help="Which of several measurements of one way to run count (AdaptDL's files: first, else all).",
+        Option(
+            "Which of several measurements of one way to run count (AdaptDL's files: first, else all).",
+            "first|all",
         ),
-    ] = None  # fmt: skip
+    ] = None
 
     def read(self, files: Sequence[str]) -> Profiles:
         """The profiles in files and folders."""
@@ -60,68 +56,85 @@ class Told:
             files,
             workload=self.workload,
             gpu=self.gpu,
-            gpus_per_node=values.whole(self.gpus_per_node, "--gpus-per-node"),
+            gpus_per_node=self.gpus_per_node,
             repeats=cast("Repeats | None", self.repeats),
         )
 
 
 ProfileFiles = Annotated[
     list[str],
-    typer.Argument(
-        metavar="PROFILES...", show_default=False,
-        help="Measured steps: CSV files or folders of them, or tables of Gavel (json) or ElasticFlow.",
+    Argument(
+        "PROFILES...",
+        "Measured steps: CSV files or folders of them, or tables of Gavel (json) or ElasticFlow.",
     ),
-]  # fmt: skip
+]
+
+
+def model_names(texts: Sequence[str], option: str) -> list[tuple[str, dict[str, Any]]]:
+    """Models with their options."""
+    return values.named_each(texts, "--model")
 
 
 @dataclass(frozen=True)
 class Models:
     """What is fitted."""
 
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=MODELS, show_default=False,
-            help="See `optsched model list`; cross-validated if none is named. Can be repeated.",
+    section: ClassVar = MODELS
+
+    models: Annotated[
+        list[tuple[str, dict[str, Any]]] | None,
+        Option(
+            "See `optsched model list`; cross-validated if none is named. Can be repeated.",
+            "NAME[:KEY=VALUE,...]",
+            flag="--model",
+            short="-m",
+            read=model_names,
+            many=True,
         ),
-    ] = None  # fmt: skip
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-O", metavar="KEY=VALUE", rich_help_panel=MODELS,
-            help="Option of the model, where there is one. Can be repeated.",
+    ] = None
+    options: Annotated[
+        dict[str, Any],
+        settings_option(
+            "Option of the model, where there is one. Can be repeated.", section=MODELS
         ),
-    ] = None  # fmt: skip
+    ] = field(default_factory=dict)
 
     @property
     def wanted(self) -> list[tuple[str, dict[str, Any]]]:
         """What --model and -O give; names are checked."""
         from optsched.study.fitting import USUAL, time_model
 
-        pairs = [values.named(text, "--model") for text in self.model or (USUAL,)]
-        further = values.pairs(self.option or (), "-O")
-        if further and len(pairs) > 1:
+        chosen = self.models or [(USUAL, {})]
+        if self.options and len(chosen) > 1:
             raise UsageError(
                 "-O beside several models: give each its options as --model NAME:KEY=VALUE"
             )
-        for name, own in pairs:
+        for name, _ in chosen:
             time_model(name)
-            for key in further:
-                if key in own:
-                    raise UsageError(f"--model {name}: {key} is given twice")
-        return [(name, {**own, **further}) for name, own in pairs]
+        return [with_options(model, self.options) for model in chosen]
+
+
+def with_options(
+    model: tuple[str, dict[str, Any]], further: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """A model with the options of -O; none may be given twice."""
+    name, own = model
+    for key in further:
+        if key in own:
+            raise UsageError(f"--model {name}: {key} is given twice")
+    return name, {**own, **further}
 
 
 @contextmanager
-def telling_parts(example: str) -> Iterator[None]:
+def naming_parts(example: str) -> Iterator[None]:
     """Where a fit lacks the model that it stands on, say how the command line gives it."""
     try:
         yield
     except InvalidInput as error:
         if error.path != "performance.of" or error.found != "nothing":
             raise
-        told = f"""the model that it stands on, such as -O of='{{"model": "{example}"}}'"""
-        raise InvalidInput(error.path, error.found, told) from None
+        expected = f"""the model that it stands on, such as -O of='{{"model": "{example}"}}'"""
+        raise InvalidInput(error.path, error.found, expected) from None
 
 
 def written(
@@ -140,10 +153,10 @@ def written(
         shell.write(model_bytes(document).decode())
         return 0
     write_model(document, output)
-    if as_json:
-        shell.document({"file": output, **found})
-    elif not shell.quiet:
-        shell.print(*view(found))
-        shell.tell("")
-        shell.tell(f"model written to {output}")
+    shell.answer(
+        as_json,
+        lambda: {"file": output, **found},
+        view(found),
+        written=["", f"model written to {output}"],
+    )
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,38 +31,54 @@ SHOWN = 40
 """Columns of the point that the table has."""
 
 
-def check_options(problem: Problem, duals: bool, output: str | None) -> None:
-    """Refuse what makes no sense for a program; raises `UsageError`."""
+def solve_program_file(
+    shell: Shell,
+    problem: Problem,
+    search: Search,
+    start: str | None,
+    output: str | None,
+    *,
+    duals: bool,
+    needs_instance: Mapping[str, bool],
+) -> ProgramSolution:
+    """Solve the program of a file, with a progress line if it takes long.
+
+    ``needs_instance`` says which further options, in words, were given that only an instance can have.
+    """
+    from optsched.study.direct import solve_program
+
+    _check_options(problem, output, duals)
+    for words, given in needs_instance.items():
+        if given:
+            raise UsageError(f"{words} an instance: {problem.instance} is a program")
+    with progress(shell, "solving", shown=not search.solver_log) as on_progress:
+        return solve_program(
+            problem.instance, start=start, on_progress=on_progress, **search.limits
+        )
+
+
+def _check_options(problem: Problem, output: str | None, duals: bool) -> None:
+    """Refuse options that a program does not have."""
     given = {
         "-f": problem.formulation,
-        "-O": problem.option,
-        "-C": problem.constraint,
+        "-O": problem.options,
+        "-C": problem.constraints,
         "--no-classes": problem.no_classes,
         "--model": problem.model,
         "--duals": duals,
     }
     wrong = [option for option, value in given.items() if value]
     if wrong:
+        verb = "are" if len(wrong) > 1 else "is"
         raise UsageError(
-            f"{problem.instance} is a program: {', '.join(wrong)} {'are' if wrong[1:] else 'is'} for instances"
+            f"{problem.instance} is a program: {', '.join(wrong)} {verb} for instances"
         )
-    if (
-        output is not None
-        and output != "-"
-        and Path(output).suffix.lower() not in (".sol", ".json")
-    ):
+    if output is None or output == "-":
+        return
+    if Path(output).suffix.lower() not in (".sol", ".json"):
         raise UsageError(
             f"{output}: expected a name that ends in .sol or .json for the solution of a program"
         )
-
-
-def solve_file(shell: Shell, path: str, search: Search, start: str | None) -> ProgramSolution:
-    """Solve, with a progress line if it takes long."""
-    limits = search.limits
-    from optsched.study.direct import solve_program
-
-    with progress(shell, "solving", shown=not search.solver_log) as on_progress:
-        return solve_program(path, start=start, on_progress=on_progress, **limits)
 
 
 def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from optsched.cli import values
+from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.progress import progress
-from optsched.cli.round import write_document
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell, write_document
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -29,38 +27,39 @@ EXAMPLES = """
 """
 
 
+def target_file(path: str, option: str) -> str:
+    """A file that can be written; standard output is for the plan alone."""
+    if path == "-":
+        raise UsageError("expected a file to write; --json prints the plan")
+    return values.target(path, option)
+
+
 def replay(
     shell: Shell,
-    journal: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")
-    ],
-    round: Annotated[
-        str | None,
-        typer.Option("--round", metavar="N", help="Which round.  [default: the last one]"),
-    ] = None,
+    journal: Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")],
+    round: Annotated[int | None, Option("Which round.  [default: the last one]", "N")] = None,
     listing: Annotated[
-        bool, typer.Option("--list", help="Only list the rounds that were planned.")
+        bool, Option("Only list the rounds that were planned.", flag="--list")
     ] = False,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT
-        ),
+        str | None, Option("Write the plan.", "FILE", short="-o", section=OUTPUT, read=target_file)
     ] = None,
     instance: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the instance (json, yaml, npz) that was planned for.",
-            rich_help_panel=OUTPUT,
+        Option(
+            "Write the instance (json, yaml, npz) that was planned for.",
+            "FILE",
+            section=OUTPUT,
+            read=target_file,
         ),
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the state that was planned from: `optsched round` takes it.",
-            rich_help_panel=OUTPUT,
+        Option(
+            "Write the state that was planned from: `optsched round` takes it.",
+            "FILE",
+            section=OUTPUT,
+            read=target_file,
         ),
     ] = None,
     as_json: Json = False,
@@ -72,43 +71,37 @@ def replay(
     Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the plan is another one
     here, as with another version of a solver.
     """
-    number = values.whole(round, "--round")
     if listing:
-        if number is not None or any(target is not None for target in (output, instance, state)):
+        if round is not None or any(target is not None for target in (output, instance, state)):
             raise UsageError("--list only lists: give no round and no file with it")
         return _list(shell, journal, as_json)
-    if number is not None and number < 0:
-        raise InvalidArgument("--round", str(number), "0 or more")
-    for target in (output, instance, state):
-        if target == "-":
-            raise UsageError("expected a file to write; --json prints the plan")
-        check_target(target)
+    if round is not None and round < 0:
+        raise InvalidArgument("--round", str(round), "0 or more")
     from optsched.api import write_atomically
+    from optsched.cli.plan_view import plan_view
     from optsched.instance import instance_bytes
     from optsched.instance.files import kind_of
     from optsched.rounds.recovery import replay as planned_again
 
     kind = "" if instance is None else kind_of(Path(instance))
     with progress(shell, "replaying"):
-        found = planned_again(journal, number)
-    told = []
+        found = planned_again(journal, round)
+    written = []
     if output is not None:
         write_document(found.plan.to_document(), output)
-        told.append(f"plan written to {output}")
+        written.append(f"plan written to {output}")
     if instance is not None:
         write_atomically(instance, instance_bytes(found.state.instance, kind))
-        told.append(f"instance written to {instance}")
+        written.append(f"instance written to {instance}")
     if state is not None:
         write_document(found.state.to_document(), state)
-        told.append(f"state written to {state}")
-    if as_json:
-        shell.document(found.plan.to_document())
-    elif not shell.quiet:
-        from optsched.cli.plan_view import plan_view
-
-        shell.print(*plan_view(found.plan, found.state))
-        for line in ["", *told] if told else []:
-            shell.tell(line)
+        written.append(f"state written to {state}")
+    shell.answer(
+        as_json,
+        found.plan.to_document,
+        plan_view(found.plan, found.state),
+        written=["", *written] if written else (),
+    )
     return 0
 
 
@@ -131,10 +124,7 @@ def _list(shell: Shell, journal: str, as_json: bool) -> int:
     from optsched.rounds.watching import planned
 
     rounds = [{key: record[key] for key in FIELDS} for record in planned(journal)]
-    if as_json:
-        shell.document({"journal": journal, "rounds": rounds})
-    elif not shell.quiet:
-        shell.print(*_view(journal, rounds))
+    shell.answer(as_json, lambda: {"journal": journal, "rounds": rounds}, _view(journal, rounds))
     return 0
 
 
@@ -151,12 +141,20 @@ def _view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Rendera
     for record in rounds[-SHOWN:]:
         jobs, gpus = record["jobs"], record["gpus"]
         spent = record["seconds"]
-        rows.append([
-            f"{record['round']:,}", number(record["now"]), f"{jobs['start']:,}", f"{jobs['keep']:,}",
-            f"{jobs['move']:,}", f"{jobs['preempt']:,}", f"{jobs['hold']:,}",
-            f"{record['gpus_in_use'] / gpus:.0%}" if gpus else "-", "-" if spent is None else seconds(spent),
-            "fallback" if record["fallback"] is not None else record["status"] or "ranked",
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{record['round']:,}",
+                number(record["now"]),
+                f"{jobs['start']:,}",
+                f"{jobs['keep']:,}",
+                f"{jobs['move']:,}",
+                f"{jobs['preempt']:,}",
+                f"{jobs['hold']:,}",
+                f"{record['gpus_in_use'] / gpus:.0%}" if gpus else "-",
+                "-" if spent is None else seconds(spent),
+                "fallback" if record["fallback"] is not None else record["status"] or "ranked",
+            ]
+        )
     columns = ("round", "clock", "start", "keep", "move", "stop", "wait", "GPUs", "time", "status")
     if rows:
         yield table(*columns, rows=rows, left=0)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, ModelFile, check_inputs
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, ModelFile, output_option
 from optsched.cli.policy_options import PolicyOptions
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell, write_document
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -37,49 +36,43 @@ def plan_round(
     policy: PolicyOptions,
     state: Annotated[
         str | None,
-        typer.Argument(
-            metavar="STATE",
-            help="State of a round (json, yaml), or an instance before its first one; - for standard input, or @name.",
+        Argument(
+            "STATE",
+            "State of a round (json, yaml), or an instance before its first one; - for standard input, or @name.",
+            source=True,
         ),
     ] = None,
     now: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            rich_help_panel=PROBLEM,
-            help="When the round begins: s on the state's clock, or +6m after the state's time.",
+        Option(
+            "When the round begins: s on the state's clock, or +6m after the state's time.",
+            "TIME",
+            section=PROBLEM,
         ),
     ] = None,
     model: ModelFile = None,
     require_optimal: Annotated[
         bool,
-        typer.Option(
-            "--require-optimal",
-            rich_help_panel=SOLVER,
-            help="Exit 5 if the plan falls back, or optimality is not proven.",
-        ),
+        Option("Exit 5 if the plan falls back, or optimality is not proven.", section=SOLVER),
     ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the plan.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    output: Annotated[str | None, output_option("Write the plan.")] = None,
     following: Annotated[
         str | None,
-        typer.Option(
-            "--next",
-            metavar="FILE",
-            help="Write the state after the plan is followed.",
-            rich_help_panel=OUTPUT,
+        Option(
+            "Write the state after the plan is followed.",
+            "FILE",
+            flag="--next",
+            section=OUTPUT,
+            read=values.target,
         ),
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="Print the JSON Schema of a state or a plan instead.",
-            rich_help_panel=OUTPUT,
+        Option(
+            "Print the JSON Schema of a state or a plan instead.",
+            "WHAT",
+            section=OUTPUT,
+            read=values.choice("state", "plan"),
         ),
     ] = None,
     as_json: Json = False,
@@ -97,12 +90,10 @@ def plan_round(
         return _print_schema(shell, schema)
     if state is None:
         raise UsageError("missing argument STATE")
-    check_target(output)
-    check_target(following)
     if following == "-" and (as_json or output == "-"):
         raise UsageError("the plan and the next state cannot both go to standard output")
-    check_inputs(state=state, policy=policy.policy_file, model=model)
     from optsched.assembly import load
+    from optsched.cli.plan_view import plan_view
     from optsched.registry import load_solver
     from optsched.rounds.opening import state_of
     from optsched.rounds.transitions import followed
@@ -120,23 +111,22 @@ def plan_round(
         with progress(shell, "planning"):
             plan = _planned(begun, process)
     after = None if following is None else followed(begun, plan)
-    told = []
+    written = []
     if output is not None and output != "-":
         write_document(plan.to_document(), output)
-        told.append(f"plan written to {output}")
+        written.append(f"plan written to {output}")
     if following is not None and following != "-" and after is not None:
         write_document(after.to_document(), following)
-        told.append(f"next state written to {following}")
-    if as_json or output == "-":
-        shell.document(plan.to_document())
-    elif following == "-" and after is not None:
+        written.append(f"next state written to {following}")
+    if following == "-" and after is not None:
         shell.document(after.to_document())
-    elif not shell.quiet:
-        from optsched.cli.plan_view import plan_view
-
-        shell.print(*plan_view(plan, begun))
-        for line in ["", *told] if told else []:
-            shell.tell(line)
+    else:
+        shell.answer(
+            as_json or output == "-",
+            plan.to_document,
+            plan_view(plan, begun),
+            written=["", *written] if written else (),
+        )
     return exit_code(plan, require_optimal)
 
 
@@ -184,19 +174,9 @@ def exit_code(plan: Plan, require_optimal: bool) -> int:
     return 0 if proven and plan.fallback is None else NOT_PROVEN
 
 
-def write_document(document: dict[str, object], path: str) -> None:
-    """Write a document as a JSON file, atomically."""
-    from optsched.api import write_atomically
-    from optsched.instance.files import pretty_json
-
-    write_atomically(path, pretty_json(document).encode())
-
-
 def _print_schema(shell: Shell, what: str) -> int:
     import json
 
-    if what not in ("state", "plan"):
-        raise InvalidArgument("--schema", repr(what), "state or plan")
     from optsched.rounds.plan_document import plan_schema
     from optsched.rounds.state_document import state_schema
 

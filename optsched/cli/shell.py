@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +99,36 @@ class Shell:
             silence_stdout()
             raise UsageError(f"cannot write standard output: {error.strerror}") from None
 
+    def answer(
+        self,
+        as_json: bool,
+        document: Callable[[], Mapping[str, Any]],
+        view: Iterable[RenderableType],
+        notes: Iterable[str] = (),
+        written: Iterable[str] = (),
+    ) -> None:
+        """Show the answer of a command: as JSON, or, unless quiet, as tables.
+
+        Parameters
+        ----------
+        as_json : bool
+        document : callable
+            Makes the JSON document.
+        view : iterable of renderables
+            The tables; a generator does its work only where it is shown.
+        notes : iterable of str
+            Notes on the answer.
+        written : iterable of str
+            Lines about files that were written.
+        """
+        if as_json:
+            self.document(document())
+        elif not self.quiet:
+            self.print(*view)
+            self.note(notes)
+            for line in written:
+                self.tell(line)
+
     def complain(self, line: str) -> None:
         """One line on standard error, after the program's name."""
         with suppress(OSError):
@@ -173,3 +203,11 @@ def check_target(path: str | None) -> None:
         raise UsageError(f"cannot write {target}: it is a folder")
     if not target.parent.is_dir():
         raise UsageError(f"cannot write {target}: there is no folder {target.parent}")
+
+
+def write_document(document: Mapping[str, Any], path: str) -> None:
+    """Write a document as a JSON file, atomically."""
+    from optsched.api import write_atomically
+    from optsched.instance.files import pretty_json
+
+    write_atomically(path, pretty_json(dict(document)).encode())

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
-
+from optsched.benchmarking.forking import few_threads
 from optsched.cli import values
-from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
-from optsched.cli.shell import INTERRUPTED, Shell, check_target
-from optsched.cli.simulate_options import (
-    Conditions,
-    Simulated,
-    check_options,
-    options_of,
-    policies_of,
-)
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import OUTPUT, Json, ModelFile
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, check_target
+from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of
 from optsched.cli.sweep_options import (
     RUNNING,
     RowsFile,
     Running,
-    begin_anew,
-    interrupted_words,
-    lines_file,
-    table_rows,
+    run_sweep,
+    sweep_exit_code,
+    write_rows,
 )
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from optsched.benchmarking.simulations import Simulations
     from optsched.instance import Instance
-    from optsched.simulation.options import RHO
 
 LIMIT = 5
 PAGES = (".html", ".svg", ".png", ".pdf")
+
 EXAMPLES = """
     optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
     optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2 -o results.csv
@@ -44,45 +39,61 @@ EXAMPLES = """
 """
 
 
+def prepare() -> None:
+    """Set the number of threads of libraries before numpy is loaded: workers can then be forked."""
+    few_threads()
+
+
+def ratio(text: str, option: str) -> str:
+    """A kind of finish-time ratio."""
+    from optsched.simulation.options import RHO
+
+    return values.choice(*get_args(RHO))(text, option)
+
+
 def simulate(
     shell: Shell,
     trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="Trace or instance: file (json, yaml, npz), or @name.")
+        str, Argument("TRACE", "Trace or instance: file (json, yaml, npz), or @name.")
     ],
     simulated: Simulated,
+    *,
+    model: ModelFile = None,
     conditions: Conditions,
     running: Running,
-    model: ModelFile = None,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Of a simulation.", rich_help_panel=RUNNING)
+        float | None, Option("Of a simulation.", "TIME", section=RUNNING, read=values.duration)
     ] = None,
     memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of a simulation.", rich_help_panel=RUNNING)
+        float | None, Option("Of a simulation.", "SIZE", section=RUNNING, read=values.size)
     ] = None,
     rho: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND", rich_help_panel=OUTPUT, show_default=True,
-            help="Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
+        Any,
+        Option(
+            "Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
+            "KIND",
+            section=OUTPUT,
+            read=ratio,
         ),
     ] = "isolated",
     unfair: Annotated[
-        str, typer.Option(metavar="R", help="A larger ratio is unfair.", rich_help_panel=OUTPUT, show_default=True)
-    ] = "1",
+        float, Option("A larger ratio is unfair.", "R", section=OUTPUT, default="1")
+    ] = 1.0,
     output: RowsFile = None,
     keep: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Keep every simulation there (npz).", rich_help_panel=OUTPUT),
+        Option("Keep every simulation there (npz).", "FOLDER", section=OUTPUT),
     ] = None,
     page: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=OUTPUT,
-            help="FILE.html: tables and pictures; .svg, .png or .pdf: pictures. Of what --keep keeps.",
+        Option(
+            "FILE.html: tables and pictures; .svg, .png or .pdf: pictures. Of what --keep keeps.",
+            "FILE",
+            section=OUTPUT,
         ),
     ] = None,
     as_json: Json = False,
-) -> int:  # fmt: skip
+) -> int:
     """Let policies schedule the jobs of a trace, from the first arrival to the last end, and compare what comes of it.
 
     The same command goes on where it was interrupted or killed, and ends with the same table.
@@ -90,72 +101,57 @@ def simulate(
     Exit codes: 0 every simulation came to its end, else the code of the first that failed, 5 if that hit --time-limit;
     130 interrupted; what there is is kept.
     """
-    from optsched.benchmarking.forking import few_threads
-
-    few_threads()  # before numpy is loaded
     if trace == "-":
         raise UsageError(
             "TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file"
         )
-    check_inputs(trace=trace, model=model, truth=conditions.truth)
-    processes = values.whole(running.jobs, "--jobs") or 0
-    options, policies = options_of(simulated, conditions), policies_of(simulated.policy)
-    lines = lines_file(output)
+    options, policies = options_of(simulated, conditions), simulated.documents
     _check_page(page, keep)
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sources import seeds_of
-    from optsched.benchmarking.table import rows_document, write_table
-    from optsched.cli.progress import progress
+    from optsched.benchmarking.table import rows_document
     from optsched.cli.simulate_view import simulate_view
-    from optsched.cli.sweep_progress import sweep_line
     from optsched.traces import load_trace
 
     with progress(shell, "reading"):
         loaded = load_trace(trace)
-    models = {
-        name: value
-        for name, value in (("performance", model), ("truth", conditions.truth))
-        if value
-    }
-    sweep_of = Simulations(
-        loaded, trace, policies, seeds_of(values.value(simulated.seeds), 0, "--seeds"), options, models,
-        _kind_of_ratio(rho), values.real(unfair, "--unfair") or 0.0, _folder(keep),
-        values.duration(time_limit, "--time-limit"), values.size(memory_limit, "--memory-limit"),
-    )  # fmt: skip
+    models = {"performance": model, "truth": conditions.truth}
+    simulations = Simulations(
+        loaded,
+        trace,
+        policies,
+        seeds_of(simulated.seeds, 0, "--seeds"),
+        options,
+        {name: file for name, file in models.items() if file},
+        rho,
+        unfair,
+        _folder(keep),
+        time_limit,
+        memory_limit,
+    )
     check_options(options)
-    tasks = sweep_of.tasks()
-    if lines is not None and not running.resume:
-        begin_anew(lines)
-    with sweep_line(shell) as line:
-        sweep = sweep_of.run(
-            processes=processes, results_file=lines, append=running.append, retry=running.retry,
-            on_start=line.on_start,
-        )  # fmt: skip
+    sweep = run_sweep(shell, simulations, running, output)
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
-    if output is not None and not output.endswith(".jsonl") and rows:
-        write_table(table_rows(rows, lines, running.append), output)
+    write_rows(rows, output, running.append)
+    written = []
     if page is not None and not sweep.interrupted:
-        _draw(sweep_of, rows, page)
-    if as_json:
-        shell.document(rows_document(rows))
-    elif not shell.quiet:
-        shell.print(*simulate_view(loaded, rows))
-        shell.note(_notes(loaded.instance, policies))
-        if page is not None and not sweep.interrupted:
-            shell.tell("")
-            shell.tell(f"{page} written")
-        if output is not None and rows:
-            shell.tell("")
-            shell.tell(f"results written to {output}")
-    if sweep.interrupted:
-        shell.complain(interrupted_words(len(rows), len(tasks), output))
-        return INTERRUPTED
-    codes = [
+        _draw(simulations, rows, page)
+        written += ["", f"{page} written"]
+    if output is not None and rows:
+        written += ["", f"results written to {output}"]
+    shell.answer(
+        as_json,
+        lambda: rows_document(rows),
+        simulate_view(loaded, rows),
+        _notes(loaded.instance, policies),
+        written,
+    )
+    failures = [
         LIMIT if row["status"] == "limit" else int(row.get("exit_code") or 1)
         for row in rows
         if row["status"] != "ok"
     ]
-    return codes[0] if codes else 0
+    return sweep_exit_code(shell, sweep, len(simulations.tasks()), output, failures)
 
 
 def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -179,8 +175,6 @@ def _check_page(page: str | None, keep: str | None) -> None:
     """Refuse a page that cannot be made, before anything is simulated."""
     if page is None:
         return
-    from pathlib import Path
-
     from optsched.report.pictures import require_matplotlib
 
     if Path(page).suffix.lower() not in PAGES:
@@ -207,22 +201,10 @@ def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
         write_simulation_picture(kept, page)
 
 
-def _kind_of_ratio(text: str) -> RHO:
-    from typing import cast, get_args
-
-    from optsched.simulation.options import RHO
-
-    if text not in get_args(RHO):
-        raise InvalidArgument("--rho", repr(text), f"one of {', '.join(get_args(RHO))}")
-    return cast("RHO", text)
-
-
 def _folder(keep: str | None) -> str | None:
     """The folder for simulations, made if it is not there."""
     if keep is None:
         return None
-    from pathlib import Path
-
     try:
         Path(keep).mkdir(parents=True, exist_ok=True)
     except OSError as error:

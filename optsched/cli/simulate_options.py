@@ -5,163 +5,137 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated, Any, ClassVar
 
 from optsched.cli import values
-from optsched.cli.options import PROBLEM
+from optsched.cli.command import Option
+from optsched.cli.options import DEFAULT_FORMULATION, PROBLEM, given_fields
 from optsched.errors import InvalidArgument, UsageError
 
 WORLD = "World"
 FILES = (".json", ".yaml", ".yml")
-DEFAULT = "max-min-fairness"
+
+
+def policy_documents(texts: Sequence[str], option: str) -> list[dict[str, Any]]:
+    """Policies, each as `policy_document` reads it."""
+    return [policy_document(text) for text in texts]
 
 
 @dataclass(frozen=True)
 class Simulated:
     """The policies, and how time passes."""
 
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy", "-p", metavar="NAME[:KEY=VALUE,...]", rich_help_panel=PROBLEM, show_default=False,
-            help="A formulation or a ranking, with options of its own or of the rounds (hysteresis=0.5); or a policy "
-            "file. Can be repeated.  [default: max-min-fairness]",
+    section: ClassVar = PROBLEM
+
+    policies: Annotated[
+        list[dict[str, Any]] | None,
+        Option(
+            "A formulation or a ranking, with options of its own or of the rounds (hysteresis=0.5); "
+            "or a policy file. Can be repeated.  [default: max-min-fairness]",
+            "NAME[:KEY=VALUE,...]",
+            flag="--policy",
+            short="-p",
+            read=policy_documents,
+            many=True,
         ),
-    ] = None  # fmt: skip
+    ] = None
     seeds: Annotated[
-        str,
-        typer.Option(
-            metavar="N", rich_help_panel=PROBLEM, show_default=True,
-            help="How many, or which (3..7): of noise, failures and random choices.",
+        Any,
+        Option(
+            "How many, or which (3..7): of noise, failures and random choices.",
+            "N",
+            read=values.typed,
         ),
-    ] = "1"  # fmt: skip
+    ] = "1"
     mode: Annotated[
         str,
-        typer.Option(
-            metavar="MODE", rich_help_panel=PROBLEM, show_default=True,
-            help="rounds, fluid (the allocation to the letter), or gavel (by the rules of Gavel's simulator).",
+        Option(
+            "rounds, fluid (the allocation to the letter), or gavel (by the rules of Gavel's simulator).",
+            "MODE",
         ),
-    ] = "rounds"  # fmt: skip
+    ] = "rounds"
     round: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Length of a round, not the trace's.", rich_help_panel=PROBLEM
-        ),
+        float | None,
+        Option("Length of a round, not the trace's.", "TIME", read=values.duration),
     ] = None
     replan: Annotated[
         str | None,
-        typer.Option(
-            metavar="WHEN", rich_help_panel=PROBLEM,
-            help="rounds (default), or events: also when a job comes or ends or a node changes.",
+        Option(
+            "rounds (default), or events: also when a job comes or ends or a node changes.", "WHEN"
         ),
-    ] = None  # fmt: skip
+    ] = None
     warm_up: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PART",
-            help="Part of the jobs, from the first, that do not count.",
-            rich_help_panel=PROBLEM,
-        ),
+        float | None,
+        Option("Part of the jobs, from the first, that do not count.", "PART"),
     ] = None
     cool_down: Annotated[
-        str | None,
-        typer.Option(metavar="PART", help="The same, the last.", rich_help_panel=PROBLEM),
+        float | None,
+        Option("The same, the last.", "PART"),
     ] = None
     until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="End, from the first arrival, whatever still runs.",
-            rich_help_panel=PROBLEM,
-        ),
+        float | None,
+        Option("End, from the first arrival, whatever still runs.", "TIME", read=values.duration),
     ] = None
     reset_interval: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Mode gavel: between two allocations.", rich_help_panel=PROBLEM
-        ),
+        float | None,
+        Option("Mode gavel: between two allocations.", "TIME", read=values.duration),
     ] = None
     pool_order: Annotated[
         str | None,
-        typer.Option(metavar="HOW", help="Mode gavel: listed or random.", rich_help_panel=PROBLEM),
+        Option("Mode gavel: listed or random.", "HOW"),
     ] = None
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The policies as documents of `RoundPolicy`."""
+        return self.policies or [policy_document(DEFAULT_FORMULATION)]
 
 
 @dataclass(frozen=True)
 class Conditions:
     """What the world does to the jobs."""
 
+    section: ClassVar = WORLD
+
     noise: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SD", help="Of the log of each job's true rate.", rich_help_panel=WORLD
-        ),
+        float | None,
+        Option("Of the log of each job's true rate.", "SD"),
     ] = None
     observe: Annotated[
         bool,
-        typer.Option("--observe", help="The scheduler is told true rates.", rich_help_panel=WORLD),
+        Option("The scheduler is told true rates."),
     ] = False
     failures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOURS", help="Mean between two failures of a node.", rich_help_panel=WORLD
-        ),
+        float | None,
+        Option("Mean between two failures of a node.", "HOURS"),
     ] = None
     repair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOURS", help="That it is down then.  [default: 1]", rich_help_panel=WORLD
-        ),
+        float | None,
+        Option("That it is down then.  [default: 1]", "HOURS"),
     ] = None
     checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Between two checkpoints of a job.  [default: a round]",
-            rich_help_panel=WORLD,
+        float | None,
+        Option(
+            "Between two checkpoints of a job.  [default: a round]", "TIME", read=values.duration
         ),
     ] = None
     restart_cost: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Without progress after each further start.", rich_help_panel=WORLD
-        ),
+        float | None,
+        Option("Without progress after each further start.", "TIME", read=values.duration),
     ] = None
     truth: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Performance model by which jobs really run.",
-            rich_help_panel=WORLD,
-        ),
+        Option("Performance model by which jobs really run.", "FILE", source=True),
     ] = None
 
 
 def options_of(simulated: Simulated, conditions: Conditions) -> dict[str, Any]:
-    """`SimulationOptions` that are typed, apart from the seed."""
-    given = {
-        "mode": simulated.mode,
-        "round": values.duration(simulated.round, "--round"),
-        "replan": simulated.replan,
-        "warm_up": values.real(simulated.warm_up, "--warm-up"),
-        "cool_down": values.real(simulated.cool_down, "--cool-down"),
-        "until": values.duration(simulated.until, "--until"),
-        "reset_interval": values.duration(simulated.reset_interval, "--reset-interval"),
-        "pool_order": simulated.pool_order,
-        "noise": values.real(conditions.noise, "--noise"),
-        "observe": conditions.observe or None,
-        "failures": values.real(conditions.failures, "--failures"),
-        "repair": values.real(conditions.repair, "--repair"),
-        "checkpoint": values.duration(conditions.checkpoint, "--checkpoint"),
-        "restart_cost": values.duration(conditions.restart_cost, "--restart-cost"),
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    """`SimulationOptions` that are given, apart from the seed."""
+    return given_fields(simulated, "policies", "seeds") | given_fields(conditions, "truth")
 
 
 def check_options(options: dict[str, Any]) -> None:
-    """Refuse options of a simulation by the names that they are typed with."""
+    """Refuse options of a simulation by the names of the command line."""
     from optsched.errors import InvalidInput
     from optsched.simulation.options import simulation_options
 
@@ -172,11 +146,6 @@ def check_options(options: dict[str, Any]) -> None:
         raise InvalidArgument(f"--{name}", error.found, error.expected) from None
 
 
-def policies_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Documents of the policies that are typed."""
-    return [policy_document(text) for text in texts or (DEFAULT,)]
-
-
 def policy_document(text: str) -> dict[str, Any]:
     """``NAME``, ``NAME:key=value,...`` or a file, as a document of `RoundPolicy`."""
     from optsched.cli.policy_options import read_policy
@@ -185,12 +154,12 @@ def policy_document(text: str) -> dict[str, Any]:
 
     if Path(text).suffix.lower() in FILES:
         return read_policy(text).model_dump(mode="json", exclude_unset=True)
-    name, typed = values.named(text, "--policy", "a formulation or a ranking")
+    name, given = values.named(text, "--policy", "a formulation or a ranking")
     fields = set(RoundPolicy.model_fields) - {"formulation", "ranking", "options"}
     try:
         document: dict[str, Any] = {policy_kind(name, also=", or a policy file"): name}
     except UsageError as error:
         raise UsageError(f"--policy: {error}") from None
-    if own := {key: value for key, value in typed.items() if key not in fields}:
+    if own := {key: value for key, value in given.items() if key not in fields}:
         document["options"] = own
-    return document | {key: value for key, value in typed.items() if key in fields}
+    return document | {key: value for key, value in given.items() if key in fields}

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
-from optsched.cli import values
-from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, Problem, Search, solved
+from optsched.cli.command import Option
+from optsched.cli.exit_codes import certificate_failed, exit_code
+from optsched.cli.options import (
+    DEFAULT_FORMULATION,
+    OUTPUT,
+    SOLVER,
+    InstanceOrProgram,
+    Json,
+    Problem,
+    Search,
+    formulation_option,
+    output_option,
+    solved,
+)
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.solution import Solution
-    from optsched.study.direct import ProgramSolution
 
 ROUNDS = "Rounds"
-DEFAULT = "max-min-fairness"
-INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
 EXAMPLES = """
     optsched solve @quickstart
@@ -39,20 +46,70 @@ EXAMPLES = """
 class Solved(Problem):
     """What is to be solved: an instance with a formulation, or a program."""
 
-    instance: Annotated[
-        str,
-        typer.Argument(
-            metavar="INSTANCE",
-            help="File (json, yaml, npz), - for standard input, @name of one that ships; or a program (mps, lp, .gz).",
-        ),
-    ]
+    instance: InstanceOrProgram
     formulation: Annotated[
         str,
-        typer.Option(
-            "--formulation", "-f", metavar="NAME", rich_help_panel=PROBLEM, show_default=False,
-            help=f"See `optsched formulations`.  [default: {DEFAULT}]",
+        formulation_option(f"See `optsched formulations`.  [default: {DEFAULT_FORMULATION}]"),
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """How an allocation is cut into rounds."""
+
+    section: ClassVar = ROUNDS
+
+    rounds: Annotated[
+        str | None,
+        Option(
+            "Cut the allocation into slices in which whole jobs run: auto, open-shop, patterns or "
+            "priority.",
+            "METHOD",
         ),
-    ] = ""  # fmt: skip
+    ] = None
+    window: Annotated[
+        int | None,
+        Option(
+            "Rounds that the slices last together (default: one per slice; by priority: 100).", "N"
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse wrong values before anything is solved."""
+        if self.rounds is None:
+            if self.window is not None:
+                raise UsageError(
+                    "--window says how long the slices of --rounds last: give both, or none"
+                )
+            return
+        from optsched.placement.realisation import METHODS, MOST_ROUNDS
+
+        if self.window is not None and not 1 <= self.window <= MOST_ROUNDS:
+            raise InvalidArgument(
+                "--window", str(self.window), f"a number from 1 to {MOST_ROUNDS:,}"
+            )
+        if self.rounds not in METHODS:
+            raise InvalidArgument("--rounds", repr(self.rounds), f"one of {', '.join(METHODS)}")
+
+    def cut(self, shell: Shell, solution: Solution, search: Search) -> Solution:
+        """The solution with its rounds, made within what is left of the time."""
+        from optsched import api
+
+        assert self.rounds is not None
+        if not solution.certificate.ok:
+            return solution
+        left = None
+        if search.time_limit is not None:
+            left = max(search.time_limit - solution.timings.get("total", 0.0), 1e-3)
+        with progress(shell, "cutting into rounds"):
+            return api.realise(
+                solution,
+                self.rounds,
+                rounds=self.window,
+                time_limit=left,
+                threads=search.threads,
+                seed=search.seed,
+            )
 
 
 def solve(
@@ -61,63 +118,25 @@ def solve(
     search: Search,
     start: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Solution (json) or point (.sol) to start from.",
-            rich_help_panel=SOLVER,
-        ),
+        Option("Solution (json) or point (.sol) to start from.", "FILE", section=SOLVER),
     ] = None,
     generate_columns: Annotated[
         bool,
-        typer.Option(
-            "--generate-columns",
-            help="Make columns only of pairs of jobs, or configurations, that are worth it; the optimum is the same.",
-            rich_help_panel=SOLVER,
+        Option(
+            "Make columns only of pairs of jobs, or configurations, that are worth it; the optimum "
+            "is the same.",
+            section=SOLVER,
         ),
     ] = False,
     require_optimal: Annotated[
-        bool,
-        typer.Option(
-            "--require-optimal", help="Exit 5 if optimality is not proven.", rich_help_panel=SOLVER
-        ),
+        bool, Option("Exit 5 if optimality is not proven.", section=SOLVER)
     ] = False,
-    rounds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="METHOD",
-            rich_help_panel=ROUNDS,
-            help="Cut the allocation into slices in which whole jobs run: auto, open-shop, patterns or priority.",
-        ),
-    ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=ROUNDS,
-            help="Rounds that the slices last together (default: one per slice; by priority: 100).",
-        ),
-    ] = None,
-    place: Annotated[
-        bool,
-        typer.Option(
-            "--place", help="Put what runs first on GPUs of nodes.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the solution (json, or .sol).",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    *,
+    slices: Slices,
+    place: Annotated[bool, Option("Put what runs first on GPUs of nodes.", section=OUTPUT)] = False,
+    output: Annotated[str | None, output_option("Write the solution (json, or .sol).")] = None,
     duals: Annotated[
-        bool,
-        typer.Option(
-            "--duals", help="Write all row duals, however many there are.", rich_help_panel=OUTPUT
-        ),
+        bool, Option("Write all row duals, however many there are.", section=OUTPUT)
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -126,87 +145,44 @@ def solve(
     Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
-    check_target(output)
-    cut = _cut(rounds, window)
+    slices.check()
+    from optsched.cli.program_solution import program_view, solve_program_file
+    from optsched.cli.solution_view import solution_view
     from optsched.formats.mps import is_program
 
     program = is_program(problem.instance)
+    solution: Any
     if program:
-        from optsched.cli.program_solution import check_options, solve_file
-
-        check_options(problem, duals, output)
-        if generate_columns:
-            raise UsageError(
-                f"--generate-columns needs an instance: {problem.instance} is a program"
-            )
-        if cut is not None or place:
-            raise UsageError(
-                f"--rounds and --place need an instance: {problem.instance} is a program"
-            )
-        solution: Any = solve_file(shell, problem.instance, search, start)
+        needs_instance = {
+            "--generate-columns needs": generate_columns,
+            "--rounds and --place need": place or slices.rounds is not None,
+        }
+        solution = solve_program_file(
+            shell, problem, search, start, output, duals=duals, needs_instance=needs_instance
+        )
     else:
-        chosen = replace(problem, formulation=problem.formulation or DEFAULT)
+        chosen = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
         solution = solved(shell, chosen, search, start=start, generate_columns=generate_columns)
-        if cut is not None and solution.allocation is not None and solution.certificate.ok:
-            with progress(shell, "cutting into rounds"):
-                solution = cut(solution, search)
+        if slices.rounds is not None and solution.allocation is not None:
+            solution = slices.cut(shell, solution, search)
     code = exit_code(solution, require_optimal)
-    if code == NOT_CERTIFIED:
-        for problem_found in solution.certificate.problems:
-            shell.complain(f"error: the certificate failed: {problem_found}")
+    if certificate_failed(shell, solution):
         return code
     if place and solution.allocation is not None:
         from optsched import api
 
         solution = api.place(solution)
     written = output is not None and output != "-" and _write(shell, solution, output, duals)
-    if as_json or output == "-":
-        shell.document(solution.to_document() if program else solution.to_document(duals))
-        return code
-    if not shell.quiet:
-        shell.note(
-            () if program else solution.notes
-        )  # before the tables, which may fill more than a screen
-        _show(shell, solution, program)
-        if written:
-            shell.tell("")
-            shell.tell(f"solution written to {output}")
+    as_json = as_json or output == "-"
+    if not (as_json or program):  # before the tables, which may fill more than a screen
+        shell.note(solution.notes)
+    shell.answer(
+        as_json,
+        solution.to_document if program else partial(solution.to_document, duals),
+        program_view(solution) if program else solution_view(solution),
+        written=["", f"solution written to {output}"] if written else (),
+    )
     return code
-
-
-def _cut(method: str | None, window: str | None) -> Callable[[Solution, Search], Solution] | None:
-    """What cuts a solution into rounds, within what is left of the time; wrong values are refused before solving."""
-    number = values.whole(window, "--window")
-    if method is None:
-        if number is not None:
-            raise UsageError(
-                "--window says how long the slices of --rounds last: give both, or none"
-            )
-        return None
-    from optsched.placement.realisation import METHODS, MOST_ROUNDS
-
-    if number is not None and not 1 <= number <= MOST_ROUNDS:
-        raise InvalidArgument("--window", str(number), f"a number from 1 to {MOST_ROUNDS:,}")
-
-    if method not in METHODS:
-        raise InvalidArgument("--rounds", repr(method), f"one of {', '.join(METHODS)}")
-
-    def cut(solution: Solution, search: Search) -> Solution:
-        from optsched import api
-
-        limits = search.limits
-        limit, spent = limits["time_limit"], solution.timings.get("total", 0.0)
-        left = None if limit is None else max(limit - spent, 1e-3)
-        return api.realise(
-            solution,
-            method,
-            rounds=number,
-            time_limit=left,
-            threads=limits["threads"],
-            seed=limits["seed"],
-        )
-
-    return cut
 
 
 def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
@@ -229,29 +205,3 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     else:
         write_solution(solution, output, duals)
     return True
-
-
-def _show(shell: Shell, solution: Any, program: bool) -> None:
-    if program:
-        from optsched.cli.program_solution import program_view
-
-        shell.print(*program_view(solution))
-    else:
-        from optsched.cli.solution_view import solution_view
-
-        shell.print(*solution_view(solution))
-
-
-def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = False) -> int:
-    """The exit code that a solution stands for."""
-    from optsched.solution import Status
-
-    if not solution.certificate.ok:
-        return NOT_CERTIFIED
-    return {
-        Status.OPTIMAL: 0,
-        Status.FEASIBLE: NOTHING_FOUND if require_optimal else 0,
-        Status.INFEASIBLE: INFEASIBLE,
-        Status.UNBOUNDED: INFEASIBLE,
-        Status.LIMIT: NOTHING_FOUND,
-    }.get(solution.status, SOLVER_FAILED)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from optsched.cli.command import Option
 from optsched.cli.options import Json
 from optsched.cli.shell import Shell
+
+if TYPE_CHECKING:
+    from optsched.cli.grid import Grid
 
 EXAMPLES = """
     optsched solvers
@@ -20,7 +22,7 @@ def solvers(
     shell: Shell,
     check: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Run one through the conformance suite instead."),
+        Option("Run one through the conformance suite instead.", "NAME"),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -32,12 +34,14 @@ def solvers(
         from optsched.cli import conformance
 
         return conformance.check(shell, check, as_json)
+    found = solver_documents()
+    shell.answer(as_json, lambda: {"solvers": found}, [_table(found)])
+    return 0
+
+
+def _table(found: list[dict[str, Any]]) -> Grid:
     from optsched.cli.tables import table
 
-    found = solver_documents()
-    if as_json:
-        shell.document({"solvers": found})
-        return 0
     rows = [
         [
             item["name"],
@@ -46,10 +50,9 @@ def solvers(
         ]
         for item in found
     ]
-    shell.print(
-        table("name", "version", "capabilities", rows=rows, left=3, title="Solvers (--solver NAME)")
+    return table(
+        "name", "version", "capabilities", rows=rows, left=3, title="Solvers (--solver NAME)"
     )
-    return 0
 
 
 def solver_documents() -> list[dict[str, Any]]:

@@ -2,94 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
-
+from optsched.cli.command import Option
 from optsched.cli.options import OUTPUT
-from optsched.cli.shell import check_target
+from optsched.cli.shell import INTERRUPTED, Shell, check_target
+from optsched.cli.sweep_progress import sweep_line
 
 if TYPE_CHECKING:
     from optsched.benchmarking import Row
+    from optsched.benchmarking.run import Sweep
+    from optsched.benchmarking.simulations import Simulations
+    from optsched.benchmarking.sweep import Benchmark
 
 RUNNING = "Running"
 
+
+def rows_file(path: str, option: str) -> str:
+    """A file for rows that can be written."""
+    from optsched.benchmarking.table import check_results_name
+
+    check_results_name(path)
+    check_target(path)
+    return path
+
+
 RowsFile = Annotated[
     str | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", rich_help_panel=OUTPUT,
-        help="FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
+    Option(
+        "FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
+        "FILE",
+        flag="--output",
+        short="-o",
+        section=OUTPUT,
+        read=rows_file,
     ),
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)
 class Running:
     """How the tasks are run."""
 
+    section: ClassVar = RUNNING
+
     jobs: Annotated[
-        str,
-        typer.Option(
-            metavar="N", help="Tasks at a time.", rich_help_panel=RUNNING, show_default=True
-        ),
-    ] = "1"
+        int,
+        Option("Tasks at a time.", "N"),
+    ] = 1
     append: Annotated[
         bool,
-        typer.Option(
-            "--append", help="Add to the results of another sweep.", rich_help_panel=RUNNING
-        ),
+        Option("Add to the results of another sweep."),
     ] = False
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume/--restart", rich_help_panel=RUNNING, show_default=False,
-            help="Go on with the results that are there (default), or begin anew and lose them.",
+        Option(
+            "Go on with the results that are there (default), or begin anew and lose them.",
+            flag="--resume/--restart",
         ),
-    ] = True  # fmt: skip
+    ] = True
     retry: Annotated[
         bool,
-        typer.Option(
-            "--retry",
-            help="Do again what ended in error, memory or limit.",
-            rich_help_panel=RUNNING,
-        ),
+        Option("Do again what ended in error, memory or limit."),
     ] = False
 
 
-def interrupted_words(done: int, total: int, output: str | None) -> str:
-    """What is said after Ctrl-C."""
-    kept = "" if output is None else "; the same command goes on from there"
-    return f"interrupted after {done} of {total} tasks{kept}"
+def run_sweep(
+    shell: Shell, sweep: Benchmark | Simulations, running: Running, output: str | None
+) -> Sweep:
+    """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
+    sweep.tasks()  # wrong values are refused before a file is touched
+    lines = lines_file(output)
+    if lines is not None and not running.resume and lines.exists():
+        _remove(lines)
+    with sweep_line(shell) as line:
+        return sweep.run(
+            processes=running.jobs,
+            results_file=lines,
+            append=running.append,
+            retry=running.retry,
+            on_start=line.on_start,
+        )
 
 
 def lines_file(output: str | None) -> Path | None:
-    """Where rows go as they come."""
-    if output is None:
-        return None
-    from optsched.benchmarking.table import check_results_name
-
-    check_results_name(output)
-    check_target(output)
-    return Path(output).with_suffix(".jsonl")
+    """The file that rows are appended to as they come."""
+    return None if output is None else Path(output).with_suffix(".jsonl")
 
 
-def begin_anew(lines: Path) -> None:
-    """Take a results file away; one that is none of ours stays, and is refused when it is opened."""
+def _remove(lines: Path) -> None:
+    """Remove a file of rows; any other file stays, and is refused here."""
     from optsched.benchmarking.results_file import parse_lines
 
-    if lines.exists():
-        parse_lines(lines.read_bytes(), lines)
-        lines.unlink()
+    parse_lines(lines.read_bytes(), lines)
+    lines.unlink()
 
 
-def table_rows(rows: Sequence[Row], lines: Path | None, append: bool) -> list[Row]:
-    """Rows for the table: those of this sweep, and with ``--append`` those that were in the file before as well."""
-    if lines is None or not append:
-        return list(rows)
-    from optsched.benchmarking.table import read_rows
+def write_rows(
+    rows: Sequence[Row],
+    output: str | None,
+    append: bool,
+    completed: Callable[[Sequence[Row]], Sequence[Row]] = list,
+) -> None:
+    """Write the table of a sweep; nothing where the file of lines is all that was asked for.
 
-    mine = {row["key"] for row in rows}
-    return [*(row for row in read_rows(lines)[0] if row.get("key") not in mine), *rows]
+    With ``append`` the table also has the rows of earlier sweeps. ``completed`` adds columns.
+    """
+    lines = lines_file(output)
+    if output is None or lines is None or Path(output) == lines or not rows:
+        return
+    from optsched.benchmarking.table import read_rows, write_table
+
+    earlier: list[Row] = []
+    if append:
+        own = {row["key"] for row in rows}
+        earlier = [row for row in read_rows(lines)[0] if row.get("key") not in own]
+    write_table(completed([*earlier, *rows]), output)
+
+
+def sweep_exit_code(
+    shell: Shell, sweep: Sweep, total: int, output: str | None, failures: Sequence[int]
+) -> int:
+    """130 after Ctrl-C, else the code of the first task that failed."""
+    if sweep.interrupted:
+        kept = "" if output is None else "; the same command goes on from there"
+        shell.complain(f"interrupted after {len(sweep.rows)} of {total} tasks{kept}")
+        return INTERRUPTED
+    return failures[0] if failures else 0

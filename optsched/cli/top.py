@@ -6,9 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from optsched.cli import values
+from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import Shell, colourful
 from optsched.errors import InvalidArgument, UsageError
@@ -29,21 +28,15 @@ EXAMPLES = """
 
 def top(
     shell: Shell,
-    journal: Annotated[
-        str, typer.Argument(metavar="JOURNAL", help="Folder of a scheduler's journal.")
-    ],
-    once: Annotated[bool, typer.Option("--once", help="Show what there is, and end.")] = False,
+    journal: Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")],
+    once: Annotated[bool, Option("Show what there is, and end.")] = False,
     interval: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Between two looks at the journal.  [default: 1s]"),
-    ] = None,
+        float,
+        Option("Between two looks at the journal.", "TIME", read=values.duration, default="1s"),
+    ] = EVERY,
     prometheus: Annotated[
         bool,
-        typer.Option(
-            "--prometheus",
-            help="Print the figures as Prometheus reads them.",
-            rich_help_panel=OUTPUT,
-        ),
+        Option("Print the figures as Prometheus reads them.", section=OUTPUT),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -54,9 +47,8 @@ def top(
 
     Exit codes: 0, also at Ctrl-C, 2 no such journal, 3 the journal is damaged.
     """
-    every = values.duration(interval, "--interval")
-    if every is not None and every < 0.05:
-        raise InvalidArgument("--interval", str(interval), "at least 0.05 s")
+    if interval < 0.05:
+        raise InvalidArgument("--interval", f"{interval:g}", "at least 0.05 s")
     if as_json and prometheus:
         raise UsageError("--json and --prometheus: one of them")
     from optsched.rounds.watching import Watcher
@@ -67,9 +59,7 @@ def top(
         elif as_json:
             shell.document(_document(watcher))
         elif not shell.quiet:
-            _show(
-                shell, watcher, EVERY if every is None else every, once or not colourful(sys.stdout)
-            )
+            _show(shell, watcher, interval, once or not colourful(sys.stdout))
     return 0
 
 

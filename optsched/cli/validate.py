@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from optsched.cli.options import OUTPUT, Json, ModelFile, check_inputs
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import OUTPUT, Json, ModelFile
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -39,16 +38,14 @@ def validate(
     shell: Shell,
     instance: Annotated[
         str | None,
-        typer.Argument(
-            metavar="INSTANCE", help="File (json, yaml, npz), - for standard input, or @name."
+        Argument(
+            "INSTANCE", "File (json, yaml, npz), - for standard input, or @name.", source=True
         ),
     ] = None,
     model: ModelFile = None,
     schema: Annotated[
         bool,
-        typer.Option(
-            "--schema", help="Print the JSON Schema of the format instead.", rich_help_panel=OUTPUT
-        ),
+        Option("Print the JSON Schema of the format instead.", section=OUTPUT),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -65,15 +62,11 @@ def validate(
         return 0
     if instance is None:
         raise UsageError("missing argument INSTANCE")
-    check_inputs(instance=instance, model=model)
     from optsched import api
 
     with progress(shell, "validating"):
         document = summary(api.compile(api.load(instance, model)))
-    if as_json:
-        shell.document(document)
-    elif not shell.quiet:
-        shell.print(*_view(document))
+    shell.answer(as_json, lambda: document, _view(document))
     return 0
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from optsched.cli.shell import check_target
 from optsched.errors import InvalidArgument, UsageError
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
@@ -73,6 +74,11 @@ def value(text: str) -> Any:
     return text if isinstance(parsed, float) and not math.isfinite(parsed) else parsed
 
 
+def typed(text: str, option: str) -> Any:
+    """`value`, as a reader of options."""
+    return value(text)
+
+
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     from optsched.instance.reading import once
 
@@ -112,6 +118,44 @@ def named(text: str, option: str, what: str = "name") -> tuple[str, dict[str, An
     if not name.strip() or "=" in name:
         raise InvalidArgument(option, repr(text), f"{what} or {what}:key=value,key=value")
     return name.strip(), pairs(_parts(rest), f"{option} {name.strip()}") if rest.strip() else {}
+
+
+def constraints(texts: Iterable[str], option: str) -> list[dict[str, Any]]:
+    """Side constraints, each as `constraint` reads it."""
+    return [constraint(text) for text in texts]
+
+
+def named_each(texts: Iterable[str], option: str) -> list[tuple[str, dict[str, Any]]]:
+    """Names with options, each as `named` reads it."""
+    return [named(text, option) for text in texts]
+
+
+def choice(*known: str) -> Callable[[str, str], str]:
+    """Reads one of a few words."""
+    expected = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
+
+    def read(text: str, option: str) -> str:
+        if text not in known:
+            raise InvalidArgument(option, repr(text), expected)
+        return text
+
+    return read
+
+
+def target(path: str, option: str) -> str:
+    """A file that can be written, or - for standard output; refused before any work is done."""
+    check_target(path)
+    return path
+
+
+def picture(path: str, option: str) -> str:
+    """A file for a picture, where there is a library that draws it."""
+    from optsched.report.pictures import picture_format, require_matplotlib
+
+    picture_format(path)
+    check_target(path)
+    require_matplotlib()
+    return path
 
 
 def _parts(text: str) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from optsched.cli.options import Json, ModelFile, check_inputs
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import InstanceOrProgram, Json, ModelFile
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -33,27 +32,18 @@ BOUND = {
 
 def verify(
     shell: Shell,
-    instance: Annotated[
-        str,
-        typer.Argument(
-            metavar="INSTANCE",
-            help="File (json, yaml, npz), - for standard input, @name of one that ships; or a program (mps, lp, .gz).",
-        ),
-    ],
+    instance: InstanceOrProgram,
     solution: Annotated[
-        str, typer.Argument(metavar="SOLUTION", help="Solution file, or - for standard input.")
+        str, Argument("SOLUTION", "Solution file, or - for standard input.", source=True)
     ],
     model: ModelFile = None,
-    resolve: Annotated[
-        bool, typer.Option("--resolve", help="Also solve again and compare.")
-    ] = False,
+    resolve: Annotated[bool, Option("Also solve again and compare.")] = False,
     as_json: Json = False,
 ) -> int:
     """Check a solution file against its instance, or its program, with every number recomputed.
 
     Exit codes: 0 the solution is right, 6 it is refused, with a line for each wrong field on standard error.
     """
-    check_inputs(instance=instance, solution=solution, model=model)
     with progress(shell, "verifying"):
         found = _checked(instance, solution, model, resolve)
     if as_json:

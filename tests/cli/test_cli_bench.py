@@ -241,7 +241,8 @@ def test_sweep_files(
         Path(f"sweep.{kind}").write_text(text)
         tasks.append(benchmark_of(Swept([f"sweep.{kind}"]), Contest()).tasks())
     names = ["small.json", "generate:cluster:jobs=8,seed=5"]
-    given = Swept(names, ["makespan", "max-throughput"], ["max-throughput:integral=true"])
+    entries = [("makespan", {}), ("max-throughput", {})]
+    given = Swept(names, entries, ["max-throughput:integral=true"])
     tasks.append(
         benchmark_of(given, Contest(["highs"], time_limit="1m", memory_limit="2GB")).tasks()
     )
