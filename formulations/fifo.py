@@ -12,7 +12,7 @@ from pydantic import Field
 
 from formulations.pair_gains import pair_ratios
 from formulations.reference_rates import without_rate
-from formulations.rule import LARGEST_SEED, Decision, Rule
+from formulations.rule import LARGEST_SEED, Rule, RuleDecision
 from optsched.arrays import IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
 from optsched.solving.engine import Engine
@@ -82,7 +82,7 @@ class Fifo(Rule):
         """Kinds: those that arrive at different times are told apart by what is decided on them."""
         return candidates.classes(frozenset())
 
-    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
         """Jobs that run are classes of their own, those of a kind that wait are merged."""
         queue = _Queue(candidates.by_kind().classes(frozenset()))
         random = self.random(engine) if self.options.variant == "agnostic" else None
@@ -229,7 +229,7 @@ class _Queue:
         for resource, amount in need:
             self.free[resource] -= amount
 
-    def decision(self, candidates: Candidates) -> Decision:
+    def decision(self, candidates: Candidates) -> RuleDecision:
         """x = 1 for every job that runs, and for every pair."""
         single = [item for item in self.running if item.partner < 0]
         pairs = [item for item in self.running if item.partner >= 0]
@@ -244,7 +244,7 @@ class _Queue:
             column_alone(C, job, self.kinds.kind_column[_integers(item.place for item in single)])
         ] = 1.0
         x[C.columns - len(pairs) :] = 1.0
-        return Decision(C, x)
+        return RuleDecision(C, x)
 
 
 def _integers(values: Iterable[int]) -> IntArray:

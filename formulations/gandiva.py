@@ -12,7 +12,7 @@ from pydantic import Field
 
 from formulations.pair_gains import Gains, Pairs, pair_ratios
 from formulations.reference_rates import pool_gpus
-from formulations.rule import LARGEST_SEED, Decision, Rule, proved
+from formulations.rule import LARGEST_SEED, Rule, RuleDecision, proved
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
@@ -40,7 +40,7 @@ class _Packing(Rule):
     ) -> tuple[Pairs, tuple[float, str] | None]:
         """Jobs to be paired, and a bound on the total gain where one was proved."""
 
-    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
         """Jobs of pairs are classes of their own, the others of a kind are merged."""
         K = candidates.by_kind().classes(frozenset())
         none = np.zeros(0, np.int64)
@@ -50,7 +50,7 @@ class _Packing(Rule):
             (first, second), bound = self.pairs(K, gains, engine)
             first, second, column = gains.columns_of(first, second)
         C = classes_apart(candidates, frozenset(), none, (first, second, column))
-        return Decision(C, self._split(C), bound)
+        return RuleDecision(C, self._split(C), bound)
 
     def _needed(self, K: Classes) -> bool:
         return self.options.pack == "always" or float(K.gang @ K.count) > float(pool_gpus(K).sum())

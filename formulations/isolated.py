@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.rule import Decision, Rule
+from formulations.rule import Rule, RuleDecision
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
@@ -34,10 +34,10 @@ class Isolated(Rule):
     reads = frozenset({"gang"})
     reads_pairs = False
 
-    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
         """y of the class, as totals x over the columns of the classes."""
         C = self.classes(candidates)
-        return Decision(C, self.totals(C))
+        return RuleDecision(C, self.totals(C))
 
     def totals(self, C: Classes) -> FloatArray:
         """y of all jobs of a class together, over the columns of the classes, shape (N,)."""

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from pydantic import Field
 
 from formulations.lease_pieces import Pieces
-from formulations.lease_room import ROUNDING, Holds, Room, earliest, most_that_fit
+from formulations.lease_room import ROUNDING, Holds, LeaseRoom, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.candidates import Absence, Candidates, Classes
@@ -239,7 +239,7 @@ class Leases:
         uses = C.usage.tocsr()[renewable][:, o].tocsc()
         each = uses[:, of].tocoo()
         used = np.unique(each.row.astype(np.int64) * max(self.leases, 1) + t[each.col])
-        columns = Columns(of, t, size, planned, used, renewable, np.asarray(uses.todense()))
+        columns = LeaseColumns(of, t, size, planned, used, renewable, np.asarray(uses.todense()))
         lp, S, X = self.rows(columns)
         v = self.v * (np.arange(len(o)) == 0) if self.first_lease == "random" else self.v
         lp.maximise(v[np.newaxis, :] @ S + self._worth_of_first(columns)[np.newaxis, :] @ X)
@@ -251,7 +251,7 @@ class Leases:
             declined=lambda schedule: self._declined(columns, schedule),
         )  # fmt: skip
 
-    def rows(self, columns: Columns) -> tuple[LinearProgram, Variables, Variables]:
+    def rows(self, columns: LeaseColumns) -> tuple[LinearProgram, Variables, Variables]:
         """S and X with all rows, without an objective."""
         C, o, b, of, t = self.C, self.o, self.b, columns.of, columns.t
         k, n = C.class_a[o], C.count[C.class_a[o]]
@@ -290,7 +290,7 @@ class Leases:
         lp.constrain(matrix @ X <= self.G[columns.renewable].ravel()[columns.used], name="capacity")
         return lp, S, X
 
-    def _worth_of_first(self, columns: Columns) -> FloatArray:
+    def _worth_of_first(self, columns: LeaseColumns) -> FloatArray:
         """What each X is worth by the option ``first_lease``: -/+ g_o / max_t sum_r G_rt in lease 0."""
         C, of = self.C, columns.of
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
@@ -300,7 +300,7 @@ class Leases:
 
     # --- a plan without a solver -----------------------------------------------------------------------------------
 
-    def _by_deadline(self, columns: Columns) -> FloatArray | None:
+    def _by_deadline(self, columns: LeaseColumns) -> FloatArray | None:
         """The plan by earliest deadline first; None if it leaves out a job that must be planned.
 
         Options are taken in order of their deadlines, of equal ones the most valuable first, then the one that needs
@@ -331,7 +331,7 @@ class Leases:
 
     # --- among plans of the same value -----------------------------------------------------------------------------
 
-    def _starts(self, columns: Columns) -> Later:
+    def _starts(self, columns: LeaseColumns) -> Later:
         """minimise  sum_o sum_t (L t / b_o) X_ot: the mean time of the starts of its leases, added up over jobs."""
 
         def program() -> LinearProgram:
@@ -345,7 +345,7 @@ class Leases:
             lambda s: self.complete(columns, s), lambda x: self._read(columns, x),
         )  # fmt: skip
 
-    def _pieces(self, columns: Columns) -> Pieces:
+    def _pieces(self, columns: LeaseColumns) -> Pieces:
         """The stretches of leases in which jobs run without interruption."""
         return Pieces(
             self.b, columns.size, self.C.count[self.C.class_a[self.o]].astype(np.int64), columns.of, columns.t,
@@ -367,7 +367,7 @@ class Leases:
         held = np.bincount(position, length, minlength=len(job))
         return float((np.bincount(position, length * mean, minlength=len(job)) / held).sum())
 
-    def _shifted(self, columns: Columns, x: FloatArray) -> FloatArray:
+    def _shifted(self, columns: LeaseColumns, x: FloatArray) -> FloatArray:
         """The earliest of some plans in which the same jobs take the same options; the value does not fall.
 
         One is the plan itself with every option moved as early as those of all others leave room, until none can be
@@ -388,7 +388,7 @@ class Leases:
             np.float64
         )
 
-    def _moved_left(self, columns: Columns, S: IntArray, X: IntArray) -> IntArray:
+    def _moved_left(self, columns: LeaseColumns, S: IntArray, X: IntArray) -> IntArray:
         """X with every option as early as the others leave room; a lease that costs value is not used more."""
         costs, needed, size, count = (
             array.tolist() for array in (self._worth_of_first(columns) < 0, self.b, columns.size, S)
@@ -396,7 +396,7 @@ class Leases:
         runs: dict[int, list[int]] = {
             o: X[columns.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()
         }
-        room, holds = Room(self.G[columns.renewable]), columns.holds
+        room, holds = LeaseRoom(self.G[columns.renewable]), columns.holds
         for o, running in runs.items():
             room.take(holds[o], running)
         moved = True
@@ -418,7 +418,7 @@ class Leases:
         return self._together(columns, runs)
 
     def _in_order(
-        self, columns: Columns, wanted: IntArray, order: IntArray
+        self, columns: LeaseColumns, wanted: IntArray, order: IntArray
     ) -> tuple[IntArray, IntArray]:
         """(S, X) of options one after the other: as many of the ``wanted`` jobs as can meet the option's deadline.
 
@@ -428,7 +428,7 @@ class Leases:
             array.tolist() for array in (self.C.class_a[self.o], self.b, columns.size, wanted)
         )
         S, left = np.zeros(len(self.o), np.int64), self.C.count.astype(np.int64).tolist()
-        room, runs, holds = Room(self.G[columns.renewable]), {}, columns.holds
+        room, runs, holds = LeaseRoom(self.G[columns.renewable]), {}, columns.holds
         for o in order.tolist():
             jobs = min(count[o], left[k[o]])
             most = room.jobs_at_once(holds[o], size[o], jobs)
@@ -440,7 +440,7 @@ class Leases:
                 left[k[o]] -= jobs
         return S, self._together(columns, runs)
 
-    def _together(self, columns: Columns, runs: Mapping[int, list[int]]) -> IntArray:
+    def _together(self, columns: LeaseColumns, runs: Mapping[int, list[int]]) -> IntArray:
         """X from how many jobs of options run in each of their first leases."""
         X = np.zeros(len(columns.of), np.int64)
         for o, running in runs.items():
@@ -448,7 +448,7 @@ class Leases:
             X[start : start + len(running)] = running
         return X
 
-    def _declined(self, columns: Columns, schedule: Schedule) -> tuple[tuple[int, str], ...]:
+    def _declined(self, columns: LeaseColumns, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         C = self.C
         left_out = np.setdiff1d(np.flatnonzero(np.isin(C.of_job, columns.planned)), schedule.job)
@@ -471,7 +471,7 @@ class Leases:
             for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True)
         )
 
-    def _why_declined(self, columns: Columns, free: FloatArray, mine: IntArray) -> str:
+    def _why_declined(self, columns: LeaseColumns, free: FloatArray, mine: IntArray) -> str:
         """What a job with these options needs, and in how many leases there is room for it beside the plan."""
         o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
         needs = f"{_many(self.b[o], 'lease')} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
@@ -517,7 +517,7 @@ class Leases:
 
     # --- points and schedules --------------------------------------------------------------------------------------
 
-    def _read(self, columns: Columns, x: FloatArray) -> Schedule:
+    def _read(self, columns: LeaseColumns, x: FloatArray) -> Schedule:
         """Members take the leases of their option in turn, so that each gets exactly b_o of them, no two at once."""
         S = np.round(x[: len(self.o)]).astype(np.int64)
         X = np.round(x[len(self.o) : len(self.o) + len(columns.of)]).astype(np.int64)
@@ -549,7 +549,7 @@ class Leases:
         """When a lease begins, s."""
         return np.asarray(self.C.instance.now + t * self.L, np.float64)
 
-    def complete(self, columns: Columns, schedule: Schedule) -> FloatArray:
+    def complete(self, columns: LeaseColumns, schedule: Schedule) -> FloatArray:
         """The point (S, X) of a schedule; raises ValueError in words where it stands for none."""
         now, names = self.C.instance.now, self.C.instance.jobs_table.names
         place = np.searchsorted(self.o, schedule.column)
@@ -602,7 +602,7 @@ class Leases:
             f"{self.l[best]} before its deadline"
         )
 
-    def _describe(self, columns: Columns, block: str, number: int) -> str:
+    def _describe(self, columns: LeaseColumns, block: str, number: int) -> str:
         C = self.C
         if block == "capacity":
             row, t = divmod(int(columns.used[number]), max(self.leases, 1))
@@ -622,7 +622,7 @@ class Leases:
 
 
 @dataclass(frozen=True)
-class Columns:
+class LeaseColumns:
     """What the columns and rows of the program are.
 
     Attributes

@@ -14,7 +14,7 @@ Holds = Sequence[tuple[int, float]]
 """What a job holds while it runs: resources and amounts."""
 
 
-class Room:
+class LeaseRoom:
     """What is left of each resource in each lease.
 
     Plain lists: an option needs a few numbers, for which arrays cost more than they save. All options together look at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.rule import Decision, Rule
+from formulations.rule import Rule, RuleDecision
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
@@ -57,11 +57,11 @@ class ProportionalShares(Rule):
             frozenset() if self.options.tenants else {"tenant", "tenant_weight"}
         )
 
-    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
         """y of the class, as totals x over the columns of the classes."""
         C = self.classes(candidates)
         column, y = slices(C, self._parts(C)[:, np.newaxis])
-        return Decision(C, self.build(C).repaired(totals_alone(C, column, y)))
+        return RuleDecision(C, self.build(C).repaired(totals_alone(C, column, y)))
 
     def _parts(self, C: Classes) -> FloatArray:
         """f of a job of each class, shape (K,)."""

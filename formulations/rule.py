@@ -31,7 +31,7 @@ from optsched.solving.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class Decision:
+class RuleDecision:
     """What a rule decided.
 
     Attributes
@@ -89,7 +89,7 @@ class Rule(Formulation):
         return np.random.default_rng(engine.limits.seed if seed is None else seed)
 
     @abstractmethod
-    def decide(self, candidates: Candidates, engine: Engine) -> Decision:
+    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
         """The allocation; may raise `Unfinished`."""
 
     def value(self, C: Classes, x: FloatArray) -> float:
@@ -133,7 +133,7 @@ class Rule(Formulation):
         self,
         candidates: Candidates,
         engine: Engine,
-        decision: Decision,
+        decision: RuleDecision,
         bound: tuple[float, str] | None,
     ) -> Solution:
         C, x = decision.classes, decision.x

@@ -15,12 +15,12 @@ from optsched.arrays import BoolArray, FloatArray, blocks, constant, shown
 from optsched.arrays.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.feasible_region import FeasibleRegion
-from optsched.program.parts import ColumnPart, Columns, RowPart, rows_of, units
+from optsched.program.parts import ColumnBounds, ColumnPart, RowPart, rows_of, units
 from optsched.program.pulled import Pulled, PulledOneWay
-from optsched.program.slices import Both, PairedSlices, Slices
+from optsched.program.slices import Both, ColumnSlices, PairedSlices
 
 
-class LinearForm(Columns, Protocol):
+class LinearForm(ColumnBounds, Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
     `LinearArrays` is one that holds A; `SmallestLevelForm` and those of `optsched.program.total_form` have its blocks.
@@ -67,13 +67,13 @@ class LinearForm(Columns, Protocol):
     def activity(self, x: FloatArray) -> FloatArray:
         """A x."""
 
-    def pulled(self, y: FloatArray) -> Slices:
+    def pulled(self, y: FloatArray) -> ColumnSlices:
         """A' y."""
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A x, and |A| |x|."""
 
-    def column_terms(self, y: FloatArray) -> Slices:
+    def column_terms(self, y: FloatArray) -> ColumnSlices:
         """|A|' y."""
 
     def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
@@ -240,11 +240,11 @@ class SmallestLevelForm:
             product[self.rows[2].slice] += C.count * (sign * behind)
         return product
 
-    def pulled(self, y: FloatArray) -> Slices:
+    def pulled(self, y: FloatArray) -> ColumnSlices:
         """A' y."""
         return self._pulled(y, -1.0)
 
-    def column_terms(self, y: FloatArray) -> Slices:
+    def column_terms(self, y: FloatArray) -> ColumnSlices:
         """|A|' y."""
         return self._pulled(y, 1.0)
 

@@ -18,7 +18,7 @@ from optsched.program.timeline import TimelineProgram
 FAR = np.iinfo(np.int64).max // 4
 
 
-class Profile:
+class ResourceProfile:
     """Use of one resource over time, as steps."""
 
     def __init__(self, capacity: int) -> None:
@@ -51,9 +51,9 @@ class Profile:
         return int(begins[fits[0]])
 
 
-def profiles(program: TimelineProgram) -> list[Profile]:
+def profiles(program: TimelineProgram) -> list[ResourceProfile]:
     """Resources with nothing on them but their calendars."""
-    made = [Profile(capacity) for capacity in program.capacity.tolist()]
+    made = [ResourceProfile(capacity) for capacity in program.capacity.tolist()]
     for resource, begin, end, amount in program.closed.tolist():
         if end > max(begin, 0):
             made[resource].add(max(begin, 0), end, amount)

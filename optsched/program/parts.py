@@ -44,7 +44,7 @@ class RowPart:
     upper: FloatArray
 
 
-class Columns(Protocol):
+class ColumnBounds(Protocol):
     """What a program says of all its columns; arrays of shape (N,)."""
 
     @property
@@ -68,7 +68,7 @@ class Columns(Protocol):
         """Of the objective."""
 
 
-def parts_of(columns: Columns) -> Iterator[ColumnPart]:
+def parts_of(columns: ColumnBounds) -> Iterator[ColumnPart]:
     """The parts of columns whose arrays are there."""
     for part in blocks(len(columns.cost)):
         yield ColumnPart(

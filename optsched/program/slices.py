@@ -8,7 +8,7 @@ from typing import Protocol
 from optsched.arrays import FloatArray
 
 
-class Slices(Protocol):
+class ColumnSlices(Protocol):
     """Numbers of all columns, as an array has them."""
 
     def __getitem__(self, part: slice, /) -> FloatArray:
@@ -26,8 +26,8 @@ class PairedSlices(Protocol):
 class Both:
     """Two arrays, some by some."""
 
-    first: Slices
-    second: Slices
+    first: ColumnSlices
+    second: ColumnSlices
 
     def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
         return self.first[part], self.second[part]

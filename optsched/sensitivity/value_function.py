@@ -43,7 +43,7 @@ class Tangent:
         return (other.at(0.0) - self.at(0.0)) / rise if rise else float("nan")
 
 
-class Stopped(Exception):
+class LimitReached(Exception):
     """A run ended without an optimum: a limit was reached."""
 
 
@@ -73,14 +73,14 @@ class ValueFunction:
         return float(C.count @ greediest)
 
     def at(self, capacity: float) -> Tangent | None:
-        """Value and slope; None if nothing is feasible. Raises `Stopped` where a limit ends the run."""
+        """Value and slope; None if nothing is feasible. Raises `LimitReached` where a limit ends the run."""
         trial = self._capacity.copy()
         trial[self._row] = capacity
         outcome = self._held.run(self._held.with_capacity(trial))
         if outcome.status is Status.INFEASIBLE:
             return None
         if outcome.status is not Status.OPTIMAL or outcome.value is None or outcome.duals is None:
-            raise Stopped
+            raise LimitReached
         return Tangent(capacity, outcome.value, float(outcome.duals["capacity"][self._row]))
 
     def lowest(self, low: float) -> Tangent | None:
@@ -107,7 +107,7 @@ class ValueFunction:
         values = held.engine.run(held.session)
         held.session.set_cost(held.arrays.cost)
         if values.x is None or values.termination in NO_OPTIMUM:
-            raise Stopped
+            raise LimitReached
         return float(-(replace(arrays, cost=cost, offset=0.0).objective(values.x)))
 
     def end_of_line(self, here: Tangent, bound: float) -> tuple[float, Tangent | None, bool]:
@@ -146,7 +146,7 @@ class ValueFunction:
                         True,
                     )
                 trial = self.at(end)
-        except Stopped:
+        except LimitReached:
             return here.capacity, None, False
         return (bound if trial is None else trial.capacity), beyond, True
 
@@ -177,7 +177,7 @@ class ValueFunction:
                 return sorted(found.items()), False
             try:
                 middle = self.at(place)
-            except Stopped:
+            except LimitReached:
                 return sorted(found.items()), False
             assert middle is not None  # feasible at both ends, hence between them
             found[place] = middle.value

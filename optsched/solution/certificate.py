@@ -20,7 +20,7 @@ import numpy as np
 from optsched.arrays import FloatArray, blocks, is_constant, shown
 from optsched.program.linear_form import LinearForm
 from optsched.program.parts import ColumnPart, RowPart
-from optsched.program.slices import Slices
+from optsched.program.slices import ColumnSlices
 
 FEASIBILITY = 1e-6
 """Largest residual accepted, relative to the size of the row's terms (at least 1)."""
@@ -209,7 +209,7 @@ class BoundSum:
     def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
         self._arrays, self._sign = arrays, 1.0 if arrays.maximise else -1.0
         self._total = 0.0
-        self._terms: Slices | None = None
+        self._terms: ColumnSlices | None = None
         self.y, self.finite = y, bool(np.isfinite(y).all())
         possible = (
             [self._of_rows(rows, y[rows.at]) for rows in arrays.row_parts()] if self.finite else []

@@ -45,7 +45,7 @@ NO_POINT = (Termination.INFEASIBLE, Termination.INFEASIBLE_OR_UNBOUNDED)
 """How a program without an objective ends whose rows cannot all hold."""
 
 
-class Finding(StrEnum):
+class ClaimFinding(StrEnum):
     """What is known of a program that a solver calls infeasible."""
 
     SHOWN = "shown infeasible by duals"
@@ -60,7 +60,7 @@ class Checked:
 
     Attributes
     ----------
-    finding : Finding
+    finding : ClaimFinding
     needed : float or None
         Least total violation of the rows, each relative to its size, that the duals prove; of SHOWN.
     rows : IntArray
@@ -69,7 +69,7 @@ class Checked:
         Why it was left OPEN.
     """
 
-    finding: Finding
+    finding: ClaimFinding
     needed: float | None = None
     rows: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     end: Termination | None = None
@@ -182,16 +182,20 @@ def check_claim(arrays: LinearArrays, analyst: Analyst) -> Checked:
     """
     try:
         relaxed = _check_relaxation(arrays.relaxed(), analyst)
-        if relaxed.finding is not Finding.FEASIBLE or not arrays.is_integer:
+        if relaxed.finding is not ClaimFinding.FEASIBLE or not arrays.is_integer:
             return relaxed
         feasibility = replace(arrays, cost=np.zeros(arrays.shape[1]), offset=0.0)
         values = analyst.run(analyst.open(feasibility), NODES, presolve=False)
     except _Stopped as stopped:
-        return Checked(Finding.OPEN, end=stopped.end)
+        return Checked(ClaimFinding.OPEN, end=stopped.end)
     if values.termination in NO_POINT:
-        return Checked(Finding.AGREED)
+        return Checked(ClaimFinding.AGREED)
     found = values.x is not None and max(residuals_of(arrays, values.x).values()) <= FEASIBILITY
-    return Checked(Finding.FEASIBLE) if found else Checked(Finding.OPEN, end=Termination.WORK_LIMIT)
+    return (
+        Checked(ClaimFinding.FEASIBLE)
+        if found
+        else Checked(ClaimFinding.OPEN, end=Termination.WORK_LIMIT)
+    )
 
 
 def _check_relaxation(arrays: LinearArrays, analyst: Analyst) -> Checked:
@@ -203,12 +207,16 @@ def _check_relaxation(arrays: LinearArrays, analyst: Analyst) -> Checked:
     if needed > FEASIBILITY:
         weight = np.abs(y) * arrays.sizes
         return Checked(
-            Finding.SHOWN,
+            ClaimFinding.SHOWN,
             needed,
             np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64),
         )
     met = values.objective is not None and values.objective <= FEASIBILITY
-    return Checked(Finding.FEASIBLE) if met else Checked(Finding.OPEN, end=Termination.WORK_LIMIT)
+    return (
+        Checked(ClaimFinding.FEASIBLE)
+        if met
+        else Checked(ClaimFinding.OPEN, end=Termination.WORK_LIMIT)
+    )
 
 
 def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:
@@ -246,7 +254,7 @@ def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -
     Larger parts of the set are left out first, then smaller ones, then single rows. What is left when every single row
     was tried is irreducible: without any one of them the others can hold.
     """
-    if checked.finding is Finding.SHOWN:
+    if checked.finding is ClaimFinding.SHOWN:
         search = _Deletion(arrays.relaxed(), checked.rows, analyst, linear=True)
         explanation = search.run()
         return ConflictingRows(search.sure, explanation)

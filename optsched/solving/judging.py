@@ -37,7 +37,7 @@ TERMS = 1e4
 
 
 @dataclass(frozen=True)
-class Point:
+class EvaluatedPoint:
     """A point of a program, and its objective, recomputed.
 
     Attributes
@@ -86,7 +86,11 @@ class Bound:
 
 
 def judged(
-    solver: type[Solver], limits: Limits, values: Values, point: Point, y: FloatArray | None
+    solver: type[Solver],
+    limits: Limits,
+    values: Values,
+    point: EvaluatedPoint,
+    y: FloatArray | None,
 ) -> Outcome:
     """The outcome of a point.
 
@@ -96,7 +100,7 @@ def judged(
         What was run, and what was asked of it.
     values : Values
         What the solver said.
-    point : Point
+    point : EvaluatedPoint
     y : FloatArray or None, shape (rows,)
         Duals of the rows.
     """
@@ -150,7 +154,7 @@ def judged(
     )
 
 
-def recomputed_bound(point: Point, values: Values, y: FloatArray | None) -> Bound:
+def recomputed_bound(point: EvaluatedPoint, values: Values, y: FloatArray | None) -> Bound:
     """The bound that duals prove; without one, the solver's claim for an integer program."""
     arrays = point.arrays
     residual = None

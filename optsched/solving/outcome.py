@@ -67,7 +67,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StagedOutcome:
     """The last program, its outcome, the stages before it, and notes for the user."""
 
     program: AllocationProgram

@@ -18,13 +18,13 @@ from optsched.solution.values import Termination, Values
 from optsched.solving.cleaning import checked_point, cleaned
 from optsched.solving.infeasibility import (
     Analyst,
-    Finding,
+    ClaimFinding,
     check_claim,
     conflicting_rows,
     described,
     refuse_refuted,
 )
-from optsched.solving.judging import CLAIMS, Point, judged
+from optsched.solving.judging import CLAIMS, EvaluatedPoint, judged
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -36,7 +36,7 @@ Certify = Callable[[Values, FloatArray | None], Outcome]
 
 def certified(
     runs: SolverRuns,
-    point: Point,
+    point: EvaluatedPoint,
     values: Values,
     y: FloatArray | None,
     zero: bool = False,
@@ -70,7 +70,7 @@ def certified_linear(
     assert values.x is not None
     x = checked_point(values.x, arrays.shape[1], runs.name)
     x = x if clean is None else clean(x)
-    return certified(runs, Point(arrays, x, x, arrays.objective(x)), values, y, zero=True)
+    return certified(runs, EvaluatedPoint(arrays, x, x, arrays.objective(x)), values, y, zero=True)
 
 
 def certified_allocation(
@@ -112,7 +112,7 @@ def certified_form(
 ) -> Outcome:
     """The outcome of an allocation, by any form of its linear program."""
     x = cleaned(program, values, runs.name)
-    point = Point(form, x, *program.complete_and_value(x), program=program)
+    point = EvaluatedPoint(form, x, *program.complete_and_value(x), program=program)
     return certified(runs, point, values, y)
 
 
@@ -135,7 +135,7 @@ def _certified_total(
         dual = tangent(x, y)
     else:
         y = None
-    point = Point(at_x, x, *program.complete_and_value(x), dual, program)
+    point = EvaluatedPoint(at_x, x, *program.complete_and_value(x), dual, program)
     return certified(runs, point, values, y)
 
 
@@ -188,7 +188,7 @@ def without_point(
     found = None
     with Analyst(runs.limits_left(), runs.load) as analyst:
         checked = check_claim(arrays, analyst)
-        if checked.finding is not Finding.FEASIBLE:
+        if checked.finding is not ClaimFinding.FEASIBLE:
             found = conflicting_rows(arrays, checked, analyst)
     claimed = Certificate(True, "claimed", {})
     if found is None:

@@ -19,7 +19,7 @@ from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
 from optsched.solving.engine import Engine
-from optsched.solving.judging import Point
+from optsched.solving.judging import EvaluatedPoint
 from optsched.solving.outcome import Outcome
 from optsched.solving.outcomes import certified, certified_lowered
 
@@ -33,7 +33,7 @@ OTHER_SEARCH = {"permute_variable_randomly": True, "symmetry_level": 0}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CutOffResult:
     """What came of a cut-off: a ``bound`` (nothing is better), something better (``x``), or neither: it was stopped."""
 
     words: str
@@ -44,7 +44,7 @@ class Verdict:
 def cross_checked(
     engine: Engine,
     outcome: Outcome,
-    attempt: Callable[[Outcome], Verdict],
+    attempt: Callable[[Outcome], CutOffResult],
     adopt: Callable[[FloatArray], Outcome],
 ) -> Outcome:
     """An outcome with its claim tried again, if the engine is to prove and there is only a claim.
@@ -110,7 +110,7 @@ def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Out
     def adopt(x: FloatArray) -> Outcome:
         value = arrays.objective(x)
         values = replace(outcome.values, x=x, objective=value, bound=None, y=None)
-        return certified(engine, Point(arrays, x, x, value), values, None)
+        return certified(engine, EvaluatedPoint(arrays, x, x, value), values, None)
 
     return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
 
@@ -130,7 +130,7 @@ def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outco
 
 def better_point(
     engine: Engine, arrays: LinearArrays, outcome: Outcome, step: float | None = None
-) -> Verdict:
+) -> CutOffResult:
     """Look for a point that is better by a step, with a solver of another kind.
 
     ``step`` is the smallest difference between two objective values, where the caller knows it.
@@ -151,7 +151,7 @@ def better_point(
         values.termination is Termination.INFEASIBLE_OR_UNBOUNDED and bounded
     ):
         loose = 0.0 if step else margin if arrays.maximise else -margin
-        return Verdict(words, bound=outcome.value + loose)
+        return CutOffResult(words, bound=outcome.value + loose)
     if values.x is not None and values.termination is not Termination.UNBOUNDED:
         x = values.x[: arrays.shape[1]]
         x = np.where(arrays.integer, np.round(x), x)
@@ -159,8 +159,8 @@ def better_point(
         if (better if arrays.maximise else -better) > 0 and certify_point(
             arrays, x, arrays.objective(x), "none"
         ).ok:
-            return Verdict(name, x=x)
-    return Verdict(f"{name} stopped with {values.words or values.termination}")
+            return CutOffResult(name, x=x)
+    return CutOffResult(f"{name} stopped with {values.words or values.termination}")
 
 
 def cut_off(arrays: LinearArrays, value: float, margin: float) -> LinearArrays:
@@ -186,7 +186,7 @@ def objective_step(arrays: LinearArrays) -> float | None:
 # --- timelines -----------------------------------------------------------------------------------------------------
 
 
-def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> Verdict:
+def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> CutOffResult:
     """Look for a schedule that costs at least a unit less, with another search of CP-SAT."""
     solver = engine.load("cp-sat")
     limits: Limits = replace(
@@ -204,7 +204,7 @@ def better_schedule(engine: Engine, program: TimelineProgram, cost: int) -> Verd
     )
     words = f"another search of cp-sat finds nothing below {cost}"
     if values.termination is Termination.INFEASIBLE:
-        return Verdict(words, bound=float(cost))
+        return CutOffResult(words, bound=float(cost))
     if values.x is not None and values.primal is PointStatus.FEASIBLE:
-        return Verdict("another search of cp-sat", x=values.x)
-    return Verdict(f"another search of cp-sat stopped with {values.words}")
+        return CutOffResult("another search of cp-sat", x=values.x)
+    return CutOffResult(f"another search of cp-sat stopped with {values.words}")

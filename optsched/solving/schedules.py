@@ -32,10 +32,10 @@ from optsched.solvers import Capability
 from optsched.solving.attempts import attempt
 from optsched.solving.choice import TIME_INDEXED
 from optsched.solving.engine import Engine
-from optsched.solving.judging import Point
+from optsched.solving.judging import EvaluatedPoint
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.outcomes import certified, nothing_found
-from optsched.solving.proof import Verdict, better_point, better_schedule, cross_checked
+from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
 
 log = logging.getLogger("optsched")
 
@@ -94,7 +94,7 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
         point = meant(x)
         value = arrays.objective(point)
         values = replace(outcome.values, objective=value, bound=None, y=None)
-        return certified(engine, Point(arrays, point, point, value), values, None)
+        return certified(engine, EvaluatedPoint(arrays, point, point, value), values, None)
 
     outcome = cross_checked(
         engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt
@@ -253,7 +253,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
     def adopt(x: FloatArray) -> Outcome:
         return _certified(engine, plan, replace(values, x=x, objective=None, bound=None))
 
-    def look_for_better(found: Outcome) -> Verdict:
+    def look_for_better(found: Outcome) -> CutOffResult:
         assert found.x is not None
         cost = plan.timeline.objective(*split_point(plan.timeline, found.x))
         verdict = better_schedule(engine, plan.timeline, cost)

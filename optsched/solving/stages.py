@@ -16,7 +16,7 @@ from optsched.program.relaxing import Relaxation
 from optsched.solution import Status
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import Answer
+from optsched.solving.outcome import StagedOutcome
 from optsched.solving.outcomes import nothing_found, without_point
 from optsched.solving.proof import proved_allocation, proved_linear
 from optsched.solving.tangents import solve_delayed
@@ -27,7 +27,7 @@ log = logging.getLogger("optsched")
 RELAXING = "relaxing"
 
 
-def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
+def solve_allocation(engine: Engine, program: AllocationProgram) -> StagedOutcome:
     """Solve an allocation program with everything that comes before its last run."""
     relaxation = Relaxation(program)
     if relaxation.needed:
@@ -35,15 +35,17 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> Answer:
     return STRATEGIES[program.utility.method](engine, program)
 
 
-def _direct(engine: Engine, program: AllocationProgram) -> Answer:
-    return Answer(program, proved_allocation(engine, program, engine.solve_allocation(program)))
+def _direct(engine: Engine, program: AllocationProgram) -> StagedOutcome:
+    return StagedOutcome(
+        program, proved_allocation(engine, program, engine.solve_allocation(program))
+    )
 
 
-def _by_tangents(engine: Engine, program: AllocationProgram) -> Answer:
-    return Answer(program, solve_delayed(engine, program))
+def _by_tangents(engine: Engine, program: AllocationProgram) -> StagedOutcome:
+    return StagedOutcome(program, solve_delayed(engine, program))
 
 
-STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], Answer]] = {
+STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], StagedOutcome]] = {
     Method.DIRECT: _direct,
     Method.TANGENTS: _by_tangents,
     Method.WATER_FILLING: solve_filling,
@@ -51,7 +53,7 @@ STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], Answer]] = {
 """How each method of a utility is carried out."""
 
 
-def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
+def _relaxed(engine: Engine, relaxation: Relaxation) -> StagedOutcome:
     """How little the rows that may give way must; then the program with that fixed."""
     engine.require_rows("requirements that give way")
     arrays = engine.build(lambda: relaxation.to_linear().arrays)
@@ -63,7 +65,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> Answer:
             outcome = without_point(engine, strict.feasible_set().arrays, values, strict)
         elif outcome.x is not None:
             outcome = nothing_found(engine, outcome.values)
-        return Answer(relaxation.strict, outcome)
+        return StagedOutcome(relaxation.strict, outcome)
     short = relaxation.short(outcome.x)
     words = relaxation.words(short)
     for told in words:

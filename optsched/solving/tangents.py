@@ -13,7 +13,7 @@ from optsched.solution import Termination, Values
 from optsched.solving.attempts import attempt, ways_of
 from optsched.solving.cleaning import cleaned
 from optsched.solving.engine import Engine
-from optsched.solving.judging import Point
+from optsched.solving.judging import EvaluatedPoint
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
 from optsched.solving.outcomes import certified, known_allocation, without_point
 
@@ -75,7 +75,7 @@ def _certified(
     arrays = program.tangent(x).arrays
     y = _scaled_to(arrays, y)
     values = replace(values, objective=value, y=y)
-    point = Point(arrays, x, program.complete(x), value, program=program)
+    point = EvaluatedPoint(arrays, x, program.complete(x), value, program=program)
     return certified(engine, point, values, y)
 
 

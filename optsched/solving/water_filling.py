@@ -23,7 +23,7 @@ from optsched.solution.stage import Stage
 from optsched.solvers import Session
 from optsched.solving.attempts import attempt, ways_of
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Answer, Outcome
+from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, StagedOutcome
 from optsched.solving.outcomes import (
     certified_allocation,
     certified_lowered,
@@ -41,10 +41,10 @@ REACHED = 1e-9
 """Relative distance from the end of a segment at which it counts as reached."""
 
 
-def solve_filling(engine: Engine, program: AllocationProgram) -> Answer:
+def solve_filling(engine: Engine, program: AllocationProgram) -> StagedOutcome:
     """Water filling, from the start with every solver that is tried."""
     engine.require_rows("water filling (the lexicographic minimum)")
-    answers: list[Answer] = []
+    answers: list[StagedOutcome] = []
 
     def once(solver: str | None) -> Outcome:
         answers.append(_fill(engine, program, solver))
@@ -55,14 +55,14 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> Answer:
         certify = partial(certified_allocation, engine, final)
         outcome = known_allocation(engine, final, found, certify)
         if outcome is not None:
-            answers.append(Answer(final, outcome, notes=_without_bound(())))
+            answers.append(StagedOutcome(final, outcome, notes=_without_bound(())))
         return outcome
 
     best = attempt(engine, ways_of(engine, once), known=known)
     return next(answer for answer in answers if answer.outcome is best)
 
 
-def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Answer:
+def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> StagedOutcome:
     filling = Filling(program)
     stages: list[Stage] = []
     session: Session | None = None
@@ -92,12 +92,14 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Ans
         reached.point = values
     final = filling.final()
     if session is None:
-        return Answer(final, engine.solve_allocation(final), tuple(stages))
+        return StagedOutcome(final, engine.solve_allocation(final), tuple(stages))
     values = _last(engine, session, filling)
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, reached, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
-    return Answer(final, certified_lowered(engine, final, arrays, values, values.y), tuple(stages))
+    return StagedOutcome(
+        final, certified_lowered(engine, final, arrays, values, values.y), tuple(stages)
+    )
 
 
 @dataclass
@@ -164,7 +166,7 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
 
 def _stopped(
     engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]
-) -> Answer:
+) -> StagedOutcome:
     """What there is when a run ends without an optimum: the last point that keeps all levels, without a bound.
 
     Failing that the point of this run, where it stopped short of its precision.
@@ -172,7 +174,7 @@ def _stopped(
     program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
         outcome = without_point(engine, program.feasible_set().arrays, values, program)
-        return Answer(program, outcome, tuple(stages))
+        return StagedOutcome(program, outcome, tuple(stages))
     arrays = engine.build(lambda: final.to_linear().arrays)
     points = [
         point.x for point in (reached.point, values) if point is not None and point.x is not None
@@ -184,7 +186,7 @@ def _stopped(
         if outcome.x is not None:
             break
     found = outcome.x is not None
-    return Answer(
+    return StagedOutcome(
         final if found else program, outcome, tuple(stages), _without_bound(stages) if found else ()
     )
 

@@ -12,9 +12,9 @@ from optsched.program import AllocationProgram
 from optsched.solution.document import SolutionDocument
 from optsched.solving.column_generation import (
     Chosen,
+    ClassPairs,
     ConfigurationPricing,
     PairPricing,
-    Pairs,
     with_configurations,
     with_pairs,
 )
@@ -35,7 +35,7 @@ def with_columns_in(document: SolutionDocument, pricing: Pricing) -> Classes:
     return with_configurations(pricing, configurations_in(document, pricing))[0]
 
 
-def pairs_in(document: SolutionDocument, pricing: PairPricing) -> Pairs:
+def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
     """The pairs of classes that rows of the file name, as far as they can share GPUs so; others are no columns."""
     C = pricing.classes
     names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index

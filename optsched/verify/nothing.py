@@ -17,7 +17,7 @@ from optsched.solvers import Limits
 from optsched.solving.infeasibility import (
     Analyst,
     Checked,
-    Finding,
+    ClaimFinding,
     check_claim,
     elastic_relaxation,
     rows_alone,
@@ -101,7 +101,7 @@ def check_infeasible(
     The word of a solver, ``claimed``, may stand where there is a proof by duals: it says less. Its least violation is
     then that of the integer program, and no smaller than that of the relaxation.
     """
-    if checked.finding is Finding.FEASIBLE:
+    if checked.finding is ClaimFinding.FEASIBLE:
         findings.add("status", f'found "infeasible", but {refuted}')
         return False
     stated, needed = certificate.residuals, checked.needed

@@ -15,7 +15,7 @@ from optsched.solution import dual_bound
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Limits
 from optsched.solving.engine import Engine
-from optsched.solving.judging import Point
+from optsched.solving.judging import EvaluatedPoint
 from optsched.solving.outcomes import certified
 
 pytestmark = pytest.mark.property
@@ -145,7 +145,7 @@ def test_what_slack_is_worth_counts_beside_rounding() -> None:
     engine = Engine(load_solver, "highs")
     engine.open(arrays)
     outcome = certified(
-        engine, Point(arrays, x, program.complete(x), 0.0, program=program), values, y
+        engine, EvaluatedPoint(arrays, x, program.complete(x), 0.0, program=program), values, y
     )
     assert outcome.bound is not None and outcome.bound > 1.5 * slack[0]
     assert outcome.certificate.ok, outcome.certificate.problems

@@ -12,7 +12,7 @@ from timeline_cases import by_brute_force, random_program, unrelated
 from optsched.errors import UsageError
 from optsched.program import TimelineCost, TimelineProgram
 from optsched.program.arrays import Block
-from optsched.program.list_schedule import FAR, Profile, list_schedule, shifted_left
+from optsched.program.list_schedule import FAR, ResourceProfile, list_schedule, shifted_left
 from optsched.program.time_indexed import count_columns, count_nonzeros, time_indexed
 from optsched.program.time_units import amount_unit, common_unit, round_down, round_up
 from optsched.program.timeline import split_point
@@ -210,7 +210,7 @@ def test_a_list_of_rigid_gangs_is_at_most_twice_the_optimum(seed: int) -> None:
 
 
 def test_profiles() -> None:
-    profile = Profile(2)
+    profile = ResourceProfile(2)
     profile.add(3, 5, 2)
     profile.add(5, 8, 1)
     assert profile.earliest(0, 3, 1) == 0

@@ -23,7 +23,7 @@ from optsched.solving.engine import Engine
 from optsched.solving.infeasibility import (
     EFFORT,
     Analyst,
-    Finding,
+    ClaimFinding,
     check_claim,
     conflicting_rows,
     rows_alone,
@@ -72,18 +72,20 @@ def test_conflicts_are_irreducible(integer: bool) -> None:
         arrays = random_program(seed, integer)
         analyst = Analyst(Limits())
         checked = check_claim(arrays, analyst)
-        assert (checked.finding is Finding.FEASIBLE) == can_hold(arrays, range(9))
+        assert (checked.finding is ClaimFinding.FEASIBLE) == can_hold(arrays, range(9))
         seen.add(checked.finding)
-        if checked.finding is Finding.FEASIBLE:
+        if checked.finding is ClaimFinding.FEASIBLE:
             continue
         found = conflicting_rows(arrays, checked, analyst)
         assert found.explanation is Explanation.IRREDUCIBLE
         assert not can_hold(arrays, found.rows)
-        linear = arrays.relaxed() if checked.finding is Finding.SHOWN else arrays
-        if integer and checked.finding is Finding.SHOWN:
+        linear = arrays.relaxed() if checked.finding is ClaimFinding.SHOWN else arrays
+        if integer and checked.finding is ClaimFinding.SHOWN:
             continue  # irreducible as a linear program, which glop would have to say
         assert all(can_hold(linear, some) for some in combinations(found.rows, len(found.rows) - 1))
-    assert seen >= {Finding.FEASIBLE, Finding.SHOWN} | ({Finding.AGREED} if integer else set())
+    assert seen >= {ClaimFinding.FEASIBLE, ClaimFinding.SHOWN} | (
+        {ClaimFinding.AGREED} if integer else set()
+    )
 
 
 def test_whole_jobs_that_conflict_are_named_with_what_they_share() -> None:
@@ -197,7 +199,9 @@ def test_what_is_known_is_told_whenever_the_analysis_is_stopped(
             break
     else:
         raise AssertionError("the analysis never came to its end")
-    assert ("dual" in proofs) == (check_claim(arrays, Analyst(Limits())).finding is Finding.SHOWN)
+    assert ("dual" in proofs) == (
+        check_claim(arrays, Analyst(Limits())).finding is ClaimFinding.SHOWN
+    )
 
 
 def test_a_stopped_analysis_makes_no_infeasible_program_of_one_that_may_be_unbounded() -> None:

@@ -213,9 +213,11 @@ def test_a_refuted_claim_gives_way_to_what_refuted_it(monkeypatch: pytest.Monkey
 
 def test_an_attempt_that_is_stopped_leaves_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.solving import proof
-    from optsched.solving.proof import Verdict
+    from optsched.solving.proof import CutOffResult
 
-    monkeypatch.setattr(proof, "better_point", lambda *_: Verdict("scip stopped with TIME_LIMIT"))
+    monkeypatch.setattr(
+        proof, "better_point", lambda *_: CutOffResult("scip stopped with TIME_LIMIT")
+    )
     solution = optsched.solve("@packing", "max-throughput", integral=True, prove=True)
     assert (solution.status, solution.certificate.proof) == ("optimal", "claimed")
 

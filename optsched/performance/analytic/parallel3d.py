@@ -129,7 +129,7 @@ class Machines:
         return type(self)(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
-class Outcome(NamedTuple):
+class PlanOutcome(NamedTuple):
     """Seconds of a step, bytes on the fullest GPU, and whether the plan is one and fits; arrays of length N."""
 
     seconds: FloatArray
@@ -177,7 +177,7 @@ def micro_batches(local: int) -> IntArray:
     return counts
 
 
-def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules) -> Outcome:
+def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules) -> PlanOutcome:
     """What each plan takes, elementwise: row i is model i by plan i on machine i."""
     T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
     L, h, s, V, B = models.layers, models.hidden, models.sequence, models.vocabulary, models.batch
@@ -236,7 +236,7 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     allowed &= ~np.isnan(pipeline)
     if v > 1:
         allowed &= (p == 1) | ((M % p == 0) & (L % (p * v) == 0))
-    return Outcome(seconds, memory, allowed, memory <= rules.memory * machines.memory)
+    return PlanOutcome(seconds, memory, allowed, memory <= rules.memory * machines.memory)
 
 
 def _layer(

@@ -4,18 +4,18 @@ from optsched.solving.column_generation.column_generation import generate_column
 from optsched.solving.column_generation.configuration_columns import with_configurations
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import Generated
+from optsched.solving.column_generation.generated import GeneratedProgram
 from optsched.solving.column_generation.master import with_pairs
-from optsched.solving.column_generation.pairs import Pairs
+from optsched.solving.column_generation.pairs import ClassPairs
 from optsched.solving.column_generation.pricing import PairPricing
 
 __all__ = [
     "Chosen",
+    "ClassPairs",
     "ConfigurationPricing",
     "Duals",
-    "Generated",
+    "GeneratedProgram",
     "PairPricing",
-    "Pairs",
     "generate_columns",
     "with_configurations",
     "with_pairs",

@@ -44,7 +44,7 @@ from optsched.solving.column_generation.configuration_columns import (
 )
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import Generated, with_bound
+from optsched.solving.column_generation.generated import GeneratedProgram, with_bound
 from optsched.solving.column_generation.segments import segments
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import STOPPED, Outcome
@@ -70,7 +70,7 @@ class _Best:
 
 def generate_configurations(
     engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> Generated:
+) -> GeneratedProgram:
     """Solve the program of all configurations of a table by making columns of those that are worth it.
 
     Parameters
@@ -136,7 +136,7 @@ def generate_configurations(
         at = engine.build(lambda chosen=made: restricted(pricing, chosen))  # type: ignore[misc]
     count = ColumnsMade(CONFIGURATIONS, len(made), pricing.count)
     if last is None or best is None:
-        return Generated(program, outcome, count)
+        return GeneratedProgram(program, outcome, count)
     ended = outcome.values.termination
     if ended is Termination.OPTIMAL and best.bound - value > OPTIMALITY * abs(best.bound):
         ended = Termination.IMPRECISE  # of what there is, but not of all
@@ -152,7 +152,7 @@ def _certified(
     values: Values,
     duals: Duals,
     count: ColumnsMade,
-) -> Generated:
+) -> GeneratedProgram:
     """The outcome over the columns in use; its bound is made anew of the duals by pricing all configurations again.
 
     The point of ``values`` are totals of the columns to start with and of as many of those made as there were.
@@ -175,4 +175,4 @@ def _certified(
     log.info(
         "%d configurations of %d made columns, %d in use", count.made, count.possible, len(used)
     )
-    return Generated(program, outcome, count)
+    return GeneratedProgram(program, outcome, count)

@@ -11,7 +11,7 @@ from optsched.solving.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedProgram:
     """The program over the columns to start with and those in use, its outcome, and how many columns were made.
 
     The bound of the outcome is that of the program of all columns.

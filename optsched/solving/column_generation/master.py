@@ -12,11 +12,11 @@ from optsched.candidates import Classes
 from optsched.candidates.merging import JobGroups, alone_columns, assemble
 from optsched.solvers import Session
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.pairs import Pairs
+from optsched.solving.column_generation.pairs import ClassPairs
 from optsched.solving.column_generation.pricing import PairPricing
 
 
-class Master:
+class PairMaster:
     """The restricted program in a session that grows.
 
     Its columns are those of the program of jobs alone (of a minimum the common level is the last), then the pairs.
@@ -25,7 +25,7 @@ class Master:
     def __init__(self, pricing: PairPricing, session: Session) -> None:
         self.pricing, self.session = pricing, session
         self.program, self.classes = pricing.program, pricing.classes
-        self.made = Pairs.concatenate([])
+        self.made = ClassPairs.concatenate([])
         self.first = session.arrays.shape[1]
         """The first column of a pair."""
         self.capacity = self.classes.capacity
@@ -35,7 +35,7 @@ class Master:
         blocks = {block.name: y[block.slice] for block in self.session.arrays.rows}
         return self.pricing.scaled(Duals.of(blocks, self.program))
 
-    def priced(self, duals: Duals, nothing: float) -> tuple[Duals, Pairs]:
+    def priced(self, duals: Duals, nothing: float) -> tuple[Duals, ClassPairs]:
         """Duals raised to a feasible point of the dual of the whole program, and pairs that are worth a column.
 
         Pairs worth less than a part ``nothing`` of the largest multiplier of a time row are not.
@@ -57,16 +57,16 @@ class Master:
         self.session.set_rows(arrays.row_lower, upper)
         self.capacity = capacity
 
-    def add(self, pairs: Pairs) -> int:
+    def add(self, pairs: ClassPairs) -> int:
         """Make columns of those that are none yet; returns how many."""
         classes = len(self.classes)
         pairs = pairs.take(np.flatnonzero(~np.isin(pairs.keys(classes), self.made.keys(classes))))
         if len(pairs):
             self.session.add_columns(*self._columns(pairs), "pairs")
-            self.made = Pairs.concatenate([self.made, pairs])
+            self.made = ClassPairs.concatenate([self.made, pairs])
         return len(pairs)
 
-    def _columns(self, pairs: Pairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
+    def _columns(self, pairs: ClassPairs) -> tuple[sp.csc_matrix, FloatArray, FloatArray]:
         """Matrix, cost and upper bounds, which are never in the way: time rows must have the duals that price pairs."""
         C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
@@ -86,7 +86,7 @@ class Master:
         return sp.csc_matrix(sp.vstack([member, usage, levels])), np.zeros(len(pairs)), limit
 
 
-def with_pairs(pricing: PairPricing, pairs: Pairs) -> Classes:
+def with_pairs(pricing: PairPricing, pairs: ClassPairs) -> Classes:
     """The classes with columns for these pairs after those of jobs alone, in this order."""
     C, table = pricing.classes, pricing.table
     a, b = pricing.classes.kind[pairs.first], pricing.classes.kind[pairs.second]

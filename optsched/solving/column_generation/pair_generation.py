@@ -39,12 +39,12 @@ from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import Generated, with_bound
+from optsched.solving.column_generation.generated import GeneratedProgram, with_bound
 from optsched.solving.column_generation.master import with_pairs
 from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_in_parts
 from optsched.solving.column_generation.pair_sample import start_of
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pairs import Pairs
+from optsched.solving.column_generation.pairs import ClassPairs
 from optsched.solving.column_generation.pricing import PairPricing
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM
@@ -55,7 +55,7 @@ log = logging.getLogger("optsched")
 
 def generate_pairs(
     engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> Generated:
+) -> GeneratedProgram:
     """Solve the program of all pairs of a table by making columns of those that are worth it.
 
     Parameters
@@ -93,7 +93,7 @@ def generate_pairs(
         return _of_parts(engine, pricing, build, found)
     if values.x is None or values.termination in NO_OPTIMUM:
         made = ColumnsMade(PAIRS, len(master.made), pricing.count)
-        return Generated(
+        return GeneratedProgram(
             program, without_point(engine, program.to_linear().arrays, values, program), made
         )
     x = np.zeros(master.first + len(master.made))
@@ -117,7 +117,7 @@ def _of_parts(
     pricing: PairPricing,
     build: Callable[[Classes], AllocationProgram | Plan],
     found: InParts,
-) -> Generated:
+) -> GeneratedProgram:
     """The outcome of a program that was solved in parts; it need not be optimal, and says so."""
     program = pricing.program
     behind = np.array([found.value]) if program.utility.smallest_level else np.zeros(0)
@@ -135,11 +135,11 @@ def _certified(
     engine: Engine,
     pricing: PairPricing,
     build: Callable[[Classes], AllocationProgram | Plan],
-    point: tuple[FloatArray, Pairs, FloatArray, FloatArray],
+    point: tuple[FloatArray, ClassPairs, FloatArray, FloatArray],
     values: Values,
     best: Duals | None,
     made: int,
-) -> Generated:
+) -> GeneratedProgram:
     """The outcome over the columns in use; its bound is made anew of the duals by pricing all pairs once more.
 
     A ``point`` is what columns of jobs alone, pairs, and columns behind them have.
@@ -157,4 +157,4 @@ def _certified(
             outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), PAIRS
         )
     log.info("%d pairs of %d made columns, %d in use", made, pricing.count, len(pairs))
-    return Generated(program, outcome, ColumnsMade(PAIRS, made, pricing.count))
+    return GeneratedProgram(program, outcome, ColumnsMade(PAIRS, made, pricing.count))

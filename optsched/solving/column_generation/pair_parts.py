@@ -42,7 +42,7 @@ from optsched.solving.column_generation.pair_sample import (
     unit_of,
 )
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pairs import Pairs
+from optsched.solving.column_generation.pairs import ClassPairs
 from optsched.solving.column_generation.pricing import PairPricing
 from optsched.solving.engine import Engine
 
@@ -73,14 +73,14 @@ class InParts:
     value, bound : float
     x : FloatArray, shape (N,)
         Totals of the columns of jobs alone.
-    made : Pairs
+    made : ClassPairs
         Pairs in use, of the classes of the whole program.
     amount : FloatArray
         Totals of these.
     duals : Duals
         Those that prove the bound.
     columns : int
-        Pairs that were made columns.
+        ClassPairs that were made columns.
     end : Termination
         Why no more was tried: `OPTIMAL` where that was not worth it.
     """
@@ -88,7 +88,7 @@ class InParts:
     value: float
     bound: float
     x: FloatArray
-    made: Pairs
+    made: ClassPairs
     amount: FloatArray
     duals: Duals
     columns: int
@@ -253,9 +253,9 @@ def _put_together(
         x[ranges(begin[some], count[some])] = mine[: master.classes.columns]
         used = np.flatnonzero(mine[master.first :] > 0)
         made = master.made.take(used)
-        pairs.append(Pairs(some[made.first], some[made.second], made.way, made.value))
+        pairs.append(ClassPairs(some[made.first], some[made.second], made.way, made.value))
         amounts.append(mine[master.first + used])
     columns = sum(len(search.master.made) for search in searches)
     return InParts(
-        value, bound, x, Pairs.concatenate(pairs), np.concatenate(amounts), proof, columns
+        value, bound, x, ClassPairs.concatenate(pairs), np.concatenate(amounts), proof, columns
     )

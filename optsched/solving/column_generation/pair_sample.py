@@ -28,8 +28,8 @@ from optsched.solution.plan import Plan
 from optsched.solving.column_generation.duals import Duals
 from optsched.solving.column_generation.pair_search import PairSearch
 from optsched.solving.column_generation.pricing import PairPricing
-from optsched.solving.column_generation.segments import Ends, Found, line, lowered
-from optsched.solving.column_generation.way import Way
+from optsched.solving.column_generation.segments import Found, SegmentEnds, line, lowered
+from optsched.solving.column_generation.way import PairWay
 from optsched.solving.engine import Engine
 
 log = logging.getLogger("optsched")
@@ -136,7 +136,7 @@ def spread(pricing: PairPricing, sample: PairPricing, duals: Duals, level: float
     paid = pricing.program.utility.level_prices(pricing.program)
     if paid is not None:
         return Duals(_most_below(points, paid)[0], duals.capacity, paid)
-    low, high = Ends.idle(len(C)), Ends.idle(len(C))
+    low, high = SegmentEnds.idle(len(C)), SegmentEnds.idle(len(C))
     for some in points:
         rows, best = np.arange(len(some.classes)), some.level.argmax(axis=1)
         higher = np.flatnonzero(some.level[rows, best] > high.level[some.classes])
@@ -176,7 +176,7 @@ def _points(pricing: PairPricing, sample: PairPricing, duals: Duals) -> list[_Po
 
 
 def _worth_of_partners(
-    pricing: PairPricing, way: Way, sample: PairPricing, theirs: Way, duals: Duals
+    pricing: PairPricing, way: PairWay, sample: PairPricing, theirs: PairWay, duals: Duals
 ) -> FloatArray:
     """e_w(g, k) of each class of a way and each sort there, shape (M, G); -inf of sorts that the sample lacks."""
     most = np.full((len(way.start), len(way.start)), -np.inf)

@@ -9,7 +9,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import Interrupted
 from optsched.solution.values import Termination, Values
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.master import Master
+from optsched.solving.column_generation.master import PairMaster
 from optsched.solving.column_generation.pricing import PairPricing
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED
@@ -38,7 +38,7 @@ class PairSearch:
 
     Attributes
     ----------
-    master : Master
+    master : PairMaster
     values : Values or None
         Of the last program whose columns were priced, with the end that the last one came to; None before any.
     best : Duals or None
@@ -49,7 +49,7 @@ class PairSearch:
         self.engine, self.pricing = engine, pricing
         arrays = engine.build(lambda: pricing.program.to_linear().arrays)
         self.session = engine.open(arrays, "highs" if engine.solver == "auto" else engine.solver)
-        self.master = Master(pricing, self.session)
+        self.master = PairMaster(pricing, self.session)
         self.values: Values | None = None
         self.best: Duals | None = None
         self._steady = STEADY

@@ -11,7 +11,7 @@ from optsched.arrays import FloatArray, IntArray, group_rows
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ClassPairs:
     """Pairs of classes in ways of the table, the lower class first, with what each is worth beyond its cost."""
 
     first: IntArray
@@ -22,10 +22,10 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
-    def take(self, rows: IntArray) -> Pairs:
-        return Pairs(self.first[rows], self.second[rows], self.way[rows], self.value[rows])
+    def take(self, rows: IntArray) -> ClassPairs:
+        return ClassPairs(self.first[rows], self.second[rows], self.way[rows], self.value[rows])
 
-    def ordered(self) -> Pairs:
+    def ordered(self) -> ClassPairs:
         """Each once, in order of (first, second, way)."""
         groups = group_rows((self.first, self.second, self.way), len(self))
         once = groups.first
@@ -36,7 +36,7 @@ class Pairs:
         return (self.way * classes + self.first) * classes + self.second
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
+    def concatenate(cls, parts: Sequence[ClassPairs]) -> ClassPairs:
         none = np.zeros(0, np.int64)
         parts = (cls(none, none, none, np.zeros(0)), *parts)
         return cls(

@@ -15,8 +15,8 @@ from optsched.program import AllocationProgram
 from optsched.solution.solution import PAIRS
 from optsched.solving.column_generation.duals import Duals
 from optsched.solving.column_generation.levels import level_scale, refuse
-from optsched.solving.column_generation.pairs import Pairs
-from optsched.solving.column_generation.way import Way
+from optsched.solving.column_generation.pairs import ClassPairs
+from optsched.solving.column_generation.way import PairWay
 
 AT_MOST = 2
 """Partners of a class in a way that are handed out by rank, each of another sort."""
@@ -69,7 +69,7 @@ class PairPricing:
         return self.program.classes
 
     @cached_property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[PairWay, ...]:
         """The ways in which some classes can share GPUs."""
         return tuple(way for way in map(self._way, range(self.table.ways)) if len(way.classes))
 
@@ -93,18 +93,20 @@ class PairPricing:
         """No smallest level is above this: what the class that is worst off could have at most."""
         return float(self.highest_levels.min(initial=np.inf)) if len(self.highest_levels) else 0.0
 
-    def levels(self, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+    def levels(self, pairs: ClassPairs) -> tuple[FloatArray, FloatArray]:
         """Levels that a unit of each pair gives to its two classes."""
         a, b = self.classes.kind[pairs.first], self.classes.kind[pairs.second]
         first = self.scale[pairs.first] * self.table.rate(a, b, pairs.way)
         return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
 
-    def possible(self, first: IntArray, second: IntArray, way: IntArray) -> Pairs:
+    def possible(self, first: IntArray, second: IntArray, way: IntArray) -> ClassPairs:
         """Those of these pairs of classes that can be made, each once and in order; ways below 0 are none."""
         first, second = np.minimum(first, second), np.maximum(first, second)
         fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
         fits &= self.table.can_share(self.classes.kind[first], self.classes.kind[second], way)
-        return Pairs(first, second, way, np.zeros(len(way))).take(np.flatnonzero(fits)).ordered()
+        return (
+            ClassPairs(first, second, way, np.zeros(len(way))).take(np.flatnonzero(fits)).ordered()
+        )
 
     def excess(self, duals: Duals) -> FloatArray:
         """Most that any pair of each class is worth, at least 0; shape (K,).
@@ -155,7 +157,7 @@ class PairPricing:
             beyond = short * max(0.0, self.highest - self.program.highest)
         return float(C.count @ self.excess(duals)) / 2 + beyond
 
-    def best(self, duals: Duals, above: float) -> tuple[FloatArray, Pairs]:
+    def best(self, duals: Duals, above: float) -> tuple[FloatArray, ClassPairs]:
         """`excess`, and pairs of each class in each way that are worth more than a value.
 
         Partners are matched by rank; the best one is taken where these are worth less than a part of it (`LONELY`).
@@ -178,18 +180,18 @@ class PairPricing:
             use = np.flatnonzero(worth > above)
             one, two = way.classes[a[use]], way.classes[b[use]]
             number = np.full(len(use), way.number, np.int64)
-            parts.append(Pairs(np.minimum(one, two), np.maximum(one, two), number, worth[use]))
-        return most, Pairs.concatenate(parts).ordered()
+            parts.append(ClassPairs(np.minimum(one, two), np.maximum(one, two), number, worth[use]))
+        return most, ClassPairs.concatenate(parts).ordered()
 
-    def sorts(self, way: Way) -> IntArray:
+    def sorts(self, way: PairWay) -> IntArray:
         """The sorts of a way, in the order of its groups, which increases."""
         return self.table.sort[self.classes.kind[way.classes[way.start]]]
 
-    def price(self, way: Way, duals: Duals) -> float:
+    def price(self, way: PairWay, duals: Duals) -> float:
         """Price of the GPUs of a pair in a way."""
         return float(self.table.gpus[way.number] * duals.capacity[self.table.pool[way.number]])
 
-    def _way(self, number: int) -> Way:
+    def _way(self, number: int) -> PairWay:
         table = self.table
         sort = table.sort[self.classes.kind]
         allowed, modelled = table.allowed[number], table.modelled[number]
@@ -203,7 +205,7 @@ class PairPricing:
             table.rate_alone(self.classes.kind[here], number)[:, None]
             * table.fraction[number][cell]
         )
-        return Way(
+        return PairWay(
             number=number,
             classes=here,
             group=group.astype(np.int64),

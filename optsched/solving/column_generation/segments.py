@@ -28,7 +28,7 @@ ROUNDS = 8
 
 
 @dataclass
-class Ends:
+class SegmentEnds:
     """One end of the segment of every class, shape (K,) each: level, cost, and cell (-1: a column, or idle)."""
 
     level: FloatArray
@@ -36,7 +36,7 @@ class Ends:
     cell: IntArray
 
     @classmethod
-    def idle(cls, classes: int) -> Ends:
+    def idle(cls, classes: int) -> SegmentEnds:
         """Those of so many classes that do nothing."""
         return cls(np.zeros(classes), np.zeros(classes), np.full(classes, -1, np.int64))
 
@@ -50,8 +50,8 @@ Found = tuple[IntArray, FloatArray, FloatArray, IntArray]
 
 
 def lowered(
-    low: Ends,
-    high: Ends,
+    low: SegmentEnds,
+    high: SegmentEnds,
     level: FloatArray,
     slope: FloatArray,
     rent: FloatArray,
@@ -63,7 +63,7 @@ def lowered(
 
     Parameters
     ----------
-    low, high : Ends
+    low, high : SegmentEnds
     level : FloatArray, shape (K,)
         What is to be reached.
     slope, rent : FloatArray, shape (K,)
@@ -152,7 +152,7 @@ def segments(
 
 def _used(
     pricing: ConfigurationPricing, program: AllocationProgram, x: FloatArray, duals: Duals
-) -> tuple[Ends, Ends]:
+) -> tuple[SegmentEnds, SegmentEnds]:
     """The lowest and the highest column that each class uses; the lower end is idle where it uses but one."""
     C = program.classes
     used = np.flatnonzero(x > 0)
@@ -163,7 +163,7 @@ def _used(
     first = np.flatnonzero(np.diff(klass, prepend=-1))
     last = np.append(first[1:], len(klass)) - 1
     cost = (C.usage.T @ duals.capacity)[used]
-    low, high = Ends.idle(len(C)), Ends.idle(len(C))
+    low, high = SegmentEnds.idle(len(C)), SegmentEnds.idle(len(C))
     several = last > first
     high.move(klass[last], reach[last], cost[last], np.full(len(last), -1))
     low.move(
@@ -175,7 +175,7 @@ def _used(
     return low, high
 
 
-def line(low: Ends, high: Ends, klass: IntArray) -> tuple[FloatArray, FloatArray]:
+def line(low: SegmentEnds, high: SegmentEnds, klass: IntArray) -> tuple[FloatArray, FloatArray]:
     """Slope and rent of the segments of some classes; a segment below idleness begins there."""
     under = low.cost[klass] * high.level[klass] > high.cost[klass] * low.level[klass]
     low.move(klass[under], np.zeros(1), np.zeros(1), np.full(1, -1))

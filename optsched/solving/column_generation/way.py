@@ -11,7 +11,7 @@ from optsched.solving.column_generation.duals import Duals
 
 
 @dataclass(frozen=True)
-class Way:
+class PairWay:
     """One way of the table over the classes that can share GPUs in it, sorted by their sort.
 
     Attributes
