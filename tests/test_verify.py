@@ -313,7 +313,7 @@ def test_nothing_found_within_the_limits() -> None:
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make quickstart a program of many rows."""
-    monkeypatch.setattr("optsched.solution.document.DUAL_ROWS", 5)
+    monkeypatch.setattr("optsched.solution.solution.DUAL_ROWS", 5)
     monkeypatch.setattr("optsched.verify.numbers.DUAL_ROWS", 5)
 
 

@@ -50,7 +50,7 @@ def test_thousands_of_terms_that_cancel_are_right(
     duals: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not duals:  # as of more rows than a file has duals of
-        monkeypatch.setattr("optsched.solution.document.DUAL_ROWS", 5)
+        monkeypatch.setattr("optsched.solution.solution.DUAL_ROWS", 5)
         monkeypatch.setattr("optsched.verify.numbers.DUAL_ROWS", 5)
     instance = roomy(6000)
     solution = optsched.solve(instance, "proportional-fairness", solver="prices", classes=False)

@@ -1,9 +1,9 @@
 """Candidates: every way in which jobs can run, as columns over kinds and classes of equal jobs."""
 
 from optsched.candidates.apart import classes_apart, column_alone
-from optsched.candidates.classes import Classes
+from optsched.candidates.classes import Candidates, Classes
 from optsched.candidates.columns import Drop, KindColumns
-from optsched.candidates.compile import Candidates, compile
+from optsched.candidates.compile import compile
 from optsched.candidates.expand import JobRows, expand
 from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import IntArray, find_sorted
-from optsched.candidates.classes import Classes
-from optsched.candidates.compile import Candidates
-from optsched.candidates.merging import alone_columns, assemble, merge_jobs
+from optsched.candidates.classes import Candidates, Classes, alone_columns, assemble, merge_jobs
 
 
 def classes_apart(

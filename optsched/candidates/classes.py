@@ -1,11 +1,18 @@
-"""Classes: jobs that a formulation cannot tell apart, with the three matrices that programs are made of."""
+"""`Candidates`, every way in which jobs can run, and `Classes`, what a program is built from.
+
+Candidates have columns over kinds of jobs. A formulation that reads some of the jobs' data asks for
+classes: jobs that it cannot tell apart. Classes know the candidates that they were made of, and
+candidates keep the classes that they have made, so that both are in one file.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,18 +23,26 @@ from optsched.arrays import (
     FloatArray,
     IntArray,
     constant,
+    group_rows,
     in_order,
+    is_range,
+    joined,
+    looked_up,
+    ranges,
+    refined,
     shown,
     taken,
 )
-from optsched.arrays.matrices import same_places
-from optsched.candidates.resources import Resources
+from optsched.arrays.matrices import rows_in_order, same_places
+from optsched.candidates.columns import Drop, KindColumns, Ways
+from optsched.candidates.configuration_table import ConfigurationTable
+from optsched.candidates.drop_words import DropWords
+from optsched.candidates.kinds import Absence, Kinds
+from optsched.candidates.pair_table import PairTable
+from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
 from optsched.instance import Instance
 from optsched.performance import Configurations
-
-if TYPE_CHECKING:
-    from optsched.candidates.compile import Candidates
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -39,6 +54,298 @@ READABLE = {
     "isolated_time": "isolated_time", "queue": "queue",
 }  # fmt: skip
 """Job arrays that a formulation may declare in ``reads``; the gang belongs to the kind and is always known."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every way in which the jobs of an instance can run, by kind.
+
+    Formulations work on `Classes`, which `classes` makes for the job data that they read.
+
+    Attributes
+    ----------
+    instance : Instance
+    kinds : Kinds
+        Jobs with equal columns.
+    columns : KindColumns
+        Columns by kind, sorted by (kind, partner, pool, GPUs, nodes, option, workers, servers); none of them dropped.
+    configuration : IntArray, shape (N,)
+        Row of ``configurations`` of each column.
+    configurations : Configurations
+    resources : Resources
+    holds : Usage
+        Resources that one unit of each column holds.
+    dropped : KindColumns
+        Columns that cannot run, each with its `Drop`.
+    later_nodes : bool
+        Whether nodes that are not available yet were counted on.
+    aggregate : bool
+        False: every job is a class of its own (`per_job`), for comparison.
+    not_meant : mapping of words to a mask of jobs
+        Jobs that are not to be dealt with, by the reason why (`without_jobs`).
+    quantile : float, optional
+        Probability with which hard deadlines are to be kept; None: rates are taken as they are.
+    """
+
+    instance: Instance
+    kinds: Kinds
+    columns: KindColumns
+    configuration: np.ndarray
+    configurations: Configurations
+    resources: Resources
+    holds: Usage
+    dropped: KindColumns
+    later_nodes: bool = False
+    aggregate: bool = True
+    not_meant: Mapping[str, BoolArray] = field(default_factory=dict)
+    quantile: float | None = None
+    pairs: PairTable | None = None
+    """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
+    elastic: ConfigurationTable | None = None
+    """Configurations that can be made columns (`with_configurations`); None: all of them are columns."""
+    _classes: dict[tuple[frozenset[str] | bytes, ...], Classes] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(
+        cls,
+        instance: Instance,
+        kinds: Kinds,
+        kept: KindColumns,
+        dropped: KindColumns,
+        later_nodes: bool,
+        pairs: PairTable | None = None,
+    ) -> Candidates:
+        """Candidates of these columns: sorted, with their configurations and resources."""
+        # Ways in order of pool, GPUs and nodes are their own rank: the usual case.
+        place = kept.way if is_range(kept.ways.rank, len(kept.ways)) else kept.ways.rank[kept.way]
+        keys = (kept.kind, kept.partner, place, kept.option, kept.workers, kept.servers)
+        columns = kept if in_order(keys) else kept.take(np.lexsort(keys[::-1]))
+        configuration, table = _intern_configurations(instance, columns)
+        ways = Ways(table.pool, table.gpus, table.nodes, table.share)
+        columns = replace(columns, way=configuration, ways=ways)
+        if pairs is None:
+            resources, holds = resource_rows(instance, kinds, columns)
+        else:
+            resources, holds = pairs.usage_rows(instance, columns)
+        return cls(
+            instance=instance,
+            kinds=kinds,
+            columns=columns,
+            configuration=configuration,
+            configurations=table,
+            resources=resources,
+            holds=holds,
+            dropped=dropped,
+            later_nodes=later_nodes,
+            pairs=pairs,
+        )
+
+    @property
+    def usage(self) -> sp.csr_matrix:
+        """Resources that one unit of each column holds, shape (R, N)."""
+        return self.holds.matrix
+
+    def classes(self, reads: frozenset[str], labels: Sequence[IntArray] = ()) -> Classes:
+        """Merge jobs that a formulation which reads only these job arrays cannot tell apart.
+
+        Jobs with different numbers in any array of ``labels``, each of shape (jobs,), stay apart as well.
+        """
+        key: tuple[frozenset[str] | bytes, ...] = (reads, *(label.tobytes() for label in labels))
+        if key not in self._classes:
+            self._classes[key] = build_classes(self, reads, labels)
+        return self._classes[key]
+
+    def at(self, instance: Instance) -> Candidates:
+        """The same candidates of the instance at a later time, with the same jobs, nodes and rates."""
+        return replace(self, instance=instance, _classes={})
+
+    def per_job(self) -> Candidates:
+        """The same candidates, but with every job a class of its own."""
+        return replace(self, aggregate=False, _classes={})
+
+    def with_pairs(self, kind: IntArray, partner: IntArray, way: IntArray) -> Candidates:
+        """The same candidates with columns for these pairs of kinds in ways of ``pairs``; they replace those before."""
+        assert self.pairs is not None
+        first, second = np.minimum(kind, partner), np.maximum(kind, partner)
+        once = group_rows((first, second, way), len(way)).first
+        made = self.pairs.columns_of(first[once], second[once], way[once])
+        alone = self.columns.take(np.flatnonzero(self.columns.partner < 0))
+        return self._with_columns(KindColumns.concatenate([alone, made]))
+
+    def with_configurations(self, cells: IntArray) -> Candidates:
+        """The same candidates with columns for these cells of ``elastic``, each given once, beside those there are."""
+        assert self.elastic is not None
+        return self._with_columns(
+            KindColumns.concatenate([self.columns, self.elastic.columns_of(cells)])
+        )
+
+    def _with_columns(self, columns: KindColumns) -> Candidates:
+        grown = Candidates.of(
+            self.instance, self.kinds, columns, self.dropped, self.later_nodes, self.pairs
+        )
+        return replace(
+            grown,
+            aggregate=self.aggregate,
+            not_meant=self.not_meant,
+            quantile=self.quantile,
+            elastic=self.elastic,
+        )
+
+    def by_kind(self) -> Candidates:
+        """The same candidates with equal jobs merged, whatever `per_job` said."""
+        return self if self.aggregate else replace(self, aggregate=True, _classes={})
+
+    def at_quantile(self, quantile: float | None) -> Candidates:
+        """The same candidates for hard deadlines that are kept with this probability."""
+        return self if quantile == self.quantile else replace(self, quantile=quantile, _classes={})
+
+    def without(self, reasons: NDArray[np.uint8]) -> Candidates:
+        """The same candidates without the columns that have a reason; they are remembered as dropped for it.
+
+        Parameters
+        ----------
+        reasons : NDArray[uint8], shape (N,)
+            `Drop` of each column; 0 for those that stay.
+        """
+        stay = np.flatnonzero(reasons == Drop.KEPT)
+        if len(stay) == len(reasons):
+            return self
+        leave = np.flatnonzero(reasons != Drop.KEPT)
+        leaving = replace(self.columns.take(leave), drop=reasons[leave].astype(np.uint8))
+        return replace(
+            self,
+            columns=self.columns.take(stay),
+            configuration=self.configuration[stay],
+            holds=self.holds.take(stay),
+            dropped=KindColumns.concatenate([self.dropped, leaving]),
+            _classes={},
+        )
+
+    def admitting(self, *reasons: Drop, where: BoolArray | None = None) -> Candidates:
+        """The same candidates with the columns that were dropped for these reasons put back, at rate 0.
+
+        ``where``, a mask over ``dropped``, chooses among them.
+        """
+        back = np.isin(self.dropped.drop, reasons)
+        back = back if where is None else back & where
+        if not back.any():
+            return self
+        dropped = replace(
+            self.dropped,
+            rate=np.where(back, 0.0, self.dropped.rate),
+            partner_rate=np.where(back, 0.0, self.dropped.partner_rate),
+            drop=np.where(back, Drop.KEPT, self.dropped.drop).astype(np.uint8),
+        )
+        both = KindColumns.concatenate([self.columns, dropped])
+        keep = both.drop == Drop.KEPT
+        made = Candidates.of(
+            self.instance, self.kinds, both.take(keep), both.take(~keep), self.later_nodes
+        )
+        return replace(
+            made, aggregate=self.aggregate, not_meant=self.not_meant, quantile=self.quantile
+        )
+
+    def without_jobs(self, jobs: BoolArray, why: str) -> Candidates:
+        """The same candidates without jobs that are not to be dealt with; they are unplaced for that reason.
+
+        They take the place of those that were left out for the same reason before.
+        """
+        if not jobs.any() and why not in self.not_meant:
+            return self
+        others = {words: mask for words, mask in self.not_meant.items() if words != why}
+        return replace(self, not_meant={**others, why: jobs} if jobs.any() else others, _classes={})
+
+    @cached_property
+    def absence(self) -> np.ndarray:
+        """`Absence` of each job, with jobs of kinds without any column marked."""
+        absence = self.kinds.absence.copy()
+        has_column = np.zeros(len(self.kinds) + 1, bool)
+        has_column[self.columns.kind] = True
+        has_column[self.columns.partner[self.columns.pairs]] = True
+        present = absence == Absence.PRESENT
+        if not has_column[:-1].all():
+            absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
+        for jobs in self.not_meant.values():
+            absence[(absence == Absence.PRESENT) & jobs] = Absence.NOT_MEANT
+        return absence
+
+    def unplaced(self) -> Iterator[tuple[int, str]]:
+        """Jobs that are not in the program, with the reason in words."""
+        table = self.instance.jobs_table
+        reasons: dict[int, str] = {}
+        for job in np.flatnonzero(self.absence != Absence.PRESENT).tolist():
+            if self.absence[job] == Absence.NO_STEP_LEFT:
+                yield job, "no step left to do"
+            elif self.absence[job] == Absence.ARRIVES_LATER:
+                yield (
+                    job,
+                    f"arrives at {table.arrival[job]:g} s, after now ({self.instance.now:g} s)",
+                )
+            elif self.absence[job] == Absence.NOT_MEANT:
+                yield job, next(words for words, jobs in self.not_meant.items() if jobs[job])
+            else:
+                kind = int(self.kinds.of_job[job])
+                if kind not in reasons:
+                    reasons[kind] = self.why_no_column(kind)
+                yield job, reasons[kind]
+
+    @cached_property
+    def _drop_words(self) -> DropWords:
+        return DropWords(self.dropped, self.instance, self.kinds, self.later_nodes)
+
+    def dropped_of(self, kind: int) -> Iterator[tuple[int, str]]:
+        """Rows of ``dropped`` that a kind has alone, each with the reason in words."""
+        return self._drop_words.of_kind(kind)
+
+    def why_no_column(self, kind: int) -> str:
+        """Why a kind can run nowhere, pool by pool."""
+        reasons = self.why_dropped(kind) or "it has no configuration of its own"
+        return f"can run nowhere: {reasons}"
+
+    def why_dropped(self, kind: int) -> str:
+        """Why some columns of a kind were dropped, pool by pool; empty where none was."""
+        return self._drop_words.summary(kind)
+
+
+def _intern_configurations(
+    instance: Instance, columns: KindColumns
+) -> tuple[np.ndarray, Configurations]:
+    sets: dict[str, int] = {"{}": 0}
+    documents: list[Mapping[str, Any]] = [{}]
+    rows = np.zeros(len(instance.options.attributes) + 1, np.int64)
+    for option, free in enumerate(instance.options.attributes):
+        key = json.dumps(free, sort_keys=True)
+        if key not in sets:
+            sets[key] = len(documents)
+            documents.append(dict(free))
+        rows[option] = sets[key]
+    attributes = looked_up(rows, columns.option)
+    served = np.flatnonzero(columns.workers > 0)
+    if len(served):
+        attributes = np.array(attributes)
+        pairs = group_rows((columns.workers[served], columns.servers[served]), len(served))
+        numbers = np.zeros(len(pairs), np.int64)
+        for number, column in enumerate(served[pairs.first].tolist()):
+            free = {
+                "workers": int(columns.workers[column]),
+                "servers": int(columns.servers[column]),
+            }
+            numbers[number] = sets.setdefault(json.dumps(free, sort_keys=True), len(documents))
+            if numbers[number] == len(documents):
+                documents.append(free)
+        attributes[served] = numbers[pairs.inverse]
+    ways = columns.ways
+    alike = group_rows((ways.pool, ways.gpus, ways.nodes, ways.share), len(ways))
+    way = columns.way if len(alike) == len(ways) else alike.inverse[columns.way]
+    groups = group_rows((way, attributes), len(columns))
+    first = groups.first
+    ways = ways.take(columns.way[first])
+    table = Configurations(
+        ways.pool, ways.gpus, ways.nodes, ways.share, attributes[first], tuple(documents)
+    )
+    return groups.inverse, table
 
 
 @dataclass(frozen=True)
@@ -354,3 +661,138 @@ class Classes:
 def job_array(instance: Instance, name: str) -> Any:
     """A job array by its name in ``reads``."""
     return instance.queue if name == "queue" else getattr(instance.jobs_table, READABLE[name])
+
+
+# --- merging jobs into classes ----------------------------------------------------------------------
+
+
+def build_classes(
+    candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
+) -> Classes:
+    """Merge kinds x the declared job arrays x labels into classes, and columns of kinds into columns of classes."""
+    groups = merge_jobs(candidates, reads, labels)
+    kind, count = candidates.kinds.of_job[groups.first], groups.count
+    alone = alone_columns(candidates.columns, kind, len(candidates.kinds))
+    pairs = _pair_columns(candidates.columns, kind, len(candidates.kinds), count)
+    return assemble(candidates, reads, groups, alone, pairs)
+
+
+@dataclass(frozen=True)
+class JobGroups:
+    """Jobs of the program, merged: class of each job (-1: not in the program), first job and size of each class."""
+
+    of_job: IntArray
+    first: IntArray
+    count: IntArray
+
+
+def merge_jobs(
+    candidates: Candidates, reads: frozenset[str], labels: Sequence[IntArray] = ()
+) -> JobGroups:
+    """Merge the jobs of a kind that agree in the declared arrays, and in all ``labels``, each of shape (jobs,)."""
+    unknown = reads - set(READABLE) - {"gang"}
+    if unknown:
+        raise KeyError(f"no such job array: {min(unknown)}")
+    table, kinds = candidates.instance.jobs_table, candidates.kinds
+    placed = np.flatnonzero(candidates.absence == Absence.PRESENT)
+    if candidates.aggregate:
+        read = [job_array(candidates.instance, name) for name in sorted(reads - {"gang"})]
+        rows = None if len(placed) == len(table) else placed
+        if rows is None and 2 * len(kinds) > len(table):
+            groups = refined(kinds.groups, [*read, *labels])
+        else:
+            groups = group_rows(
+                [taken(array, rows) for array in (kinds.of_job, *read, *labels)], len(placed)
+            )
+        first, inverse, count = groups.first, groups.inverse, groups.count
+        if rows is not None:
+            first = placed[first]
+    else:
+        first, inverse, count = placed, np.arange(len(placed)), np.ones(len(placed), np.int64)
+    if len(placed) == len(table):
+        return JobGroups(inverse, first, count)
+    of_job = np.full(len(table), -1, np.int64)
+    of_job[placed] = inverse
+    return JobGroups(of_job, first, count)
+
+
+Columns = tuple[IntArray | None, IntArray, IntArray]
+"""(kind column, class, partner class or -1) of columns of classes; None: all kind columns, in order."""
+
+
+def assemble(
+    candidates: Candidates, reads: frozenset[str], groups: JobGroups, alone: Columns, pairs: Columns
+) -> Classes:
+    """The classes with these columns, and their matrices."""
+    origin, class_a, class_b = alone
+    if origin is not None and pairs[0] is not None:
+        origin, class_a, class_b = (
+            joined([origin, pairs[0]]),
+            joined([class_a, pairs[1]]),
+            joined([class_b, pairs[2]]),
+        )
+    columns, kinds, first = candidates.columns, candidates.kinds, groups.first
+    if origin is not None and is_range(origin, len(columns)):
+        origin = None
+    rate_a, rate_b = taken(columns.rate, origin), taken(columns.partner_rate, origin)
+    shape = (len(first), len(class_a))
+    if len(pairs[1]):
+        swapped = (class_b >= 0) & (kinds.of_job[first[class_a]] != taken(columns.kind, origin))
+        rate_a, rate_b = np.where(swapped, rate_b, rate_a), np.where(swapped, rate_a, rate_b)
+        pair = np.flatnonzero(class_b >= 0)
+        number = np.arange(len(class_a), dtype=np.int64)
+        where = (np.concatenate([class_a, class_b[pair]]), np.concatenate([number, pair]))
+        throughput = sp.csr_matrix((np.concatenate([rate_a, rate_b[pair]]), where), shape=shape)
+    else:
+        throughput = rows_in_order(class_a, rate_a, shape)
+    return Classes(
+        candidates=candidates,
+        reads=reads,
+        of_job=groups.of_job,
+        first=first,
+        count=groups.count.astype(np.float64),
+        origin=origin,
+        class_a=class_a,
+        class_b=class_b,
+        rate_a=rate_a,
+        rate_b=rate_b,
+        throughput=throughput,
+        holds=candidates.holds if origin is None else candidates.holds.take(origin),
+    )
+
+
+def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> Columns:
+    """Every column without a partner of every class: class by class, in the order of the kind's columns."""
+    if not len(columns.pairs) and in_order([columns.kind]) and is_range(kind_of_class, kinds):
+        return None, columns.kind, constant(-1, len(columns), np.int64)
+    alone = np.flatnonzero(columns.partner < 0)
+    if not in_order([columns.kind[alone]]):
+        alone = alone[np.argsort(columns.kind[alone], kind="stable")]
+    columns_of = np.bincount(columns.kind[alone], minlength=kinds).astype(np.int64)
+    first_of = np.concatenate(([0], np.cumsum(columns_of)))[:-1].astype(np.int64)
+    length = columns_of[kind_of_class]
+    column = alone[ranges(first_of[kind_of_class], length)]
+    owner = np.repeat(np.arange(len(kind_of_class), dtype=np.int64), length)
+    return column, owner, constant(-1, len(column), np.int64)
+
+
+def _pair_columns(
+    columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray
+) -> Columns:
+    """Every column of two kinds for every pair of their classes, the lower class first."""
+    pairs = columns.pairs
+    if not len(pairs):
+        return pairs, pairs, pairs
+    by_kind = np.argsort(kind_of_class, kind="stable").astype(np.int64)
+    classes_of = np.bincount(kind_of_class, minlength=kinds).astype(np.int64)
+    start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
+    size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
+    products = size_a * size_b
+    pair_column = np.repeat(pairs, products)
+    local = ranges(np.zeros(len(pairs), np.int64), products)
+    width = np.repeat(size_b, products)
+    class_a = by_kind[start_of[columns.kind[pair_column]] + local // np.maximum(width, 1)]
+    class_b = by_kind[start_of[columns.partner[pair_column]] + local % np.maximum(width, 1)]
+    same_kind = columns.kind[pair_column] == columns.partner[pair_column]
+    keep = ~same_kind | (class_a < class_b) | ((class_a == class_b) & (count[class_a] > 1))
+    return pair_column[keep], np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import BLOCK, AnyArray, BoolArray, FloatArray, IntArray, blocks, ranges
-from optsched.candidates.columns import Drop, KindColumns, Ways
+from optsched.candidates.columns import Drop, KindColumns, Ways, sifted
 from optsched.candidates.generate import rated, rated_by_kind
 from optsched.candidates.kinds import STRIDE, Kinds
-from optsched.candidates.sifting import sifted
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.performance.composed import only_table

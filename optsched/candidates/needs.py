@@ -1,4 +1,4 @@
-"""What columns need of every resource beside GPUs, by name."""
+"""What columns need of every resource beside GPUs, by its name."""
 
 from __future__ import annotations
 
@@ -33,3 +33,19 @@ def column_needs(
         name: (needs.indices[start:stop].astype(np.int64), needs.data[start:stop])
         for name, start, stop in zip(stated.names, needs.indptr, needs.indptr[1:], strict=False)
     }
+
+
+def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
+    """Columns that hold each resource for workers and servers, and how much: O w + G p; GPUs are not told again."""
+    laws = kinds.laws
+    if not len(laws):
+        return {}
+    here = np.flatnonzero(columns.workers > 0)
+    law, w, p = kinds.law[columns.kind[here]], columns.workers[here], columns.servers[here]
+    needs = {}
+    for number in np.flatnonzero(laws.pool_of < 0).tolist():
+        amount = laws.worker[law, number] * w + laws.server[law, number] * p
+        held = amount > 0
+        if held.any():
+            needs[laws.names[number]] = here[held], amount[held]
+    return needs

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Kinds
-from optsched.candidates.needs import column_needs
-from optsched.candidates.servers import server_needs
+from optsched.candidates.needs import column_needs, server_needs
 from optsched.candidates.usage import ByWay, Usage
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, constant, ranges
+from optsched.arrays import IntArray, constant, ranges
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.generate import drop_unfit
 from optsched.candidates.kinds import Kinds
@@ -71,19 +71,3 @@ def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArr
     pool[held_by] = laws.pool_of[of_pool][column]
     of_worker, of_server = each.sum(axis=2).astype(np.int64)
     return pool[law], of_worker[law] * w + of_server[law] * p
-
-
-def server_needs(kinds: Kinds, columns: KindColumns) -> dict[str, tuple[IntArray, FloatArray]]:
-    """Columns that hold each resource for workers and servers, and how much: O w + G p; GPUs are not told again."""
-    laws = kinds.laws
-    if not len(laws):
-        return {}
-    here = np.flatnonzero(columns.workers > 0)
-    law, w, p = kinds.law[columns.kind[here]], columns.workers[here], columns.servers[here]
-    needs = {}
-    for number in np.flatnonzero(laws.pool_of < 0).tolist():
-        amount = laws.worker[law, number] * w + laws.server[law, number] * p
-        held = amount > 0
-        if held.any():
-            needs[laws.names[number]] = here[held], amount[held]
-    return needs

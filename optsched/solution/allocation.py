@@ -15,6 +15,45 @@ NEGLIGIBLE = 1e-10
 """Fractions below this are taken as zero: they are a solver's noise, and shorter than any round."""
 
 
+class ColumnRecords:
+    """Columns of classes in the words of the solution format."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._instance = classes.instance
+        self._table = classes.configurations
+        self._row = classes.configuration
+        self._option = classes.candidates.columns.option
+        self._kind_column = classes.kind_column
+
+    def configuration(self, column: int) -> dict[str, Any]:
+        """Pool, GPUs and nodes of a column."""
+        row = int(self._row[column])
+        pool = int(self._table.pool[row])
+        return {
+            "pool": None if pool < 0 else self._instance.cluster.pools[pool].name,
+            "gpus": int(self._table.gpus[row]),
+            "nodes": int(self._table.nodes[row]),
+        }
+
+    def option(self, column: int, job: int) -> dict[str, Any]:
+        """``option``: its number in the job's own list; empty for a column that is no option."""
+        option = int(self._option[self._kind_column[column]])
+        if option < 0:
+            return {}
+        own_list = self._instance.jobs_table.options[job]
+        return {"option": option - int(self._instance.options.indptr[own_list])}
+
+    def details(self, column: int) -> dict[str, Any]:
+        """``share`` and ``attributes``, where a column has them."""
+        row = int(self._row[column])
+        found: dict[str, Any] = {}
+        if self._table.share[row] != 1.0:
+            found["share"] = float(self._table.share[row])
+        if self._table.attributes[row]:
+            found["attributes"] = dict(self._table.attribute_sets[self._table.attributes[row]])
+        return found
+
+
 @dataclass(frozen=True)
 class Allocation:
     """The allocation matrix of a solution.
@@ -65,10 +104,8 @@ class Allocation:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One record per row, as in the solution format: job (or jobs), pool, gpus, nodes, fraction, attributes."""
-        C, rows = self.classes, self.rows
-        names, pools = C.instance.jobs_table.names, C.instance.cluster.pools
-        table, configuration = C.configurations, C.configuration
-        options = C.candidates.columns.option[C.kind_column]
+        rows, names = self.rows, self.classes.instance.jobs_table.names
+        columns = ColumnRecords(self.classes)
         records = []
         for job, partner, column, fraction in zip(
             rows.job.tolist(),
@@ -77,27 +114,12 @@ class Allocation:
             rows.fraction.tolist(),
             strict=True,
         ):
-            c = int(configuration[column])
-            pool = int(table.pool[c])
             record: dict[str, Any] = (
                 {"job": names[job]} if partner < 0 else {"jobs": [names[job], names[partner]]}
             )
-            record |= {
-                "pool": None if pool < 0 else pools[pool].name,
-                "gpus": int(table.gpus[c]),
-                "nodes": int(table.nodes[c]),
-                "fraction": fraction,
-            }
-            option = int(options[column])
-            if option >= 0:  # number of the option in the job's own list
-                record["option"] = option - int(
-                    C.instance.options.indptr[C.instance.jobs_table.options[job]]
-                )
-            if table.share[c] != 1.0:
-                record["share"] = float(table.share[c])
-            if table.attributes[c]:
-                record["attributes"] = dict(table.attribute_sets[table.attributes[c]])
-            records.append(record)
+            record |= columns.configuration(column)
+            record["fraction"] = fraction
+            records.append(record | columns.option(column, job) | columns.details(column))
         return records
 
     def to_frame(self) -> Any:

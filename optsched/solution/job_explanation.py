@@ -16,7 +16,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.performance import Source
 from optsched.program import AllocationProgram
-from optsched.solution.allocation import Allocation
+from optsched.solution.allocation import Allocation, ColumnRecords
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.reduced_costs import ReducedCosts
 from optsched.solution.schedule import Schedule
@@ -189,11 +189,13 @@ def ways_of(
         np.add.at(fraction, share.column, share.fraction)
     usage = sp.csc_matrix(C.usage)
     earned = None if costs is None else np.asarray(costs.earned[[k]].todense()).ravel()
+    records = ColumnRecords(C)
     ways = []
     for column in C.member[[k]].indices.tolist():
         mine = bool(C.class_a[column] == k)
         rate = float(C.rate_a[column] if mine else C.rate_b[column])
-        way = Way(int(column), _configuration(C, column, job), rate, float(fraction[column]))
+        configuration = _configuration(C, records, column, job)
+        way = Way(int(column), configuration, rate, float(fraction[column]))
         entries = slice(usage.indptr[column], usage.indptr[column + 1])
         uses = (usage.indices[entries].astype(np.int64), usage.data[entries])
         if costs is not None and earned is not None:
@@ -246,23 +248,14 @@ def _priced(
     return Way(way.column, way.configuration, way.rate, way.fraction, reduced * worth, prices, rate)
 
 
-def _configuration(C: Classes, column: int, job: int) -> dict[str, Any]:
-    table, pools = C.configurations, C.instance.cluster.pools
-    k, c = int(C.of_job[job]), int(C.configuration[column])
-    pool = int(table.pool[c])
-    told: dict[str, Any] = {
-        "pool": None if pool < 0 else pools[pool].name,
-        "gpus": int(table.gpus[c]),
-        "nodes": int(table.nodes[c]),
-    }
+def _configuration(C: Classes, records: ColumnRecords, column: int, job: int) -> dict[str, Any]:
+    """A column in words; ``with`` names a job that it may share its GPUs with."""
+    found = records.configuration(column)
     if C.class_b[column] >= 0:
-        partner = C.jobs_of(int(C.class_b[column] if C.class_a[column] == k else C.class_a[column]))
-        told["with"] = C.instance.jobs_table.names[int(partner[partner != job][0])]
-    if table.share[c] != 1.0:
-        told["share"] = float(table.share[c])
-    if table.attributes[c]:
-        told["attributes"] = dict(table.attribute_sets[table.attributes[c]])
-    return told
+        first, second = int(C.class_a[column]), int(C.class_b[column])
+        partners = C.jobs_of(second if first == C.of_job[job] else first)
+        found["with"] = C.instance.jobs_table.names[int(partners[partners != job][0])]
+    return found | records.details(column)
 
 
 def payments_of(C: Classes, share: Share, prices: Mapping[str, float]) -> tuple[Payment, ...]:

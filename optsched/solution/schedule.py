@@ -9,6 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
+from optsched.solution.allocation import ColumnRecords
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,8 @@ class Schedule:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One record per stretch, as in the solution format: job, pool, gpus, start, end, and option or attributes."""
-        C = self.classes
-        names, pools, table = (
-            C.instance.jobs_table.names,
-            C.instance.cluster.pools,
-            C.configurations,
-        )
-        options = C.candidates.columns.option[C.kind_column]
+        names = self.classes.instance.jobs_table.names
+        columns = ColumnRecords(self.classes)
         records = []
         for job, column, start, end in zip(
             self.job.tolist(),
@@ -108,23 +104,7 @@ class Schedule:
             self.end.tolist(),
             strict=True,
         ):
-            c = int(C.configuration[column])
-            pool, option = int(table.pool[c]), int(options[column])
-            record: dict[str, Any] = {
-                "job": names[job],
-                "pool": None if pool < 0 else pools[pool].name,
-                "gpus": int(table.gpus[c]),
-                "nodes": int(table.nodes[c]),
-                "start": start,
-                "end": end,
-            }
-            if option >= 0:
-                record["option"] = option - int(
-                    C.instance.options.indptr[C.instance.jobs_table.options[job]]
-                )
-            if table.share[c] != 1.0:
-                record["share"] = float(table.share[c])
-            if table.attributes[c]:
-                record["attributes"] = dict(table.attribute_sets[table.attributes[c]])
-            records.append(record)
+            record = {"job": names[job]} | columns.configuration(column)
+            record |= {"start": start, "end": end}
+            records.append(record | columns.option(column, job) | columns.details(column))
         return records

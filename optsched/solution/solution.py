@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -22,6 +23,7 @@ from optsched.solution.schedule import Schedule
 from optsched.solution.stage import Stage
 from optsched.solution.values import Termination
 
+FORMAT = "optsched-solution/1"
 DUAL_ROWS = 100_000
 """Row duals are written for at most this many rows, unless asked for."""
 
@@ -72,6 +74,19 @@ class SolverRecord:
     """The relative gap that was asked for: up to it a solution may be called optimal."""
     attempts: tuple[Attempt, ...] = ()
     by_clock: bool = False
+
+    def to_document(self) -> dict[str, Any]:
+        """The record as in a solution file; attempts only where there were several."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "version": self.version,
+            "options": dict(self.options),
+            "seed": self.seed,
+            "gap": self.gap,
+        }
+        if self.attempts:
+            document["attempts"] = [attempt._asdict() for attempt in self.attempts]
+        return document
 
 
 PAIRS, CONFIGURATIONS = "pairs", "configurations"
@@ -248,15 +263,112 @@ class Solution:
         return allocation_metrics(self.allocation)
 
     def to_document(self, all_duals: bool = False) -> dict[str, Any]:
-        """The solution in the format ``optsched-solution/1``."""
-        from optsched.solution.document import solution_document
+        """The solution in the format ``optsched-solution/1``; numbers that do not exist are null.
 
-        return solution_document(self, all_duals)
+        Row duals of more than `DUAL_ROWS` rows are left out unless ``all_duals``.
+        """
+        certificate = self.certificate
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "formulation": self.formulation,
+            "options": dict(self.options),
+            "constraints": [dict(constraint) for constraint in self.constraints],
+            "solver": self.solver.to_document(),
+            "classes": self.candidates.aggregate,
+            "sense": self.sense,
+            "objective": _finite(self.objective),
+            "bound": _finite(self.bound),
+            "bound_source": self.bound_source,
+            "gap": self.gap,
+            "termination": str(self.termination),
+            "status": str(self.status),
+            "reproducible": self.reproducible,
+            "certificate": {
+                "ok": certificate.ok,
+                "proof": certificate.proof,
+                "residuals": dict(certificate.residuals),
+                "problems": list(certificate.problems),
+            },
+            "allocation": [] if self.allocation is None else self.allocation.to_records(),
+            "throughput": dict(self.throughput),
+            "prices": dict(self.prices),
+            "duals": self._written_duals(all_duals),
+            "conflicts": [conflict.words for conflict in self.conflicts],
+            "unplaced": _reasons(self.unplaced),
+            "metrics": dict(self.metrics),
+            "timings": dict(self.timings),
+        }
+        document |= self._remarks() | self._parts(all_duals)
+        # Numbers of numpy become plain ones on the way through the text.
+        return json.loads(json.dumps(document, default=_plain))  # type: ignore[no-any-return]
+
+    def _written_duals(self, all_duals: bool) -> dict[str, list[float]] | None:
+        """Row duals by block, unless there are too many."""
+        if self.duals is None:
+            return None
+        rows = sum(len(block) for block in self.duals.values())
+        if rows > DUAL_ROWS and not all_duals:
+            return None
+        return {name: block.tolist() for name, block in self.duals.items()}
+
+    def _remarks(self) -> dict[str, Any]:
+        """What most solutions have nothing to say about; keys without content are left out."""
+        packed = {} if self.packed is None else self.packed._asdict()
+        remarks: dict[str, Any] = {
+            "notes": list(self.notes),
+            "figures": {name: dict(figure) for name, figure in self.figures.items()},
+            "assumptions": [item.words for item in assumptions_of(self.conflicts)],
+            "declined": _reasons(self.declined),
+            "columns_made": None if self.columns_made is None else self.columns_made._asdict(),
+            "packed": {name: value for name, value in packed.items() if value is not None},
+        }
+        if self.explanation is not Explanation.IRREDUCIBLE:
+            remarks = {"explanation": str(self.explanation)} | remarks
+        return {name: value for name, value in remarks.items() if value}
+
+    def _parts(self, all_duals: bool) -> dict[str, Any]:
+        """Stages, schedule, rounds and placement, where the solution has them."""
+        parts: dict[str, Any] = {}
+        if self.stages:
+            duals = [stage.duals for stage in self.stages if stage.duals is not None]
+            rows = sum(len(block) for blocks in duals for block in blocks.values())
+            write_duals = all_duals or rows <= DUAL_ROWS
+            parts["stages"] = [stage.to_record(write_duals) for stage in self.stages]
+        if self.schedule is not None:
+            parts["schedule"] = self.schedule.to_records()
+        if self.rounds is not None:
+            parts["rounds"] = self.rounds.to_record(self.instance.round)
+        if self.placement is not None:
+            names = self.instance.jobs_table.names
+            parts["placement"] = self.placement.to_records(names)
+            parts["placement_figures"] = dict(self.placement.figures)
+            contradicted = self.placement.contradicted
+            if contradicted:
+                parts["placement_contradicts"] = _reasons(
+                    (names[job], reason) for job, reason in contradicted
+                )
+        return parts
 
     def __repr__(self) -> str:
         objective = "none" if self.objective is None else f"{self.objective:.9g}"
         gap = "" if self.gap is None else f", gap {self.gap:.2g}"
         return f"<Solution {self.formulation}: {self.status}, objective {objective}{gap}, solver {self.solver.name}>"
+
+
+def _finite(value: float | None) -> float | None:
+    """A number that does not exist, as the makespan of a job that makes no progress, is null."""
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _reasons(jobs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"job": job, "reason": reason} for job, reason in jobs]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} has no place in a solution file")
 
 
 def allocation_metrics(allocation: Allocation | None) -> dict[str, Any]:

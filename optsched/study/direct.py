@@ -24,9 +24,8 @@ from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
 from optsched.solution.certificate import OPTIMALITY, gap_of
-from optsched.solution.document import solver_document
+from optsched.solution.document import PROGRAM_FORMAT
 from optsched.solution.explanation import Explanation
-from optsched.solution.program_document import FORMAT
 from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 from optsched.solving.outcome import Outcome, is_reproducible
@@ -136,7 +135,7 @@ class ProgramSolution:
         rows, columns = self.arrays.shape
         duals = self.duals
         document = {
-            "format": FORMAT,
+            "format": PROGRAM_FORMAT,
             "program": {
                 "name": self.name,
                 "rows": rows,
@@ -145,7 +144,7 @@ class ProgramSolution:
                 "nonzeros": int(self.arrays.A.nnz),
                 "sense": "max" if self.arrays.maximise else "min",
             },
-            "solver": solver_document(self.solver),
+            "solver": self.solver.to_document(),
             "objective": self.objective,
             "bound": self.bound,
             "bound_source": self.outcome.bound_source,
@@ -332,13 +331,13 @@ def _values_of(path: Path) -> Mapping[str, Any]:
         document = parse_json(data, "start")
     values = (
         document.get("values")
-        if isinstance(document, dict) and document.get("format") == FORMAT
+        if isinstance(document, dict) and document.get("format") == PROGRAM_FORMAT
         else None
     )
     if not isinstance(values, dict):
         raise InvalidInput(
             str(path),
             "no point",
-            f'a document with "format": "{FORMAT}" and values, or a {SUFFIX} file',
+            f'a document with "format": "{PROGRAM_FORMAT}" and values, or a {SUFFIX} file',
         )
     return values

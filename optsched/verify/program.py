@@ -18,8 +18,8 @@ from optsched.instance.reading import join, show, validate
 from optsched.program import LinearArrays
 from optsched.solution import Status, certify_point, dual_bound, gap_of
 from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, is_bounded, noise_at
+from optsched.solution.document import ProgramSolutionDocument
 from optsched.solution.explanation import Explanation
-from optsched.solution.program_document import ProgramSolutionDocument
 from optsched.solvers import Limits
 from optsched.solving.infeasibility import Analyst, check_claim
 from optsched.solving.outcome import is_reproducible

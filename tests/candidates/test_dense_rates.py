@@ -16,7 +16,7 @@ from optsched import arrays
 from optsched.arrays import is_constant
 from optsched.assembly import compile, make_formulation
 from optsched.candidates import Candidates, Drop, KindColumns
-from optsched.candidates.sifting import sifted
+from optsched.candidates.columns import sifted
 from optsched.performance import levels
 from optsched.program import AllocationProgram
 

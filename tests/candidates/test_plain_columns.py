@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 import optsched
-from optsched.candidates import Candidates, making
+from optsched.candidates import Candidates, compile
 from optsched.candidates.columns import Drop
 from optsched.candidates.plain_columns import plain_columns
 from optsched.performance.table import TableModel
 
 pytestmark = pytest.mark.property
+
+COMPILE = sys.modules[compile.__module__]  # the facade has the function under the module's name
 
 POOLS: list[Any] = [
     {"a": 4, "b": 9, "c": 2},
@@ -80,11 +83,11 @@ def test_they_are_those_of_the_general_way(seed: int, monkeypatch: pytest.Monkey
         used.append(plain_columns(*given))
         return used[-1]
 
-    monkeypatch.setattr(making, "plain_columns", watched)
+    monkeypatch.setattr(COMPILE, "plain_columns", watched)
     given = instance(seed)
     ours = made(given)[1]
     assert used and (used[0] is not None or seed % len(POOLS) == 2)
-    monkeypatch.setattr(making, "plain_columns", lambda *_: None)
+    monkeypatch.setattr(COMPILE, "plain_columns", lambda *_: None)
     assert made(given)[1] == ours
 
 
@@ -116,7 +119,7 @@ def test_a_stated_zero_is_told_from_a_rate_that_is_not_stated(
     found, ours = made(given)
     assert found.columns.rate.tolist() == [3.0, 1.0]
     assert found.dropped.drop.tolist() == [Drop.ZERO_RATE, Drop.NO_RATE, Drop.NO_RATE, Drop.NO_RATE]
-    monkeypatch.setattr(making, "plain_columns", lambda *_: None)
+    monkeypatch.setattr(COMPILE, "plain_columns", lambda *_: None)
     assert made(given)[1] == ours
 
 

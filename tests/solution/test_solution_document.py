@@ -58,9 +58,9 @@ def test_duals_of_many_rows_are_written_on_request(
     solution: optsched.Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = sum(len(block) for block in solution.to_document()["duals"].values())
-    monkeypatch.setattr("optsched.solution.document.DUAL_ROWS", rows)
+    monkeypatch.setattr("optsched.solution.solution.DUAL_ROWS", rows)
     assert solution.to_document()["duals"] is not None
-    monkeypatch.setattr("optsched.solution.document.DUAL_ROWS", rows - 1)
+    monkeypatch.setattr("optsched.solution.solution.DUAL_ROWS", rows - 1)
     assert solution.to_document()["duals"] is None
     assert solution.to_document(all_duals=True)["duals"] is not None
 

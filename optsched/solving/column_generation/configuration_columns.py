@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
-from optsched.candidates.merging import JobGroups, alone_columns, assemble
+from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.program import AllocationProgram
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, group_rows
 from optsched.candidates import Classes
-from optsched.candidates.merging import JobGroups, alone_columns, assemble
+from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.solvers import Session
 from optsched.solving.column_generation.duals import Duals
 from optsched.solving.column_generation.pairs import ClassPairs

@@ -22,7 +22,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
-from optsched.candidates.merging import JobGroups, alone_columns, assemble
+from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.program import AllocationProgram
 from optsched.solution.plan import Plan
 from optsched.solving.column_generation.duals import Duals
