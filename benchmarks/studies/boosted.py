@@ -17,7 +17,7 @@ from sia import pairs as groups
 
 from optsched.performance.learned.blend import Blend
 from optsched.performance.learned.boosted import Boosted
-from optsched.performance.learned.conformal_times import Conformal
+from optsched.performance.learned.conformal import Conformal
 from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.performance.learned.pairs import PairModel, PairProfiles
+from optsched.performance.learned import PairModel, PairProfiles
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "perfmodel"
 """Beside the repository; not a part of it."""

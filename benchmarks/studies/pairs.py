@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from gavel_pairs import Split, at_random, judge, load, new_family, new_job
 
-from optsched.performance.learned.conformal_pairs import ConformalPairs
-from optsched.performance.learned.pair_models import pair_class
-from optsched.performance.learned.pairs import PairProfiles
+from optsched.performance.learned import PairProfiles, pair_class
+from optsched.performance.learned.pair_models import ConformalPairs
 
 SEEDS = 3
 MODELS: Mapping[str, Mapping[str, Any]] = {

@@ -15,7 +15,7 @@ from optsched.cli.shell import Shell
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from optsched.performance.learned.pairs import PairProfiles
+    from optsched.performance.learned import PairProfiles
 
 EXAMPLES = """
     optsched model fit-pairs pairs.csv -o pairs.json

@@ -66,7 +66,7 @@ def catalogue() -> list[dict[str, Any]]:
 
 def described(name: str) -> dict[str, Any]:
     """One model as plain data; ``text`` is its docstring, which says its options."""
-    from optsched.performance.learned.pair_models import PAIR_MODELS, pair_class
+    from optsched.performance.learned import PAIR_MODELS, pair_class
     from optsched.registry import load_model, names
 
     owner: Any = (

@@ -20,7 +20,7 @@ from optsched.formats.gavel_files import (
 )
 from optsched.formats.tables import Cell, Kind, Table, read_table
 from optsched.instance.reading import listed, named, read_bytes, show
-from optsched.performance.learned.pairs import PairProfiles
+from optsched.performance.learned import PairProfiles
 
 log = logging.getLogger("optsched")
 

@@ -23,7 +23,7 @@ CATALOGUE = {
     "boosted": "optsched.performance.learned.boosted:Boosted",
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
-    "conformal": "optsched.performance.learned.conformal_times:Conformal",
+    "conformal": "optsched.performance.learned.conformal:Conformal",
     "cross-validated": "optsched.performance.learned.cross_validated:CrossValidated",
     "interference": "optsched.performance.composed.interference:Interference",
     "interpolation": "optsched.performance.measured.interpolation:Interpolation",

@@ -18,8 +18,7 @@ from optsched.performance.composed import MODELS, OF
 from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import check_performance
-from optsched.performance.learned.pair_models import PAIR_MODELS, pair_class
-from optsched.performance.learned.pairs import PairProfiles
+from optsched.performance.learned import PAIR_MODELS, PairProfiles, pair_class
 from optsched.performance.parametric.fitting import check_some
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch

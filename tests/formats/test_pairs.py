@@ -13,7 +13,7 @@ from refusals import refuses
 import optsched
 from optsched.errors import UsageError
 from optsched.formats.pairs import read_pairs
-from optsched.performance.learned.pairs import PairProfiles
+from optsched.performance.learned import PairProfiles
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 OWN = """gpu,first,second,fraction_first,fraction_second,batch_first,batch_second

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.performance.learned.pairs import PairProfiles, Pairs
+from optsched.performance.learned import PairProfiles, Pairs
 
 GPUS = ("k80", "v100")
 Law = Callable[[str, int, int], float]

@@ -15,9 +15,9 @@ from refusals import refuses
 
 from optsched import performance
 from optsched.performance import Source
-from optsched.performance.learned.conformal import Radius, hold_out
-from optsched.performance.learned.conformal_pairs import ConformalPairs
-from optsched.performance.learned.conformal_times import Conformal
+from optsched.performance.learned.conformal import Conformal
+from optsched.performance.learned.pair_models import ConformalPairs
+from optsched.performance.learned.validation import Radius, hold_out
 from optsched.performance.profiles import Profiles
 
 pytestmark = pytest.mark.property

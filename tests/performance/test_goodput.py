@@ -16,7 +16,7 @@ from optsched.assembly import model_of
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, Prediction
 from optsched.performance.goodput import BatchLimits, GradientNoise, best_batches
-from optsched.performance.parametric.pollux_law import step_seconds
+from optsched.performance.parametric.pollux import step_seconds
 from optsched.performance.ways import Ways
 
 pytestmark = pytest.mark.property

@@ -21,8 +21,7 @@ from optsched.performance import (
     Source,
 )
 from optsched.performance.composed.interference import Interference
-from optsched.performance.learned.pairs import PairProfiles, Pairs
-from optsched.performance.learned.row_column import RowColumn
+from optsched.performance.learned import PairModel, PairProfiles, Pairs, pair_class
 
 POOLS = [
     {"name": "old", "gpu": "k80", "nodes": 2, "gpus_per_node": 4},
@@ -65,11 +64,13 @@ def jobs_of(here: Instance) -> JobBatch:
     return JobBatch(rows, profiles, np.zeros(len(rows), bool), np.ones(len(rows), np.int64))
 
 
-def pair_model(profiles: PairProfiles | None = None) -> RowColumn:
-    return RowColumn.fit(profiles_of(share=0.6, noise=0.1) if profiles is None else profiles, {})
+def pair_model(profiles: PairProfiles | None = None) -> PairModel:
+    return pair_class("row-column").fit(
+        profiles_of(share=0.6, noise=0.1) if profiles is None else profiles, {}
+    )
 
 
-def made(pairs: RowColumn) -> tuple[Interference, JobBatch]:
+def made(pairs: PairModel) -> tuple[Interference, JobBatch]:
     here = instance()
     document = {
         "model": "interference",

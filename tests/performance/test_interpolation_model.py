@@ -12,7 +12,7 @@ from refusals import refuses
 from time_cases import grid, join
 
 from optsched.performance.measured.interpolation import Interpolation
-from optsched.performance.parametric.affine import fit_affine
+from optsched.performance.parametric.fitting import fit_affine
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.ways import Ways

@@ -13,13 +13,30 @@ from pair_cases import GPUS, effects, every_pair, profiles_of, symmetric
 from refusals import refuses
 
 from optsched.performance import Source
-from optsched.performance.learned.completion import Completion, CompletionOptions, complete
-from optsched.performance.learned.gaussian_pairs import GaussianPairs
-from optsched.performance.learned.measured_pairs import LearnedPairs
-from optsched.performance.learned.pair_models import PAIR_MODELS, make_pair_model, pair_class
-from optsched.performance.learned.pairs import PairModel, PairProfiles, Pairs
-from optsched.performance.learned.row_column import RowColumn
-from optsched.performance.learned.utilisation import Utilisation, decreasing
+from optsched.performance.learned import (
+    PAIR_MODELS,
+    PairModel,
+    PairProfiles,
+    Pairs,
+    make_pair_model,
+    pair_class,
+    pair_models,
+)
+from optsched.performance.learned.gaussian_pairs import (
+    START,
+    GaussianPairs,
+    JobKernel,
+    PairProcess,
+)
+from optsched.performance.learned.pair_models import (
+    Completion,
+    CompletionOptions,
+    RowColumn,
+    Utilisation,
+    complete,
+    decreasing,
+)
+from optsched.performance.learned.pairs import LearnedPairs
 
 pytestmark = pytest.mark.property
 
@@ -312,9 +329,6 @@ def test_a_process_takes_what_there_is(kept: str) -> None:
 
 @pytest.mark.unit
 def test_the_gradient_of_a_process_is_that_of_its_covariance() -> None:
-    from optsched.performance.learned.job_kernel import JobKernel
-    from optsched.performance.learned.pair_process import START, PairProcess
-
     profiles = profiles_of(share=0.4)
     kernel, random = JobKernel.of(profiles.features), np.random.default_rng(0)
     weights = random.normal(size=(len(profiles), len(profiles)))
@@ -356,10 +370,8 @@ def test_auto_says_what_it_took_and_why() -> None:
 
 @pytest.mark.parametrize(("bare", "chosen"), [(True, "row-column"), (False, "boosted-pairs")])
 def test_auto_with_many_pairs(monkeypatch: pytest.MonkeyPatch, bare: bool, chosen: str) -> None:
-    from optsched.performance.learned import auto_pairs
-
-    monkeypatch.setattr(auto_pairs, "MOST_GAUSSIAN", 10)
-    name, because = auto_pairs.choose(profiles_of(bare=bare))
+    monkeypatch.setattr(pair_models, "MOST_GAUSSIAN", 10)
+    name, because = pair_models.choose(profiles_of(bare=bare))
     assert name == chosen
     assert "42 pairs were measured" in because
 
@@ -408,7 +420,8 @@ def test_profiles_that_cannot_be(columns: dict[str, Any], message: str) -> None:
         (
             "completion",
             {"ranks": 3},
-            "performance.ranks: found an unknown key 'ranks', expected one of the format's keys (did you mean rank...",
+            "performance.ranks: found an unknown key 'ranks', expected one of the format's keys "
+            "(did you mean rank...",
         ),
         (
             "gaussian-pairs",

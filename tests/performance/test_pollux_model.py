@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from refusals import refuses
 from time_cases import SHARED, grid, log_error, random_ways
 
-from optsched.performance.parametric.overlap import overlapped
-from optsched.performance.parametric.pollux import Pollux
-from optsched.performance.parametric.pollux_fit import adaptdl_objective, fit_adaptdl, fit_robust
-from optsched.performance.parametric.pollux_law import log_step_seconds, step_seconds
+from optsched.performance.parametric.pollux import (
+    Pollux,
+    adaptdl_objective,
+    fit_adaptdl,
+    fit_robust,
+    log_step_seconds,
+    step_seconds,
+)
+from optsched.performance.parametric.two_phases import overlapped
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 

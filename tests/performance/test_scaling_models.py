@@ -81,7 +81,7 @@ def test_too_little_pins_coefficients() -> None:
 
 @pytest.mark.unit
 @pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
-def test_documents_round_trip_exactly(model: type[Amdahl]) -> None:
+def test_documents_round_trip_exactly(model: type[UniversalScalability]) -> None:
     fitted = model.fit(curve(256, (2.0, 0.05, 0.0), [1, 2, 4, 8], 0.1), {})
     document = json.loads(json.dumps(fitted.document()))
     assert document.pop("model") == model.name
@@ -108,7 +108,7 @@ def test_errors_are_told() -> None:
 
 
 @pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
-def test_a_curve_that_follows_no_law_leaves_the_others(model: type[Amdahl]) -> None:
+def test_a_curve_that_follows_no_law_leaves_the_others(model: type[UniversalScalability]) -> None:
     odd = Profiles.of(
         workload=["w", "w", "x", "x"], gpu=["g"] * 4, gpus=[2, 4, 2, 4], samples=[4, 2, 4, 2],
         seconds=[1.0, 100.0, 1.0, 100.0],
@@ -127,7 +127,7 @@ def test_a_curve_that_follows_no_law_leaves_the_others(model: type[Amdahl]) -> N
     not (SHARED / "data" / "sia" / "profiles" / "bert").is_dir(), reason="needs ../shared"
 )
 @pytest.mark.parametrize("model", [Amdahl, UniversalScalability])
-def test_measured_profiles_are_fitted(model: type[Amdahl]) -> None:
+def test_measured_profiles_are_fitted(model: type[UniversalScalability]) -> None:
     profiles = read_profiles(SHARED / "data" / "sia" / "profiles" / "bert")
     told = model.fit(profiles, {}).times(profiles.ways).seconds
     assert np.isfinite(told).mean() > 0.9

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from refusals import refuses
 from time_cases import grid, join, random_ways
 
-from optsched.performance.parametric.anchors import Anchors
-from optsched.performance.parametric.shared_link import SharedLink
-from optsched.performance.parametric.shared_link_fit import log_seconds, rows_of
-from optsched.performance.parametric.shared_link_prior import Parameters, Prior
+from optsched.performance.parametric.shared_link import Anchors, SharedLink
+from optsched.performance.parametric.shared_link_fit import (
+    Parameters,
+    Prior,
+    log_seconds,
+    rows_of,
+)
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.ways import Ways
@@ -151,9 +154,9 @@ def test_derivatives_are_those_of_differences() -> None:
     cell = np.array([ALL.index((ways.workloads[w], ways.gpu_types[g])) for w, g in pairs])
     base = np.where(cell < 2, cell, -1)
     rows = rows_of(profiles, cell, random.uniform(0.1, 1, len(cell)), base, ways.workload, ways.gpu)
-    z = Prior(at, [(0.1, 0.01)] * 2).mean + random.normal(0, 0.3, len(at))
+    z = Prior(at, [(0.1, 0.01)] * 2).mean + random.normal(0, 0.3, at.size)
     slopes = log_seconds(z, at, rows)[1]
-    for index in range(len(at)):
+    for index in range(at.size):
         step = np.zeros(len(z))
         step[index] = 1e-6
         numeric = (log_seconds(z + step, at, rows)[0] - log_seconds(z - step, at, rows)[0]) / 2e-6

@@ -11,9 +11,9 @@ from refusals import refuses
 import optsched
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.performance.parametric.fitting import LEAST_LOG_SD, STATED_LOG_SD, log_sd
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.shared_link import SharedLink
-from optsched.performance.parametric.uncertainty import LEAST_LOG_SD, STATED_LOG_SD, log_sd
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 from optsched.study.fitting import fit_model, predict_times

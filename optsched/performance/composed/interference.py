@@ -13,8 +13,7 @@ from optsched.instance import Instance
 from optsched.performance.batches import Batches
 from optsched.performance.composed.base import WrappedModel, corrects, refuse_options, the_one
 from optsched.performance.configurations import Configurations
-from optsched.performance.learned.pair_models import make_pair_model
-from optsched.performance.learned.pairs import PairModel, Pairs
+from optsched.performance.learned import PairModel, Pairs, make_pair_model
 from optsched.performance.protocol import (
     Edges,
     Feasibility,

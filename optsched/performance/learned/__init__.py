@@ -2,3 +2,34 @@
 
 scikit-learn (the extra ``learn``) fits the trees; nothing needs it to predict from a saved model.
 """
+
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from optsched.performance.learned.pair_models import PAIR_MODELS, make_pair_model, pair_class
+    from optsched.performance.learned.pairs import Fractions, PairModel, PairProfiles, Pairs
+
+# Loaded when used: a model of a step's time needs no model of pairs.
+_HOME = {
+    "PAIR_MODELS": ".pair_models",
+    "make_pair_model": ".pair_models",
+    "pair_class": ".pair_models",
+    "Fractions": ".pairs",
+    "PairModel": ".pairs",
+    "PairProfiles": ".pairs",
+    "Pairs": ".pairs",
+}
+
+__all__ = [
+    "PAIR_MODELS",
+    "Fractions",
+    "PairModel",
+    "PairProfiles",
+    "Pairs",
+    "make_pair_model",
+    "pair_class",
+]
+
+__getattr__ = lazy_names(__name__, _HOME)

@@ -11,8 +11,7 @@ from pydantic import Field
 from optsched.arrays import BoolArray, FloatArray
 from optsched.instance.documents import Document, PlainObject, Tuple
 from optsched.instance.reading import validate
-from optsched.performance.learned.bases import base_class
-from optsched.performance.paths import below
+from optsched.performance.learned.parts import fit_part, read_part
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -25,6 +24,7 @@ USUAL = (
 )
 """What is blended unless something else is asked for: trees on what a workload did on a GPU type, trees on what a law
 of links leaves of it, and that law as all workloads together have it."""
+PATH = "performance.models[{}]"
 LEAST_LOG_SD = 0.02
 """No model is trusted more than this when they are weighed."""
 APART = 0.1
@@ -71,49 +71,40 @@ class Blend(TimeModel):
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Fit every model to all measurements."""
         profiles = profiles.sorted()
-        models = []
-        for row, document in enumerate(
-            validate(BlendDocument, dict(options), "performance").models
-        ):
-            with below(f"performance.models[{row}]"):
-                owner, own = base_class(document, "performance")
-                models.append(owner.fit(profiles, own))
-        return cls(models)
+        parts = validate(BlendDocument, dict(options), "performance").models
+        return cls([fit_part(part, profiles, PATH.format(row)) for row, part in enumerate(parts)])
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """`optsched.performance.times.TimeModel`."""
-        models = []
-        for row, part in enumerate(validate(BlendDocument, dict(document), "performance").models):
-            with below(f"performance.models[{row}]"):
-                owner, own = base_class(part, "performance")
-                models.append(owner.from_document(own))
-        return cls(models)
+        parts = validate(BlendDocument, dict(document), "performance").models
+        return cls([read_part(part, PATH.format(row)) for row, part in enumerate(parts)])
 
     def document(self) -> dict[str, Any]:
-        """`optsched.performance.times.TimeModel`."""
         return {"model": self.name, "models": [model.document() for model in self.models]}
 
     def times(self, ways: Ways) -> Times:
-        """`optsched.performance.times.TimeModel`."""
-        said = [model.times(ways) for model in self.models]
-        log_time = np.log(np.array([times.seconds for times in said]))
-        log_sd = np.array([times.log_sd for times in said])
-        source = np.array([times.source for times in said])
+        predicted = [model.times(ways) for model in self.models]
+        log_time = np.log(np.array([times.seconds for times in predicted]))
+        log_sd = np.array([times.log_sd for times in predicted])
+        source = np.array([times.source for times in predicted])
         known = np.isfinite(log_time)
-        weight = np.where(known, 1.0 / np.maximum(log_sd, LEAST_LOG_SD) ** 2, 0.0)
-        weight /= 1.0 + (np.where(known, log_time - _middle(log_time, known), 0.0) / APART) ** 2
-        weight /= np.where(known.any(axis=0), weight.sum(axis=0), 1.0)
+        some_known = known.any(axis=0)
+
+        # Unknown entries have a weight of 0. NaN times 0 is NaN, so that they are masked as well.
+        precision = 1.0 / np.maximum(log_sd, LEAST_LOG_SD) ** 2
+        distance = np.where(known, log_time - _median(log_time, known), 0.0) / APART
+        weight = np.where(known, precision / (1.0 + distance**2), 0.0)
+        weight /= np.where(some_known, weight.sum(axis=0), 1.0)
         mean = np.where(known, weight * log_time, 0.0).sum(axis=0)
-        variance = np.where(known, weight * (log_sd**2 + (log_time - mean) ** 2), 0.0).sum(axis=0)
+        spread = np.where(known, weight * (log_sd**2 + (log_time - mean) ** 2), 0.0)
         return Times(
-            seconds=np.where(known.any(axis=0), np.exp(mean), np.nan),
-            log_sd=np.sqrt(variance),
+            seconds=np.where(some_known, np.exp(mean), np.nan),
+            log_sd=np.sqrt(spread.sum(axis=0)),
             source=np.where(known, source, Source.MEASURED).max(axis=0).astype(np.uint8),
         )
 
 
-def _middle(log_time: FloatArray, known: BoolArray) -> FloatArray:
+def _median(log_time: FloatArray, known: BoolArray) -> FloatArray:
     """Median of what is known of each column, shape (E,); 0 where nothing is."""
     ordered = np.sort(np.where(known, log_time, np.inf), axis=0)
     count = np.maximum(known.sum(axis=0), 1)

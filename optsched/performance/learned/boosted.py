@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share
 from optsched.instance.reading import join, show, validate
-from optsched.performance.learned.bases import PATH, base_class, base_from_document
-from optsched.performance.learned.fitting import TreeOptions, fit_trees, folds_of
-from optsched.performance.learned.trees import TreeEnsemble, TreesDocument
-from optsched.performance.parametric.uncertainty import MOST_LOG_SD, LogSd
-from optsched.performance.paths import below
+from optsched.performance.learned.parts import fit_part, read_part
+from optsched.performance.learned.trees import TreeEnsemble, TreeOptions, TreesDocument, fit_trees
+from optsched.performance.learned.validation import each_left_out, folds_of, root_mean_square
+from optsched.performance.parametric.cells import LEVELS, by_names, flat, level_of, rows_by_pair
+from optsched.performance.parametric.fitting import MOST_LOG_SD, LogSd
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 FEATURES = 5
-LEVELS = 3
 FEWEST = 8
-"""Rows of a (workload, GPU type) that trees are grown on; with fewer there is nothing to learn from."""
+"""Rows of a (workload, GPU type) that trees are grown on; fewer have nothing to learn from."""
 LEAST_LOG_SD = 0.02
-"""No trees are trusted more: steps that were measured twice stand in two folds, and tell each other."""
+"""No trees are trusted more: a step that was measured twice is in two folds, each of which predicts the other."""
 FOLDS = 4
-"""Parts of the rows that are left out in turn: their errors tell `log_sd`, and what a base leaves of the unseen."""
+"""Parts of the rows that are left out in turn: their errors give `log_sd`, and what a base leaves of the unseen."""
 
 
 class BoostedOptions(TreeOptions):
@@ -48,7 +47,7 @@ class BoostedOptions(TreeOptions):
 class GroupDocument(Document):
     """The trees of one workload on one GPU type.
 
-    ``levels`` tells on which of one GPU, one node and several nodes there were steps to grow them on.
+    ``levels`` are those, of one GPU, one node and several nodes, that had steps to grow them on.
     """
 
     log_sd: LogSd
@@ -121,33 +120,30 @@ class Boosted(TimeModel):
         self.groups = dict(groups)
         self.base = base
 
-    # --- fitting ------------------------------------------------------------------------------------------------------
+    # --- fitting ----------------------------------------------------------------------------------
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """`optsched.performance.times.TimeModel`."""
-        told = validate(BoostedOptions, dict(options), "performance")
+        chosen = validate(BoostedOptions, dict(options), "performance")
         profiles = profiles.sorted()
         base = None
-        if told.of is None:
+        if chosen.of is None:
             profiles, target = _single_passes(profiles)
         else:
-            owner, own = base_class(told.of)
-            with below(PATH):
-                base = owner.fit(profiles, own)
-            said = (
-                _base_unseen(base, own, profiles, told.seed)
-                if told.unseen
-                else base.times(profiles.ways).seconds
-            )
-            target = np.log(profiles.seconds / said)
+            base = fit_part(chosen.of, profiles)
+            seconds = base.times(profiles.ways).seconds
+            if chosen.unseen:
+                seconds = _predict_unseen(chosen.of, profiles, seconds, chosen.seed)
+            target = np.log(profiles.seconds / seconds)
         rows = features(profiles.ways)
+        level = level_of(profiles.ways.gpus, profiles.ways.nodes)
         groups = {}
-        for names, members in _groups(profiles.ways):
+        for pair, members in rows_by_pair(profiles.ways).items():
             known = members[np.isfinite(target[members])]
             if len(known) >= FEWEST:
-                levels = np.bincount(_level(profiles.ways)[known], minlength=LEVELS) > 0
-                groups[names] = Group(*_grow(rows[known], target[known], told), levels)
+                trees, log_sd = _grow(rows[known], target[known], chosen)
+                levels = np.bincount(level[known], minlength=LEVELS) > 0
+                groups[pair] = Group(trees, log_sd, levels)
         if base is None and not groups:
             raise InvalidInput(
                 "profiles",
@@ -156,42 +152,33 @@ class Boosted(TimeModel):
             )
         return cls(groups, base)
 
-    # --- what it says -------------------------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------
 
     def times(self, ways: Ways) -> Times:
-        """`optsched.performance.times.TimeModel`; equal ways are asked once."""
-        columns = [
-            getattr(ways, name)
-            for name in ("workload", "gpu", "gpus", "nodes", "samples", "passes")
-        ]
-        distinct = group_rows(columns, len(ways))
-        said = self._times(ways.take(distinct.first))
-        rows = distinct.inverse
-        return Times(said.seconds[rows], said.log_sd[rows], said.source[rows])
+        """`TimeModel`; equal ways are predicted once."""
+        columns = [ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes]
+        groups = group_rows(columns, len(ways))
+        distinct = ways.take(groups.first)
+        times = self._times_alone(distinct) if self.base is None else self._times_on_base(distinct)
+        rows = groups.inverse
+        return Times(times.seconds[rows], times.log_sd[rows], times.source[rows])
 
-    def _times(self, ways: Ways) -> Times:
-        if self.base is None:
-            log_time, log_sd, _, seen = self._trees(ways)
-            log_time[~seen] = np.nan
-            several = np.flatnonzero(ways.passes > 1)
-            some = ways.take(several)
-            one = np.ones(len(some), np.int64)
-            alone, _, _, known = self._trees(
-                Ways(
-                    some.workload,
-                    some.gpu,
-                    one,
-                    one,
-                    some.samples,
-                    one,
-                    some.workloads,
-                    some.gpu_types,
-                )
-            )
-            alone[~known] = np.inf
-            seconds = np.exp(log_time)
-            seconds[several] += (some.passes - 1) * np.minimum(np.exp(alone), seconds[several])
-            return Times.of(seconds, Source.LEARNED, log_sd)
+    def _times_alone(self, ways: Ways) -> Times:
+        """t = (A - 1) min(t(m, 1, 1), t(m, k, n)) + t(m, k, n), from trees of single passes."""
+        value, log_sd, _, seen = self._trees(ways)
+        seconds = np.exp(np.where(seen, value, np.nan))
+        several = np.flatnonzero(ways.passes > 1)
+        one = np.ones(len(several), np.int64)
+        on_one_gpu = replace(ways.take(several), gpus=one, nodes=one, passes=one)
+        value, _, _, seen = self._trees(on_one_gpu)
+        pass_on_one = np.exp(np.where(seen, value, np.inf))
+        further_passes = ways.passes[several] - 1
+        seconds[several] += further_passes * np.minimum(pass_on_one, seconds[several])
+        return Times.of(seconds, Source.LEARNED, log_sd)
+
+    def _times_on_base(self, ways: Ways) -> Times:
+        """log t = log t_base + F; the base alone where there are no trees."""
+        assert self.base is not None
         base = self.base.times(ways)
         correction, log_sd, grown, seen = self._trees(ways)
         grown &= np.isfinite(base.seconds)
@@ -203,53 +190,45 @@ class Boosted(TimeModel):
         )
 
     def _trees(self, ways: Ways) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
-        """(F, log_sd, whether there are trees, whether they saw such a level) of each way; without trees F is NaN."""
-        rows, level = features(ways), _level(ways)
+        """F, log_sd, whether there are trees, whether they saw such a level; without trees F is NaN."""
+        rows, level = features(ways), level_of(ways.gpus, ways.nodes)
         if self.base is None:
             rows[:, -1] = 0.0  # trees of single passes
         value, log_sd = np.full(len(ways), np.nan), np.zeros(len(ways))
         grown, seen = np.zeros((2, len(ways)), bool)
-        for names, members in _groups(ways):
-            if names in self.groups:
-                group = self.groups[names]
+        for pair, members in rows_by_pair(ways).items():
+            group = self.groups.get(pair)
+            if group is not None:
                 value[members], log_sd[members] = group.trees.predict(rows[members]), group.log_sd
                 grown[members], seen[members] = True, group.levels[level[members]]
         return value, log_sd, grown, seen
 
-    # --- documents ----------------------------------------------------------------------------------------------------
+    # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        """`optsched.performance.times.TimeModel`."""
-        groups: dict[str, dict[str, Any]] = {}
-        for (workload, gpu), group in self.groups.items():
-            told = {
+        groups = [
+            {
                 "log_sd": group.log_sd,
                 "levels": group.levels.tolist(),
                 "trees": group.trees.document(),
             }
-            groups.setdefault(workload, {})[gpu] = told
+            for group in self.groups.values()
+        ]
         of = {} if self.base is None else {"of": self.base.document()}
-        return {"model": self.name, **of, "groups": groups}
+        return {"model": self.name, **of, "groups": by_names(tuple(self.groups), groups)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """`optsched.performance.times.TimeModel`."""
-        told = validate(BoostedDocument, dict(document), "performance")
+        stored = validate(BoostedDocument, dict(document), "performance")
         groups = {}
-        for workload, by_gpu in told.groups.items():
-            for gpu, group in by_gpu.items():
-                path = join("performance.groups", [workload, gpu, "trees"])
-                trees = TreeEnsemble.from_document(group.trees, path)
-                if trees.features != FEATURES:
-                    raise InvalidInput(
-                        f"{path}.features",
-                        show(trees.features),
-                        f"{FEATURES}, as many as the model has",
-                    )
-                groups[workload, gpu] = Group(trees, group.log_sd, np.array(group.levels))
-        if told.of is None:
-            return cls(groups, None)
-        return cls(groups, base_from_document(told.of))
+        for pair, group in flat(stored.groups).items():
+            path = join("performance.groups", [*pair, "trees"])
+            trees = TreeEnsemble.from_document(group.trees, path)
+            if trees.features != FEATURES:
+                expected = f"{FEATURES}, as many as the model has"
+                raise InvalidInput(f"{path}.features", show(trees.features), expected)
+            groups[pair] = Group(trees, group.log_sd, np.array(group.levels))
+        return cls(groups, None if stored.of is None else read_part(stored.of))
 
 
 def features(ways: Ways) -> FloatArray:
@@ -258,58 +237,36 @@ def features(ways: Ways) -> FloatArray:
     return np.column_stack((np.log(ways.samples), np.log(k), np.log(n), k / n, np.log(ways.passes)))
 
 
-def _level(ways: Ways) -> IntArray:
-    """0 on one GPU, 1 on several of a node, 2 on several nodes."""
-    level: IntArray = np.add(ways.gpus > 1, ways.nodes > 1, dtype=np.int64)
-    return level
-
-
-def _groups(ways: Ways) -> Iterator[tuple[tuple[str, str], IntArray]]:
-    """Names (workload, GPU type) that the ways have, and the rows of each."""
-    named = np.flatnonzero((ways.workload >= 0) & (ways.gpu >= 0))
-    label = ways.workload[named] * len(ways.gpu_types) + ways.gpu[named]
-    order = np.argsort(label, kind="stable")
-    labels, first = np.unique(label[order], return_index=True)
-    for number, members in zip(labels.tolist(), np.split(named[order], first[1:]), strict=False):
-        workload, gpu = divmod(number, len(ways.gpu_types))
-        yield (ways.workloads[workload], ways.gpu_types[gpu]), members
-
-
 def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:
-    """Log seconds of steps of one pass, and the profiles that tell them; see the class."""
+    """The profiles whose steps of one pass are known, and the logs of their seconds; see `Boosted`."""
     passes = profiles.ways.passes
     exchange = np.where(profiles.ways.gpus == 1, np.nan_to_num(profiles.sync), profiles.sync)
-    seconds = np.where(
-        passes == 1, profiles.seconds, (profiles.seconds - exchange) / passes + exchange
-    )
-    told = np.flatnonzero(seconds > 0)
-    return profiles.take(told), np.log(seconds[told])
+    single = (profiles.seconds - exchange) / passes + exchange
+    seconds = np.where(passes == 1, profiles.seconds, single)
+    known = np.flatnonzero(seconds > 0)
+    return profiles.take(known), np.log(seconds[known])
 
 
-def _base_unseen(
-    base: TimeModel, options: Mapping[str, Any], profiles: Profiles, seed: int
+def _predict_unseen(
+    of: Mapping[str, Any], profiles: Profiles, seconds: FloatArray, seed: int
 ) -> FloatArray:
-    """Seconds by the base, fitted to the other folds where that can be."""
-    said = base.times(profiles.ways).seconds
-    fold = folds_of(len(profiles), FOLDS, seed)
-    for number in range(FOLDS):
-        out = np.flatnonzero(fold == number)
+    """Seconds by the base, fitted to the other folds; ``seconds``, of all rows, where that cannot be."""
+    seconds = seconds.copy()
+    for kept, left_out in each_left_out(folds_of(len(profiles), FOLDS, seed)):
         try:
-            fitted = type(base).fit(profiles.take(np.flatnonzero(fold != number)), options)
-        except InvalidInput:  # too few rows are left: the base of all rows has spoken already
+            base = fit_part(of, profiles.take(kept))
+        except InvalidInput:  # too few rows for the base
             continue
-        seconds = fitted.times(profiles.ways.take(out)).seconds
-        said[out] = np.where(np.isfinite(seconds), seconds, said[out])
-    return said
+        unseen = base.times(profiles.ways.take(left_out)).seconds
+        seconds[left_out] = np.where(np.isfinite(unseen), unseen, seconds[left_out])
+    return seconds
 
 
 def _grow(rows: FloatArray, target: FloatArray, options: TreeOptions) -> tuple[TreeEnsemble, float]:
     """Trees of one workload on one GPU type, and the root mean square of their errors out of fold."""
-    fold = folds_of(len(rows), FOLDS, options.seed)
-    wrong = np.empty(len(rows))
-    for number in range(FOLDS):
-        out = fold == number
-        wrong[out] = fit_trees(rows[~out], target[~out], options).predict(rows[out]) - target[out]
-    return fit_trees(rows, target, options), min(
-        max(float(np.sqrt(np.mean(wrong**2))), LEAST_LOG_SD), MOST_LOG_SD
-    )
+    errors = np.empty(len(rows))
+    for kept, left_out in each_left_out(folds_of(len(rows), FOLDS, options.seed)):
+        predicted = fit_trees(rows[kept], target[kept], options).predict(rows[left_out])
+        errors[left_out] = predicted - target[left_out]
+    log_sd = min(max(root_mean_square(errors), LEAST_LOG_SD), MOST_LOG_SD)
+    return fit_trees(rows, target, options), log_sd

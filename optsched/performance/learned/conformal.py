@@ -1,78 +1,67 @@
-"""Split conformal intervals: how far a model is off on measurements that it has not seen."""
+"""The ``conformal`` model: any model of a step's time, with intervals that hold at a level."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import NormalDist
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidInput
-from optsched.instance.documents import Count, Document, PlainObject
-from optsched.instance.reading import show
-
-LEVEL, HELD_OUT = 0.9, 0.25
-Level = Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False)]
-
-
-class ConformalOptions(Document):
-    """Options of a fit: the model ``of``, the level of the intervals, the share of rows held out."""
-
-    of: PlainObject
-    level: Level = LEVEL
-    held_out: Level = HELD_OUT
-    seed: Count = 0
+from optsched.arrays import FloatArray
+from optsched.instance.reading import validate
+from optsched.performance.learned.parts import fit_part, read_part
+from optsched.performance.learned.validation import (
+    ConformalDocument,
+    ConformalOptions,
+    Radius,
+    hold_out,
+)
+from optsched.performance.profiles import Profiles
+from optsched.performance.times import TimeModel, Times
+from optsched.performance.ways import Ways
 
 
-@dataclass(frozen=True)
-class Radius:
-    """Half the width of intervals of the log, log y in log y' +- radius, at a level.
+class Conformal(TimeModel):
+    """The times of another model, with ``log_sd`` and intervals from a quarter of the measurements (`Radius`).
 
-    With n errors e_i of logs that the model has not seen, of rows exchangeable with those to come, the radius is the
-    ceil((n + 1) level)-th smallest |e_i|; then an interval holds what it is for with a probability of at least the
-    level, and at most level + 1 / (n + 1) where no two errors are equal. No law of the errors is assumed.
+    The other model is fitted to the rest of them, at random, and asked about the quarter; what it does not know is left
+    out. Every way has the same interval of the log:  t' exp(-radius) <= t <= t' exp(radius).
 
-    Attributes
-    ----------
-    level, radius : float
-    rows : int
-        n.
+    The level holds for ways like the measured ones. It does not hold for others: of Sia's steps, intervals of 90 % from
+    a tenth of the rows at random held 88 % of the rest, those from at most 4 GPUs 58 % of what more GPUs took.
 
-    References
-    ----------
-    J. Lei et al., "Distribution-free predictive inference for regression", JASA 113 (2018), theorem 2.2.
+    Options: ``of``, a performance object with the name and options of the other model; ``level`` (0.9), ``held_out``
+    (0.25, the share), ``seed``.
     """
 
-    level: float
-    radius: float
-    rows: int
+    name: ClassVar[str] = "conformal"
+
+    def __init__(self, base: TimeModel, radius: Radius) -> None:
+        self.base, self.radius = base, radius
 
     @classmethod
-    def of(cls, errors: FloatArray, level: float = LEVEL) -> Radius:
-        """The radius of errors of logs; raises `InvalidInput` where there are too few for the level."""
-        n = len(errors)
-        # (n + 1) level that is whole but for rounding must not be rounded up
-        rank = int(np.ceil((n + 1) * level * (1 - 1e-12)))
-        if rank > n:
-            fewest = int(np.ceil(level / (1 - level) * (1 - 1e-12)))
-            raise InvalidInput(
-                "profiles", f"{n} rows held out", f"at least {fewest} for a level of {show(level)}"
-            )
-        return cls(level, float(np.sort(np.abs(errors))[rank - 1]), n)
+    def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
+        chosen = validate(ConformalOptions, dict(options), "performance")
+        profiles = profiles.sorted()
+        seen, out = hold_out(np.arange(len(profiles)), chosen.held_out, chosen.seed)
+        base = fit_part(chosen.of, profiles.take(seen))
+        held_out = profiles.take(out)
+        errors = np.log(held_out.seconds / base.times(held_out.ways).seconds)
+        return cls(base, Radius.of(errors[np.isfinite(errors)], chosen.level))
 
-    @property
-    def log_sd(self) -> float:
-        """Standard deviation of the normal law whose interval of this level has this radius."""
-        return self.radius / NormalDist().inv_cdf((1 + self.level) / 2)
+    def times(self, ways: Ways) -> Times:
+        base = self.base.times(ways)
+        return Times(base.seconds, np.full(len(ways), self.radius.log_sd), base.source)
 
+    def intervals(self, ways: Ways) -> tuple[FloatArray, FloatArray]:
+        """Seconds that a step takes at least and at most, at the level; NaN where unknown."""
+        seconds = self.base.times(ways).seconds
+        return seconds * np.exp(-self.radius.radius), seconds * np.exp(self.radius.radius)
 
-def hold_out(group: IntArray, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows to fit to and rows to hold out, a share of the groups in the latter (rows of a group stay together)."""
-    groups = np.unique(group)
-    count = int(np.ceil(share * len(groups)))
-    chosen = np.random.default_rng(seed).permutation(groups)[:count]
-    out = np.isin(group, chosen)
-    return np.flatnonzero(~out), np.flatnonzero(out)
+    def document(self) -> dict[str, Any]:
+        return {"model": self.name, "of": self.base.document(), **vars(self.radius)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        stored = validate(ConformalDocument, dict(document), "performance")
+        return cls(read_part(stored.of), Radius.stored(stored))

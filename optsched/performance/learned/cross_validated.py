@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,13 +12,18 @@ from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
 from optsched.instance.reading import join, show, validate
-from optsched.performance.learned.fitting import folds_of
+from optsched.performance.learned.validation import each_left_out, folds_of
 from optsched.performance.measured.interpolation import Interpolation
-from optsched.performance.parametric.cells import Cells, by_names, flat
-from optsched.performance.parametric.fitting import check_some
+from optsched.performance.parametric.cells import Cells, by_names, flat, rows_by_pair
+from optsched.performance.parametric.fitting import (
+    STATED_LOG_SD,
+    LogSd,
+    NoOptions,
+    check_some,
+    of_squares,
+)
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.scaling import SAME_BATCH, UniversalScalability
-from optsched.performance.parametric.uncertainty import STATED_LOG_SD, LogSd, of_squares
 from optsched.performance.paths import below
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
@@ -27,9 +31,14 @@ from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
 Law = Literal["pollux", "usl", "interpolation"]
-LAWS: tuple[Law, ...] = ("pollux", "usl", "interpolation")
+LAWS: dict[Law, type[TimeModel]] = {
+    "pollux": Pollux,
+    "usl": UniversalScalability,
+    "interpolation": Interpolation,
+}
 """The laws to choose from. ``pollux`` knows every way of a pair that it was fitted to."""
-INTERPOLATION = LAWS.index("interpolation")
+NAMES = tuple(LAWS)
+INTERPOLATION = NAMES.index("interpolation")
 ONE_BY_ONE, PARTS = 10, 5
 """Up to so many ways of a pair are left out one by one, more of them in so many parts: fits take their time."""
 FEWEST = 3
@@ -67,38 +76,6 @@ class CrossValidatedDocument(Document):
     chosen: dict[Name, dict[Name, ChosenDocument]]
 
 
-class CrossValidatedOptions(Document):
-    """The fit has no options."""
-
-
-@dataclass(frozen=True)
-class Laws:
-    """The laws, fitted to the same measurements."""
-
-    pollux: Pollux
-    usl: UniversalScalability | None
-    interpolation: Interpolation
-
-    @classmethod
-    def fit(cls, profiles: Profiles) -> Laws:
-        """Fit each of them."""
-        try:
-            usl = UniversalScalability.fit(profiles, {})
-        except (
-            InvalidInput
-        ):  # no batch takes less time on more GPUs: such times do not follow this law
-            usl = None
-        return cls(Pollux.fit(profiles, {}), usl, Interpolation.fit(profiles, {}))
-
-    def times(self, ways: Ways) -> list[Times]:
-        """What each of them says, in the order of `LAWS`."""
-        silent = Times.of(np.full(len(ways), np.nan), Source.PARAMETRIC)
-        return [
-            law.times(ways) if law is not None else silent
-            for law in (self.pollux, self.usl, self.interpolation)
-        ]
-
-
 class CrossValidated(TimeModel):
     """Each workload on each GPU type by the law that best predicts what it has not seen.
 
@@ -123,112 +100,109 @@ class CrossValidated(TimeModel):
 
     name: ClassVar[str] = "cross-validated"
 
-    def __init__(self, laws: Laws, chosen: Mapping[tuple[str, str], ChosenDocument]) -> None:
-        self.laws, self.chosen = laws, dict(chosen)
+    def __init__(
+        self, laws: Mapping[Law, TimeModel], chosen: Mapping[tuple[str, str], ChosenDocument]
+    ) -> None:
+        self.laws, self.chosen = dict(laws), dict(chosen)
         self._cells = Cells(tuple(chosen))
-        self._order = np.array(
-            [[LAWS.index(law) for law in pair.laws] for pair in chosen.values()], np.int64
-        ).T
+        orders = [[NAMES.index(law) for law in pair.laws] for pair in chosen.values()]
+        self._order = np.array(orders, np.int64).T
         self._log_sd = np.array([pair.log_sd for pair in chosen.values()])
 
-    # --- fitting ------------------------------------------------------------------------------------------------------
+    # --- fitting ----------------------------------------------------------------------------------
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Choose the order of the laws of each pair, and fit them to all measurements."""
-        validate(CrossValidatedOptions, dict(options), "performance")
+        validate(NoOptions, dict(options), "performance")
         check_some(profiles)
         profiles = profiles.sorted()
         ways = profiles.ways
-        fold = _folds(ways)
+        pairs = rows_by_pair(ways)
         errors = np.full((len(LAWS), len(profiles)), np.nan)
-        for part in range(int(fold.max()) + 1):
-            out, rest = np.flatnonzero(fold == part), np.flatnonzero(fold != part)
-            if len(rest):
-                said = Laws.fit(profiles.take(rest)).times(ways.take(out))
-                errors[:, out] = np.log([times.seconds for times in said]) - np.log(
-                    profiles.seconds[out]
-                )
-        chosen = {
-            (ways.workloads[ways.workload[rows[0]]], ways.gpu_types[ways.gpu[rows[0]]]): _choose(
-                ways.take(rows), errors[:, rows]
-            )
-            for rows in _by_pair(ways)
-        }
-        return cls(Laws.fit(profiles), chosen)
+        for kept, left_out in each_left_out(_folds(ways, pairs)):
+            if len(kept):
+                predicted = _times(_fit_laws(profiles.take(kept)), ways.take(left_out))
+                seconds = np.array([times.seconds for times in predicted])
+                errors[:, left_out] = np.log(seconds) - np.log(profiles.seconds[left_out])
+        chosen = {pair: _choose(ways.take(rows), errors[:, rows]) for pair, rows in pairs.items()}
+        return cls(_fit_laws(profiles), chosen)
 
-    # --- what it says -------------------------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------
 
     def times(self, ways: Ways) -> Times:
-        """What was measured, else the first law of the pair's order that knows the way."""
-        said = self.laws.times(ways)
-        seconds, sources = (
-            np.array([times.seconds for times in said]),
-            np.array([times.source for times in said]),
-        )
+        """The measured time, else that of the first law of the pair's order that knows the way."""
+        predicted = _times(self.laws, ways)
+        seconds = np.array([times.seconds for times in predicted])
+        sources = np.array([times.source for times in predicted])
         cell = self._cells.find(ways)
         known = cell < len(self._cells)
         rows, cell = np.arange(len(ways)), np.where(known, cell, 0)
-        law = _first(seconds, self._order[:, cell])
+        law = _first_known(seconds, self._order[:, cell])
         measured = sources[INTERPOLATION] == Source.MEASURED
         law[measured & np.isfinite(seconds[INTERPOLATION])] = INTERPOLATION
         source = sources[law, rows]
-        log_sd = np.where(source == Source.MEASURED, said[INTERPOLATION].log_sd, self._log_sd[cell])
-        outside = self.laws.interpolation.points.outside(ways)
+        of_measured = predicted[INTERPOLATION].log_sd
+        log_sd = np.where(source == Source.MEASURED, of_measured, self._log_sd[cell])
+        interpolation = self.laws["interpolation"]
+        assert isinstance(interpolation, Interpolation)
+        outside = interpolation.points.outside(ways)
         return Times(
             seconds=np.where(known, seconds[law, rows], np.nan),
             log_sd=np.where(outside, np.maximum(log_sd, EXTRAPOLATED_LOG_SD), log_sd),
             source=np.where(outside, np.uint8(Source.EXTRAPOLATED), source),
         )
 
-    # --- documents ----------------------------------------------------------------------------------------------------
+    # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        """`optsched.performance.times.TimeModel`."""
-        laws = {
-            name: {key: value for key, value in law.document().items() if key != "model"}
-            for name in LAWS
-            if (law := getattr(self.laws, name)) is not None
-        }
+        laws: dict[str, Any] = {name: law.document() for name, law in self.laws.items()}
+        for document in laws.values():
+            del document["model"]
         chosen = [pair.model_dump(mode="json") for pair in self.chosen.values()]
         return {"model": self.name, "laws": laws, "chosen": by_names(tuple(self.chosen), chosen)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """`optsched.performance.times.TimeModel`."""
-        given = validate(CrossValidatedDocument, dict(document), "performance")
-        chosen = flat(given.chosen)
+        stored = validate(CrossValidatedDocument, dict(document), "performance")
+        chosen = flat(stored.chosen)
         if not chosen:
             raise InvalidInput("performance.chosen", "no workloads", "at least one")
-        for pair, told in chosen.items():
-            if sorted(told.laws) != sorted(LAWS):
+        for pair, one in chosen.items():
+            if sorted(one.laws) != sorted(NAMES):
                 path = join("performance.chosen", [*pair, "laws"])
-                raise InvalidInput(path, show(list(told.laws)), f"{', '.join(LAWS)} in some order")
-        with below("performance.laws.pollux"):
-            pollux = Pollux.from_document(given.laws.pollux)
-        with below("performance.laws.usl"):
-            usl = (
-                None
-                if given.laws.usl is None
-                else UniversalScalability.from_document(given.laws.usl)
-            )
-        with below("performance.laws.interpolation"):
-            interpolation = Interpolation.from_document(given.laws.interpolation)
-        return cls(Laws(pollux, usl, interpolation), chosen)
+                raise InvalidInput(path, show(list(one.laws)), f"{', '.join(NAMES)} in some order")
+        laws = {}
+        for name, law in LAWS.items():
+            options = getattr(stored.laws, name)
+            if options is not None:
+                with below(f"performance.laws.{name}"):
+                    laws[name] = law.from_document(options)
+        return cls(laws, chosen)
 
 
-def _by_pair(ways: Ways) -> list[IntArray]:
-    """Rows of each pair (workload, GPU type) of sorted ways."""
-    if len(ways) == 0:
-        return []
-    pair = ways.workload * len(ways.gpu_types) + ways.gpu
-    return np.split(np.arange(len(ways)), np.flatnonzero(np.diff(pair)) + 1)
+def _fit_laws(profiles: Profiles) -> dict[Law, TimeModel]:
+    """The laws, each fitted to all of the measurements; without ``usl`` where no batch follows it."""
+    laws = {}
+    for name, law in LAWS.items():
+        try:
+            laws[name] = law.fit(profiles, {})
+        except InvalidInput:
+            if name != "usl":
+                raise
+    return laws
 
 
-def _folds(ways: Ways) -> IntArray:
+def _times(laws: Mapping[Law, TimeModel], ways: Ways) -> list[Times]:
+    """The predictions of the laws, in the order of `LAWS`; NaN where there is none."""
+    nothing = Times.of(np.full(len(ways), np.nan), Source.PARAMETRIC)
+    return [laws[name].times(ways) if name in laws else nothing for name in LAWS]
+
+
+def _folds(ways: Ways, pairs: Mapping[tuple[str, str], IntArray]) -> IntArray:
     """The part in which each row is left out; a way that was measured several times is left out as a whole."""
     fold = np.empty(len(ways), np.int64)
-    for rows in _by_pair(ways):
+    for rows in pairs.values():
         some = ways.take(rows)
         same = group_rows([some.gpus, some.nodes, some.samples, some.passes], len(rows))
         count = len(same.first)
@@ -236,7 +210,7 @@ def _folds(ways: Ways) -> IntArray:
     return fold
 
 
-def _first(values: FloatArray, order: IntArray) -> IntArray:
+def _first_known(values: FloatArray, order: IntArray) -> IntArray:
     """Row of the first known value of each column, its rows taken in that order; the first row where none is known."""
     known = np.isfinite(np.take_along_axis(values, order, axis=0))
     found: IntArray = np.take_along_axis(order, known.argmax(axis=0)[np.newaxis], axis=0)[0]
@@ -250,22 +224,22 @@ def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
     rows = np.arange(errors.shape[1])
     if distinct < FEWEST or len(rows) == 0:
         batch = ways.samples_per_step
-        simplest: tuple[Law, Law] = ("usl", "pollux")
-        if np.ptp(batch) > SAME_BATCH * batch[0]:
-            simplest = ("pollux", "usl")
+        same_batch = np.ptp(batch) <= SAME_BATCH * batch[0]
+        simplest: tuple[Law, Law] = ("usl", "pollux") if same_batch else ("pollux", "usl")
         return ChosenDocument(laws=(*simplest, "interpolation"), ways=distinct)
     unknown = (~np.isfinite(errors)).sum(axis=1)
-    tried = []
+    candidates = []
     for order in permutations(range(len(LAWS))):
-        said = errors[_first(errors, np.tile(np.array(order)[:, np.newaxis], len(rows))), rows]
-        # of equal orders the one whose first laws knew the most ways: a law that was never tried goes last
-        tried.append(
-            (float(np.mean(np.abs(np.expm1(said)))), unknown[list(order)].tolist(), order, said)
-        )
-    error, _, order, said = min(tried, key=lambda one: one[:3])
+        law = _first_known(errors, np.tile(np.array(order)[:, np.newaxis], len(rows)))
+        predicted = errors[law, rows]
+        error = float(np.mean(np.abs(np.expm1(predicted))))
+        # Of equal orders the one whose first laws knew the most ways: a law that was never tried
+        # goes last.
+        candidates.append((error, unknown[list(order)].tolist(), order, predicted))
+    error, _, order, predicted = min(candidates, key=lambda one: one[:3])
     return ChosenDocument(
-        laws=tuple(LAWS[law] for law in order),
+        laws=tuple(NAMES[law] for law in order),
         ways=distinct,
         error=error,
-        log_sd=of_squares(float(np.sum(said**2)), len(rows), 0),
+        log_sd=of_squares(float(np.sum(predicted**2)), len(rows), 0),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -12,26 +13,251 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Finite, Positive, PositiveCount, Tuple
 from optsched.instance.reading import validate
-from optsched.performance.learned.job_kernel import JobKernel
-from optsched.performance.learned.measured_pairs import (
+from optsched.performance.learned.pairs import (
     Estimate,
     LearnedPairs,
     PairDocument,
-    refuse_few,
+    PairProfiles,
+    Pairs,
+    WorkloadFeatures,
+    require_pairs,
 )
-from optsched.performance.learned.pair_process import (
-    APART,
-    LARGEST_LOG,
-    OWN,
-    TOGETHER,
-    PairProcess,
-    most_likely,
-)
-from optsched.performance.learned.pairs import PairProfiles, Pairs
 
 FEWEST = 5
 CHUNK = 2048
 """Pairs that are estimated at a time."""
+
+# --- how alike two jobs are -----------------------------------------------------------------------
+
+FAMILY_START, OWN_START = 1.0, 0.3
+LENGTH_START = 2.0
+
+
+@dataclass(frozen=True)
+class JobKernel:
+    """The covariance of two of W jobs, from their D columns x and the logs of D + 2 hyperparameters (l, u, v):
+
+        k(a, b) = (exp(-1/2 sum_i (x_ai - x_bi)^2 / l_i^2) + u [same family] + v [a = b]) / (1 + u + v)
+
+    The columns are the log of the batch and of the rate alone on each GPU type, in units of their
+    standard deviation about their mean; an unknown value is put at the mean. Columns without any
+    known value are left out. Jobs of unknown family have no family in common.
+
+    Attributes
+    ----------
+    raw : FloatArray, shape (W, D)
+        NaN where unknown.
+    family : tuple of str
+    centres, scales : FloatArray, shape (D,)
+    """
+
+    raw: FloatArray
+    family: tuple[str, ...]
+    centres: FloatArray
+    scales: FloatArray
+
+    @classmethod
+    def of(cls, features: WorkloadFeatures) -> JobKernel:
+        """The kernel of the jobs of these features."""
+        raw = np.log(np.column_stack((features.batch, features.isolated)))
+        raw = raw[:, np.isfinite(raw).any(axis=0)]
+        centres = np.nanmean(raw, axis=0) if raw.shape[1] else np.zeros(0)
+        spread = np.nanstd(raw, axis=0) if raw.shape[1] else np.zeros(0)
+        return cls(raw, features.family, centres, np.where(spread > 1e-9, spread, 1.0))
+
+    @property
+    def columns(self) -> int:
+        """D."""
+        return int(self.raw.shape[1])
+
+    @property
+    def size(self) -> int:
+        """Number of hyperparameters."""
+        return self.columns + 2
+
+    @property
+    def start(self) -> FloatArray:
+        """Logs of the hyperparameters at the start of a search."""
+        start = [*[LENGTH_START] * self.columns, FAMILY_START, OWN_START]
+        return np.asarray(np.log(start), np.float64)
+
+    @cached_property
+    def _squares(self) -> FloatArray:
+        x = np.nan_to_num((self.raw - self.centres) / self.scales)
+        return np.asarray((x[:, np.newaxis] - x) ** 2, np.float64)
+
+    @cached_property
+    def _same_family(self) -> FloatArray:
+        names = np.array(self.family)
+        same = ((names[:, np.newaxis] == names) & (names != "")).astype(np.float64)
+        np.fill_diagonal(same, 1.0)
+        return np.asarray(same, np.float64)
+
+    def matrix(self, parameters: FloatArray) -> FloatArray:
+        """k between all jobs, (W, W), for logs of hyperparameters."""
+        family, own = np.exp(parameters[self.columns :])
+        total = self._near(parameters) + family * self._same_family + own * np.eye(len(self.raw))
+        return np.asarray(total / (1 + family + own), np.float64)
+
+    def gradient(self, parameters: FloatArray, weights: FloatArray) -> FloatArray:
+        """Derivatives of  sum(weights * k)  by the logs of the hyperparameters, for weights (W, W)."""
+        lengths = np.exp(parameters[: self.columns])
+        family, own = np.exp(parameters[self.columns :])
+        weights = weights / (1 + family + own)
+        by_length = np.tensordot(weights * self._near(parameters), self._squares, 2) / lengths**2
+        at_k = float((weights * self.matrix(parameters)).sum())
+        by_family = family * (float((weights * self._same_family).sum()) - at_k)
+        by_own = own * (float(np.trace(weights)) - at_k)
+        return np.array([*by_length, by_family, by_own])
+
+    def _near(self, parameters: FloatArray) -> FloatArray:
+        inverse_squares = np.exp(-2.0 * parameters[: self.columns])
+        return np.asarray(np.exp(-0.5 * self._squares @ inverse_squares), np.float64)
+
+
+# --- a process over pairs -------------------------------------------------------------------------
+
+TOGETHER, APART = 1, -1
+"""Signs of the processes that stay, and that change sign, when the jobs of a pair are exchanged."""
+START = np.log([1.0, 0.1, 0.1, 0.1, 0.01])
+"""Logs of the hyperparameters w, p, q, o, e of a process, beside those of its kernel, at the start of a search."""
+WIDTH = 5.0
+"""Standard deviation of the normal priors on the logs of all hyperparameters, about the start of the search."""
+LARGEST_LOG = 20.0
+JITTER = 1e-6
+
+
+@dataclass(frozen=True)
+class PairProcess:
+    """A process over pairs (a, b) on GPU types with the covariance, + for `TOGETHER` and - for `APART`,
+
+        K[(g, a, b), (h, u, v)] = G_gh [ p (k_au + k_bv +- k_av +- k_bu) + q (k_au k_bv +- k_av k_bu) + o ]
+        G_gh = 1 if g = h else w / (1 + w)                                  o = 0 for `APART`
+
+    and a variance e of the noise of a measurement.
+
+    Attributes
+    ----------
+    kernel : JobKernel
+    sign : int
+    parameters : FloatArray
+        Logs of the hyperparameters of the kernel, then of w, p, q, o, e.
+    """
+
+    kernel: JobKernel
+    sign: int
+    parameters: FloatArray
+
+    @cached_property
+    def _own(self) -> tuple[float, float, float, float, float]:
+        """w, p, q, o and e."""
+        w, p, q, o, e = np.exp(self.parameters[self.kernel.size :]).tolist()
+        return w, p, q, o if self.sign == TOGETHER else 0.0, e
+
+    @cached_property
+    def _k(self) -> FloatArray:
+        return self.kernel.matrix(self.parameters[: self.kernel.size])
+
+    @property
+    def noise(self) -> float:
+        """Variance e of the noise."""
+        return self._own[-1]
+
+    def covariance(self, one: Pairs, other: Pairs) -> FloatArray:
+        """K between pairs, without noise."""
+        _, main, cross = self._terms(one, other)
+        return np.asarray(self._gpus(one, other) * (main + cross + self._own[3]), np.float64)
+
+    def variance(self, pairs: Pairs) -> FloatArray:
+        """K of pairs with themselves, without noise."""
+        _, p, q, o, _ = self._own
+        k, a, b = self._k, pairs.first, pairs.second
+        main = k[a, a] + k[b, b] + 2 * self.sign * k[a, b]
+        cross = k[a, a] * k[b, b] + self.sign * k[a, b] ** 2
+        return np.asarray(p * main + q * cross + o, np.float64)
+
+    def factor(self, pairs: Pairs) -> FloatArray | None:
+        """Lower Cholesky factor of the covariance of measurements; None where it is not positive definite."""
+        covariance = self.covariance(pairs, pairs)
+        covariance[np.diag_indices(len(pairs))] += self.noise + JITTER
+        try:
+            return np.asarray(np.linalg.cholesky(covariance), np.float64)
+        except np.linalg.LinAlgError:
+            return None
+
+    def gradient(self, pairs: Pairs, weights: FloatArray) -> FloatArray:
+        """Derivatives of  sum(weights * (K + e I))  by the logs of the hyperparameters, for symmetric weights."""
+        (au, bv, av, bu), main, cross = self._terms(pairs, pairs)
+        w, p, q, o, e = self._own
+        spread = weights * self._gpus(pairs, pairs)
+        other_gpu = weights * (pairs.gpu[:, np.newaxis] != pairs.gpu)
+        by_own = [
+            float((other_gpu * (main + cross + o)).sum()) * w / (1 + w) ** 2,
+            float((spread * main).sum()),
+            float((spread * cross).sum()),
+            float(spread.sum()) * o,
+            float(np.trace(weights)) * e,
+        ]
+        jobs = np.eye(len(self.kernel.raw))
+        first, second = jobs[pairs.first], jobs[pairs.second]
+        by_k = first.T @ (spread * (p + q * bv)) @ first
+        by_k += second.T @ (spread * (p + q * au)) @ second
+        by_k += self.sign * first.T @ (spread * (p + q * bu)) @ second
+        by_k += self.sign * second.T @ (spread * (p + q * av)) @ first
+        by_kernel = self.kernel.gradient(self.parameters[: self.kernel.size], by_k)
+        return np.concatenate((by_kernel, by_own))
+
+    def _terms(
+        self, one: Pairs, other: Pairs
+    ) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray]:
+        """(k_au, k_bv, k_av, k_bu), p (...), q (...)."""
+        k, (_, p, q, _, _) = self._k, self._own
+        au, bv = k[one.first][:, other.first], k[one.second][:, other.second]
+        av, bu = k[one.first][:, other.second], k[one.second][:, other.first]
+        main = p * (au + bv + self.sign * (av + bu))
+        cross = q * (au * bv + self.sign * av * bu)
+        return (au, bv, av, bu), main, cross
+
+    def _gpus(self, one: Pairs, other: Pairs) -> FloatArray:
+        w = self._own[0]
+        return np.where(one.gpu[:, np.newaxis] == other.gpu, 1.0, w / (1 + w))
+
+
+def most_likely(
+    kernel: JobKernel, sign: int, pairs: Pairs, target: FloatArray, iterations: int
+) -> FloatArray:
+    """Logs of the hyperparameters that maximise marginal likelihood times prior, from one start (L-BFGS-B)."""
+    from scipy.linalg import cho_solve
+    from scipy.optimize import minimize
+
+    start = np.concatenate((kernel.start, START))
+
+    def cost(parameters: FloatArray) -> tuple[float, FloatArray]:
+        process = PairProcess(kernel, sign, parameters)
+        factor = process.factor(pairs)
+        if factor is None:
+            return 1e10, np.zeros(len(parameters))
+        weights = cho_solve((factor, True), target, check_finite=False)
+        inverse = cho_solve((factor, True), np.eye(len(pairs)), check_finite=False)
+        away = (parameters - start) / WIDTH
+        value = 0.5 * target @ weights + np.log(np.diag(factor)).sum() + 0.5 * away @ away
+        slope = 0.5 * process.gradient(pairs, inverse - np.outer(weights, weights)) + away / WIDTH
+        return float(value), slope
+
+    if len(pairs) == 0:
+        return start
+    found = minimize(
+        cost,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-LARGEST_LOG, LARGEST_LOG)] * len(start),
+        options={"maxiter": iterations},
+    )
+    return np.asarray(found.x, np.float64)
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class GaussianOptions(Document):
@@ -52,6 +278,7 @@ class GaussianDocument(PairDocument):
     centres: Tuple[Finite]
 
 
+@dataclass(frozen=True, eq=False)
 class GaussianPairs(LearnedPairs):
     """A pair (a, b) on GPU type g has the log fractions f(a | b) = s + d, f(b | a) = s - d, with
 
@@ -85,37 +312,31 @@ class GaussianPairs(LearnedPairs):
     name: ClassVar[str] = "gaussian-pairs"
     Stored = GaussianDocument
 
-    def __init__(
-        self,
-        profiles: PairProfiles,
-        kernel: JobKernel,
-        mean: float,
-        together: FloatArray,
-        apart: FloatArray,
-    ) -> None:
-        super().__init__(profiles)
-        self.kernel, self.mean, self.together, self.apart = kernel, mean, together, apart
+    mean: float
+    together: FloatArray
+    apart: FloatArray
+    centres: FloatArray
+    scales: FloatArray
 
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
-        """`PairModel`."""
-        told = validate(GaussianOptions, dict(options), "performance")
-        refuse_few(profiles, FEWEST, cls.name)
+        chosen = validate(GaussianOptions, dict(options), "performance")
+        ran = require_pairs(profiles, FEWEST, cls.name)
         kernel = JobKernel.of(profiles.features)
-        ran = profiles.ran
         mean = float(np.log(ran.first * ran.second).mean() / 2)
-        found = []
-        for sign, pairs, target in _parts(profiles, mean):
+        hyperparameters = []
+        for sign, pairs, target in _parts(ran, mean):
             rows = np.arange(len(pairs))
-            if len(rows) > told.sample:
-                rows = np.sort(
-                    np.random.default_rng(told.seed).choice(rows, told.sample, replace=False)
-                )
-            found.append(most_likely(kernel, sign, pairs.take(rows), target[rows], told.iterations))
-        return cls(profiles, kernel, mean, *found)
+            if len(rows) > chosen.sample:
+                random = np.random.default_rng(chosen.seed)
+                rows = np.sort(random.choice(rows, chosen.sample, replace=False))
+            hyperparameters.append(
+                most_likely(kernel, sign, pairs.take(rows), target[rows], chosen.iterations)
+            )
+        together, apart = hyperparameters
+        return cls(profiles, mean, together, apart, kernel.centres, kernel.scales)
 
     def estimate(self, pairs: Pairs) -> Estimate:
-        """`LearnedPairs`."""
         first, second, sd = (np.empty(len(pairs)) for _ in range(3))
         for start in range(0, len(pairs), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(pairs)))
@@ -125,76 +346,58 @@ class GaussianPairs(LearnedPairs):
             sd[rows] = np.sqrt(s_variance + d_variance)
         return Estimate(first, second, sd)
 
-    def _posterior(self, part: int, asked: Pairs) -> tuple[FloatArray, FloatArray]:
+    def _posterior(self, part: int, new: Pairs) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, with the noise of a measurement, of s (part 0) or d (part 1) of new pairs."""
         from scipy.linalg import solve_triangular
 
         process, pairs, factor, weights = self._solved[part]
         if len(pairs) == 0:
-            return np.zeros(len(asked)), process.variance(asked) + process.noise
-        between = process.covariance(asked, pairs)
-        explained = (solve_triangular(factor, between.T, lower=True, check_finite=False) ** 2).sum(
-            axis=0
-        )
-        return between @ weights, np.maximum(
-            process.variance(asked) - explained, 0.0
-        ) + process.noise
+            return np.zeros(len(new)), process.variance(new) + process.noise
+        between = process.covariance(new, pairs)
+        half = solve_triangular(factor, between.T, lower=True, check_finite=False)
+        variance = np.maximum(process.variance(new) - (half**2).sum(axis=0), 0.0)
+        return between @ weights, variance + process.noise
 
     @cached_property
     def _solved(self) -> list[tuple[PairProcess, Pairs, FloatArray, FloatArray]]:
         """For s and d: the process, measured pairs, Cholesky factor, and its inverse times the measurements."""
         from scipy.linalg import cho_solve
 
+        kernel = JobKernel.of(self.features)
+        kernel = replace(kernel, centres=self.centres, scales=self.scales)
         solved = []
-        parameters = {TOGETHER: self.together, APART: self.apart}
-        for sign, pairs, target in _parts(self.profiles, self.mean):
-            process = PairProcess(self.kernel, sign, parameters[sign])
+        for sign, pairs, target in _parts(self.profiles.ran, self.mean):
+            parameters = self.together if sign == TOGETHER else self.apart
+            process = PairProcess(kernel, sign, parameters)
             factor = process.factor(pairs)
             if factor is None:
-                raise InvalidInput(
-                    "performance.pairs", "hyperparameters without a covariance", "those of a fit"
-                )
+                found = "hyperparameters without a covariance"
+                raise InvalidInput("performance.pairs", found, "those of a fit")
             solved.append((process, pairs, factor, cho_solve((factor, True), target)))
         return solved
 
-    def learned(self) -> dict[str, Any]:
-        """`LearnedPairs`."""
-        return {
-            "mean": self.mean,
-            "together": self.together.tolist(),
-            "apart": self.apart.tolist(),
-            "centres": self.kernel.centres.tolist(),
-            "scales": self.kernel.scales.tolist(),
-        }
-
     @classmethod
-    def restore(cls, profiles: PairProfiles, told: GaussianDocument, path: str) -> Self:
-        """`LearnedPairs`."""
-        kernel = JobKernel.of(profiles.features)
-        wanted = {"centres": kernel.columns, "scales": kernel.columns}
-        wanted |= dict.fromkeys(("together", "apart"), kernel.size + OWN)
-        for field, count in wanted.items():
-            if len(getattr(told, field)) != count:
-                raise InvalidInput(
-                    f"{path}.{field}",
-                    f"{len(getattr(told, field))} values",
-                    f"{count} for this model",
-                )
+    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
+        learned = super().learned_of(stored, features, path)
+        kernel = JobKernel.of(features)
+        sizes = dict.fromkeys(("centres", "scales"), kernel.columns)
+        sizes |= dict.fromkeys(("together", "apart"), kernel.size + len(START))
+        for field, size in sizes.items():
+            if len(learned[field]) != size:
+                found = f"{len(learned[field])} values"
+                raise InvalidInput(f"{path}.{field}", found, f"{size} for this model")
         for field in ("together", "apart"):
-            for row, value in enumerate(getattr(told, field)):
-                if abs(value) > LARGEST_LOG:
-                    raise InvalidInput(
-                        f"{path}.{field}[{row}]", f"{value:g}", f"a log within +-{LARGEST_LOG:g}"
-                    )
-        kernel = kernel.scaled(
-            np.array(told.centres, np.float64), np.array(told.scales, np.float64)
-        )
-        return cls(profiles, kernel, told.mean, np.array(told.together), np.array(told.apart))
+            far = np.flatnonzero(np.abs(learned[field]) > LARGEST_LOG)
+            if len(far):
+                where, found = f"{path}.{field}[{far[0]}]", f"{learned[field][far[0]]:g}"
+                raise InvalidInput(where, found, f"a log within +-{LARGEST_LOG:g}")
+        return learned
 
 
-def _parts(profiles: PairProfiles, mean: float) -> list[tuple[int, Pairs, FloatArray]]:
-    """(sign, pairs, values) of s - c and of d; of a job beside itself d is 0 by nature, and no measurement."""
-    ran = profiles.ran
+def _parts(ran: PairProfiles, mean: float) -> list[tuple[int, Pairs, FloatArray]]:
+    """(sign, pairs, values) of s - c and of d."""
     first, second = np.log(ran.first), np.log(ran.second)
+    # d of a job beside itself is 0 by definition, so it is no measurement.
     apart = np.flatnonzero(ran.pairs.first != ran.pairs.second)
     return [
         (TOGETHER, ran.pairs, (first + second) / 2 - mean),

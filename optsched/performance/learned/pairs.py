@@ -1,24 +1,35 @@
-"""Pairs of jobs that share GPUs: what is asked, what was measured, and the interface of the models that learn it."""
+"""Pairs of jobs that share GPUs: queries, measurements, and the interface of the models fitted to them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import FloatArray, IntArray, find_sorted, group_rows
 from optsched.errors import InvalidInput
-from optsched.instance.reading import show
+from optsched.instance.documents import Document, Name, Positive
+from optsched.instance.reading import show, validate
 from optsched.performance.protocol import Source
+
+LEARNED, MEASURED = np.uint8(Source.LEARNED), np.uint8(Source.MEASURED)
+
+
+def _rows_among(names: Sequence[str], known: Sequence[str]) -> IntArray:
+    """Row of each name in another list of names, -1 where it is not in it."""
+    row_of = {name: row for row, name in enumerate(known)}
+    return np.array([row_of.get(name, -1) for name in names], np.int64)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of workloads on one kind of GPU, structure of arrays of length E; names stand beside the arrays.
+    """Pairs of workloads on one kind of GPU, structure of arrays of length E.
 
     Attributes
     ----------
@@ -27,6 +38,7 @@ class Pairs:
     first, second : IntArray
         Rows of ``workloads``, -1 for none; a workload may be paired with itself.
     gpu_types, workloads : tuple of str
+        The names.
     """
 
     gpu: IntArray
@@ -46,20 +58,18 @@ class Pairs:
         """First and second exchanged."""
         return replace(self, first=self.second, second=self.first)
 
-    def among(self, gpu_types: Sequence[str], workloads: Sequence[str]) -> Pairs:
+    def among(self, gpu_types: tuple[str, ...], workloads: tuple[str, ...]) -> Pairs:
         """The same pairs by other lists of names; -1 for what is not in them."""
-        gpus, names = (
-            {name: row for row, name in enumerate(known)} for known in (gpu_types, workloads)
-        )
-        gpu = np.array([*(gpus.get(name, -1) for name in self.gpu_types), -1], np.int64)
-        workload = np.array([*(names.get(name, -1) for name in self.workloads), -1], np.int64)
-        return Pairs(
-            gpu[self.gpu],
-            workload[self.first],
-            workload[self.second],
-            tuple(gpu_types),
-            tuple(workloads),
-        )
+        # Row -1 (no name) picks the last entry, which is -1 again.
+        gpu = np.append(_rows_among(self.gpu_types, gpu_types), -1)
+        workload = np.append(_rows_among(self.workloads, workloads), -1)
+        first, second = workload[self.first], workload[self.second]
+        return Pairs(gpu[self.gpu], first, second, gpu_types, workloads)
+
+    def keys(self) -> IntArray:
+        """A number for each (GPU type, first, second)."""
+        count = len(self.workloads)
+        return (self.gpu * count + self.first) * count + self.second
 
 
 @dataclass(frozen=True)
@@ -90,9 +100,8 @@ class WorkloadFeatures:
     @property
     def bare(self) -> bool:
         """Whether nothing is known but the names."""
-        return not (
-            any(self.family) or np.isfinite(self.batch).any() or np.isfinite(self.isolated).any()
-        )
+        numbers_known = np.isfinite(self.batch).any() or np.isfinite(self.isolated).any()
+        return not (any(self.family) or numbers_known)
 
 
 @dataclass(frozen=True)
@@ -104,10 +113,10 @@ class PairProfiles:
     pairs : Pairs
         Named by the lists of ``features``.
     first, second : FloatArray
-        Throughput of each job beside the other divided by its throughput alone, in (0, 1]; both 0 for a pair that
-        could not run together.
+        Throughput of each job beside the other divided by its throughput alone, in (0, 1]; both 0
+        for a pair that could not run together.
     features : WorkloadFeatures
-        Also of workloads that no pair has: a model of features speaks for them.
+        Also of workloads that no pair has: a model of features can estimate these.
     """
 
     pairs: Pairs
@@ -129,9 +138,9 @@ class PairProfiles:
         """The pairs that could run together."""
         return self.take(np.flatnonzero(self.first > 0))
 
-    @property
+    @cached_property
     def symmetric(self) -> bool:
-        """Whether pairs of different workloads were measured and all slowed both of their jobs alike."""
+        """Whether pairs of different workloads were measured and all slowed both jobs alike."""
         apart = self.pairs.first != self.pairs.second
         return bool(apart.any() and np.all((self.first == self.second)[apart]))
 
@@ -152,103 +161,190 @@ class PairProfiles:
     ) -> PairProfiles:
         """Measurements from columns of equal length, and features by (workload, GPU type) or by workload.
 
-        ``workloads`` may name some that have neither.
-
-        The rows are put in the order of the names, so that a fit does not depend on the order in which they come.
+        ``workloads`` may name some that have neither. The rows are put in the order of the names,
+        so that a fit does not depend on the order in which they come.
 
         Raises
         ------
         InvalidInput
             With the column and the row, counted from 0.
         """
-        isolated, utilisation, family, batch = (
-            isolated or {},
-            utilisation or {},
-            family or {},
-            batch or {},
-        )
-        count = len(gpu)
-        given = {
-            "second": second,
-            "fraction_first": fraction_first,
-            "fraction_second": fraction_second,
-        }
-        for name, column in {"first": first, **given}.items():
-            if len(column) != count:
-                raise InvalidInput(name, f"{len(column)} values", f"{count}, as many as gpu")
+        isolated, utilisation = isolated or {}, utilisation or {}
+        family, batch = family or {}, batch or {}
+        fractions = {"fraction_first": fraction_first, "fraction_second": fraction_second}
+        for name, column in {"first": first, "second": second, **fractions}.items():
+            if len(column) != len(gpu):
+                raise InvalidInput(name, f"{len(column)} values", f"{len(gpu)}, as many as gpu")
         cells = [*isolated, *utilisation]
-        names = {*workloads, *first, *second, *family, *batch, *(workload for workload, _ in cells)}
-        workloads = tuple(sorted(names))
+        named = {*workloads, *first, *second, *family, *batch, *(name for name, _ in cells)}
+        rows = tuple(sorted(named))
         gpu_types = tuple(sorted({*gpu, *(name for _, name in cells)}))
+        by_name = {(name, ""): value for name, value in batch.items()}
         features = WorkloadFeatures(
-            workloads,
+            rows,
             gpu_types,
-            _by_cell("isolated", isolated, workloads, gpu_types, np.inf),
-            _by_cell("utilisation", utilisation, workloads, gpu_types, 1.0),
-            tuple(family.get(name, "") for name in workloads),
-            _by_cell(
-                "batch",
-                {(name, ""): value for name, value in batch.items()},
-                workloads,
-                ("",),
-                np.inf,
-            )[:, 0],
+            isolated=_table("isolated", isolated, rows, gpu_types),
+            utilisation=_table("utilisation", utilisation, rows, gpu_types, share=True),
+            family=tuple(family.get(name, "") for name in rows),
+            batch=_table("batch", by_name, rows, ("",))[:, 0],
         )
-        fractions = [np.asarray(column, np.float64) for column in (fraction_first, fraction_second)]
-        for name, fraction in zip(("fraction_first", "fraction_second"), fractions, strict=True):
-            wrong = np.flatnonzero(~((fraction >= 0) & (fraction <= 1)))
-            if len(wrong):
-                raise InvalidInput(
-                    f"{name}[{wrong[0]}]", show(float(fraction[wrong[0]])), "a number from 0 to 1"
-                )
-        half = np.flatnonzero((fractions[0] == 0) != (fractions[1] == 0))
+        one, other = (_checked_fractions(name, column) for name, column in fractions.items())
+        half = np.flatnonzero((one == 0) != (other == 0))
         if len(half):
             raise InvalidInput(
                 f"fraction_second[{half[0]}]",
-                show(float(fractions[1][half[0]])),
-                f"0 for both jobs or for none beside fraction_first {fractions[0][half[0]]:g}",
+                show(float(other[half[0]])),
+                f"0 for both jobs or for none beside fraction_first {one[half[0]]:g}",
             )
-        rows = {name: row for row, name in enumerate(workloads)}
-        gpu_rows = {name: row for row, name in enumerate(gpu_types)}
-        gpu_row, one, other = (
-            np.array([known[name] for name in column], np.int64)
-            for known, column in ((gpu_rows, gpu), (rows, first), (rows, second))
+        pairs = Pairs(
+            _rows_among(gpu, gpu_types),
+            _rows_among(first, rows),
+            _rows_among(second, rows),
+            gpu_types,
+            rows,
         )
-        order = np.lexsort((*fractions, other, one, gpu_row))
-        pairs = Pairs(gpu_row[order], one[order], other[order], gpu_types, workloads)
-        return cls(pairs, fractions[0][order], fractions[1][order], features)
+        order = np.lexsort((one, other, pairs.second, pairs.first, pairs.gpu))
+        return cls(pairs, one, other, features).take(order)
+
+    # --- documents --------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """The entries ``workloads`` and ``measured`` of a `PairDocument`; what is unknown is left out."""
+        known, pairs = self.features, self.pairs
+        workloads = {}
+        for row, name in enumerate(known.workloads):
+            features = {
+                "family": known.family[row],
+                "batch": _finite(known.batch[row]),
+                "isolated": _finite_by_name(known.gpu_types, known.isolated[row]),
+                "utilisation": _finite_by_name(known.gpu_types, known.utilisation[row]),
+            }
+            workloads[name] = {field: value for field, value in features.items() if value}
+        columns = (pairs.gpu, pairs.first, pairs.second, self.first, self.second)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        measured = [
+            {
+                "gpu": known.gpu_types[gpu],
+                "first": known.workloads[first],
+                "second": known.workloads[second],
+                "fractions": [one, other],
+            }
+            for gpu, first, second, one, other in rows
+        ]
+        return {"workloads": workloads, "measured": measured}
+
+    @classmethod
+    def from_document(cls, stored: PairDocument, path: str) -> PairProfiles:
+        """The measurements of a checked document."""
+        for row, pair in enumerate(stored.measured):
+            for field, job in (("first", pair.first), ("second", pair.second)):
+                if job not in stored.workloads:
+                    where = f"{path}.measured[{row}].{field}"
+                    raise InvalidInput(where, show(job), "one of workloads")
+        known = stored.workloads.items()
+        try:
+            return cls.of(
+                gpu=[pair.gpu for pair in stored.measured],
+                first=[pair.first for pair in stored.measured],
+                second=[pair.second for pair in stored.measured],
+                fraction_first=[pair.fractions[0] for pair in stored.measured],
+                fraction_second=[pair.fractions[1] for pair in stored.measured],
+                workloads=tuple(stored.workloads),
+                isolated={
+                    (name, gpu): rate for name, one in known for gpu, rate in one.isolated.items()
+                },
+                utilisation={
+                    (name, gpu): busy
+                    for name, one in known
+                    for gpu, busy in one.utilisation.items()
+                },
+                family={name: one.family for name, one in known},
+                batch={name: one.batch for name, one in known if one.batch is not None},
+            )
+        except InvalidInput as error:
+            where = f"{path}.measured: {error.path}"
+            raise InvalidInput(where, error.found, error.expected) from None
 
 
-def _by_cell(
+def _table(
     name: str,
     values: Mapping[tuple[str, str], float],
     rows: Sequence[str],
     columns: Sequence[str],
-    most: float,
+    share: bool = False,
 ) -> FloatArray:
+    """Values by (row, column) as an array, NaN where there is none; a share lies in [0, 1]."""
     table = np.full((len(rows), len(columns)), np.nan)
-    row_of, column_of = ({key: row for row, key in enumerate(names)} for names in (rows, columns))
+    at = (
+        _rows_among([row for row, _ in values], rows),
+        _rows_among([column for _, column in values], columns),
+    )
+    expected = "a number from 0 to 1" if share else "a finite number above 0"
     for (row, column), value in values.items():
-        if not (0 < value <= most and np.isfinite(value)) and not (value == 0 and most == 1):
+        valid = 0 <= value <= 1 if share else 0 < value < np.inf
+        if not valid:
             where = ".".join(part for part in (name, row, column) if part)
-            raise InvalidInput(
-                where,
-                show(value),
-                "a finite number above 0" if most > 1 else "a number from 0 to 1",
-            )
-        table[row_of[row], column_of[column]] = value
+            raise InvalidInput(where, show(value), expected)
+    table[at] = list(values.values())
     return table
+
+
+def _checked_fractions(name: str, column: Sequence[float] | FloatArray) -> FloatArray:
+    fractions = np.asarray(column, np.float64)
+    wrong = np.flatnonzero(~((fractions >= 0) & (fractions <= 1)))
+    if len(wrong):
+        found = show(float(fractions[wrong[0]]))
+        raise InvalidInput(f"{name}[{wrong[0]}]", found, "a number from 0 to 1")
+    return fractions
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _finite_by_name(names: Sequence[str], values: FloatArray) -> dict[str, float]:
+    by_name = zip(names, values.tolist(), strict=True)
+    return {name: value for name, value in by_name if np.isfinite(value)}
+
+
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class WorkloadDocument(Document):
+    """`WorkloadFeatures` of one workload; rates and utilisation by GPU type."""
+
+    family: str = ""
+    batch: Positive | None = None
+    isolated: dict[Name, Positive] = Field(default_factory=dict)
+    utilisation: dict[Name, Fraction] = Field(default_factory=dict)
+
+
+class MeasuredDocument(Document):
+    """One measured pair."""
+
+    gpu: Name
+    first: Name
+    second: Name
+    fractions: Annotated[list[Fraction], Field(min_length=2, max_length=2)]
+
+
+class PairDocument(Document):
+    """What every document of a `LearnedPairs` holds; the other fields are those of the model."""
+
+    workloads: dict[Name, WorkloadDocument]
+    measured: list[MeasuredDocument]
 
 
 @dataclass(frozen=True)
 class Fractions:
-    """What a model says of pairs, arrays of length E.
+    """Predictions for pairs, arrays of length E.
 
     Attributes
     ----------
     first, second : FloatArray
-        Throughput of each job beside the other, divided by its throughput alone: in (0, 1], median; NaN where the model
-        cannot say, 0 where the pair was measured and could not run together.
+        Throughput of each job beside the other, divided by its throughput alone: in (0, 1],
+        median; NaN where the model does not know, 0 where the pair was measured and could not run
+        together.
     log_sd : FloatArray
         Standard deviation of the log of either; 0 where measured.
     source : NDArray[uint8]
@@ -264,7 +360,8 @@ class Fractions:
 class PairModel(ABC):
     """A model of how fast jobs run that share their GPUs; it knows no instance.
 
-    A fitted model is a document: `document` returns it, and `from_document` makes exactly the same model of it.
+    A fitted model is a document: `document` returns it, and `from_document` makes exactly the same
+    model of it.
     """
 
     name: ClassVar[str]
@@ -293,10 +390,152 @@ class PairModel(ABC):
         """How fast the jobs of each pair run; names that the model does not know give NaN."""
 
 
-def distinct_pairs(pairs: Pairs) -> tuple[Pairs, IntArray]:
-    """Pairs without repetition, and for each pair given its row among them."""
-    groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
-    return pairs.take(groups.first), groups.inverse
+@dataclass(frozen=True)
+class Estimate:
+    """Logs of the estimated fractions of pairs, and their standard deviation; NaN where unknown."""
+
+    first: FloatArray
+    second: FloatArray
+    log_sd: FloatArray
 
 
-LEARNED, MEASURED = np.uint8(Source.LEARNED), np.uint8(Source.MEASURED)
+@dataclass(frozen=True, eq=False)
+class LearnedPairs(PairModel):
+    """A `PairModel` that keeps the measured pairs and estimates the others.
+
+    - A measured pair has its measured fractions (the mean of the logs where it was measured more
+      than once), in either order.
+    - Others are estimated: exp of the estimate, at most 1.
+    - Where every measured pair slowed both of its jobs alike, so does every estimate: both are the
+      mean of the logs.
+
+    A subclass is a dataclass. Its fields after ``profiles`` are what was learned, and the entries
+    of its document, which `Stored` checks: numbers, arrays (lists there), and objects with a
+    ``document`` of their own.
+    """
+
+    Stored: ClassVar[type[PairDocument]]
+
+    profiles: PairProfiles
+
+    @property
+    def features(self) -> WorkloadFeatures:
+        """What is known of the workloads alone."""
+        return self.profiles.features
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        return self.features.workloads
+
+    @abstractmethod
+    def estimate(self, pairs: Pairs) -> Estimate:
+        """Estimates for pairs that are named by the lists of ``features`` (no row is -1)."""
+
+    def fractions(self, pairs: Pairs) -> Fractions:
+        """`PairModel`; equal pairs are estimated once."""
+        pairs = pairs.among(self.features.gpu_types, self.features.workloads)
+        groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
+        pairs, count = pairs.take(groups.first), len(groups.first)
+        first, second, log_sd = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
+        source = np.full(count, LEARNED)
+
+        named = (pairs.gpu >= 0) & (pairs.first >= 0) & (pairs.second >= 0)
+        keys, measured_first, measured_second = self._measured
+        position = np.where(named, find_sorted(keys, pairs.keys()), -1)
+        measured = np.flatnonzero(position >= 0)
+        first[measured] = measured_first[position[measured]]
+        second[measured] = measured_second[position[measured]]
+        source[measured] = MEASURED
+
+        new = np.flatnonzero(named & (position < 0))
+        if len(new):
+            estimate = self.estimate(pairs.take(new))
+            one, other = estimate.first, estimate.second
+            if self.profiles.symmetric:
+                one = other = (one + other) / 2
+            first[new], second[new] = np.exp(np.minimum(one, 0.0)), np.exp(np.minimum(other, 0.0))
+            log_sd[new] = estimate.log_sd
+        rows = groups.inverse
+        return Fractions(first[rows], second[rows], log_sd[rows], source[rows])
+
+    @cached_property
+    def _measured(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Sorted keys of the measured pairs in both orders, and the fractions of each."""
+        profiles = self.profiles
+        keys = np.concatenate((profiles.pairs.keys(), profiles.pairs.swapped().keys()))
+        first = np.concatenate((profiles.first, profiles.second))
+        second = np.concatenate((profiles.second, profiles.first))
+        distinct, row, times = np.unique(keys, return_inverse=True, return_counts=True)
+        return distinct, _geometric_mean(first, row, times), _geometric_mean(second, row, times)
+
+    def document(self) -> dict[str, Any]:
+        learned = {
+            field.name: _plain(getattr(self, field.name))
+            for field in fields(self)
+            if field.name != "profiles"
+        }
+        return {"model": self.name, **self.profiles.document(), **learned}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], path: str = "performance.pairs") -> Self:
+        stored = validate(cls.Stored, dict(document), path)
+        profiles = PairProfiles.from_document(stored, path)
+        return cls(profiles, **cls.learned_of(stored, profiles.features, path))
+
+    @classmethod
+    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
+        """The fields of the model from those of its checked document: lists become arrays.
+
+        A subclass refuses values that do not fit each other or the features, with `InvalidInput`.
+        """
+        learned = stored.model_dump(exclude=set(PairDocument.model_fields))
+        return {
+            name: np.array(value, np.float64) if isinstance(value, tuple) else value
+            for name, value in learned.items()
+        }
+
+
+def _plain(value: Any) -> Any:
+    """A field of a model as JSON."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.document() if hasattr(value, "document") else value
+
+
+def _geometric_mean(values: FloatArray, row: IntArray, times: IntArray) -> FloatArray:
+    """The geometric mean of the values of each row; exactly their value where they are equal."""
+    least, most = np.full(len(times), np.inf), np.full(len(times), -np.inf)
+    np.minimum.at(least, row, values)
+    np.maximum.at(most, row, values)
+    with np.errstate(divide="ignore"):
+        mean = np.exp(np.bincount(row, np.log(values), minlength=len(times)) / times)
+    return np.where(least == most, least, mean)
+
+
+def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
+    """Cells of measured pairs that ran: (pair, log fraction of its first), in both orders.
+
+    A workload beside itself has one cell, the mean of both logs.
+    """
+    ran = profiles.ran
+    one, other = np.log(ran.first), np.log(ran.second)
+    same = ran.pairs.first == ran.pairs.second
+    one = np.where(same, (one + other) / 2, one)
+    apart = np.flatnonzero(~same)
+    swapped = ran.pairs.swapped().take(apart)
+    cells = replace(
+        ran.pairs,
+        gpu=np.concatenate((ran.pairs.gpu, swapped.gpu)),
+        first=np.concatenate((ran.pairs.first, swapped.first)),
+        second=np.concatenate((ran.pairs.second, swapped.second)),
+    )
+    return cells, np.concatenate((one, other[apart]))
+
+
+def require_pairs(profiles: PairProfiles, fewest: int, name: str) -> PairProfiles:
+    """The measured pairs that ran together, of which a model needs a number."""
+    ran = profiles.ran
+    if len(ran) < fewest:
+        found = f"{len(ran)} pairs that ran together"
+        raise InvalidInput("profiles", found, f"at least {fewest} for the {name} model")
+    return ran

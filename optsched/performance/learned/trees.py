@@ -1,18 +1,26 @@
-"""Ensembles of regression trees as plain arrays: saved as JSON, evaluated with numpy alone."""
+"""Boosted regression trees: grown by scikit-learn, kept as plain arrays, evaluated with numpy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import InvalidInput
-from optsched.instance.documents import Count, Document, Finite, PositiveCount, Tuple
+from optsched.errors import InvalidInput, SolverUnavailable
+from optsched.instance.documents import (
+    Count,
+    Document,
+    Finite,
+    NonNegative,
+    PositiveCount,
+    Share,
+    Tuple,
+)
 from optsched.instance.reading import show, validate
 
 CHUNK = 1 << 18
@@ -20,28 +28,41 @@ CHUNK = 1 << 18
 LARGEST_THRESHOLD = float(np.finfo(np.float64).max)
 """Takes the place of an infinite threshold, which JSON cannot hold: every number is on its left, NaN apart."""
 
+Node = Annotated[int, Field(ge=-(2**31), le=2**31)]
+
 
 class TreesDocument(Document):
     """A `TreeEnsemble` as JSON."""
 
     features: PositiveCount
     baseline: Finite
-    roots: Tuple[Annotated[int, Field(ge=-(2**31), le=2**31)]]
+    roots: Tuple[Node]
     feature: Tuple[Count]
     threshold: Tuple[Annotated[float, Field(allow_inf_nan=False)]]
-    left: Tuple[Annotated[int, Field(ge=-(2**31), le=2**31)]]
-    right: Tuple[Annotated[int, Field(ge=-(2**31), le=2**31)]]
+    left: Tuple[Node]
+    right: Tuple[Node]
     missing_left: Tuple[bool]
     leaves: Tuple[Finite]
+
+
+DTYPES = {
+    "roots": np.int64,
+    "feature": np.int64,
+    "threshold": np.float64,
+    "left": np.int64,
+    "right": np.int64,
+    "missing_left": np.bool_,
+    "leaves": np.float64,
+}
 
 
 @dataclass(frozen=True)
 class TreeEnsemble:
     """The sum of a baseline and of T binary trees with N inner nodes and L leaves.
 
-    At inner node i a row x goes left if  x[feature[i]] <= threshold[i],  or if it is NaN and ``missing_left[i]``, else
-    right. Nodes are named by one number: i >= 0 is an inner node, i < 0 the leaf ~i. The inner nodes of a tree come
-    after those that they hang below.
+    At inner node i a row x goes left if  x[feature[i]] <= threshold[i],  or if it is NaN and
+    ``missing_left[i]``, else right. Nodes are named by one number: i >= 0 is an inner node, i < 0
+    the leaf ~i. The inner nodes of a tree come after those that they hang below.
 
     Attributes
     ----------
@@ -71,49 +92,36 @@ class TreeEnsemble:
     def of(cls, regressor: Any) -> TreeEnsemble:
         """The trees of a fitted `sklearn.ensemble.HistGradientBoostingRegressor` without categorical features.
 
-        They are found in the regressor's private ``_predictors``, whose shape has been the same since 1.0; a test
-        compares what they say with the regressor's own predictions, to the last bit.
+        They are found in the regressor's private ``_predictors``, whose shape has been the same
+        since 1.0; a test compares their predictions with the regressor's own, to the last bit.
         """
-        roots, columns, leaves = [], [], []
+        parts: dict[str, list[Any]] = {name: [] for name in DTYPES}
         inner_before = leaves_before = 0
         for (tree,) in regressor._predictors:  # noqa: SLF001 (there is no public way to the nodes)
             nodes = tree.nodes
-            leaf = nodes["is_leaf"].astype(bool)
+            is_leaf = nodes["is_leaf"].astype(bool)
             assert not nodes["is_categorical"].any()
-            name = np.where(
-                leaf, ~(leaves_before + np.cumsum(leaf) - 1), inner_before + np.cumsum(~leaf) - 1
-            )
-            inner = nodes[~leaf]
-            roots.append(name[0])
-            columns.append(
-                (
-                    inner["feature_idx"].astype(np.int64),
-                    np.minimum(inner["num_threshold"], LARGEST_THRESHOLD),
-                    name[inner["left"]],
-                    name[inner["right"]],
-                    inner["missing_go_to_left"].astype(bool),
-                )
-            )
-            leaves.append(nodes["value"][leaf])
-            inner_before, leaves_before = inner_before + len(inner), leaves_before + int(leaf.sum())
-        feature, threshold, left, right, missing_left = (
-            np.concatenate(parts) for parts in zip(*columns, strict=True)
-        )
-        return cls(
-            features=int(regressor.n_features_in_),
-            baseline=float(np.ravel(regressor._baseline_prediction)[0]),  # noqa: SLF001
-            roots=np.array(roots, np.int64),
-            feature=feature,
-            threshold=threshold,
-            left=left.astype(np.int64),
-            right=right.astype(np.int64),
-            missing_left=missing_left,
-            leaves=np.concatenate(leaves),
-        )
+            inner = nodes[~is_leaf]
+            leaf_name = ~(leaves_before + np.cumsum(is_leaf) - 1)
+            name = np.where(is_leaf, leaf_name, inner_before + np.cumsum(~is_leaf) - 1)
+            parts["roots"].append(name[:1])
+            parts["feature"].append(inner["feature_idx"])
+            parts["threshold"].append(np.minimum(inner["num_threshold"], LARGEST_THRESHOLD))
+            parts["left"].append(name[inner["left"]])
+            parts["right"].append(name[inner["right"]])
+            parts["missing_left"].append(inner["missing_go_to_left"])
+            parts["leaves"].append(nodes["value"][is_leaf])
+            inner_before += len(inner)
+            leaves_before += int(is_leaf.sum())
+        arrays: dict[str, Any] = {
+            name: np.concatenate(parts[name]).astype(dtype) for name, dtype in DTYPES.items()
+        }
+        baseline = float(np.ravel(regressor._baseline_prediction)[0])  # noqa: SLF001
+        return cls(int(regressor.n_features_in_), baseline, **arrays)
 
     @cached_property
     def depth(self) -> int:
-        """Inner nodes on the longest way from a root to a leaf."""
+        """Inner nodes on the longest path from a root to a leaf."""
         level, depth = np.unique(self.roots[self.roots >= 0]), 0
         while len(level):
             below = np.concatenate((self.left[level], self.right[level]))
@@ -121,99 +129,136 @@ class TreeEnsemble:
         return depth
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """What the ensemble says of rows, shape (E, features) -> (E,).
+        """Predictions for rows, shape (E, features) -> (E,).
 
-        All trees are walked at once, level by level; their leaves are added tree by tree, in the order of the fit, so
-        that a prediction depends on nothing but its own row.
+        All trees are walked at once, level by level. Their leaves are added tree by tree, in the
+        order of the fit, so that a prediction depends on nothing but its own row.
         """
         total = np.full(len(rows), self.baseline)
-        trees = len(self.roots)
-        size = max(1, CHUNK // max(trees, 1))
+        size = max(1, CHUNK // max(len(self.roots), 1))
         for start in range(0, len(rows), size):
-            chunk = np.ascontiguousarray(
-                rows[start : start + size].T, np.float64
-            )  # (features, rows)
-            for leaf in self._leaves_of(chunk):
-                total[start : start + size] += leaf
+            chunk = slice(start, start + size)
+            columns = np.ascontiguousarray(rows[chunk].T, np.float64)
+            for leaf in self._leaves_of(columns):
+                total[chunk] += leaf
         return total
 
     def _leaves_of(self, columns: FloatArray) -> FloatArray:
-        """Values of the leaves that rows end in, (trees, rows)."""
+        """Values of the leaves that rows, given by column, end in: shape (trees, rows)."""
         count = columns.shape[1]
         node = np.repeat(self.roots, count)
         row = np.tile(np.arange(count, dtype=np.int64), len(self.roots))
-        flat = columns.ravel()
+        values = columns.ravel()
         walking = np.flatnonzero(node >= 0)
         while len(walking):
             at = node[walking]
-            value = flat[self.feature[at] * count + row[walking]]
+            value = values[self.feature[at] * count + row[walking]]
             left = (value <= self.threshold[at]) | (np.isnan(value) & self.missing_left[at])
             node[walking] = at = np.where(left, self.left[at], self.right[at])
             walking = walking[at >= 0]
         return self.leaves[~node].reshape(len(self.roots), count)
 
-    # --- documents ----------------------------------------------------------------------------------------------------
+    # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
         """The ensemble as JSON; `from_document` makes exactly the same of it."""
-        return {
-            "features": self.features,
-            "baseline": self.baseline,
-            "roots": self.roots.tolist(),
-            "feature": self.feature.tolist(),
-            "threshold": self.threshold.tolist(),
-            "left": self.left.tolist(),
-            "right": self.right.tolist(),
-            "missing_left": self.missing_left.tolist(),
-            "leaves": self.leaves.tolist(),
-        }
+        entries = {field.name: getattr(self, field.name) for field in fields(self)}
+        return entries | {name: entries[name].tolist() for name in DTYPES}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any] | TreesDocument, path: str) -> TreeEnsemble:
         """The ensemble of a document; raises `InvalidInput` where a walk through it would not end at a leaf."""
-        told = (
-            document
-            if isinstance(document, TreesDocument)
-            else validate(TreesDocument, dict(document), path)
-        )
-        trees = cls(
-            features=told.features,
-            baseline=told.baseline,
-            roots=np.array(told.roots, np.int64),
-            feature=np.array(told.feature, np.int64),
-            threshold=np.array(told.threshold, np.float64),
-            left=np.array(told.left, np.int64),
-            right=np.array(told.right, np.int64),
-            missing_left=np.array(told.missing_left, bool),
-            leaves=np.array(told.leaves, np.float64),
-        )
+        stored = document
+        if not isinstance(stored, TreesDocument):
+            stored = validate(TreesDocument, dict(stored), path)
+        arrays: dict[str, Any] = {
+            name: np.array(getattr(stored, name), dtype) for name, dtype in DTYPES.items()
+        }
+        trees = cls(stored.features, stored.baseline, **arrays)
         trees._check(path)
         return trees
 
     def _check(self, path: str) -> None:
         inner = len(self.feature)
         for name in ("threshold", "left", "right", "missing_left"):
-            if len(getattr(self, name)) != inner:
-                raise InvalidInput(
-                    f"{path}.{name}", f"{len(getattr(self, name))} values", f"{inner}, one per node"
-                )
+            length = len(getattr(self, name))
+            if length != inner:
+                raise InvalidInput(f"{path}.{name}", f"{length} values", f"{inner}, one per node")
         wrong = np.flatnonzero(self.feature >= self.features)
         if len(wrong):
-            raise InvalidInput(
-                f"{path}.feature[{wrong[0]}]",
-                show(int(self.feature[wrong[0]])),
-                f"a feature below {self.features}",
-            )
-        own = np.arange(inner)
-        for name, above in (("roots", np.full(len(self.roots), -1)), ("left", own), ("right", own)):
-            nodes = getattr(self, name)
-            wrong = np.flatnonzero(
-                ((nodes >= 0) & ((nodes <= above) | (nodes >= inner)))
-                | (~nodes >= len(self.leaves))
-            )
+            found = show(int(self.feature[wrong[0]]))
+            where = f"{path}.feature[{wrong[0]}]"
+            raise InvalidInput(where, found, f"a feature below {self.features}")
+        # A child comes after its parent, so that every walk ends.
+        node = np.arange(inner)
+        parents = {"roots": np.full(len(self.roots), -1), "left": node, "right": node}
+        for name, parent in parents.items():
+            children = getattr(self, name)
+            no_node = (children >= 0) & ((children <= parent) | (children >= inner))
+            no_leaf = ~children >= len(self.leaves)
+            wrong = np.flatnonzero(no_node | no_leaf)
             if len(wrong):
                 raise InvalidInput(
                     f"{path}.{name}[{wrong[0]}]",
-                    show(int(nodes[wrong[0]])),
-                    f"a later one of the {inner} nodes, or -1 - i for one of the {len(self.leaves)} leaves",
+                    show(int(children[wrong[0]])),
+                    f"a later one of the {inner} nodes, "
+                    f"or -1 - i for one of the {len(self.leaves)} leaves",
                 )
+
+
+# --- growing trees --------------------------------------------------------------------------------
+
+
+class TreeOptions(Document):
+    """Options of a fit of boosted trees."""
+
+    iterations: PositiveCount
+    learning_rate: Share
+    leaves: PositiveCount
+    rows_per_leaf: PositiveCount
+    penalty: NonNegative = 0.0
+    seed: Count = 0
+
+
+def require_sklearn() -> None:
+    """Raise `SolverUnavailable` naming the extra where scikit-learn cannot be loaded."""
+    try:
+        import sklearn.ensemble  # noqa: F401
+    except ImportError as error:
+        raise SolverUnavailable(
+            f"fitting trees needs scikit-learn, which cannot be loaded ({error}); "
+            "install it with pip install 'optsched[learn]'"
+        ) from None
+
+
+@cache
+def _thread_pools() -> Any:
+    """The thread pools that scikit-learn brings: finding them takes as long as a small fit."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> TreeEnsemble:
+    """Boosted trees that minimise the squared error of ``target`` (E,) given ``rows`` (E, features).
+
+    The tables are small, so one thread is used; the same rows give the same trees.
+    """
+    require_sklearn()
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    regressor = HistGradientBoostingRegressor(
+        max_iter=options.iterations,
+        learning_rate=options.learning_rate,
+        max_leaf_nodes=max(options.leaves, 2),
+        min_samples_leaf=options.rows_per_leaf,
+        l2_regularization=options.penalty,
+        early_stopping=False,
+        random_state=options.seed,
+    )
+    # scikit-learn cannot bin a column without any value: the trees are grown without it, and never
+    # look at it, whatever later rows have there.
+    known = np.flatnonzero(~np.isnan(rows).all(axis=0))
+    with _thread_pools().limit(limits=1):
+        trees = TreeEnsemble.of(regressor.fit(rows[:, known], target))
+    return replace(trees, features=rows.shape[1], feature=known[trees.feature])

@@ -13,10 +13,15 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
 from optsched.performance.measured.points import Points, points_of
-from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.cells import by_names, flat
-from optsched.performance.parametric.fitting import check_some
-from optsched.performance.parametric.uncertainty import LEAST_LOG_SD, MOST_LOG_SD, LogSd
+from optsched.performance.parametric.fitting import (
+    LEAST_LOG_SD,
+    MOST_LOG_SD,
+    LogSd,
+    NoOptions,
+    check_some,
+    fit_affine,
+)
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -35,10 +40,6 @@ PointRow = Annotated[
     BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
 ]
 """[k, n, m, passes, seconds]."""
-
-
-class InterpolationOptions(Document):
-    """The fit has no options."""
 
 
 class InterpolationDocument(Document):
@@ -79,7 +80,7 @@ class Interpolation(TimeModel):
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Keep what was measured, and see how well each part of it tells the rest."""
-        validate(InterpolationOptions, dict(options), "performance")
+        validate(NoOptions, dict(options), "performance")
         check_some(profiles)
         profiles = profiles.sorted()
         ways = profiles.ways

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, find_sorted
-from optsched.performance.parametric.affine import fit_affine
 from optsched.performance.parametric.cells import Cells
+from optsched.performance.parametric.fitting import fit_affine
 from optsched.performance.ways import Ways
 
 

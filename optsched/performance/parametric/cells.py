@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
-CHUNK = 8192
-"""Ways worked on at a time: their intermediate arrays stay in the cache."""
+LEVELS = 3
+"""One GPU, several GPUs of one node, several nodes."""
+
+
+def level_of(gpus: IntArray, nodes: IntArray) -> IntArray:
+    """0 on one GPU, 1 on several of a node, 2 on several nodes."""
+    level: IntArray = np.add(gpus > 1, nodes > 1, dtype=np.int64)
+    return level
 
 
 @dataclass(frozen=True)
@@ -36,15 +42,12 @@ class Cells:
     @cached_property
     def workloads(self) -> dict[str, int]:
         """Row of each workload, in order of first appearance."""
-        return {
-            name: row
-            for row, name in enumerate(dict.fromkeys(workload for workload, _ in self.pairs))
-        }
+        return _numbered(workload for workload, _ in self.pairs)
 
     @cached_property
     def gpu_types(self) -> dict[str, int]:
         """Row of each GPU type, in order of first appearance."""
-        return {name: row for row, name in enumerate(dict.fromkeys(gpu for _, gpu in self.pairs))}
+        return _numbered(gpu for _, gpu in self.pairs)
 
     def finder(self, ways: Ways, each: int = 1) -> Callable[[slice], IntArray]:
         """A function of rows of the ways: ``each`` times the number of the pair of each, ``len(self)`` if not known.
@@ -62,15 +65,12 @@ class Cells:
         """First row of each pair of names, and of none; that of the names that were asked about last is kept."""
         names, table = self._last.get(each, ((None, None), np.zeros((0, 0), np.int64)))
         if names[0] is not workloads or names[1] is not gpu_types:
-            small = np.full(
-                (len(self.workloads) + 1, len(self.gpu_types) + 1), each * len(self), np.int64
-            )
+            shape = (len(self.workloads) + 1, len(self.gpu_types) + 1)
+            small = np.full(shape, each * len(self), np.int64)
             for number, (workload, gpu) in enumerate(self.pairs):
                 small[self.workloads[workload], self.gpu_types[gpu]] = each * number
-            rows, columns = (
-                _rows_among(self.workloads, workloads),
-                _rows_among(self.gpu_types, gpu_types),
-            )
+            rows = _rows_among(self.workloads, workloads)
+            columns = _rows_among(self.gpu_types, gpu_types)
             table = small[rows[:, np.newaxis], columns]
             self._last[each] = ((workloads, gpu_types), table)
         return table
@@ -78,6 +78,10 @@ class Cells:
     def find(self, ways: Ways) -> IntArray:
         """Number of the pair of each way, ``len(self)`` where it is not known."""
         return self.finder(ways)(slice(None))
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: row for row, name in enumerate(dict.fromkeys(names))}
 
 
 def _rows_among(known: Mapping[str, int], names: Sequence[str]) -> IntArray:
@@ -92,35 +96,21 @@ def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> Float
     )
 
 
-def gather(table: AnyArray, rows: IntArray, work: AnyArray) -> AnyArray:
-    """``table[rows]`` in the memory of ``work``, for rows that are known to be in the table."""
-    return table.take(rows, mode="clip", out=work[: len(rows)])
-
-
-def chunks(length: int) -> Iterator[slice]:
-    """Slices of `CHUNK` rows, which cover all."""
-    for start in range(0, length, CHUNK):
-        yield slice(start, min(start + CHUNK, length))
+def rows_by_pair(ways: Ways) -> dict[tuple[str, str], IntArray]:
+    """Rows of each pair (workload, GPU type) of names, in order of first appearance."""
+    named = np.flatnonzero((ways.workload >= 0) & (ways.gpu >= 0))
+    groups = group_rows([ways.workload[named], ways.gpu[named]], len(named))
+    order = named[np.argsort(groups.inverse, kind="stable")]
+    parts = np.split(order, np.cumsum(groups.count)[:-1]) if len(groups) else []
+    return {
+        (ways.workloads[ways.workload[rows[0]]], ways.gpu_types[ways.gpu[rows[0]]]): rows
+        for rows in parts
+    }
 
 
 def split(profiles: Profiles) -> dict[tuple[str, str], Profiles]:
     """Measurements of each pair (workload, GPU type), in order of first appearance."""
-    ways = profiles.ways
-    number = ways.workload * len(ways.gpu_types) + ways.gpu
-    found, first, inverse = np.unique(number, return_index=True, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    parts = (
-        np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1])
-        if len(found)
-        else []
-    )
-    return {
-        (
-            ways.workloads[ways.workload[first[row]]],
-            ways.gpu_types[ways.gpu[first[row]]],
-        ): profiles.take(parts[row])
-        for row in np.argsort(first, kind="stable")
-    }
+    return {pair: profiles.take(rows) for pair, rows in rows_by_pair(profiles.ways).items()}
 
 
 def by_names(pairs: Sequence[tuple[str, str]], values: Sequence[Any]) -> dict[str, dict[str, Any]]:

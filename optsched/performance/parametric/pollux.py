@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
 from optsched.instance.reading import join, validate
-from optsched.performance.parametric.cells import (
-    CHUNK,
-    Cells,
-    by_names,
-    chunks,
-    columns,
-    flat,
-    gather,
-    split,
+from optsched.performance.parametric.cells import Cells, by_names, flat, split
+from optsched.performance.parametric.fitting import (
+    ROBUST,
+    LogSd,
+    check_compute,
+    check_some,
+    log_sd,
+    minimise_squares,
+    within,
 )
-from optsched.performance.parametric.fitting import check_compute, check_some, within
-from optsched.performance.parametric.overlap import overlapped
-from optsched.performance.parametric.pollux_fit import PolluxFit, fit_adaptdl, fit_robust
-from optsched.performance.parametric.pollux_law import A_C, A_N, A_R, B_C, B_N, B_R, NAMES, G
-from optsched.performance.parametric.uncertainty import LogSd
+from optsched.performance.parametric.two_phases import (
+    Phases,
+    TwoPhaseTable,
+    overlapped,
+    step_slopes,
+)
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -32,8 +36,6 @@ from optsched.performance.ways import Ways
 
 PRIOR_LOG_SD = 0.3
 """Of ways whose synchronisation was never measured: linear scaling was off by 27 to 35 % on Sia's profiles."""
-LEVELS = 3
-"""One GPU, one node, several nodes."""
 
 
 class PolluxOptions(Document):
@@ -64,6 +66,28 @@ class PolluxDocument(Document):
     fitted: PlainObject = Field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class PolluxFit:
+    """A fitted law of one workload on one GPU type.
+
+    Attributes
+    ----------
+    law : FloatArray, shape (7,)
+    objective : float
+        What the fit minimised.
+    log_sd : float
+        Of the steps' times, by their log residuals (`optsched.performance.parametric.fitting`).
+    inside, across : bool
+        Whether several GPUs on one node, and on several, were measured.
+    """
+
+    law: FloatArray
+    objective: float
+    log_sd: float
+    inside: bool
+    across: bool
+
+
 class Pollux(TimeModel):
     """Seconds of a step of k GPUs on n nodes, m samples each, in one law per (workload, GPU type).
 
@@ -74,7 +98,7 @@ class Pollux(TimeModel):
         t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g)        1 <= g <= 10
 
     Coefficients in s, s per sample and s per GPU. ``log_sd`` of a law is that of its fit's log residuals by their
-    degrees of freedom (`optsched.performance.parametric.uncertainty`). ``inside`` and ``across`` tell whether several
+    degrees of freedom (`optsched.performance.parametric.fitting`). ``inside`` and ``across`` tell whether several
     GPUs on one node, and on several nodes, were measured: where not, T_sync is AdaptDL's optimistic guess (0, or 1.1
     times that of one node), the source is `PRIOR` and the log_sd at least 0.3.
 
@@ -91,15 +115,13 @@ class Pollux(TimeModel):
 
     def __init__(
         self,
-        pairs: Sequence[tuple[str, str]],
-        laws: Sequence[PolluxFit],
+        laws: Mapping[tuple[str, str], PolluxFit],
         fitted: Mapping[str, Any] | None = None,
     ) -> None:
-        self.cells = Cells(tuple(pairs))
-        self.laws = tuple(laws)
+        self.pairs, self.laws = tuple(laws), tuple(laws.values())
         self._fitted = dict(fitted or {})
-        self._table = columns([row for law in laws for row in _levels(law)], 7, LEVELS)
-        self._source = np.nan_to_num(self._table[-1], nan=float(Source.PRIOR)).astype(np.uint8)
+        rows = [row for law in self.laws for row in _levels(law)]
+        self._table = TwoPhaseTable(Cells(self.pairs), rows, 7)
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -111,74 +133,372 @@ class Pollux(TimeModel):
         for pair, part in split(profiles.sorted()).items():
             with within(pair):
                 laws[pair] = fit(part)
-        return cls(tuple(laws), tuple(laws.values()), {"method": chosen.method})
+        return cls(laws, {"method": chosen.method})
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document."""
-        given = validate(PolluxDocument, dict(document), "performance")
-        for pair, law in flat(given.coefficients).items():
-            check_compute(join("performance.coefficients", pair), {"a_c": law.a_c, "b_c": law.b_c})
-        laws = {pair: _fit_of(law) for pair, law in flat(given.coefficients).items()}
-        return cls(tuple(laws), tuple(laws.values()), given.fitted)
+        stored = validate(PolluxDocument, dict(document), "performance")
+        laws = {}
+        for pair, one in flat(stored.coefficients).items():
+            path = join("performance.coefficients", pair)
+            check_compute(path, {"a_c": one.a_c, "b_c": one.b_c})
+            law = np.array([getattr(one, name) for name in NAMES])
+            laws[pair] = PolluxFit(law, np.nan, one.log_sd, one.inside, one.across)
+        return cls(laws, stored.fitted)
 
     def document(self) -> dict[str, Any]:
         """Coefficients by workload and GPU type."""
         laws = [
-            dict(zip(NAMES, law.law.tolist(), strict=True))
-            | {"log_sd": law.log_sd, "inside": law.inside, "across": law.across}
-            for law in self.laws
+            dict(zip(NAMES, fit.law.tolist(), strict=True))
+            | {"log_sd": fit.log_sd, "inside": fit.inside, "across": fit.across}
+            for fit in self.laws
         ]
-        document = {"model": self.name, "coefficients": by_names(self.cells.pairs, laws)}
+        document = {"model": self.name, "coefficients": by_names(self.pairs, laws)}
         return document | ({"fitted": self._fitted} if self._fitted else {})
 
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
-        count = len(ways)
-        (seconds, log_sd), source = (
-            np.empty((2, count)),
-            np.empty(count, np.uint8),
-        )  # two at once: fewer new pages
-        find = self.cells.finder(ways, LEVELS)
-        work = np.empty((5, CHUNK))
-        for rows in chunks(count):
-            gpus = ways.gpus[rows]
-            cell = find(rows) + np.add(gpus > 1, ways.nodes[rows] > 1, dtype=np.int64)
-            a_c, b_c, g, a, b = (gather(self._table[row], cell, work[row]) for row in range(5))
-            gather(self._table[5], cell, log_sd[rows])
-            gather(self._source, cell, source[rows])
+
+        def phases(law: Sequence[FloatArray], rows: slice, at: IntArray) -> Phases:
+            a_c, b_c, g, a, b = law
             compute = np.multiply(b_c, ways.samples[rows], out=b_c)
             compute += a_c
-            sync = np.multiply(b, np.maximum(gpus - 2, 0).astype(np.float64), out=b)
+            more = np.maximum(ways.gpus[rows] - 2, 0).astype(np.float64)
+            sync = np.multiply(b, more, out=b)
             sync += a
-            seconds[rows] = overlapped(compute, sync, g)
-            several = ways.passes[rows] - 1
-            if several.any():
-                seconds[rows] += several * compute
-        return Times(seconds, log_sd, source)
+            return compute, sync, g
+
+        return self._table.times(ways, phases)
 
 
 def _levels(fit: PolluxFit) -> list[tuple[float, ...]]:
     """a_c, b_c, g, a and b of T_sync, log_sd and source: of steps on one GPU, on one node, on several."""
-    law, guess = fit.law, max(fit.log_sd, PRIOR_LOG_SD)
-    compute = (law[A_C], law[B_C], law[G])
+    a_c, b_c, a_n, b_n, a_r, b_r, g = fit.law.tolist()
+    measured = (fit.log_sd, Source.PARAMETRIC)
+    guessed = (max(fit.log_sd, PRIOR_LOG_SD), Source.PRIOR)
     return [
-        (*compute, 0.0, 0.0, fit.log_sd, Source.PARAMETRIC),
-        (
-            *compute,
-            law[A_R],
-            law[B_R],
-            *((fit.log_sd, Source.PARAMETRIC) if fit.inside else (guess, Source.PRIOR)),
-        ),
-        (
-            *compute,
-            law[A_N],
-            law[B_N],
-            *((fit.log_sd, Source.PARAMETRIC) if fit.across else (guess, Source.PRIOR)),
-        ),
+        (a_c, b_c, g, 0.0, 0.0, *measured),
+        (a_c, b_c, g, a_r, b_r, *(measured if fit.inside else guessed)),
+        (a_c, b_c, g, a_n, b_n, *(measured if fit.across else guessed)),
     ]
 
 
-def _fit_of(given: PolluxLawDocument) -> PolluxFit:
-    law = np.array([getattr(given, name) for name in NAMES])
-    return PolluxFit(law, np.nan, given.log_sd, given.inside, given.across)
+# --- the law and its derivatives ------------------------------------------------------------------
+
+NAMES = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "g")
+"""Coefficients of a law in this order: s, s per sample, s, s per GPU, s, s per GPU, none."""
+A_C, B_C, A_N, B_N, A_R, B_R, G = range(7)
+
+
+def compute_seconds(law: FloatArray, samples: FloatArray) -> FloatArray:
+    """T_grad = a_c + b_c m; ``law`` is one law (7,) or one per way (7, E)."""
+    return np.asarray(law[A_C] + law[B_C] * samples, np.float64)
+
+
+def sync_seconds(
+    law: FloatArray, gpus: IntArray, nodes: IntArray, least: float = 0.0
+) -> FloatArray:
+    """T_sync of k GPUs on n nodes; see `Pollux`. ``least`` stands for the zeros; AdaptDL has 1e-8 there."""
+    more = np.maximum(gpus - 2.0, least)
+    inside, across = law[A_R] + law[B_R] * more, law[A_N] + law[B_N] * more
+    several = np.where(nodes > 1, across, inside)
+    return np.asarray(np.where(gpus == 1, least + least * more, several), np.float64)
+
+
+def step_seconds(law: FloatArray, ways: Ways, least: float = 0.0) -> FloatArray:
+    """t = (passes - 1) T_grad + (T_grad^g + T_sync^g)^(1/g)."""
+    compute = compute_seconds(law, ways.samples)
+    sync = sync_seconds(law, ways.gpus, ways.nodes, least)
+    return overlapped(compute, sync, law[G]) + compute * (ways.passes - 1)
+
+
+def log_step_seconds(
+    law: FloatArray, ways: Ways, least: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """log t of one law, and its derivatives by the logs of the first six coefficients and by g, shape (E, 7)."""
+    compute = compute_seconds(law, ways.samples)
+    sync = sync_seconds(law, ways.gpus, ways.nodes, least)
+    seconds, by_compute, by_sync, by_g = step_slopes(compute, sync, float(law[G]), ways.passes)
+    several = ways.gpus > 1
+    across = by_sync * (several & (ways.nodes > 1))
+    inside = by_sync * (several & (ways.nodes == 1))
+    more = np.maximum(ways.gpus - 2.0, least)
+    slopes = np.stack(
+        [
+            by_compute * law[A_C],
+            by_compute * law[B_C] * ways.samples,
+            across * law[A_N],
+            across * law[B_N] * more,
+            inside * law[A_R],
+            inside * law[B_R] * more,
+            by_g,
+        ],
+        axis=1,
+    )
+    return np.log(seconds), slopes / seconds[:, np.newaxis]
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+LEAST = 1e-8
+"""Smallest coefficient, and AdaptDL's zero; of the robust fit in units of the median step and the median samples."""
+MOST = 1e6
+"""Largest coefficient, in the same units."""
+MOST_OVERLAP = 10.0
+"""Close enough to the maximum of the two phases."""
+START = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
+"""AdaptDL's only start."""
+SHRINK = 0.03
+"""Weight of the weak priors of the robust fit, in units of a residual."""
+
+
+class _Data:
+    """What was measured, and which coefficients it can determine.
+
+    Attributes
+    ----------
+    inside, across : bool
+        Whether steps of several GPUs on one node, and on several nodes, were measured.
+    timed : IntArray
+        Rows whose T_grad is known.
+    samples, compute : FloatArray
+        Of these rows, m and T_grad.
+    pinned : BoolArray, shape (7,)
+        Coefficients that are not fitted.
+    value : FloatArray, shape (7,)
+        What they are instead.
+    """
+
+    def __init__(self, profiles: Profiles) -> None:
+        ways = self.ways = profiles.ways
+        self.log_seconds = np.log(profiles.seconds)
+        self.inside = bool(((ways.nodes == 1) & (ways.gpus > 1)).any())
+        self.across = bool((ways.nodes > 1).any())
+        sync = np.where(ways.gpus == 1, np.fmax(np.nan_to_num(profiles.sync), 0.0), profiles.sync)
+        compute = (profiles.seconds - sync) / ways.passes
+        self.timed = np.flatnonzero(compute > 0)
+        self.samples, self.compute = ways.samples[self.timed], compute[self.timed]
+        self.pinned, self.value = self._pinned()
+        self.free = np.flatnonzero(~self.pinned)
+
+    def _pinned(self) -> tuple[BoolArray, FloatArray]:
+        """AdaptDL's rules; `LEAST` stands for 0.
+
+        - One batch size: half of T_grad is constant (a_c).
+        - No steps over several nodes: a_n = b_n = 0.
+        - No steps of several GPUs on a node: a_r = b_r = 0.
+        - No steps of more than two GPUs: b_n = b_r = 0.
+        """
+        pinned, value = np.zeros(7, bool), np.full(7, LEAST)
+        if len(np.unique(self.ways.samples)) == 1:
+            compute = self.compute
+            if len(compute) == 0:
+                compute = np.exp(self.log_seconds) / self.ways.passes
+            pinned[A_C], value[A_C] = True, max(float(np.mean(compute)) / 2, LEAST)
+        pinned[[A_N, B_N]] = not self.across
+        pinned[[A_R, B_R]] = not self.inside
+        pinned[[B_N, B_R]] |= not bool((self.ways.gpus > 2).any())
+        return pinned, value
+
+    @property
+    def coefficients(self) -> int:
+        """How many the measurements have to determine: those not pinned.
+
+        g is only determined where communication was measured.
+        """
+        return len(self.free) if self.inside or self.across else len(self.free) - 1
+
+    def law(self, z: FloatArray) -> FloatArray:
+        """The law of free coefficients z, of which all but g are logs."""
+        law = self.value.copy()
+        law[self.free] = z
+        logs = self.free[self.free < G]
+        law[logs] = np.exp(law[logs])
+        return law
+
+    def log_compute(self, law: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Log residuals of T_grad, and their derivatives, shape (timed rows, 7)."""
+        compute = compute_seconds(law, self.samples)
+        slopes = np.zeros((len(compute), 7))
+        slopes[:, A_C], slopes[:, B_C] = law[A_C] / compute, law[B_C] * self.samples / compute
+        return np.log(compute / self.compute), slopes
+
+    def result(self, law: FloatArray, objective: float) -> PolluxFit:
+        """The fit of a law; unmeasured steps over several nodes take at least 1.1 times those of one node."""
+        if not self.across:
+            law = law.copy()
+            law[A_N], law[B_N] = max(law[A_N], 1.1 * law[A_R]), max(law[B_N], 1.1 * law[B_R])
+        residual = log_step_seconds(law, self.ways)[0] - self.log_seconds
+        sd = log_sd(residual, self.coefficients)
+        return PolluxFit(law, objective, sd, self.inside, self.across)
+
+
+def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
+    """RMSE(log T_grad) + RMSE(log t) + 1e-3 (g - 1)^2 + 1e-2 [(b_n / a_n)^2 + (b_r / a_r)^2]."""
+    return _objective(law, _Data(profiles))[0]
+
+
+def fit_adaptdl(profiles: Profiles) -> PolluxFit:
+    """AdaptDL's fit: `adaptdl_objective`, bounded, by L-BFGS-B in the logs of the coefficients, from several starts.
+
+    Terms without measurements are pinned; those of several nodes are then at least 1.1 times those of one node.
+
+    Raises
+    ------
+    InvalidInput
+        If no row has a known T_grad (one GPU, or a measured sync), or if the times are beyond the objective's bounds,
+        which are absolute.
+    """
+    from scipy.optimize import Bounds, minimize
+
+    _check_units(profiles)
+    data = _Data(profiles)
+    if len(data.timed) == 0:
+        found = "no measured sync and no step of one GPU"
+        raise InvalidInput("sync", found, "the time of some gradients' exchange")
+    free = data.free
+    lower, upper = np.full(7, np.log(LEAST)), np.full(7, np.log(MOST))
+    lower[G], upper[G] = 1.0, MOST_OVERLAP
+    smooth = _least_squares(data, START, robust=False)
+    starts = [smooth, START, *(_with_g(smooth, g) for g in (1.0, 1.5, 3.0)), _with_g(START, 3.0)]
+
+    def function(z: FloatArray) -> tuple[float, FloatArray]:
+        objective, slope = _objective(data.law(z), data)
+        return objective, slope[free]
+
+    best, law = np.inf, START
+    for start in starts:
+        z = np.clip(_logs(start), lower, upper)[free]
+        found_at = minimize(
+            function,
+            z,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(lower[free], upper[free]),
+            options={"maxiter": 2000, "maxfun": 4000, "ftol": 1e-13, "gtol": 1e-9, "maxcor": 20},
+        ).x
+        # L-BFGS-B may stop at a kink (a perfect fit) above where it began.
+        for x in (z, np.asarray(found_at, np.float64)):
+            objective = function(x)[0]
+            if objective < best:
+                best, law = objective, data.law(x)
+    return data.result(law, best)
+
+
+def fit_robust(profiles: Profiles) -> PolluxFit:
+    """The recommended fit: soft_l1 of the residuals of log t, in the logs of the coefficients, from several starts.
+
+    Weak priors hold what few measurements leave open: rows  w b_n / a_n,  w b_r / a_r  and  w (g - 1)  are residuals
+    too, w = `SHRINK`. Pinned terms are those of AdaptDL.
+
+    Times are fitted in units of the median step, samples in units of their median, so that the units in which they are
+    given do not matter.
+    """
+    scale, size = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    ways = profiles.ways.with_batches(profiles.ways.samples / size, profiles.ways.passes)
+    data = _Data(Profiles(ways, profiles.seconds / scale, profiles.sync / scale))
+    even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
+    best, law = np.inf, START
+    for start in (even, _with_g(even, 4.0), START):
+        found = _least_squares(data, start, robust=True)
+        objective = _robust_objective(found, data)
+        if objective < best:
+            best, law = objective, found
+    fit = data.result(law, best)
+    units = np.array([scale, scale / size, scale, scale, scale, scale, 1.0])
+    return replace(fit, law=fit.law * units)
+
+
+def _check_units(profiles: Profiles) -> None:
+    """Refuse times and samples for which coefficients would lie beyond `LEAST` and `MOST`."""
+    seconds, samples = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    if not 100 * LEAST <= seconds <= MOST:
+        expected = f"{100 * LEAST:g} to {MOST:g} s for this method, or method robust"
+        raise InvalidInput("seconds", f"{seconds:g} in the median", expected)
+    if LEAST * samples > 0.1 * seconds:
+        found = f"{samples:g} in the median, in {seconds:g} s"
+        expected = f"at least {10 * LEAST:g} s each for this method, or method robust"
+        raise InvalidInput("samples", found, expected)
+
+
+def _objective(law: FloatArray, data: _Data) -> tuple[float, FloatArray]:
+    """AdaptDL's objective, and its derivatives by the logs of the coefficients and by g."""
+    slope = np.zeros(7)
+    log_t, slopes = log_step_seconds(law, data.ways, LEAST)
+    of_steps = _rmse(log_t - data.log_seconds, slopes, slope)
+    of_compute = _rmse(*data.log_compute(law), slope)
+    penalty = 0.0
+    for a, b in ((A_N, B_N), (A_R, B_R)):
+        square = (law[b] / law[a]) ** 2
+        slope[b] += 2e-2 * square
+        slope[a] -= 2e-2 * square
+        penalty += square
+    slope[G] += 2e-3 * (law[G] - 1)
+    return of_compute + of_steps + 1e-3 * (law[G] - 1) ** 2 + 1e-2 * penalty, slope
+
+
+def _rmse(residual: FloatArray, slopes: FloatArray, slope: FloatArray) -> float:
+    """Root mean square; its derivatives are added to ``slope``."""
+    root = float(np.sqrt(np.mean(residual**2)))
+    if root > 0:
+        slope += residual @ slopes / (len(residual) * root)
+    return root
+
+
+def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
+    """The law with the smallest residuals: of log t with soft_l1 and priors, or of log t and log T_grad as they are."""
+    free = data.free
+    lower, upper = np.full(7, np.log(LEAST / 10)), np.full(7, np.log(MOST))
+    lower[G], upper[G] = 1.0, MOST_OVERLAP
+
+    def residuals_and_slopes(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        law = data.law(z)
+        log_t, slopes = log_step_seconds(law, data.ways)
+        residual = log_t - data.log_seconds
+        more, more_slopes = _priors(law) if robust else data.log_compute(law)
+        # The two parts without priors count alike, however many rows have a known T_grad.
+        weight = 1.0 if robust else np.sqrt(len(residual) / len(more))
+        return (
+            np.concatenate([residual, weight * more]),
+            np.concatenate([slopes, weight * more_slopes])[:, free],
+        )
+
+    z, _ = minimise_squares(
+        residuals_and_slopes,
+        np.clip(_logs(start), lower + 1e-6, upper - 1e-6)[free],
+        (lower[free], upper[free]),
+        loss="soft_l1" if robust else "linear",
+        f_scale=ROBUST,
+        xtol=1e-12,
+        ftol=1e-12,
+        gtol=1e-12,
+        max_nfev=200,
+    )
+    law = data.law(z)
+    law[:G] = np.maximum(law[:G], LEAST)
+    law[G] = np.clip(law[G], 1.0, MOST_OVERLAP)
+    return law
+
+
+def _priors(law: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The residuals of the weak priors, and their derivatives, shape (3, 7)."""
+    across, inside = SHRINK * law[B_N] / law[A_N], SHRINK * law[B_R] / law[A_R]
+    slopes = np.zeros((3, 7))
+    slopes[0, [B_N, A_N]] = across, -across
+    slopes[1, [B_R, A_R]] = inside, -inside
+    slopes[2, G] = SHRINK
+    return np.array([across, inside, SHRINK * (law[G] - 1)]), slopes
+
+
+def _robust_objective(law: FloatArray, data: _Data) -> float:
+    of_steps = log_step_seconds(law, data.ways)[0] - data.log_seconds
+    residual = np.concatenate([of_steps, _priors(law)[0]]) / ROBUST
+    return float(np.sum(np.sqrt(1 + residual**2) - 1)) * ROBUST**2
+
+
+def _logs(law: FloatArray) -> FloatArray:
+    return np.append(np.log(np.maximum(law[:G], LEAST)), law[G])
+
+
+def _with_g(law: FloatArray, g: float) -> FloatArray:
+    return np.append(law[:G], g)

@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import nnls
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive
 from optsched.instance.reading import join, key, validate
 from optsched.performance.parametric.cells import Cells, by_names, columns, flat, split
-from optsched.performance.parametric.fitting import check_some
-from optsched.performance.parametric.uncertainty import LogSd, log_sd
+from optsched.performance.parametric.fitting import (
+    LogSd,
+    NoOptions,
+    check_some,
+    fit_nonnegative,
+    log_sd,
+)
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -26,10 +30,6 @@ MOST_SHARE = 1e30
 """Beyond this nothing can be divided."""
 SAME_BATCH = 1e-6
 """Batches that differ relatively by less are the same."""
-
-
-class ScalingOptions(Document):
-    """The fit has no options."""
 
 
 class CurveDocument(Document):
@@ -57,7 +57,7 @@ class Amdahl(TimeModel):
     L s at least 0 the law is linear, t = L / k + (L s) (k - 1) / k, and fitted by non-negative least squares of
     relative errors. A batch that was not measured is unknown (NaN); one that was is known in each split that rounds it
     up to whole samples of all GPUs. log_sd is that of the log residuals by their degrees of freedom
-    (`optsched.performance.parametric.uncertainty`). A curve with one k alone is taken for perfectly divisible (s = 0).
+    (`optsched.performance.parametric.fitting`). A curve with one k alone is taken for perfectly divisible (s = 0).
     One of which no part shrinks with more GPUs (L = 0) does not follow the law: its batch stays unknown, as if it had
     not been measured.
 
@@ -74,32 +74,27 @@ class Amdahl(TimeModel):
         self.cells = Cells(tuple(curves))
         rows = [(cell, curve) for cell, pair in enumerate(curves) for curve in curves[pair]]
         self._batches = np.unique([curve.batch for _, curve in rows])
-        rank = np.searchsorted(self._batches, [curve.batch for _, curve in rows]) + 1
-        self._keys = (
-            np.array([cell for cell, _ in rows], np.int64) * (len(self._batches) + 1) + rank
-        )
-        order = np.argsort(self._keys, kind="stable")
-        self._keys = self._keys[order]
-        told = [
-            (
-                rows[row][1].batch,
-                rows[row][1].work,
-                rows[row][1].serial,
-                rows[row][1].crosstalk,
-                rows[row][1].log_sd,
-            )
-            for row in order
-        ]
-        self._table = columns(told, 5)
+        cell = np.array([cell for cell, _ in rows], np.int64)
+        keys = self._key(cell, np.array([curve.batch for _, curve in rows]))
+        order = np.argsort(keys, kind="stable")
+        self._keys = keys[order]
+        fields = ("batch", "work", "serial", "crosstalk", "log_sd")
+        table = [[getattr(rows[row][1], field) for field in fields] for row in order]
+        self._table = columns(table, len(fields))
+
+    def _key(self, cell: IntArray, batch: FloatArray) -> IntArray:
+        """A number that orders pairs, then batches: of the largest curve's batch not above a way's."""
+        rank = np.searchsorted(self._batches, batch, side="right")
+        return np.asarray(cell * (len(self._batches) + 1) + rank, np.int64)
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """One law for each batch of each pair that was measured."""
-        validate(ScalingOptions, dict(options), "performance")
+        validate(NoOptions, dict(options), "performance")
         check_some(profiles)
-        profiles = profiles.sorted()
-        fitted = {pair: tuple(cls._fit_batches(part)) for pair, part in split(profiles).items()}
-        curves = {pair: told for pair, told in fitted.items() if told}
+        parts = split(profiles.sorted())
+        fitted = {pair: tuple(cls._fit_batches(part)) for pair, part in parts.items()}
+        curves = {pair: found for pair, found in fitted.items() if found}
         if not curves:
             raise InvalidInput(
                 f"profiles of {' on '.join(map(key, next(iter(fitted))))}: seconds",
@@ -114,10 +109,8 @@ class Amdahl(TimeModel):
         batch = part.ways.samples_per_step
         order = np.argsort(batch, kind="stable")
         ends = np.flatnonzero(np.diff(batch[order]) > SAME_BATCH * batch[order][1:]) + 1
-        curves = [
-            cls._fit_curve(part.take(rows), float(batch[rows].min()))
-            for rows in np.split(order, ends)
-        ]
+        parts = np.split(order, ends)
+        curves = [cls._fit_curve(part.take(rows), float(batch[rows].min())) for rows in parts]
         return [curve for curve in curves if curve is not None]
 
     @classmethod
@@ -126,30 +119,33 @@ class Amdahl(TimeModel):
         k, t = part.ways.gpus.astype(np.float64), part.seconds
         counts = len(np.unique(part.ways.gpus))  # no more coefficients than counts
         terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)[:, : min(cls.terms, counts)]
-        found, _ = nnls(terms / t[:, np.newaxis], np.ones(len(t)))
-        work, serial, crosstalk = np.concatenate([found, np.zeros(3 - len(found))]).tolist()
+        found = fit_nonnegative(terms, t)
+        work, serial, crosstalk = np.append(found, np.zeros(3 - len(found))).tolist()
         if work == 0 or max(serial, crosstalk) > MOST_SHARE * work:
             return None
-        sd = log_sd(np.log(terms @ found / t), terms.shape[1])
         return CurveDocument(
-            batch=batch, work=work, serial=serial / work, crosstalk=crosstalk / work, log_sd=sd
+            batch=batch,
+            work=work,
+            serial=serial / work,
+            crosstalk=crosstalk / work,
+            log_sd=log_sd(np.log(terms @ found / t), terms.shape[1]),
         )
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document; no batch of a pair stands twice."""
-        given = validate(ScalingDocument, dict(document), "performance")
-        for pair, curves in flat(given.curves).items():
-            batches = [curve.batch for curve in curves]
-            for number, curve in enumerate(curves):
+        """The model of a document; no batch of a pair is there twice."""
+        curves = flat(validate(ScalingDocument, dict(document), "performance").curves)
+        for pair, of_pair in curves.items():
+            batches = set()
+            for number, curve in enumerate(of_pair):
                 path = join("performance.curves", [*pair, number])
-                if curve.batch in batches[:number]:
+                if curve.batch in batches:
                     raise InvalidInput(f"{path}.batch", f"{curve.batch:g} again", "each batch once")
+                batches.add(curve.batch)
                 if curve.crosstalk > 0 and cls.terms < 3:
-                    raise InvalidInput(
-                        f"{path}.crosstalk", f"{curve.crosstalk:g}", f"0 in the {cls.name} model"
-                    )
-        return cls(flat(given.curves))
+                    found, expected = f"{curve.crosstalk:g}", f"0 in the {cls.name} model"
+                    raise InvalidInput(f"{path}.crosstalk", found, expected)
+        return cls(curves)
 
     def document(self) -> dict[str, Any]:
         """Laws by workload, GPU type and batch."""
@@ -159,21 +155,16 @@ class Amdahl(TimeModel):
     def times(self, ways: Ways) -> Times:
         """The law of each way's batch."""
         cell = self.cells.find(ways)
-        least = ways.samples_per_step - ways.gpus * ways.passes  # what rounding up may have added
-        rank = np.searchsorted(
-            self._batches, ways.samples_per_step * (1 + SAME_BATCH), side="right"
-        )
-        wanted = cell * (len(self._batches) + 1) + rank
+        wanted = self._key(cell, ways.samples_per_step * (1 + SAME_BATCH))
         at = np.searchsorted(self._keys, wanted, side="right") - 1
-        known = (
-            (at >= 0) & (self._keys[at] // (len(self._batches) + 1) == cell)
-            if len(self._keys)
-            else at > 0
-        )
+        known = at >= 0
+        known[known] = self._keys[at[known]] // (len(self._batches) + 1) == cell[known]
         batch, work, serial, crosstalk, log_sd = self._table[:, np.where(known, at, -1)]
         k = ways.gpus.astype(np.float64)
-        seconds: FloatArray = work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k
-        seconds = np.where(batch > least, seconds, np.nan)
+        seconds = work * (1 + serial * (k - 1) + crosstalk * k * (k - 1)) / k
+        # Rounding up to whole samples of all GPUs adds less than one sample to each.
+        least_batch = ways.samples_per_step - ways.gpus * ways.passes
+        seconds = np.where(batch > least_batch, seconds, np.nan)
         return Times(seconds, log_sd, np.full(len(ways), Source.PARAMETRIC, np.uint8))
 
 

@@ -3,56 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
+from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive, Tuple
 from optsched.instance.reading import join, listed, validate
-from optsched.performance.parametric.affine import fit_affine
-from optsched.performance.parametric.anchors import Anchors
-from optsched.performance.parametric.cells import (
-    CHUNK,
-    Cells,
-    by_names,
-    chunks,
-    columns,
-    flat,
-    gather,
-    split,
+from optsched.performance.parametric.cells import LEVELS, Cells, by_names, flat, level_of, split
+from optsched.performance.parametric.fitting import (
+    LogSd,
+    check_compute,
+    check_some,
+    fit_affine,
+    of_squares,
 )
-from optsched.performance.parametric.fitting import check_compute, check_some
-from optsched.performance.parametric.overlap import overlapped
-from optsched.performance.parametric.shared_link_documents import (
-    ComputeDocument,
-    SharedLinkDocument,
-    SharedLinkOptions,
-)
-from optsched.performance.parametric.shared_link_fit import fit_links, rows_of
-from optsched.performance.parametric.shared_link_own import fit_own
-from optsched.performance.parametric.shared_link_prior import (
+from optsched.performance.parametric.shared_link_fit import (
     PARAMETERS_SD,
     PER_PARAMETER,
-    STATED_SD,
     Parameters,
     Prior,
+    Rows,
+    fit_links,
+    fit_own,
+    rows_of,
 )
-from optsched.performance.parametric.uncertainty import of_squares
+from optsched.performance.parametric.two_phases import Phases, TwoPhaseTable
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
-OneGpu = Mapping[str, Sequence[float]]
-"""Measured seconds of a pass on one GPU: ``samples``, ``seconds``."""
-LEVELS = 3
-"""One GPU, one node, several nodes."""
 UNSEEN_LOG_SD, UNMEASURED_LOG_SD = 0.25, 0.4
 """Where a pair was never measured on a level, of links that were and that were not: errors of 20 and about 30 % in the
 mean (Sia's profiles, a pair left out)."""
 NAMES = ("inside", "across")
+"""Levels of several GPUs, and the fields of documents for them."""
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+class LinkDocument(Document):
+    """A link that all workloads share: bytes/s, seconds per hop, and whether it was measured."""
+
+    bandwidth: Positive
+    latency: NonNegative
+    measured: bool = True
+
+
+class GpuDocument(Document):
+    """A GPU type: its links inside a node and across nodes, and how much many GPUs slow each other's compute down."""
+
+    inside: LinkDocument
+    across: LinkDocument
+    slowdown: NonNegative = 0.0
+
+
+class OneGpuDocument(Document):
+    """Measured seconds of a pass on one GPU, by samples in ascending order."""
+
+    samples: Annotated[Tuple[Positive], Field(min_length=1)]
+    seconds: Annotated[Tuple[Positive], Field(min_length=1)]
+
+    def check(self, path: str) -> None:
+        """Raise `InvalidInput` where the two do not fit each other."""
+        if len(self.samples) != len(self.seconds):
+            expected = f"{len(self.samples)}, as many as samples"
+            raise InvalidInput(f"{path}.seconds", f"{len(self.seconds)} numbers", expected)
+        if any(more <= less for less, more in pairwise(self.samples)):
+            found = ", ".join(f"{each:g}" for each in self.samples)
+            raise InvalidInput(f"{path}.samples", found, "numbers in ascending order")
+
+
+class ComputeDocument(Document):
+    """T_1 = a + b m of a workload on a GPU type, and how far its communication is from what its links say.
+
+    ``slowdown`` is its own inside a node and across nodes; where there is none, that of the GPU type holds.
+    ``one_gpu`` is what T_1 goes through where it is more than a line.
+    """
+
+    a: NonNegative
+    b: NonNegative
+    inside: Positive = 1.0
+    across: Positive = 1.0
+    slowdown: Annotated[tuple[NonNegative, NonNegative], Field(strict=False)] | None = None
+    one_gpu: OneGpuDocument | None = None
+    log_sd: Annotated[tuple[LogSd, LogSd, LogSd], Field(strict=False)] = (0.1, 0.25, 0.25)
+
+
+class SharedLinkDocument(Document):
+    """The model; ``compute`` is by workload, then GPU type."""
+
+    g: Annotated[float, Field(ge=1, le=10)] = 2.0
+    gate: NonNegative = 0.0
+    gradient_bytes: dict[Name, Positive]
+    gpus: dict[Name, GpuDocument]
+    compute: dict[Name, dict[Name, ComputeDocument]]
+    fitted: PlainObject = Field(default_factory=dict)
+
+
+class StatedLink(Document):
+    """A link that is known, for instance from a data sheet."""
+
+    bandwidth: Positive
+    latency: Positive | None = None
+
+
+class StatedLinks(Document):
+    """Known links of a GPU type."""
+
+    inside: StatedLink | None = None
+    across: StatedLink | None = None
+
+
+class SharedLinkOptions(Document):
+    """How to fit; see `SharedLink.fit`."""
+
+    gradient_bytes: dict[Name, Positive] = Field(default_factory=dict)
+    parameters: dict[Name, Positive] = Field(default_factory=dict)
+    links: dict[Name, StatedLinks] = Field(default_factory=dict)
+    prior: PlainObject | None = None
+    gate: NonNegative = 0.0
+    anchored: bool = False
+    own: bool = True
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class SharedLink(TimeModel):
@@ -85,7 +166,7 @@ class SharedLink(TimeModel):
     does its work on the measured clusters).
 
     The source is `PRIOR` over links that were never measured. log_sd is that of the log residuals of the pair on the
-    level by their degrees of freedom (`optsched.performance.parametric.uncertainty`), else stated: 0.25 where the link
+    level by their degrees of freedom (`optsched.performance.parametric.fitting`), else stated: 0.25 where the link
     was measured with other workloads, 0.4 where it was not.
 
     How much a pair with many measurements counts, and the widths of the priors of f, c and alpha, were chosen by
@@ -102,18 +183,12 @@ class SharedLink(TimeModel):
     def __init__(self, given: SharedLinkDocument) -> None:
         self.given = given
         compute = flat(given.compute)
-        self.cells = Cells(tuple(compute))
-        self._table = columns(
-            [row for pair in compute for row in _levels(given, pair, compute[pair])], 7, LEVELS
-        )
-        lines = [
-            (told.a, told.b, told.one_gpu.model_dump() if told.one_gpu else None)
-            for told in compute.values()
-        ]
-        self._anchors = (
-            _anchors(lines) if any(measured for _, _, measured in lines) else None
-        )  # None costs no time
-        self._source = np.nan_to_num(self._table[-1], nan=float(Source.PRIOR)).astype(np.uint8)
+        rows = [row for pair, one in compute.items() for row in _levels(given, pair, one)]
+        self._table = TwoPhaseTable(Cells(tuple(compute)), rows, 7)
+        # Models without anchors, which are the usual ones, spend no time on them.
+        anchored = any(one.one_gpu for one in compute.values())
+        lines = [(one.a, one.b, one.one_gpu) for one in compute.values()]
+        self._anchors = Anchors.through(lines) if anchored else None
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -123,33 +198,26 @@ class SharedLink(TimeModel):
         for name in ("gradient_bytes", "parameters"):
             unknown = set(getattr(chosen, name)) - set(profiles.ways.workloads)
             if unknown:
+                path = join("performance", [name, min(unknown)])
                 expected = f"a workload that was measured: {listed(profiles.ways.workloads)}"
-                raise InvalidInput(
-                    join("performance", [name, min(unknown)]), "an unknown workload", expected
-                )
-        return cls(_fit(profiles.sorted(), chosen))
+                raise InvalidInput(path, "an unknown workload", expected)
+        return cls(_JointFit(profiles.sorted(), chosen).document())
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """The model of a document; each pair's workload needs its gradient bytes and its GPU type its links."""
         given = validate(SharedLinkDocument, dict(document), "performance")
-        for workload, by_gpu in given.compute.items():
+        for (workload, gpu), one in flat(given.compute).items():
             if workload not in given.gradient_bytes:
-                raise InvalidInput(
-                    join("performance.gradient_bytes", [workload]),
-                    "nothing",
-                    "bytes, as it has compute",
-                )
-            for gpu, told in by_gpu.items():
-                path = join("performance.compute", [workload, gpu])
-                check_compute(path, {"a": told.a, "b": told.b})
-                _check_one_gpu(path, told)
-                if gpu not in given.gpus:
-                    raise InvalidInput(
-                        join("performance.gpus", [gpu]),
-                        "nothing",
-                        f"links, as {workload} has compute",
-                    )
+                path = join("performance.gradient_bytes", [workload])
+                raise InvalidInput(path, "nothing", "bytes, as it has compute")
+            path = join("performance.compute", [workload, gpu])
+            check_compute(path, {"a": one.a, "b": one.b})
+            if one.one_gpu is not None:
+                one.one_gpu.check(f"{path}.one_gpu")
+            if gpu not in given.gpus:
+                path = join("performance.gpus", [gpu])
+                raise InvalidInput(path, "nothing", f"links, as {workload} has compute")
         return cls(given)
 
     def document(self) -> dict[str, Any]:
@@ -158,60 +226,23 @@ class SharedLink(TimeModel):
 
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
-        count = len(ways)
-        (seconds, log_sd), source = (
-            np.empty((2, count)),
-            np.empty(count, np.uint8),
-        )  # two at once: fewer new pages
-        find = self.cells.finder(ways, LEVELS)
-        work = np.empty((5, CHUNK))
-        for rows in chunks(count):
-            gpus = ways.gpus[rows]
-            cell = find(rows) + np.add(gpus > 1, ways.nodes[rows] > 1, dtype=np.int64)
-            a, b, c, ring, hop = (gather(self._table[row], cell, work[row]) for row in range(5))
-            gather(self._table[5], cell, log_sd[rows])
-            gather(self._source, cell, source[rows])
-            k = gpus.astype(np.float64)
+
+        def phases(law: Sequence[FloatArray], rows: slice, at: IntArray) -> Phases:
+            a, b, c, ring, hop = law
+            k, samples = ways.gpus[rows].astype(np.float64), ways.samples[rows]
             apart = 1.0 - 1.0 / k
-            x = np.multiply(b, ways.samples[rows], out=b)
+            x = np.multiply(b, samples, out=b)
             x += a
             if self._anchors is not None:
-                x *= self._anchors.factor(cell // LEVELS, ways.samples[rows])
+                x *= self._anchors.factor(at // LEVELS, samples)
             y = np.multiply(ring, apart, out=ring)
             y += hop * (k - 1.0)
             if self.given.gate > 0:
                 y[y <= self.given.gate * x] = 0.0
             x *= 1.0 + c * apart
-            seconds[rows] = overlapped(x, y, self.given.g)
-            several = ways.passes[rows] - 1
-            if several.any():
-                seconds[rows] += several * x
-        return Times(seconds, log_sd, source)
+            return x, y, self.given.g
 
-
-def _anchors(lines: Sequence[tuple[float, float, OneGpu | None]]) -> Anchors:
-    """What lines a + b m, given as a, b and measured seconds, are bent through."""
-    samples = [np.array(measured["samples"] if measured else ()) for _, _, measured in lines]
-    log_factor = [
-        np.log(measured["seconds"]) - np.log(a + b * each) if measured else np.zeros(0)
-        for (a, b, measured), each in zip(lines, samples, strict=True)
-    ]
-    return Anchors(samples, log_factor)
-
-
-def _check_one_gpu(path: str, told: ComputeDocument) -> None:
-    if told.one_gpu is None:
-        return
-    samples, seconds = told.one_gpu.samples, told.one_gpu.seconds
-    if len(samples) != len(seconds):
-        raise InvalidInput(
-            f"{path}.one_gpu.seconds",
-            f"{len(seconds)} numbers",
-            f"{len(samples)}, as many as samples",
-        )
-    if any(more <= less for less, more in pairwise(samples)):
-        found = ", ".join(f"{each:g}" for each in samples)
-        raise InvalidInput(f"{path}.one_gpu.samples", found, "numbers in ascending order")
+        return self._table.times(ways, phases)
 
 
 def _levels(
@@ -219,184 +250,259 @@ def _levels(
 ) -> list[tuple[float, ...]]:
     """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU, on one node, on several."""
     workload, gpu = pair
-    rows: list[tuple[float, ...]] = [
-        (compute.a, compute.b, 0.0, 0.0, 0.0, compute.log_sd[0], Source.PARAMETRIC)
-    ]
+    a, b, log_sd = compute.a, compute.b, compute.log_sd
+    rows: list[tuple[float, ...]] = [(a, b, 0.0, 0.0, 0.0, log_sd[0], Source.PARAMETRIC)]
     for level, name in enumerate(NAMES):
         link, factor = getattr(given.gpus[gpu], name), getattr(compute, name)
         slowdown = given.gpus[gpu].slowdown if compute.slowdown is None else compute.slowdown[level]
-        ring, hop = (
-            2 * factor * given.gradient_bytes[workload] / link.bandwidth,
-            2 * factor * link.latency,
-        )
+        ring = 2 * factor * given.gradient_bytes[workload] / link.bandwidth
+        hop = 2 * factor * link.latency
         source = Source.PARAMETRIC if link.measured else Source.PRIOR
-        rows.append((compute.a, compute.b, slowdown, ring, hop, compute.log_sd[level + 1], source))
+        rows.append((a, b, slowdown, ring, hop, log_sd[level + 1], source))
     return rows
 
 
-# --- the fit ----------------------------------------------------------------------------------------------------------
+SPAN = 1500.0
+"""More than logs of positive floats differ by: pairs stand so far apart on one axis."""
 
 
-def _fit(profiles: Profiles, chosen: SharedLinkOptions) -> SharedLinkDocument:
-    parts = split(profiles)
-    cells = Cells(tuple(parts))
-    earlier = None if chosen.prior is None else _earlier(chosen.prior)
-    types = tuple(
-        dict.fromkeys([*cells.gpu_types, *chosen.links, *(earlier.gpus if earlier else ())])
-    )
-    gpu_rows = {name: row for row, name in enumerate(types)}
-    lines = {pair: _line(part) for pair, part in parts.items()}
-    free = {
-        pair: row for row, pair in enumerate(pair for pair, line in lines.items() if line is None)
-    }
-    parameters = Parameters(len(cells.workloads), len(types), len(free))
-    prior = Prior(parameters, [_guess(parts[pair]) for pair in free])
-    if earlier:
-        _start_from(prior, parameters, earlier, cells, gpu_rows)
-    prior.state_bytes(cells.workloads, chosen.parameters, PER_PARAMETER, PARAMETERS_SD)
-    prior.state_bytes(cells.workloads, chosen.gradient_bytes, 1.0, STATED_SD)
-    for gpu, stated in chosen.links.items():
-        for level, name in enumerate(NAMES):
-            link = getattr(stated, name)
-            if link is not None:
-                prior.state(
-                    parameters.bandwidth + 2 * gpu_rows[gpu] + level, link.bandwidth, STATED_SD
-                )
-                if link.latency is not None:
-                    prior.state(
-                        parameters.latency + 2 * gpu_rows[gpu] + level, link.latency, STATED_SD
-                    )
+class Anchors:
+    """Factors on a line a + b m of each of C pairs, which make it go through what was measured.
 
-    ways = profiles.ways
-    cell = cells.find(ways)
-    table = columns([(np.nan, np.nan) if line is None else line for line in lines.values()], 2)
-    base = np.array([free.get(pair, -1) for pair in cells.pairs], np.int64)
-    measured = [_measured(part) for part in parts.values()]
-    bends = _anchors(
-        [(*line, each) for line, each in zip(table.T[: len(cells)].tolist(), measured, strict=True)]
-    )
-    one_gpu = (table[0][cell] + table[1][cell] * ways.samples) * bends.factor(cell, ways.samples)
-    rows = rows_of(
-        profiles,
-        cell,
-        one_gpu,
-        base[cell],
-        ways.workload_among(cells.workloads),
-        ways.gpu_among(gpu_rows),
-    )
-    z = fit_links(rows, parameters, prior)
-    blocks = 2 * len(cells)
-    own = (
-        fit_own(z, parameters, rows, blocks) if chosen.own else (np.ones(blocks), np.zeros(blocks))
-    )
-    kept = measured if chosen.anchored else [None] * len(cells)
-    return _document(
-        z, own, parameters, profiles, cells, cell, table, base, kept, gpu_rows, earlier, chosen.gate
-    )
+        factor(m) = exp r(log m),    r(log m_i) = log t_i - log(a + b m_i)
 
+    with r straight between the measured m_i, and constant beyond the smallest and the largest: there the line goes on
+    from where the measurements end. Pairs without measurements have a factor of 1.
 
-def _document(
-    z: FloatArray, own: tuple[FloatArray, FloatArray], at: Parameters, profiles: Profiles, cells: Cells, cell: IntArray,
-    table: FloatArray, base: IntArray, one_gpu: Sequence[OneGpu | None], gpu_rows: Mapping[str, int],
-    earlier: SharedLinkDocument | None, gate: float,
-) -> SharedLinkDocument:  # fmt: skip
-    """What was fitted, by names; then its residuals, from its own times."""
-    value = np.exp(z)
-    several = profiles.ways.gpus > 1
-    across = (profiles.ways.nodes > 1).astype(np.int64)
-    links = (
-        np.bincount(
-            (2 * profiles.ways.gpu_among(gpu_rows) + across)[several], minlength=2 * at.gpu_types
-        )
-        > 0
-    )
-    gpus = {}
-    for gpu, row in gpu_rows.items():
-        before = earlier.gpus.get(gpu) if earlier else None
-        gpus[gpu] = {
-            name: {
-                "bandwidth": float(value[at.bandwidth + 2 * row + level]),
-                "latency": float(value[at.latency + 2 * row + level]),
-                "measured": bool(links[2 * row + level])
-                or (before is not None and getattr(before, name).measured),
-            }
-            for level, name in enumerate(NAMES)
-        }
-    compute = []
-    for row in range(len(cells)):
-        a, b = (
-            table[:, row]
-            if base[row] < 0
-            else value[[at.base_constant + base[row], at.base_slope + base[row]]]
-        )
-        blocks = slice(2 * row, 2 * row + 2)
-        told = {
-            "a": float(a),
-            "b": float(b),
-            **dict(zip(NAMES, own[0][blocks].tolist(), strict=True)),
-        }
-        compute.append(told | {"slowdown": tuple(own[1][blocks].tolist())})
-    document = {
-        "g": float(1 + value[at.overlap]),
-        "gradient_bytes": {
-            name: float(value[at.bytes + row]) for name, row in cells.workloads.items()
-        },
-        "gpus": gpus,
-        "compute": by_names(cells.pairs, compute),
-        "gate": gate,
-    }
-    residual = np.log(
-        SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds
-    )
-    for told, measured in zip(compute, one_gpu, strict=True):
-        told["one_gpu"] = measured
-    bent = np.log(
-        SharedLink.from_document(document).times(profiles.ways).seconds / profiles.seconds
-    )
-    residual[several] = bent[
-        several
-    ]  # on one GPU those of the line, as those of what goes through all tell nothing
-    block = 3 * cell + several + across
-    counts = np.bincount(block, minlength=3 * len(cells))
-    squares = np.bincount(block, residual**2, minlength=3 * len(cells))
-    free = _coefficients(profiles, cell, counts, base, links)
-    for row, (pair, told) in enumerate(zip(cells.pairs, compute, strict=True)):
-        told["log_sd"] = tuple(
-            of_squares(float(squares[at]), int(counts[at]), float(free[at]))
-            if counts[at]
-            else _unseen(gpus[pair[1]], at - LEVELS * row)
-            for at in range(LEVELS * row, LEVELS * (row + 1))
-        )
-    return SharedLinkDocument.model_validate(document)
-
-
-def _coefficients(
-    profiles: Profiles, cell: IntArray, counts: IntArray, base: IntArray, links: BoolArray
-) -> FloatArray:
-    """How many coefficients the steps of each pair on each level had to determine, shape (3 C,).
-
-    One GPU: a and b, or one of them where only one m was measured. Several: f and c of its own (f moves the steps of a
-    level as S and B do), an equal part of what all share (alpha of each link, c of each GPU type, g), and a and b where
-    no step on one GPU tells them.
+    Parameters
+    ----------
+    samples, log_factor : sequence of FloatArray, length C
+        m_i in ascending order, and r of them, of each pair; empty for none.
     """
-    alone = np.flatnonzero(profiles.ways.gpus == 1)
-    pairs_of_m = np.unique(np.stack([cell[alone], profiles.ways.samples[alone]]), axis=1)[0].astype(
-        np.int64
-    )
-    different = np.bincount(pairs_of_m, minlength=len(base))
-    levels = counts.reshape(-1, LEVELS) > 0
-    shared = np.sum(links) + np.sum(links.reshape(-1, 2).any(axis=1)) + 1
-    each = 2.0 + shared / max(int(levels[:, 1:].sum()), 1)
-    free = np.full(levels.shape, each) + np.where(base >= 0, 2.0, 0.0)[:, np.newaxis]
-    free[:, 0] = np.minimum(different, 2)
-    return free.ravel()
+
+    def __init__(self, samples: Sequence[FloatArray], log_factor: Sequence[FloatArray]) -> None:
+        logs = [np.log(each) if len(each) else np.zeros(1) for each in samples] + [np.zeros(1)]
+        values = [each if len(each) else np.zeros(1) for each in log_factor] + [np.zeros(1)]
+        self._least = np.array([each[0] for each in logs])
+        self._most = np.array([each[-1] for each in logs])
+        cell = np.repeat(np.arange(len(logs)), [len(each) for each in logs])
+        self._knots = np.concatenate(logs) + SPAN * cell
+        self._values = np.concatenate(values)
+
+    @classmethod
+    def through(cls, lines: Sequence[tuple[float, float, OneGpuDocument | None]]) -> Anchors:
+        """What lines a + b m, given as a, b and measured seconds, are bent through."""
+        samples, log_factor = [], []
+        for a, b, measured in lines:
+            m = np.array(measured.samples if measured else ())
+            seconds = np.array(measured.seconds if measured else ())
+            samples.append(m)
+            log_factor.append(np.log(seconds) - np.log(a + b * m))
+        return cls(samples, log_factor)
+
+    def factor(self, cell: IntArray, samples: FloatArray) -> FloatArray:
+        """Factors of pairs, numbered 0 to C (C: a pair that is not known, 1), with so many samples; shape (E,)."""
+        at = np.clip(np.log(samples), self._least[cell], self._most[cell]) + SPAN * cell
+        right = np.searchsorted(self._knots, at)
+        left = np.maximum(right - 1, 0)
+        width = self._knots[right] - self._knots[left]
+        back = np.where(width > 0, (self._knots[right] - at) / np.where(width > 0, width, 1.0), 0.0)
+        change = (self._values[left] - self._values[right]) * back
+        return np.asarray(np.exp(self._values[right] + change), np.float64)
 
 
-def _unseen(gpu: Mapping[str, Any], level: int) -> float:
-    return UNSEEN_LOG_SD if level == 0 or gpu[NAMES[level - 1]]["measured"] else UNMEASURED_LOG_SD
+# --- the fit --------------------------------------------------------------------------------------
 
 
-def _measured(part: Profiles) -> dict[str, list[float]] | None:
+class _JointFit:
+    """The fit of all workloads and GPU types to sorted measurements.
+
+    Attributes
+    ----------
+    cells : Cells
+        Pairs (workload, GPU type) that were measured.
+    cell : IntArray, shape (E,)
+        Pair of each measurement.
+    gpu_rows : mapping of str to int
+        GPU types that were measured, stated, or known to an earlier model.
+    free : dict
+        Pairs without a step on one GPU, whose a and b are fitted with the shared parameters.
+    """
+
+    def __init__(self, profiles: Profiles, chosen: SharedLinkOptions) -> None:
+        self.profiles, self.chosen = profiles, chosen
+        self.parts = split(profiles)
+        self.cells = Cells(tuple(self.parts))
+        self.cell = self.cells.find(profiles.ways)
+        self.earlier = None if chosen.prior is None else _read_prior(chosen.prior)
+        known = self.earlier.gpus if self.earlier else ()
+        types = dict.fromkeys([*self.cells.gpu_types, *chosen.links, *known])
+        self.gpu_rows = {name: row for row, name in enumerate(types)}
+        self.lines = {pair: _line(part) for pair, part in self.parts.items()}
+        without = [pair for pair, line in self.lines.items() if line is None]
+        self.free = {pair: row for row, pair in enumerate(without)}
+        self.at = Parameters(len(self.cells.workloads), len(types), len(without))
+
+    def document(self) -> SharedLinkDocument:
+        """What was fitted, by names, and how uncertain it is."""
+        one_gpu = [_measured(part) for part in self.parts.values()]
+        rows = self._rows(one_gpu)
+        z = fit_links(rows, self.at, self._prior())
+        blocks = 2 * len(self.cells)
+        own = np.ones(blocks), np.zeros(blocks)
+        if self.chosen.own:
+            own = fit_own(z, self.at, rows, blocks)
+        fitted = SharedLinkDocument(
+            g=float(1 + np.exp(z[self.at.overlap])),
+            gate=self.chosen.gate,
+            gradient_bytes={
+                name: float(np.exp(z[self.at.bytes + row]))
+                for name, row in self.cells.workloads.items()
+            },
+            gpus=self._links(z),
+            compute=by_names(self.cells.pairs, self._compute(z, own)),
+        )
+        return self._with_log_sd(fitted, one_gpu)
+
+    def _prior(self) -> Prior:
+        """What is thought of the parameters: the usual, then the earlier model, then what is stated."""
+        prior = Prior(self.at, [_guess(self.parts[pair]) for pair in self.free])
+        workloads, earlier = self.cells.workloads, self.earlier
+        if earlier:
+            prior.state_bytes(workloads, earlier.gradient_bytes)
+            prior.state(self.at.overlap, max(earlier.g - 1, 1e-3))
+            for gpu, links in earlier.gpus.items():
+                for level, name in enumerate(NAMES):
+                    link = getattr(links, name)
+                    row = 2 * self.gpu_rows[gpu] + level
+                    prior.state_link(row, link.bandwidth, link.latency)
+        prior.state_bytes(workloads, self.chosen.parameters, PER_PARAMETER, PARAMETERS_SD)
+        prior.state_bytes(workloads, self.chosen.gradient_bytes)
+        for gpu, stated in self.chosen.links.items():
+            for level, name in enumerate(NAMES):
+                link = getattr(stated, name)
+                if link is not None:
+                    row = 2 * self.gpu_rows[gpu] + level
+                    prior.state_link(row, link.bandwidth, link.latency)
+        return prior
+
+    def _rows(self, one_gpu: Sequence[OneGpuDocument | None]) -> Rows:
+        """The measurements, with T_1 through what was measured on one GPU."""
+        ways = self.profiles.ways
+        unknown = (np.nan, np.nan)
+        lines = [unknown if line is None else line for line in self.lines.values()]
+        bends = Anchors.through(
+            [(a, b, measured) for (a, b), measured in zip(lines, one_gpu, strict=True)]
+        )
+        a, b = np.array(lines)[self.cell].T
+        base = np.array([self.free.get(pair, -1) for pair in self.cells.pairs], np.int64)
+        return rows_of(
+            self.profiles,
+            self.cell,
+            (a + b * ways.samples) * bends.factor(self.cell, ways.samples),
+            base[self.cell],
+            ways.workload_among(self.cells.workloads),
+            ways.gpu_among(self.gpu_rows),
+        )
+
+    @cached_property
+    def _measured_links(self) -> BoolArray:
+        """Whether each link, 2 x GPU type + level, was measured."""
+        ways = self.profiles.ways
+        several = ways.gpus > 1
+        link = 2 * ways.gpu_among(self.gpu_rows) + (ways.nodes > 1)
+        return np.bincount(link[several], minlength=2 * self.at.gpu_types) > 0
+
+    def _links(self, z: FloatArray) -> dict[str, GpuDocument]:
+        gpus = {}
+        for gpu, row in self.gpu_rows.items():
+            earlier = self.earlier.gpus.get(gpu) if self.earlier else None
+            links = {}
+            for level, name in enumerate(NAMES):
+                link = 2 * row + level
+                known = earlier is not None and getattr(earlier, name).measured
+                links[name] = LinkDocument(
+                    bandwidth=float(np.exp(z[self.at.bandwidth + link])),
+                    latency=float(np.exp(z[self.at.latency + link])),
+                    measured=bool(self._measured_links[link]) or known,
+                )
+            gpus[gpu] = GpuDocument(inside=links["inside"], across=links["across"])
+        return gpus
+
+    def _compute(self, z: FloatArray, own: tuple[FloatArray, FloatArray]) -> list[ComputeDocument]:
+        compute = []
+        for number, (pair, line) in enumerate(self.lines.items()):
+            if line is None:
+                base = self.free[pair]
+                a, b = np.exp(z[[self.at.base_constant + base, self.at.base_slope + base]]).tolist()
+            else:
+                a, b = line
+            (inside, across), slowdown = (
+                each[2 * number : 2 * number + 2].tolist() for each in own
+            )
+            compute.append(
+                ComputeDocument(a=a, b=b, inside=inside, across=across, slowdown=tuple(slowdown))
+            )
+        return compute
+
+    def _with_log_sd(
+        self, fitted: SharedLinkDocument, one_gpu: Sequence[OneGpuDocument | None]
+    ) -> SharedLinkDocument:
+        """The model with its anchors, if asked for, and log_sd from its own residuals."""
+        ways, pairs = self.profiles.ways, len(self.cells)
+        compute = list(flat(fitted.compute).values())
+        residual = self._residual(fitted)
+        if self.chosen.anchored:
+            compute = [
+                one.model_copy(update={"one_gpu": measured})
+                for one, measured in zip(compute, one_gpu, strict=True)
+            ]
+            fitted = fitted.model_copy(update={"compute": by_names(self.cells.pairs, compute)})
+            # On one GPU the residuals stay those of the line: what goes through all measurements
+            # has none, which says nothing.
+            residual = np.where(ways.gpus > 1, self._residual(fitted), residual)
+        block = LEVELS * self.cell + level_of(ways.gpus, ways.nodes)
+        counts = np.bincount(block, minlength=LEVELS * pairs)
+        squares = np.bincount(block, residual**2, minlength=LEVELS * pairs)
+        free = self._coefficients(counts)
+        for number, ((_, gpu), one) in enumerate(zip(self.cells.pairs, compute, strict=True)):
+            log_sd = []
+            for level, at in enumerate(range(LEVELS * number, LEVELS * (number + 1))):
+                if counts[at]:
+                    log_sd.append(of_squares(float(squares[at]), int(counts[at]), float(free[at])))
+                else:
+                    seen = level == 0 or getattr(fitted.gpus[gpu], NAMES[level - 1]).measured
+                    log_sd.append(UNSEEN_LOG_SD if seen else UNMEASURED_LOG_SD)
+            compute[number] = one.model_copy(update={"log_sd": tuple(log_sd)})
+        return fitted.model_copy(update={"compute": by_names(self.cells.pairs, compute)})
+
+    def _residual(self, fitted: SharedLinkDocument) -> FloatArray:
+        """Log residuals of all measurements."""
+        seconds = SharedLink(fitted).times(self.profiles.ways).seconds
+        return np.asarray(np.log(seconds / self.profiles.seconds), np.float64)
+
+    def _coefficients(self, counts: IntArray) -> FloatArray:
+        """How many coefficients the steps of each pair on each level had to determine, shape (3 C,).
+
+        One GPU: a and b, or one of them where only one m was measured. Several: f and c of its own
+        (f moves the steps of a level as S and B do), an equal part of what all share (alpha of each
+        link, c of each GPU type, g), and a and b where no step on one GPU determines them.
+        """
+        alone = np.flatnonzero(self.profiles.ways.gpus == 1)
+        samples = self.profiles.ways.samples[alone]
+        groups = group_rows([self.cell[alone], samples], len(alone))
+        different = np.bincount(self.cell[alone][groups.first], minlength=len(self.cells))
+        levels = counts.reshape(-1, LEVELS) > 0
+        links = self._measured_links
+        shared = np.sum(links) + np.sum(links.reshape(-1, 2).any(axis=1)) + 1
+        each = 2.0 + shared / max(int(levels[:, 1:].sum()), 1)
+        base = np.array([2.0 if pair in self.free else 0.0 for pair in self.cells.pairs])
+        free: FloatArray = np.full(levels.shape, each) + base[:, np.newaxis]
+        free[:, 0] = np.minimum(different, 2)
+        return free.ravel()
+
+
+def _measured(part: Profiles) -> OneGpuDocument | None:
     """Seconds of a pass on one GPU by samples, the mean in logs of those measured; None without any."""
     alone = np.flatnonzero(part.ways.gpus == 1)
     samples, kind = np.unique(part.ways.samples[alone], return_inverse=True)
@@ -404,7 +510,7 @@ def _measured(part: Profiles) -> dict[str, list[float]] | None:
         return None
     logs = np.log(part.seconds[alone] / part.ways.passes[alone])
     seconds = np.exp(np.bincount(kind, logs) / np.bincount(kind))
-    return {"samples": samples.tolist(), "seconds": seconds.tolist()}
+    return OneGpuDocument(samples=tuple(samples.tolist()), seconds=tuple(seconds.tolist()))
 
 
 def _line(part: Profiles) -> tuple[float, float] | None:
@@ -421,27 +527,6 @@ def _guess(part: Profiles) -> tuple[float, float]:
     return seconds / 4, seconds / 4 / float(np.median(part.ways.samples))
 
 
-def _earlier(document: Mapping[str, Any]) -> SharedLinkDocument:
-    return validate(
-        SharedLinkDocument,
-        {name: value for name, value in document.items() if name != "model"},
-        "performance.prior",
-    )
-
-
-def _start_from(
-    prior: Prior,
-    at: Parameters,
-    earlier: SharedLinkDocument,
-    cells: Cells,
-    gpu_rows: Mapping[str, int],
-) -> None:
-    """An earlier model is known about as well as what is stated."""
-    prior.state_bytes(cells.workloads, earlier.gradient_bytes, 1.0, STATED_SD)
-    prior.state(at.overlap, max(earlier.g - 1, 1e-3), STATED_SD)
-    for gpu, told in earlier.gpus.items():
-        for level, name in enumerate(NAMES):
-            link = getattr(told, name)
-            prior.state(at.bandwidth + 2 * gpu_rows[gpu] + level, link.bandwidth, STATED_SD)
-            if link.latency > 0:
-                prior.state(at.latency + 2 * gpu_rows[gpu] + level, link.latency, STATED_SD)
+def _read_prior(document: Mapping[str, Any]) -> SharedLinkDocument:
+    options = {name: value for name, value in document.items() if name != "model"}
+    return validate(SharedLinkDocument, options, "performance.prior")
