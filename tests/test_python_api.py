@@ -19,7 +19,6 @@ from refusals import refuses
 import optsched
 from optsched import errors
 from optsched.api import make_limits
-from optsched.rounds.digest import plan_digest
 from optsched.simulation.options import SimulationOptions
 
 QUICKSTART = optsched.load("@quickstart").to_document()
@@ -310,7 +309,7 @@ def begun() -> optsched.RoundState:
 
 
 def test_a_scheduler_goes_on_from_a_state(begun: optsched.RoundState, tmp_path: Path) -> None:
-    expected = plan_digest(optsched.solve_round(begun))
+    expected = optsched.solve_round(begun).digest()
     file = tmp_path / "state.json"
     file.write_text(json.dumps(begun.to_document()))
     digests = []
@@ -318,7 +317,7 @@ def test_a_scheduler_goes_on_from_a_state(begun: optsched.RoundState, tmp_path: 
         with optsched.Scheduler(source, isolate=False) as scheduler:
             assert scheduler.state.number == 2
             assert scheduler.state.policy.formulation == "makespan"
-            digests.append(plan_digest(scheduler.solve(now=begun.now)))
+            digests.append(scheduler.solve(now=begun.now).digest())
     assert digests == [expected] * 3
 
 
@@ -337,5 +336,5 @@ def test_a_journal_begins_with_a_state(begun: optsched.RoundState, tmp_path: Pat
     with optsched.Scheduler.recover(tmp_path / "journal", isolate=False, fsync=False) as recovered:
         assert recovered.state.to_document() == after
         assert recovered.plan is not None
-        assert plan_digest(recovered.plan) == plan_digest(plan)
+        assert recovered.plan.digest() == plan.digest()
     assert optsched.replay(tmp_path / "journal").plan.number == 2

@@ -54,9 +54,7 @@ def plan_view(plan: Plan, state: RoundState) -> Iterator[RenderableType]:
 def _facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
     from rich.text import Text
 
-    from optsched.rounds.plan_document import metrics
-
-    figures = metrics(plan)
+    figures = plan.figures()
     yield (
         "clock",
         f"{number(plan.now)} s to {number(plan.until)} s: {seconds(plan.until - plan.now)}",

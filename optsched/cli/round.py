@@ -95,7 +95,7 @@ def plan_round(
     from optsched.assembly import load
     from optsched.cli.plan_view import plan_view
     from optsched.registry import load_solver
-    from optsched.rounds.opening import state_of
+    from optsched.rounds.state import state_of
     from optsched.rounds.transitions import followed
     from optsched.solvers.isolated import SolverProcess, half_of_memory
 

@@ -22,12 +22,13 @@ from optsched.registry import load_formulation
 from optsched.rounds.blocking import BLOCKED, blocked
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.rows import keys_of, rows_of_keys
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution
 from optsched.solvers import Limits, Solver
 from optsched.solving.engine import Engine
-from optsched.solving.warm_start import WarmStart, matched
+from optsched.solving.warm_start import WarmStart
 
 log = logging.getLogger("optsched")
 
@@ -58,6 +59,13 @@ class Recorded:
     key: IntArray | None = None
     fraction: FloatArray | None = None
     refused: Refused = ()
+
+    @property
+    def allocation(self) -> tuple[IntArray, FloatArray] | None:
+        """Keys and fractions, where there are some."""
+        if self.key is None or self.fraction is None:
+            return None
+        return self.key, self.fraction
 
 
 @dataclass(frozen=True)
@@ -138,13 +146,15 @@ class Memory:
         """Something has happened."""
         self.candidates = self.answer = None
 
+    def keep(self, answer: Answer) -> None:
+        """Remember an answer; a fallback is never given again."""
+        self.answer = replace(answer, timings={}) if answer.fallback is None else None
+
     def at(self, instance: Instance) -> Answer | None:
         """The answer, of the instance as it is now."""
-        return (
-            None
-            if self.answer is None
-            else replace(self.answer, classes=self.answer.classes.at(instance))
-        )
+        if self.answer is None:
+            return None
+        return replace(self.answer, classes=self.answer.classes.at(instance))
 
     def compiled(self, instance: Instance, compiled: Callable[[], Candidates]) -> Candidates:
         """The candidates of the instance as it is now, compiled if there are none that hold."""
@@ -256,13 +266,13 @@ def allocate(
             key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction
         )
     if recorded is not None and recorded.key is not None and recorded.fraction is not None:
-        rows = repaired(recorded.key, recorded.fraction, classes)
+        rows = rows_of_keys(recorded.key, recorded.fraction, classes)
         return Answer(
             classes, rows, formulation.constraints, formulation.leaves_idle, solution, None,
             None, engine.bases.words, timings, told, recorded=recorded, isolated=isolated, refused=refused,
         )  # fmt: skip
     claimed = np.flatnonzero(state.ledger.fraction > 0)
-    rows = repaired(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
+    rows = rows_of_keys(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
     return Answer(
         classes, rows, formulation.constraints, formulation.leaves_idle, None, why,
         state.warm, engine.bases.words, timings, told, refused=refused,
@@ -326,27 +336,3 @@ def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | N
     if not solution.certificate.ok:
         return None, f"the certificate does not hold: {'; '.join(solution.certificate.problems)}"
     return solution, None
-
-
-def repaired(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
-    """An allocation, as a `Ledger` knows it, as far as its jobs and configurations still exist."""
-    mine, other = classes.of_job[key[:, 0]], gathered(classes.of_job, key[:, 1], -1)
-    known = np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels])
-    column = matched(known.T, np.column_stack([mine, other, key[:, 2:]]).T)
-    swapped = matched(known.T, np.column_stack([other, mine, key[:, 2:]]).T)
-    turned = (column < 0) & (key[:, 1] >= 0)
-    column = np.where(turned, swapped, column)
-    possible = (mine >= 0) & ((key[:, 1] < 0) | (other >= 0)) & (column >= 0)
-    column, key, turned = column[possible], key[possible], turned[possible]
-    rate, beside = classes.rate_a[column], classes.rate_b[column]
-    return JobRows(
-        key[:, 0], key[:, 1], column, fraction[possible],
-        np.where(turned, beside, rate), np.where(turned, rate, beside),
-    )  # fmt: skip
-
-
-def keys_of(classes: Classes, rows: JobRows) -> IntArray:
-    """Rows of an allocation as a `Ledger` knows them."""
-    return np.column_stack([rows.job, rows.partner, classes.labels_of(rows.column)]).astype(
-        np.int64, copy=False
-    )

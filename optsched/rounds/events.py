@@ -24,10 +24,9 @@ from optsched.instance.documents import (
 from optsched.instance.reading import listed, named, show, validate
 from optsched.instance.resize import resized
 from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
-from optsched.performance import Observations
-from optsched.rounds.learning import observations
+from optsched.performance import Configurations, JobBatch, Observations
 from optsched.rounds.state import Reservation, RoundState
-from optsched.rounds.transitions import advanced, stopped, with_instance, without_lost
+from optsched.rounds.transitions import advanced, with_instance, without_lost
 
 Time = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
@@ -59,7 +58,6 @@ class Submit(Event):
     jobs: Tuple[dict[str, Any]]
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         documents = [{"arrival": state.now, **job} for job in self.jobs]
         added = jobs_of_documents(state.instance, documents)
         rows = np.arange(len(state.instance.jobs_table), dtype=np.int64)
@@ -73,7 +71,6 @@ class Leave(Event):
     jobs: Tuple[Name]
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         gone = _mask(state.instance, self.jobs)
         rows = np.flatnonzero(~gone)
         return Outcome(with_instance(state, with_jobs(state.instance, rows), rows))
@@ -86,8 +83,7 @@ class Stopped(Event):
     jobs: Tuple[Name]
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
-        return Outcome(stopped(state, _mask(state.instance, self.jobs)))
+        return Outcome(state.stopped(_mask(state.instance, self.jobs)))
 
 
 class Measured(Document):
@@ -110,7 +106,6 @@ class Observe(Event):
     jobs: dict[str, Measured]
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         instance = state.instance
         table = instance.jobs_table
         row = {name: _row(instance, name, f"jobs.{name}") for name in self.jobs}
@@ -140,7 +135,6 @@ class Nodes(Event):
     states: dict[str, NodeState]
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         state, hit = without_lost(replace(state, instance=with_nodes(state.instance, self.states)))
         return Outcome(
             state, tuple(f"job {name} stopped: a node that it held is down" for name in hit)
@@ -157,7 +151,6 @@ class Reserve(Event):
     end: Time
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         if not self.end > self.start:
             raise InvalidInput("end", show(self.end), f"a time after the start ({self.start:g})")
         if any(item.name == self.name for item in state.reservations):
@@ -176,7 +169,6 @@ class Release(Event):
     name: Name
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         kept = tuple(item for item in state.reservations if item.name != self.name)
         if len(kept) == len(state.reservations):
             raise InvalidInput("name", show(self.name), "the name of a reservation")
@@ -190,14 +182,13 @@ class Resize(Event):
     add: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         before, instance = state.instance.jobs_table.running, resized(state.instance, self.add)
         instance = replace(instance, name=state.instance.name)
         lost = np.zeros(len(instance.jobs_table), bool)
         lost[[job for job in before if job not in instance.jobs_table.running]] = True
         names = [instance.jobs_table.names[job] for job in np.flatnonzero(lost).tolist()]
         state = replace(state, instance=replace(instance, jobs_table=state.instance.jobs_table))
-        state, notices = _without_nodes(stopped(state, lost))
+        state, notices = _without_nodes(state.stopped(lost))
         return Outcome(
             state,
             (*(f"job {name} stopped: a GPU that it held is gone" for name in names), *notices),
@@ -224,7 +215,6 @@ class Update(Event):
     )
 
     def apply(self, state: RoundState) -> Outcome:
-        """See the class."""
         row, table, columns = _row(state.instance, self.job, "job"), state.instance.jobs_table, {}
         for name in self.fields:
             value = getattr(self, name)
@@ -284,3 +274,46 @@ def _mask(instance: Instance, names: tuple[str, ...]) -> BoolArray:
         raise UsageError("jobs: a job stands twice, expected each once")
     mask[rows] = True
     return mask
+
+
+def observations(
+    state: RoundState, rates: Mapping[int, float]
+) -> tuple[Observations | None, tuple[str, ...]]:
+    """What measured rates (steps/s, by the row of the job) say, and what is to be told.
+
+    A rate says something of the configuration in which its job runs now. Nothing is learnt of jobs that do not run, or
+    that share their GPUs: there it says as much of the neighbour.
+    """
+    table, ledger = state.instance.jobs_table, state.ledger
+    now = {int(job): row for row, job in enumerate(ledger.job.tolist()) if ledger.runs[row]}
+    shares = set(ledger.partner[ledger.runs].tolist()) - {-1}
+    rows, notices = [], []
+    for job in rates:
+        if job not in now and job not in shares:
+            notices.append(f"job {table.names[job]} does not run: its throughput teaches nothing")
+        elif job in shares or ledger.partner[now[job]] >= 0:
+            notices.append(
+                f"job {table.names[job]} shares its GPUs: its throughput teaches nothing"
+            )
+        else:
+            rows.append(now[job])
+    if not rows:
+        return None, tuple(notices)
+    key = ledger.key[rows]
+    jobs = key[:, 0]
+    own = table.rates[jobs] >= 0
+    of_workload = np.array(
+        [*(workload.rates for workload in state.instance.workloads), -1], np.int64
+    )
+    batch = JobBatch(
+        table.workload[jobs], np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]), own,
+        table.gpus_min[jobs],
+    )  # fmt: skip
+    configurations = Configurations(
+        pool=key[:, 2], gpus=key[:, 3], nodes=key[:, 4], share=np.ascontiguousarray(key[:, 8]).view(np.float64),
+        attributes=np.zeros(len(rows), np.int64), attribute_sets=({},),
+    )  # fmt: skip
+    rate = np.array([rates[one] for one in jobs.tolist()])
+    return Observations(batch, configurations, np.arange(len(rows), dtype=np.int64), rate), tuple(
+        notices
+    )

@@ -1,7 +1,8 @@
-"""The row in which each job goes on that must not be stopped: alone, or beside one that shares its GPUs.
+"""The row in which each job goes on that cannot be preempted: alone, or beside a guest.
 
-A job that cannot be preempted keeps its GPUs, but another may join it there, and leave again, while it runs on. Of all
-rows in which it stays where it is the one runs that is due first, as everywhere (`optsched.rounds.selection`).
+A job that runs and cannot be preempted (a **host**) keeps its GPUs, but another job (its **guest**)
+may join it there, and leave again, while it runs on. Of all rows in which the host stays where it
+is the one runs that is due first, as everywhere (`optsched.rounds.selection`).
 """
 
 from __future__ import annotations
@@ -19,205 +20,282 @@ from optsched.placement.instant import FULL
 from optsched.placement.keeping import Keeping
 from optsched.placement.priority import first_fit
 from optsched.rounds.blocking import left_beside
-from optsched.rounds.selection import instant_of, room_at_least, uses_of
+from optsched.rounds.in_place import InPlace
+from optsched.rounds.rows import instant_of, jobs_of, uses_of
+from optsched.rounds.selection import room_at_least
 from optsched.rounds.view import View
+
+Fits = Callable[[IntArray], bool]
+"""Whether rows can run side by side."""
 
 
 @dataclass(frozen=True)
-class InPlace:
-    """Rows in which jobs that must not be stopped stay where they are.
+class Hosts:
+    """Rows in which jobs that cannot be preempted stay where they are.
 
     Attributes
     ----------
     view : View
-    classes : Classes
+    in_place : InPlace
     rows : JobRows, A rows
     continues : BoolArray, shape (A,)
-        Rows whose jobs all run so.
-    sharing : IntArray, shape (jobs,)
-        The job with which each stands in a pair now, -1 for none.
+        Rows whose jobs can all go on as they are.
+    partner_now : IntArray, shape (jobs,)
+        The job with which each shares its GPUs now, -1 for none.
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     """
 
     view: View
-    classes: Classes
+    in_place: InPlace
     rows: JobRows
     continues: BoolArray
-    sharing: IntArray
+    partner_now: IntArray
     constraints: Sequence[Mapping[str, Any]]
 
-    @cached_property
-    def firm(self) -> BoolArray:
-        """Rows of jobs that must not be stopped, as they run now."""
-        return self.continues & (self._ours | self._theirs)
+    @property
+    def classes(self) -> Classes:
+        return self.in_place.classes
+
+    # --- kinds of rows --------------------------------------------------------------------
 
     @cached_property
-    def _ours(self) -> BoolArray:
+    def _first_must(self) -> BoolArray:
+        """Rows whose job cannot be preempted."""
         return self.view.must[self.rows.job]
 
     @cached_property
-    def _theirs(self) -> BoolArray:
+    def _second_must(self) -> BoolArray:
+        """Rows whose partner cannot be preempted."""
         return gathered(self.view.must, self.rows.partner, False)
 
     @cached_property
-    def rowless(self) -> BoolArray:
-        """Jobs that must not be stopped, and run on as they do in none of the rows; shape (jobs,)."""
-        mask = np.append(self.view.must, False)
-        mask[self.rows.job[self.firm]] = mask[self.rows.partner[self.firm]] = False
-        return mask[:-1]
+    def _one_must(self) -> BoolArray:
+        """Rows of a host and a possible guest: one of the two jobs cannot be preempted."""
+        pair = self.rows.partner >= 0
+        return np.asarray(pair & (self._first_must ^ self._second_must))
 
     @cached_property
-    def free(self) -> FloatArray:
-        """Share of each renewable resource that is free beside these."""
-        renewable, capacity = self.classes.resources.renewable, self.classes.capacity
-        used = capacity - left_beside(self.view, self.rowless, self.classes.resources)
-        return (
-            FULL - np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)[renewable]
-        )
+    def firm(self) -> BoolArray:
+        """Rows of jobs that cannot be preempted, as they run now."""
+        return self.continues & (self._first_must | self._second_must)
 
     @cached_property
     def joins(self) -> BoolArray:
-        """Pairs of which one job cannot be preempted and holds such GPUs: the other can join it there."""
-        view, rows, C = self.view, self.rows, self.classes
+        """Rows in which a guest can join a host on the GPUs that the host holds."""
+        rows, view = self.rows, self.view
         mask = np.zeros(len(rows), bool)
-        some = np.flatnonzero(
-            (rows.partner >= 0)
-            & (rows.fraction > 0)
-            & (self._ours ^ self._theirs)
-            & ~self.continues
-        )
-        if not len(some):
-            return mask
+        some = np.flatnonzero(self._one_must & (rows.fraction > 0) & ~self.continues)
         job, partner, column = rows.job[some], rows.partner[some], rows.column[some]
-        host = np.where(self._ours[some], job, partner)
-        running, span = view.running, np.maximum(C.configurations.nodes[C.configuration[column]], 1)
-        can = (
-            ~(view.outside | view.together)[host]
-            & ~view.awaits[job + partner - host]
-            & (C.gpus[column] > 0)
-        )
-        can &= (running.pool[host] == C.pool[column]) & (running.gpus[host] == C.gpus[column])
-        can &= running.nodes[host] <= span
+        host = np.where(self._first_must[some], job, partner)
+        guest = job + partner - host
+        can = self.in_place.same_nodes(host, column) & (self.classes.gpus[column] > 0)
+        can &= ~(view.outside | view.together)[host] & ~view.awaits[guest]
         can &= view.instance.jobs_table.options[host] < 0  # it holds its GPUs whole
         mask[some[can]] = True
         return mask
 
     @cached_property
     def shared(self) -> BoolArray:
-        """Pairs of a job that must not be stopped and one that can be, or that does not run yet."""
-        return (
-            (self.continues | self.joins) & (self.rows.partner >= 0) & (self._ours ^ self._theirs)
-        )
+        """Rows in which a host runs beside a guest, one that is there or one that joins."""
+        return (self.continues | self.joins) & self._one_must
 
     @cached_property
     def anchor(self) -> IntArray:
-        """The job of each row that must not be stopped, where the row is such a pair; else -1."""
-        return np.where(self.shared, np.where(self._ours, self.rows.job, self.rows.partner), -1)
+        """The host of each row that is shared, else -1."""
+        host = np.where(self._first_must, self.rows.job, self.rows.partner)
+        return np.where(self.shared, host, -1)
+
+    @cached_property
+    def guest(self) -> IntArray:
+        """The guest of each row that is shared."""
+        return np.where(self.anchor == self.rows.job, self.rows.partner, self.rows.job)
+
+    # --- jobs without a row ---------------------------------------------------------------
+
+    @cached_property
+    def rowless(self) -> BoolArray:
+        """Jobs that cannot be preempted and go on in none of the rows; shape (jobs,)."""
+        must = self.view.must
+        return must & ~jobs_of(self.rows, self.firm, len(must))
+
+    @cached_property
+    def free(self) -> FloatArray:
+        """Share of each renewable resource that is free beside these."""
+        resources, capacity = self.classes.resources, self.classes.capacity
+        used = capacity - left_beside(self.view, self.rowless, resources)
+        share = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
+        return FULL - share[resources.renewable]
 
     @property
     def unable(self) -> tuple[int, int]:
-        """Jobs that can be preempted and can in no row go on as they run now, and pairs of them that have to part."""
-        view, rows, jobs = self.view, self.rows, len(self.view.must)
-        able, together = np.zeros(jobs + 1, bool), np.zeros(jobs + 1, bool)
-        for mask, some in (
-            (able, self.continues),
-            (together, self.continues & (rows.partner >= 0)),
-        ):
-            mask[rows.job[some]] = mask[rows.partner[some]] = True
-        free = ~(view.must | view.running.leaves | view.running.lost | view.crowded)
-        gone = view.running.runs & free & ~able[:-1]
-        parts = free & able[:-1] & ~together[:-1] & gathered(free & able[:-1], self.sharing, False)
-        return int(gone.sum()), int(parts.sum()) // 2
+        """Running jobs that cannot go on in any row, and pairs of jobs that can only go on apart.
+
+        Jobs that cannot be preempted, or that have to leave their nodes, do not count.
+        """
+        view, jobs = self.view, len(self.view.must)
+        able = jobs_of(self.rows, self.continues, jobs)
+        in_pair = jobs_of(self.rows, self.continues & (self.rows.partner >= 0), jobs)
+        may_stay = ~(view.must | view.evicted)
+        unable = view.running.runs & may_stay & ~able
+        alone = may_stay & able
+        parting = alone & ~in_pair & gathered(alone, self.partner_now, False)
+        return int(unable.sum()), int(parting.sum()) // 2
+
+    # --- the choice -----------------------------------------------------------------------
 
     def held(self, order: IntArray, most: float) -> BoolArray:
-        """Mask of the rows that run: one of each job that must not be stopped and can stay.
+        """Mask of the rows that run: one of each job that cannot be preempted and can stay.
 
         Parameters
         ----------
         order : IntArray
             All rows, the first first.
         most : float
-            Running jobs that may be taken away from where they run, at most.
+            Running jobs that may be preempted or moved, at most.
         """
         if not self.shared.any():
             return self.firm
         fits = self._fit if np.isinf(most) else self._fit_beside_all
+        # Most rounds have room for all guests: only where not is each tried for room.
         hopeful = self._chosen(order, most, lambda rows: True)
         return hopeful if fits(np.flatnonzero(hopeful)) else self._chosen(order, most, fits)
 
-    def _fit_beside_all(self, some: IntArray) -> bool:
-        """Whether rows can run side by side, and all others go on that run now: nobody is to be stopped for a guest."""
-        rows, taken = self.rows, np.zeros(len(self.view.must) + 1, bool)
-        taken[rows.job[some]] = taken[rows.partner[some]] = True
-        taken[-1] = False
-        on_gpus = self.classes.gpus[rows.column] > 0
-        others = np.flatnonzero(self.continues & on_gpus & ~taken[rows.job] & ~taken[rows.partner])
-        pairs_first = others[np.argsort(rows.partner[others] < 0, kind="stable")]
-        ends = np.stack([rows.job[pairs_first], rows.partner[pairs_first]], axis=1)
-        going = []
-        for row, (job, partner) in zip(pairs_first.tolist(), ends.tolist(), strict=True):
-            if not taken[job] and not taken[partner]:
-                going.append(row)
-                taken[job], taken[partner] = True, partner >= 0
-        return self._fit(np.concatenate([some, np.array(going, np.int64)]))
+    def _chosen(self, order: IntArray, most: float, fits: Fits) -> BoolArray:
+        """Each host takes the first of its rows whose guest is free and that fits."""
+        has_shared = np.zeros(len(self.view.must) + 1, bool)
+        has_shared[self.anchor] = True
+        has_shared[-1] = False
+        alone = self.firm & (self.rows.partner < 0) & has_shared[self.rows.job]
+        without_choice = self.firm & ~alone & ~self.shared
+        choice = _Choice(self, alone, np.flatnonzero(without_choice), most)
+        for row in order[(self.shared | alone)[order]].tolist():
+            choice.consider(row, fits)
+        mask = without_choice.copy()
+        mask[choice.rows()] = True
+        return mask
+
+    # --- room -----------------------------------------------------------------------------
 
     def _fit(self, some: IntArray) -> bool:
-        """Whether rows can run side by side, where the jobs are that must not be stopped."""
+        """Whether rows can run side by side, with the hosts where they are."""
         view, rows = self.view, self.rows
         some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
         gpus = [view.instance.jobs_table.running[job][1] for job in host.tolist()]
-        beside = Keeping(
-            self.classes, view.standing(np.flatnonzero(self.rowless)), self.constraints
-        )
+        others = view.standing(np.flatnonzero(self.rowless))
         firm, uses = self.firm[some], uses_of(self.classes)
-        if len(beside.keep(rows, some, gpus, firm)) < len(some):
+        kept = Keeping(self.classes, others, self.constraints).keep(rows, some, gpus, firm)
+        if len(kept) < len(some):
             return False
         free = room_at_least(self.free, rows, uses, some[firm])
         return len(first_fit(instant_of(rows, uses), some, free)) == len(some)
 
-    def _chosen(self, order: IntArray, most: float, fits: Callable[[IntArray], bool]) -> BoolArray:
-        rows, anchor, firm = self.rows, self.anchor, self.firm
-        runs = self.view.running.runs
-        hosts = gathered(self.view.must, self.sharing, False)  # by guest: it runs on without it
-        chooses = np.zeros(len(runs) + 1, bool)
-        chooses[anchor] = True
-        chooses[-1] = False
-        alone = firm & (rows.partner < 0) & chooses[rows.job]
-        chosen = firm & ~alone & ~self.shared
-        others = np.flatnonzero(chosen)  # they have no choice, and need their room
-        by_itself = dict(zip(rows.job[alone].tolist(), np.flatnonzero(alone).tolist(), strict=True))
-        other = np.where(anchor == rows.job, rows.partner, rows.job)
-        pairs = np.flatnonzero(self.shared & self.continues)
-        pair_of = dict(zip(anchor[pairs].tolist(), pairs.tolist(), strict=True))
-        now = {job: pair_of.get(job, row) for job, row in by_itself.items()}
-        now |= {
-            job: row for job, row in pair_of.items() if job not in by_itself
-        }  # it cannot go on alone
-        taken = {int(other[row]) for job, row in now.items() if job not in by_itself}
-        decided = set(now) - set(by_itself)
-        for row in order[(self.shared | alone)[order]].tolist():
-            job = int(anchor[row]) if self.shared[row] else int(rows.job[row])
-            guest = int(other[row]) if self.shared[row] else -1
-            if job in decided or job not in now or guest in taken:
-                continue
-            leaves = now[job] != row and job in pair_of and int(other[pair_of[job]]) not in taken
-            cost = int(leaves)
-            if guest >= 0 and now[job] != row and runs[guest]:
-                cost += 1 + int(
-                    self.sharing[guest] >= 0 and self.sharing[guest] != job and not hosts[guest]
-                )
-            changed = {**now, job: row}
+    def _fit_beside_all(self, some: IntArray) -> bool:
+        """Whether rows can run beside all others that run now: no guest preempts anybody."""
+        return self._fit(np.concatenate([some, self._others_going_on(some)]))
+
+    def _others_going_on(self, some: IntArray) -> IntArray:
+        """Rows in which all jobs go on that are not in some rows: those in pairs stay in them."""
+        rows, jobs = self.rows, len(self.view.must)
+        busy = np.append(jobs_of(rows, some, jobs), False)
+        on_gpus = self.classes.gpus[rows.column] > 0
+        possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
+        others = np.flatnonzero(possible)
+        others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
+        going: list[int] = []
+        for row in others.tolist():
+            job, partner = int(rows.job[row]), int(rows.partner[row])
+            if not busy[job] and not busy[partner]:
+                going.append(row)
+                busy[job] = True
+                busy[partner] = partner >= 0
+        return np.array(going, np.int64)
+
+
+class _Choice:
+    """The row of each host, while the rows are considered one by one.
+
+    At first each host goes on as it runs now: in its pair if it has a guest, else alone.
+
+    Parameters
+    ----------
+    hosts : Hosts
+    alone : BoolArray, shape (A,)
+        Rows in which hosts go on that have shared rows too.
+    fixed : IntArray
+        Rows of jobs that have one row only; they need their room.
+    most : float
+        Running jobs that may be preempted or moved, at most.
+    """
+
+    def __init__(self, hosts: Hosts, alone: BoolArray, fixed: IntArray, most: float) -> None:
+        self._hosts, self._fixed, self._most = hosts, fixed, most
+        rows = hosts.rows
+        alone_rows = np.flatnonzero(alone)
+        self._alone: dict[int, int] = dict(
+            zip(rows.job[alone_rows].tolist(), alone_rows.tolist(), strict=True)
+        )
+        pairs = np.flatnonzero(hosts.shared & hosts.continues)
+        self._pair: dict[int, int] = dict(
+            zip(hosts.anchor[pairs].tolist(), pairs.tolist(), strict=True)
+        )
+        self._row = {host: self._pair.get(host, row) for host, row in self._alone.items()}
+        only_in_pair = {host: row for host, row in self._pair.items() if host not in self._alone}
+        self._row |= only_in_pair
+        self._decided = set(only_in_pair)
+        self._placed_guests = {self._guest(row) for row in only_in_pair.values()}
+
+    def rows(self) -> IntArray:
+        """The row of each host."""
+        return np.array(list(self._row.values()), np.int64)
+
+    def consider(self, row: int, fits: Fits) -> None:
+        """Let the host of a row have it, if it has none yet that is due before."""
+        hosts = self._hosts
+        shared = bool(hosts.shared[row])
+        host = int(hosts.anchor[row]) if shared else int(hosts.rows.job[row])
+        guest = self._guest(row) if shared else -1
+        if host in self._decided or host not in self._row or guest in self._placed_guests:
+            return
+        cost = self._preempted(host, row, guest)
+        changed = {**self._row, host: row}
+        if cost > self._most:
+            return
+        if hosts.joins[row]:
             beside = np.array(sorted(changed.values()), np.int64)
-            if cost > most or (self.joins[row] and not fits(np.concatenate([others, beside]))):
-                continue
-            most, now = most - cost, changed
-            decided.add(job)
-            if guest >= 0:
-                taken.add(guest)
-                for host, pair in pair_of.items():  # whoever it leaves goes on alone
-                    if host != job and int(other[pair]) == guest and now[host] == pair:
-                        now[host] = by_itself[host]
-        chosen[np.array(list(now.values()), np.int64)] = True
-        return chosen
+            if not fits(np.concatenate([self._fixed, beside])):
+                return
+        self._most -= cost
+        self._row = changed
+        self._decided.add(host)
+        if guest >= 0:
+            self._placed_guests.add(guest)
+            self._leave_other_hosts(guest, host)
+
+    def _guest(self, row: int) -> int:
+        return int(self._hosts.guest[row])
+
+    def _preempted(self, host: int, row: int, guest: int) -> int:
+        """Running jobs that are preempted or moved if a host takes a row."""
+        if self._row[host] == row:
+            return 0
+        cost = 0
+        before = self._pair.get(host)
+        if before is not None and self._guest(before) not in self._placed_guests:
+            cost += 1  # its guest until now has to leave
+        if guest >= 0 and self._hosts.view.running.runs[guest]:
+            cost += 1  # the guest moves here
+            cost += self._leaves_a_partner(guest, host)
+        return cost
+
+    def _leaves_a_partner(self, guest: int, host: int) -> bool:
+        """Whether a guest runs beside another job now that does not go on without it."""
+        partner = int(self._hosts.partner_now[guest])
+        return partner >= 0 and partner != host and not self._hosts.view.must[partner]
+
+    def _leave_other_hosts(self, guest: int, host: int) -> None:
+        """The host that a guest leaves goes on alone."""
+        for other, pair in self._pair.items():
+            if other != host and self._guest(pair) == guest and self._row[other] == pair:
+                self._row[other] = self._alone[other]

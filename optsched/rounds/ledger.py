@@ -9,6 +9,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_range
 from optsched.candidates.classes import LABELS
 from optsched.instance.documents import LARGEST
+from optsched.rounds.rows import members
 from optsched.solving.warm_start import matched
 
 
@@ -162,6 +163,10 @@ class Ledger:
             rows[kept],
             carried,
         )
+
+    def jobs_of(self, rows: BoolArray) -> BoolArray:
+        """Mask of the jobs of some rows, shape (jobs,)."""
+        return members(self.job[rows], self.partner[rows], len(self.carried))
 
     def runs_whole(self, jobs: BoolArray) -> BoolArray:
         """Mask of the rows that run and whose jobs are all of this mask, shape (E,)."""

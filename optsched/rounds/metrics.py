@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from optsched.rounds.events import Event, Leave, Outcome, Submit
-from optsched.rounds.plan import Plan
-from optsched.rounds.plan_document import finite
-from optsched.rounds.plan_document import metrics as figures_of
+from optsched.rounds.plan import Plan, finite
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the histogram of planning times, seconds."""
@@ -64,7 +62,7 @@ class Metrics:
             "gap": None if solution is None else finite(solution.gap),
             "objective": None if solution is None else finite(solution.objective),
         }
-        self._planned({**told, **figures_of(plan)}, plan.fallback is not None, seconds)
+        self._planned({**told, **plan.figures()}, plan.fallback is not None, seconds)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Count an event or a plan as it stands in a journal."""

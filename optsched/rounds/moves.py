@@ -13,7 +13,7 @@ from optsched.placement.beside import place_beside
 from optsched.placement.instant import FULL
 from optsched.placement.priority import first_fit
 from optsched.rounds.blocking import left_beside
-from optsched.rounds.selection import instant_of, uses_of
+from optsched.rounds.rows import instant_of, uses_of
 from optsched.rounds.service import Service
 from optsched.rounds.view import View
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import AnyArray, FloatArray, IntArray
 from optsched.instance import Instance
+from optsched.instance.cluster import NONE
+from optsched.instance.running import RunningJobs
 from optsched.rounds.configured import PLAIN, Setup, setups_of
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
+from optsched.rounds.plan_document import FORMAT
 from optsched.solution import Certificate, Solution
 from optsched.solving.warm_start import WarmStart
 
@@ -70,6 +76,10 @@ class Action:
     gpus: tuple[str, ...]
     reason: str = ""
     setup: Setup = PLAIN
+
+    def to_document(self) -> dict[str, Any]:
+        where = {"pool": self.pool, "gpus": list(self.gpus)}
+        return {"kind": self.kind, "job": self.job, **where, **self.setup.told()}
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,11 @@ class Plan:
         return self.instance.cluster.pools[running[job][0]].name, running[job][1]
 
     @cached_property
+    def _row(self) -> Mapping[str, int]:
+        """The row of each job by its name."""
+        return {name: job for job, name in enumerate(self.instance.jobs_table.names.written())}
+
+    @cached_property
     def setups(self) -> Mapping[int, Setup]:
         """How the jobs run whose configuration says more than GPUs, by the row of the job."""
         return setups_of(self.ledger.key[self.ledger.runs])
@@ -313,8 +328,7 @@ class Plan:
                 for job in going
             ]
             return (*stops, *(self._started(job) for job in coming))
-        before, after = previous.named(), self.named()
-        row = {name: job for job, name in enumerate(names.written())}
+        before, after, row = previous.named(), self.named(), self._row
         stops = []
         for name, (pool, gpus, setup) in before.items():
             if after.get(name) != (pool, gpus, setup):
@@ -340,11 +354,120 @@ class Plan:
             for job in jobs
         }
 
-    def to_document(self) -> dict[str, object]:
-        """The plan in the format ``optsched-plan/1``."""
-        from optsched.rounds.plan_document import plan_document
+    # --- figures and documents ------------------------------------------------------------
 
-        return plan_document(self)
+    def figures(self) -> dict[str, Any]:
+        """Jobs by verdict, GPUs that are usable and in use, and the share of each pool in use."""
+        cluster, numbering = self.instance.cluster, self.instance.cluster.numbering
+        usable = cluster.gpus(self.now) + self._held_outside()
+        held = np.zeros(numbering.gpus, bool)
+        gpu = RunningJobs.of(self.running).numbers(numbering)
+        held[gpu[gpu != NONE]] = True
+        pool_of_gpu = np.repeat(numbering.pool, np.diff(numbering.start))
+        used = np.bincount(pool_of_gpu[held], minlength=len(usable))
+        count = np.bincount(self.verdict, minlength=len(Verdict))
+        shares = zip(cluster.pools, used.tolist(), usable.tolist(), strict=True)
+        return {
+            "jobs": {verdict.name.lower(): int(count[verdict]) for verdict in Verdict},
+            "gpus": int(usable.sum()),
+            "gpus_in_use": int(used.sum()),
+            "utilisation": {
+                pool.name: float(mine / all_of) if all_of else None for pool, mine, all_of in shares
+            },
+        }
+
+    def _held_outside(self) -> IntArray:
+        """GPUs by pool that non-preemptible jobs hold on nodes which take no more work."""
+        cluster, numbering = self.instance.cluster, self.instance.cluster.numbering
+        places = RunningJobs.of(self.running)
+        stays = ~self.instance.jobs_table.preemptible[places.job]
+        gpu = np.unique(places.numbers(numbering)[stays[places.owner]])
+        usable = [pool.usable(self.now) for pool in cluster.pools]
+        node = numbering.node_of(gpu)
+        outside = node[~np.concatenate([*usable, np.zeros(0, bool)])[node]]
+        return np.bincount(numbering.pool[outside], minlength=len(cluster.pools))
+
+    def to_document(self) -> dict[str, object]:
+        """The plan in the format ``optsched-plan/1`` (`optsched.rounds.plan_document`)."""
+        return {
+            "format": FORMAT,
+            "id": self.digest(),
+            "round": self.number,
+            "now": self.now,
+            "until": self.until,
+            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "start": [self._running_document(item) for item in self.start],
+            "keep": [self._running_document(item) for item in self.keep],
+            "move": [self._running_document(item) for item in self.move],
+            "preempt": [{"job": item.job, "reason": item.reason} for item in self.preempt],
+            "hold": [{"job": item.job, "reason": item.reason} for item in self.hold],
+            "actions": [step.to_document() for step in self.diff()],
+            **self._solution_document(),
+            "fallback": self.fallback,
+            "notices": list(self.notices),
+            "metrics": self.figures(),
+            "reproducible": True if self.solution is None else self.solution.reproducible,
+            "started_from": self.started_from,
+            "timings": dict(self.timings),
+        }
+
+    def _running_document(self, item: Decision) -> dict[str, Any]:
+        job = self._row[item.job]
+        speed = float(self.speed[job])
+        document: dict[str, Any] = {
+            "job": item.job,
+            "pool": item.pool,
+            "gpus": list(item.gpus),
+            "nodes": item.nodes,
+            "since": self.running[job][2] if job in self.running else None,
+            "throughput": speed if speed > 0 else None,
+            **item.setup.told(),
+        }
+        if item.reason:
+            document["reason"] = item.reason
+        return document
+
+    def _solution_document(self) -> dict[str, Any]:
+        """What the document says of the allocation."""
+        names = ("formulation", "status", "objective", "bound", "gap", "certificate")
+        solution = self.solution
+        if solution is None:
+            return {**dict.fromkeys(names), "allocation": [], "prices": {}}
+        certificate, allocation = solution.certificate, solution.allocation
+        return {
+            "formulation": solution.formulation,
+            "status": solution.status.value,
+            "objective": finite(solution.objective),
+            "bound": finite(solution.bound),
+            "gap": finite(solution.gap),
+            "certificate": {"ok": certificate.ok, "proof": certificate.proof},
+            "allocation": [] if allocation is None else allocation.to_records(),
+            "prices": {name: float(price) for name, price in solution.prices.items()},
+        }
+
+    def digest(self) -> str:
+        """A hash of all that the plan decides, and of all that the next one depends on."""
+        header = {
+            "round": self.number,
+            "now": self.now,
+            "fallback": self.fallback,
+            "running": [[job, *held] for job, held in self.running.items()],
+        }
+        found = hashlib.blake2b(json.dumps(header).encode(), digest_size=16)
+        ledger = [getattr(self.ledger, item.name) for item in fields(Ledger)]
+        parts: list[AnyArray] = [self.verdict, self.speed, *ledger]
+        if self.warm is not None:
+            warm = self.warm
+            found.update(json.dumps(dict(warm.prices)).encode() if warm.prices else b"")
+            parts += [warm.of_job, warm.column, *warm.columns.values(), *warm.rows.values()]
+        for part in parts:
+            found.update(np.ascontiguousarray(part).tobytes())
+        return found.hexdigest()
+
+
+def finite(value: float | None) -> float | None:
+    """A number, or None where there is none: JSON has no infinity."""
+    return float(value) if value is not None and np.isfinite(value) else None
 
 
 def _counted(count: int, which: str) -> str:

@@ -18,7 +18,7 @@ from optsched.ranking import RankedJobs, Ranking, Sizes
 from optsched.rounds.allocating import Answer
 from optsched.rounds.moves import moves_to_idle, saved_by_rows
 from optsched.rounds.order import Order
-from optsched.rounds.selection import rows_alone, taken
+from optsched.rounds.rows import rows_alone, take
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View, starved
 
@@ -124,10 +124,10 @@ def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes:
     C = candidates.classes(reads, [label for label in labels if label is not None])
     barred, kept, notices = _barred(C, constraints)
     rows = rows_alone(C, np.flatnonzero(C.of_job >= 0))
-    rows = taken(rows, np.flatnonzero(~barred[rows.column]))
+    rows = take(rows, np.flatnonzero(~barred[rows.column]))
     options = C.candidates.columns.option[C.kind_column[rows.column]] >= 0
     least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
-    rows = taken(rows, np.flatnonzero(options | least | (sizes != "least")))
+    rows = take(rows, np.flatnonzero(options | least | (sizes != "least")))
     return Answer(
         C, rows, kept, True, started_from="ranked", timings={"compile": compiled}, notices=notices
     )

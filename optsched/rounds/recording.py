@@ -12,11 +12,9 @@ from optsched.arrays import AnyArray
 from optsched.errors import InvalidInput
 from optsched.instance.archive import from_npz, to_npz
 from optsched.rounds.allocating import Recorded
-from optsched.rounds.digest import plan_digest
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.metrics import Metrics
-from optsched.rounds.plan import Plan, Verdict
-from optsched.rounds.plan_document import finite, metrics
+from optsched.rounds.plan import Plan, Verdict, finite
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.service import Service
 from optsched.rounds.state import Reservation, RoundState
@@ -36,14 +34,14 @@ def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
         "event": "plan",
         "round": plan.number,
         "now": plan.now,
-        "digest": plan_digest(plan),
+        "digest": plan.digest(),
         "fallback": plan.fallback,
         "stands": plan.stands,
         "status": None if solution is None else solution.status.value,
         "objective": None if solution is None else finite(solution.objective),
         "gap": None if solution is None else finite(solution.gap),
         "seconds": plan.timings.get("total"),
-        **metrics(plan),
+        **plan.figures(),
         "waiting": _longest(plan, state),
     }
     if plan.refused:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from optsched.errors import InvalidInput, JournalError, ReplayDiffers, UsageError
-from optsched.rounds.digest import plan_digest
 from optsched.rounds.events import read_event
 from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest, snapshots
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan
-from optsched.rounds.plan_document import metrics as metrics_of
 from optsched.rounds.recording import read_metrics, read_state, recorded_of
 from optsched.rounds.state import RoundState
 from optsched.rounds.watching import last_round
@@ -105,7 +103,7 @@ def _replayed(
             raise JournalError(
                 f"journal {journal}: record {n} cannot happen again: {error}"
             ) from None
-        found = plan_digest(plan)
+        found = plan.digest()
         if found != record["digest"]:
             raise ReplayDiffers(
                 f"journal {journal}: round {record['round']} planned again is another plan: "
@@ -121,7 +119,7 @@ def _replayed(
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
     """How a plan differs from the record of one: numbers of jobs by verdict, else that jobs or GPUs are others."""
-    here, there = metrics_of(plan)["jobs"], record.get("jobs", {})
+    here, there = plan.figures()["jobs"], record.get("jobs", {})
     differ = [name for name in here if name in there and here[name] != there[name]]
     counts = (f"{name} {here[name]} jobs, not {there[name]}" for name in differ)
     return ", ".join(counts) or "other jobs, GPUs or reasons in the same numbers"

@@ -31,13 +31,12 @@ from optsched.rounds.events import (
 from optsched.rounds.journal import Journal
 from optsched.rounds.living import Living
 from optsched.rounds.metrics import Metrics
-from optsched.rounds.opening import StateSource, state_of
 from optsched.rounds.plan import Plan
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_policy
 from optsched.rounds.recording import plan_record, state_parts
 from optsched.rounds.recovery import recover
-from optsched.rounds.state import RoundState
+from optsched.rounds.state import RoundState, StateSource, state_of
 from optsched.rounds.telling import listening, tell
 from optsched.solvers import Solver
 from optsched.solvers.isolated import SolverProcess, half_of_memory

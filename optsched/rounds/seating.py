@@ -17,14 +17,44 @@ from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
 from optsched.rounds.room import Held, Room
-from optsched.rounds.seats import Seats
-from optsched.rounds.selection import Claims, before_blocked, displaced, select, taken
+from optsched.rounds.rows import concatenate, no_rows, take
+from optsched.rounds.selection import Claims, before_blocked, displaced, select
 from optsched.rounds.state import Reservation
 
 MANY = 2**62
 BARRED = "side constraints leave no room for it beside what runs"
 ATTEMPTS = 8
 """Rows for which room is made one by one in a round; beyond these only the one that has starved longest gets it."""
+
+
+@dataclass(frozen=True)
+class Seats:
+    """Rows that run, each with its GPUs.
+
+    Attributes
+    ----------
+    rows : JobRows, P rows
+    gpus : tuple of tuples of str, length P
+        ``node/index``; empty for rows that run without GPUs.
+    stays : BoolArray, shape (P,)
+        Rows whose jobs go on where they are.
+    """
+
+    rows: JobRows
+    gpus: tuple[tuple[str, ...], ...]
+    stays: BoolArray
+
+    @classmethod
+    def none(cls) -> Seats:
+        return cls(no_rows(), (), np.zeros(0, bool))
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    def and_also(self, other: Seats) -> Seats:
+        """These and others."""
+        rows, stays = concatenate(self.rows, other.rows), [self.stays, other.stays]
+        return Seats(rows, self.gpus + other.gpus, np.concatenate(stays))
 
 
 @dataclass
@@ -92,7 +122,7 @@ class Seating:
         rows, stays = _numbers(self._on), np.zeros(len(claims.rows), bool)
         stays[_numbers(self._stays)] = True
         self.seats = self.seats.and_also(
-            Seats(taken(claims.rows, rows), tuple(self._on.values()), stays[rows])
+            Seats(take(claims.rows, rows), tuple(self._on.values()), stays[rows])
         )
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
             self.refused.setdefault(job, BARRED)

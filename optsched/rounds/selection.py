@@ -28,12 +28,13 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, in_order, ranges
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import FULL, Instant, Uses
 from optsched.placement.priority import SCRAMBLE, first_fit
 from optsched.program import SideRows
 from optsched.rounds.exchange import exchanged
+from optsched.rounds.rows import first_of_each_job, instant_of, jobs_of, upper_sides
 
 HELD, STARVED, DUE = 0, 1, 2
 """Groups of rows, one after the other."""
@@ -89,23 +90,18 @@ class Claims:
     def instant(self) -> Instant:
         """The rules of one instant."""
         instant = instant_of(self.rows, self.uses)
-        return (
-            instant
-            if self.limits is None
-            else replace(instant, uses=instant.uses.with_more(self.limits))
-        )
+        if self.limits is None:
+            return instant
+        return replace(instant, uses=instant.uses.with_more(self.limits))
 
     @cached_property
     def over_limits(self) -> BoolArray:
         """Rows that ask for more of the further limits than is left; shape (A,)."""
-        mask = np.zeros(len(self.rows), bool)
-        if self.limits is not None:
-            mask[
-                self.limits.row[
-                    self.limits.share > self.free[self.uses.resources + self.limits.resource]
-                ]
-            ] = True
-        return mask
+        if self.limits is None:
+            return np.zeros(len(self.rows), bool)
+        left = self.free[self.uses.resources :]
+        over = self.limits.share > left[self.limits.resource]
+        return _mask(self.limits.row[over], len(self.rows))
 
     @property
     def hosts(self) -> IntArray:
@@ -124,10 +120,7 @@ class Claims:
 
     def beside(self, tried: IntArray, placed: IntArray) -> Claims:
         """What is left of the claims after some rows were tried and those of them placed that could be."""
-        busy = self.busy.copy()
-        busy[self.rows.job[placed]] = True
-        partner = self.rows.partner[placed]
-        busy[partner[partner >= 0]] = True
+        busy = self.busy | jobs_of(self.rows, placed, len(self.busy))
         free = self.free - self.instant.uses.total(placed)
         order = self.order[~np.isin(self.order, tried)]
         return replace(self, order=order, busy=busy, free=free)
@@ -135,32 +128,29 @@ class Claims:
 
 def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
     """Rows in the order of their group, of their rank in it, and of the time when they are due."""
-    first = [key for key in (due, rank, group) if (key != key[:1]).any()]
-    order = (
-        np.argsort(first[0]) if len(first) == 1 else np.lexsort((*first, np.zeros(len(rows))))
-    ).astype(np.int64)
+    # Most keys are constant, and a plain sort is several times as fast as a lexsort.
+    keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
+    if len(keys) == 1:
+        order = np.argsort(keys[0]).astype(np.int64)
+    else:
+        order = np.lexsort((*keys, np.zeros(len(rows)))).astype(np.int64)
     tied = np.ones(max(len(rows) - 1, 0), bool)
-    for key in first:
+    for key in keys:
         tied &= key[order[1:]] == key[order[:-1]]
     if not tied.any():
         return order
-    some = np.flatnonzero(
-        np.append(tied, False) | np.insert(tied, 0, False)
-    )  # places of rows that are due together
-    tie = np.cumsum(np.insert(~tied, 0, True))[some]
-    mine = order[some]
+    # Rows that are due together: by fraction, rate, and then scrambled, so that no job is favoured.
+    places = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+    tie = np.cumsum(np.insert(~tied, 0, True))[places]
+    mine = order[places]
     further = (mine, mine * SCRAMBLE % 1.0, -rows.rate[mine], -rows.fraction[mine], tie)
-    order[some] = mine[np.lexsort(further)]
+    order[places] = mine[np.lexsort(further)]
     return order
 
 
 def room_at_least(free: FloatArray, rows: JobRows, uses: Uses, firm: IntArray) -> FloatArray:
     """What is free of each resource; where that has shrunk, what rows hold that must go on, the first of each job."""
-    return np.maximum(free, uses.total(rows.column[_first_of_jobs(rows, firm)]) * FULL)
-
-
-def _first_of_jobs(rows: JobRows, some: IntArray) -> IntArray:
-    return some[np.unique(rows.job[some], return_index=True)[1]]
+    return np.maximum(free, uses.total(rows.column[first_of_each_job(rows, firm)]) * FULL)
 
 
 def lasting(claims: Claims, firm: BoolArray, side: Sequence[SideRows]) -> Claims:
@@ -178,40 +168,13 @@ def lasting(claims: Claims, firm: BoolArray, side: Sequence[SideRows]) -> Claims
     """
     matrix, upper = upper_sides(side, claims.classes)
     rows, held = claims.rows, claims.order[claims.held[claims.order]]
-    used = np.asarray(matrix[:, rows.column[_first_of_jobs(rows, held)]].sum(axis=1)).ravel()
+    used = np.asarray(matrix[:, rows.column[first_of_each_job(rows, held)]].sum(axis=1)).ravel()
     starts = sp.csr_matrix(
         matrix[:, rows.column] @ sp.diags_array((firm & ~claims.held).astype(np.float64))
     )
     return replace(
         claims, limits=Uses.of(starts), free=np.concatenate([claims.free, upper * FULL - used])
     )
-
-
-def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matrix, FloatArray]:
-    """Upper sides of rows without negative coefficients, over the class columns: who runs less keeps them."""
-    matrices, upper = [sp.csr_matrix((0, classes.columns))], [np.zeros(0)]
-    for rows in side:
-        bounded = np.flatnonzero(np.isfinite(rows.upper) & (_least(rows.matrix) >= 0))
-        matrices.append(sp.csr_matrix(rows.matrix)[bounded])
-        upper.append(rows.upper[bounded])
-    return sp.csr_matrix(sp.vstack(matrices)), np.concatenate(upper)
-
-
-def uses_of(classes: Classes) -> Uses:
-    """Shares of all renewable resources that each class column holds."""
-    renewable = classes.resources.renewable
-    uses = Uses.of(classes.holds.by_column)
-    kept = renewable[uses.resource]
-    number, count = np.cumsum(renewable) - 1, np.concatenate(([0], np.cumsum(kept)))
-    capacity = classes.capacity[uses.resource[kept]]
-    with np.errstate(divide="ignore", over="ignore"):
-        share = np.minimum(uses.share[kept] / capacity, 2.0)
-    return Uses(count[uses.start], number[uses.resource[kept]], share, int(renewable.sum()))
-
-
-def instant_of(rows: JobRows, uses: Uses) -> Instant:
-    """The rules of one instant for rows, from the uses of the class columns."""
-    return Instant(rows.job, rows.partner, rows.fraction, uses.take(rows.column))
 
 
 def select(claims: Claims, most_displaced: int | None) -> IntArray:
@@ -221,8 +184,8 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     ----------
     claims : Claims
     most_displaced : int, optional
-        Running jobs that may have to make way for others, at most: the ones that are due first stay. Rows that are
-        urgent need not ask.
+        Running jobs that may have to make way for others, at most: the ones that are due first
+        stay. Rows that are urgent need not ask.
     """
     if claims.worth is not None:
         claims = worth_most(claims, claims.worth)
@@ -232,54 +195,80 @@ def select(claims: Claims, most_displaced: int | None) -> IntArray:
     going = displaced(claims, chosen)
     if going.sum() <= most_displaced:
         return chosen
-    mine = np.zeros(len(claims.rows), bool)
-    mine[chosen] = True
-    ahead, mask = mine & claims.urgent, np.append(going, False)
-    firm = np.zeros(
-        len(mask), bool
-    )  # who has to run, though it may take others away from where they are
-    firm[claims.rows.job[chosen[claims.held[chosen]]]] = firm[
-        claims.rows.partner[chosen[claims.held[chosen]]]
-    ] = True
-    firm[-1] = False
-    stay = np.zeros(len(claims.rows), bool)
-    left = int(going.sum())
-    possible = claims.continues & ~mine & ~(firm[claims.rows.job] | firm[claims.rows.partner])
-    rest = claims.order[possible[claims.order]]
-    together = rest[
-        claims.rows.partner[rest] >= 0
-    ].tolist()  # who shares GPUs can stay only as a pair
-    pair = {
-        job: row
-        for row in together
-        for job in (int(claims.rows.job[row]), int(claims.rows.partner[row]))
-    }
-    mate = np.append(claims.sharing, -1)  # of two that part the other cannot stay where it is
-    mate[list(pair)] = -1
-    alone = claims.rows.job[chosen[(claims.continues & (claims.rows.partner < 0))[chosen]]]
-    mask[mate[alone[~going[alone]]]] = False
-    for row in rest.tolist():
-        row = pair.get(int(claims.rows.job[row]), row)
-        jobs = [
-            job for job in (int(claims.rows.job[row]), int(claims.rows.partner[row])) if mask[job]
-        ]
-        if left > most_displaced and jobs:
-            stay[row] = True
-            mask[jobs] = False
-            left -= len(jobs)
-            if claims.rows.partner[row] < 0:
-                mask[mate[claims.rows.job[row]]] = False
-    others = np.zeros(len(going) + 1, bool)
-    others[claims.rows.job[stay]] = others[claims.rows.partner[stay]] = True
-    others[-1] = False
-    stay |= (
-        mine
-        & claims.continues
-        & ~(others[claims.rows.job] | others[claims.rows.partner])
-        & ~going[claims.rows.job]
-    )
-    front = claims.first(stay).first(ahead).first(claims.held)
+    urgent = claims.urgent & _mask(chosen, len(claims.rows))
+    stay = _rows_that_stay(claims, chosen, going, most_displaced)
+    front = claims.first(stay).first(urgent).first(claims.held)
     return first_fit(front.instant, front.order, front.free, front.busy)
+
+
+def _rows_that_stay(
+    claims: Claims, chosen: IntArray, going: BoolArray, most_displaced: int
+) -> BoolArray:
+    """Rows in which running jobs stay, so that fewer of them are displaced; shape (A,).
+
+    These are rows of displaced jobs, the first due first, until few enough are displaced; and the
+    chosen rows that go on and are not in the way of these.
+
+    Parameters
+    ----------
+    claims : Claims
+    chosen : IntArray
+        Rows that would run if displacement were free.
+    going : BoolArray, shape (jobs,)
+        The jobs that these displace.
+    most_displaced : int
+    """
+    rows, jobs = claims.rows, len(going)
+    is_chosen = _mask(chosen, len(rows))
+    kept = _back_in_place(claims, chosen, going, most_displaced)
+    back = np.append(jobs_of(rows, kept, jobs), False)
+    in_the_way = back[rows.job] | back[rows.partner] | going[rows.job]
+    going_on: BoolArray = is_chosen & claims.continues & ~in_the_way
+    return kept | going_on
+
+
+def _back_in_place(
+    claims: Claims, chosen: IntArray, going: BoolArray, most_displaced: int
+) -> BoolArray:
+    """Rows in which displaced jobs stay after all, the first due first; shape (A,)."""
+    rows, jobs = claims.rows, len(going)
+    # A job whose row is held runs there, though that takes it away from where it is.
+    held = np.append(jobs_of(rows, chosen[claims.held[chosen]], jobs), False)
+    possible = claims.continues & ~_mask(chosen, len(rows)) & ~(held[rows.job] | held[rows.partner])
+    candidates = claims.order[possible[claims.order]]
+    # Jobs that share GPUs can only stay together.
+    pair_of = {
+        job: row
+        for row in candidates[rows.partner[candidates] >= 0].tolist()
+        for job in (int(rows.job[row]), int(rows.partner[row]))
+    }
+    # Of two that part, only one stays where it is: the other counts as displaced for good.
+    mate = np.append(claims.sharing, -1)
+    mate[list(pair_of)] = -1
+    movable = np.append(going, False)
+    goes_on_alone = chosen[(claims.continues & (rows.partner < 0))[chosen]]
+    alone = rows.job[goes_on_alone]
+    movable[mate[alone[~going[alone]]]] = False
+    stay = np.zeros(len(rows), bool)
+    left = int(going.sum())
+    for first in candidates.tolist():
+        row = pair_of.get(int(rows.job[first]), first)
+        job, partner = int(rows.job[row]), int(rows.partner[row])
+        back = [one for one in (job, partner) if movable[one]]
+        if left <= most_displaced or not back:
+            continue
+        stay[row] = True
+        movable[back] = False
+        left -= len(back)
+        if partner < 0:
+            movable[mate[job]] = False
+    return stay
+
+
+def _mask(some: IntArray, count: int) -> BoolArray:
+    mask = np.zeros(count, bool)
+    mask[some] = True
+    return mask
 
 
 def worth_most(claims: Claims, worth: FloatArray) -> Claims:
@@ -292,9 +281,8 @@ def worth_most(claims: Claims, worth: FloatArray) -> Claims:
         free, busy = beside.free, beside.busy
     order = claims.order[~firm[claims.order] & (worth[claims.order] > 0)]
     order = order[np.argsort(-worth[order], kind="stable")]
-    mine = np.zeros(len(worth), bool)
-    mine[exchanged(instant, worth, order, free, busy)] = True
-    return claims.first(mine).first(firm)
+    best = _mask(exchanged(instant, worth, order, free, busy), len(worth))
+    return claims.first(best).first(firm)
 
 
 def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
@@ -303,20 +291,24 @@ def displaced(claims: Claims, chosen: IntArray) -> BoolArray:
     Of two jobs that share GPUs now only the first in the order goes on alone.
     """
     rows, jobs = claims.rows, len(claims.busy)
-    mine = np.zeros(len(rows), bool)
-    mine[chosen] = True
-    could, goes = np.zeros(jobs + 1, bool), np.zeros(jobs + 1, bool)
-    left = claims.order[claims.continues[claims.order]]
-    could[rows.job[left]] = could[rows.partner[left]] = True
-    going = left[mine[left]]
-    goes[rows.job[going]] = goes[rows.partner[going]] = True
+    possible = claims.order[claims.continues[claims.order]]
+    going = possible[_mask(chosen, len(rows))[possible]]
+    could = jobs_of(rows, possible, jobs)
+    goes_on = np.append(jobs_of(rows, going, jobs), False)
     if claims.host is not None:
-        goes[claims.host[chosen]] = True
-    alone = np.full(jobs + 1, len(going))
-    alone[rows.job[going]] = np.where(rows.partner[going] < 0, np.arange(len(going)), len(going))
-    alone[-1] = len(going)
-    second = (alone[:-1] < len(going)) & (alone[claims.sharing] < alone[:-1])
-    return could[:-1] & ~(goes[:-1] & ~second) & ~claims.busy
+        goes_on[claims.host[chosen]] = True  # the last entry is for rows without a host
+    second = _second_of_parting(rows, going, claims.sharing)
+    return could & ~(goes_on[:-1] & ~second) & ~claims.busy
+
+
+def _second_of_parting(rows: JobRows, going: IntArray, partner_now: IntArray) -> BoolArray:
+    """Jobs that go on alone after the job that they share GPUs with now; shape (jobs,)."""
+    jobs, last = len(partner_now), len(going)
+    place = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
+    place[rows.job[going]] = np.where(rows.partner[going] < 0, np.arange(last), last)
+    place[-1] = last
+    second: BoolArray = (place[:-1] < last) & (place[partner_now] < place[:-1])
+    return second
 
 
 def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
@@ -327,35 +319,6 @@ def before_blocked(claims: Claims, chosen: IntArray) -> IntArray:
     if not len(waiting):
         return chosen
     return chosen[np.isin(chosen, claims.order[: waiting[0]])]
-
-
-def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
-    """Every column without a partner of some jobs, as rows without a claim."""
-    alone = np.flatnonzero(classes.alone)
-    if not in_order([classes.class_a]):
-        alone = alone[np.argsort(classes.class_a[alone], kind="stable")]
-    count = np.bincount(classes.class_a[alone], minlength=len(classes)).astype(np.int64)
-    first = np.concatenate(([0], np.cumsum(count)))[:-1].astype(np.int64)
-    mine = classes.of_job[jobs]
-    jobs, mine = jobs[mine >= 0], mine[mine >= 0]
-    column = alone[ranges(first[mine], count[mine])]
-    job = np.repeat(jobs, count[mine])
-    nobody, nothing = np.full(len(job), -1, np.int64), np.zeros(len(job))
-    return JobRows(job, nobody, column, nothing, classes.rate_a[column], nothing)
-
-
-def joined(first: JobRows, second: JobRows) -> JobRows:
-    """Rows, one set behind the other."""
-    names = ("job", "partner", "column", "fraction", "rate", "partner_rate")
-    return JobRows(
-        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in names}
-    )
-
-
-def taken(rows: JobRows, some: IntArray) -> JobRows:
-    """Some of the rows."""
-    names = ("job", "partner", "column", "fraction", "rate", "partner_rate")
-    return JobRows(**{name: getattr(rows, name)[some] for name in names})
 
 
 def leftovers(
@@ -395,10 +358,3 @@ def leftovers(
         C, others, order[allowed[order]].astype(np.int64), continues, nobody, nobody, claims.busy,
         claims.sharing, free, claims.uses, limits,
     )  # fmt: skip
-
-
-def _least(matrix: sp.csr_matrix) -> FloatArray:
-    """Smallest coefficient of each row, 0 where all are positive."""
-    if not matrix.nnz:
-        return np.zeros(matrix.shape[0])
-    return np.asarray(sp.csr_matrix(matrix).min(axis=1).todense()).ravel()

@@ -1,20 +1,31 @@
-"""The state of a round: everything that the next plan depends on, as one value."""
+"""The state of a round: everything that the next plan depends on, as one value.
+
+A state is read from and written to a document of the format ``optsched-round/1``
+(`optsched.rounds.state_document`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import BoolArray, FloatArray
+from optsched.assembly import load
+from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance import Instance
 from optsched.instance.cluster import UP, Cluster
 from optsched.instance.documents import NODE_STATES
+from optsched.instance.files import read_file
+from optsched.instance.reading import show, validate
+from optsched.rounds.basis_text import basis_text, read_basis
 from optsched.rounds.ledger import Ledger
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.policy import RoundPolicy, as_stored, policy_document, policy_of
 from optsched.rounds.service import Service
+from optsched.rounds.state_document import FORMAT, LedgerRow, RoundDocument
 from optsched.solving.warm_start import WarmStart
 
 RESERVED = NODE_STATES.index("reserved")
@@ -85,15 +96,24 @@ class RoundState:
 
         What it says of jobs that the instance does not have any more is left out, as after they are complete.
         """
-        from optsched.rounds.state_document import read_state_document
-
-        return read_state_document(document)
+        return _read_document(document)
 
     def to_document(self) -> dict[str, Any]:
         """The state as a document that `from_document` reads back to an equal state: its plan is the same."""
-        from optsched.rounds.state_document import state_document
-
-        return state_document(self)
+        names = self.instance.jobs_table.names.written()
+        return {
+            "format": FORMAT,
+            "round": self.number,
+            "policy": policy_document(self.policy),
+            "reservations": [
+                {"name": item.name, "nodes": list(item.nodes), "start": item.start, "end": item.end}
+                for item in self.reservations
+            ],
+            "service": dict(zip(names, _service_rows(self), strict=True)),
+            "ledger": _ledger_rows(self),
+            "basis": None if self.warm is None else basis_text(self.warm, names),
+            "instance": self.instance.to_document(),
+        }
 
     @property
     def now(self) -> float:
@@ -105,6 +125,21 @@ class RoundState:
         """The end of the coming round."""
         return self.instance.now + self.instance.round
 
+    def stopped(self, jobs: BoolArray) -> RoundState:
+        """The state after the jobs of a mask stopped running, whatever stopped them."""
+        if not jobs.any():
+            return self
+        table = self.instance.jobs_table
+        places = table.places
+        stay = np.flatnonzero(~jobs[places.job])
+        running = places.taken(stay, places.job[stay])
+        return replace(
+            self,
+            instance=replace(self.instance, jobs_table=replace(table, running=running)),
+            ledger=self.ledger.stopped(jobs),
+            service=self.service.stopped(jobs, self.now),
+        )
+
     def lead(self) -> FloatArray:
         """Seconds that each row of the ledger may be ahead of what it is owed."""
         rows = self.ledger
@@ -113,6 +148,51 @@ class RoundState:
         return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(
             cost[rows.job], beside
         )
+
+
+StateSource = RoundState | Instance | Mapping[str, Any] | str | Path
+"""A state, or the instance of a first round: as it is, as a document, or what `optsched.load` takes."""
+
+
+def state_of(
+    source: StateSource, policy: RoundPolicy | Mapping[str, Any] | None = None
+) -> RoundState:
+    """The state of a round.
+
+    Parameters
+    ----------
+    source : RoundState, Instance, mapping, str or Path
+        A state; or an instance, of which this is the first round. Files and documents say which of
+        the two they are by their ``format``.
+    policy : RoundPolicy or mapping, optional
+        In the place of the state's own.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+    """
+    policy = None if policy is None else policy_of(policy)
+    if isinstance(source, str) and source.startswith("@"):
+        source = load(source)
+    elif isinstance(source, str | Path):
+        source = read_file(source, "state", _state_or_instance)
+    if isinstance(source, Mapping):
+        source = _state_or_instance(source)
+    if isinstance(source, Instance):
+        return RoundState.first(source, policy)
+    if not isinstance(source, RoundState):
+        raise InvalidArgument(
+            "", f"a {type(source).__name__}", "a RoundState, an Instance or a file of one"
+        )
+    return source if policy is None else replace(source, policy=policy)
+
+
+def _state_or_instance(document: Any) -> RoundState | Instance:
+    """An instance, unless the document says that it is the state of a round."""
+    named = document.get("format", "") if isinstance(document, Mapping) else ""
+    if str(named).startswith("optsched-round"):
+        return RoundState.from_document(document)
+    return Instance.from_document(document)
 
 
 def cluster_in_round(
@@ -140,3 +220,153 @@ def cluster_in_round(
             pool = replace(pool, node_state=state)
         pools.append(pool)
     return cluster.with_pools(tuple(pools))
+
+
+# --- documents: writing -----------------------------------------------------------------------
+
+
+def _service_rows(state: RoundState) -> list[dict[str, Any]]:
+    """One object per job; times that do not exist (infinity) are null."""
+    columns = {item.name: getattr(state.service, item.name) for item in fields(Service)}
+    columns["owed"] = state.ledger.carried
+    values = [
+        [value if np.isfinite(value) else None for value in column.tolist()]
+        for column in columns.values()
+    ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
+    names, pools = state.instance.jobs_table.names, state.instance.cluster.pools
+    ledger = state.ledger
+    share = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
+    rows: list[dict[str, Any]] = []
+    for at, key in enumerate(ledger.key.tolist()):
+        job, partner, pool, gpus, nodes, option, workers, servers, _ = key
+        row: dict[str, Any] = {}
+        if partner < 0:
+            row["job"] = names[job]
+        else:
+            row["jobs"] = [names[job], names[partner]]
+        row |= {"pool": None if pool < 0 else pools[pool].name, "gpus": gpus, "nodes": nodes}
+        if option >= 0:
+            row["option"] = option
+        if workers or servers:
+            row |= {"workers": workers, "servers": servers}
+        if share[at] != 1.0:
+            row["share"] = share[at]
+        for name in ("fraction", "owed", "received", "runs"):
+            row[name] = getattr(ledger, name)[at].item()
+        rows.append(row)
+    return rows
+
+
+# --- documents: reading -----------------------------------------------------------------------
+
+
+def _read_document(document: Mapping[str, Any]) -> RoundState:
+    if isinstance(document, Mapping) and document.get("format", FORMAT) != FORMAT:
+        raise InvalidInput("format", show(document["format"]), f'"{FORMAT}"')
+    given = dict(document)
+    if "policy" in given:
+        given["policy"] = as_stored(given["policy"])
+    checked = validate(RoundDocument, given)
+    try:
+        instance = Instance.from_document(checked.instance)
+    except InvalidInput as error:
+        path = f"instance.{error.path}" if error.path else "instance"
+        raise InvalidInput(path, error.found, error.expected) from None
+    row_of = {name: row for row, name in enumerate(instance.jobs_table.names.written())}
+    carried, service = _read_service(checked, instance, row_of)
+    state = RoundState(
+        instance=instance,
+        policy=checked.policy,
+        number=checked.round,
+        ledger=_read_ledger(checked, instance, row_of, carried),
+        service=service,
+        warm=None if checked.basis is None else read_basis(checked.basis, row_of),
+        reservations=_read_reservations(checked, instance),
+    )
+    return state.stopped(_no_longer_running(state))
+
+
+def _read_reservations(document: RoundDocument, instance: Instance) -> tuple[Reservation, ...]:
+    for number, item in enumerate(document.reservations):
+        path = f"reservations[{number}]"
+        if not item.end > item.start:
+            raise InvalidInput(
+                f"{path}.end", show(item.end), f"a time after the start ({item.start:g})"
+            )
+        for at, node in enumerate(item.nodes):
+            if instance.cluster.find_node(node)[0] < 0:
+                raise InvalidInput(f"{path}.nodes[{at}]", show(node), "the name of a node")
+    return tuple(
+        Reservation(item.nodes, item.start, item.end, item.name) for item in document.reservations
+    )
+
+
+def _read_service(
+    document: RoundDocument, instance: Instance, row_of: Mapping[str, int]
+) -> tuple[FloatArray, Service]:
+    """What each job is owed beside its rows, and its service; jobs that have left are skipped."""
+    table = instance.jobs_table
+    runs = np.zeros(len(table), bool)
+    runs[list(table.running)] = True
+    new = Service.new(table.arrival, runs, instance.now)
+    columns = {item.name: getattr(new, item.name).copy() for item in fields(Service)}
+    columns["owed"] = np.zeros(len(table))
+    for name, job in document.service.items():
+        if name not in row_of:
+            continue
+        for key in sorted(job.model_fields_set):
+            value = getattr(job, key)
+            columns[key][row_of[name]] = np.inf if value is None else value
+    columns["waiting_since"][runs] = np.inf
+    return columns.pop("owed"), Service(**columns)
+
+
+def _read_ledger(
+    document: RoundDocument, instance: Instance, row_of: Mapping[str, int], carried: FloatArray
+) -> Ledger:
+    """The ledger.
+
+    Of a row that names a job which has left, only what is owed to the other job is kept: such jobs
+    first get numbers behind all others, and then leave the ledger as any job does.
+    """
+    rows = document.ledger
+    named = [name for item in rows for name in _jobs_of(item)]
+    left = [name for name in dict.fromkeys(named) if name not in row_of]
+    number = {**row_of, **{name: len(row_of) + at for at, name in enumerate(left)}}
+    pools = {pool.name: at for at, pool in enumerate(instance.cluster.pools)}
+    key = np.empty((len(rows), 9), np.int64)
+    share = np.array([item.share for item in rows], np.float64).view(np.int64)
+    for at, item in enumerate(rows):
+        if item.pool is not None and item.pool not in pools:
+            raise InvalidInput(f"ledger[{at}].pool", show(item.pool), f"one of {', '.join(pools)}")
+        job, partner = (*(number[name] for name in _jobs_of(item)), -1)[:2]
+        pool = -1 if item.pool is None else pools[item.pool]
+        option = -1 if item.option is None else item.option
+        size = (pool, item.gpus, item.nodes)
+        key[at] = (job, partner, *size, option, item.workers, item.servers, share[at])
+    ledger = Ledger(
+        key,
+        np.array([item.fraction for item in rows], np.float64),
+        np.array([item.owed for item in rows], np.float64),
+        np.array([item.received for item in rows], np.float64),
+        np.array([item.runs for item in rows], bool),
+        np.concatenate([carried, np.zeros(len(left))]),
+    )
+    return ledger.revised(np.arange(len(row_of), dtype=np.int64), 0) if left else ledger
+
+
+def _jobs_of(row: LedgerRow) -> tuple[str, ...]:
+    """The one or two jobs of a row."""
+    return row.jobs if row.jobs is not None else (row.job or "",)
+
+
+def _no_longer_running(state: RoundState) -> BoolArray:
+    """Jobs that ran on GPUs, as the ledger says, but run on none, as the instance says."""
+    ledger = state.ledger
+    ran = ledger.jobs_of(ledger.runs & (ledger.key[:, 3] > 0))
+    ran[list(state.instance.jobs_table.running)] = False
+    return ran

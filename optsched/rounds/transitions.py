@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import IntArray
 from optsched.instance import Instance
 from optsched.placement.running import Running
 from optsched.rounds.plan import Plan, Verdict
@@ -73,27 +73,11 @@ def followed(state: RoundState, plan: Plan) -> RoundState:
     )
 
 
-def stopped(state: RoundState, jobs: BoolArray) -> RoundState:
-    """The state after the jobs of a mask stopped running, whatever stopped them."""
-    table = state.instance.jobs_table
-    if not jobs.any():
-        return state
-    places = table.places
-    stay = np.flatnonzero(~jobs[places.job])
-    running = places.taken(stay, places.job[stay])
-    return replace(
-        state,
-        instance=replace(state.instance, jobs_table=replace(table, running=running)),
-        ledger=state.ledger.stopped(jobs),
-        service=state.service.stopped(jobs, state.now),
-    )
-
-
 def without_lost(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
     """The state without what ran on nodes that are down, and the names of the jobs that are hit."""
     lost = Running.of(state.instance).lost
     names = state.instance.jobs_table.names
-    return stopped(state, lost), tuple(names[job] for job in np.flatnonzero(lost).tolist())
+    return state.stopped(lost), tuple(names[job] for job in np.flatnonzero(lost).tolist())
 
 
 def with_instance(state: RoundState, instance: Instance, rows: IntArray) -> RoundState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -15,8 +15,12 @@ from optsched.instance import Instance
 from optsched.placement.running import SLACK, Running, crowded, held_of, standing_of, without_held
 from optsched.placement.standing import Standing
 from optsched.rounds.configured import Configured
-from optsched.rounds.naming import still_meant
 from optsched.rounds.state import RoundState, cluster_in_round
+
+FEWEST = {"anti-affinity": 2}
+"""Jobs that a constraint must name to mean anything, where it is more than one."""
+TOLD = 4
+"""Names that a notice tells."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,12 @@ class View:
     crowded: BoolArray
     constraints: tuple[Mapping[str, Any], ...]
     notices: tuple[str, ...]
+
+    @cached_property
+    def evicted(self) -> BoolArray:
+        """Running jobs that cannot stay on their nodes, unless they cannot be preempted."""
+        running = self.running
+        return np.asarray(running.lost | running.leaves | self.crowded)
 
     @cached_property
     def together(self) -> BoolArray:
@@ -124,3 +134,35 @@ def starved(state: RoundState, view: View) -> BoolArray:
     return (waited >= state.policy.patience * view.instance.round) & ~(
         view.outside | view.awaits | view.must
     )
+
+
+def still_meant(
+    documents: Sequence[Mapping[str, Any]], instance: Instance
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """Side constraints without the jobs that are not there, and what to tell of it.
+
+    One that names no job that is there, or a workload that went with its last job, has no effect and is left out: with
+    no names at all it would speak of every job.
+    """
+    there, workloads = instance.jobs_table.names, {own.name for own in instance.workloads}
+    kept: list[Mapping[str, Any]] = []
+    notices = []
+    for document in documents:
+        named = document.get("jobs")
+        names = [named] if isinstance(named, str) else list(named or ())
+        gone = [name for name in names if name not in there]
+        workload = document.get("workload")
+        lacks = workload is not None and workload not in workloads
+        if not gone and not lacks:
+            kept.append(document)
+            continue
+        what = f"workload {workload}" if lacks else f"jobs {', '.join(map(str, gone[:TOLD]))}"
+        what += " and more" if len(gone) > TOLD and not lacks else ""
+        left = [name for name in names if name in there]
+        kind = str(document.get("kind"))
+        if lacks or len(left) < FEWEST.get(kind, 1):
+            notices.append(f"the side constraint {kind} has no effect: {what} left")
+            continue
+        kept.append({**document, "jobs": left})
+        notices.append(f"the side constraint {kind} goes on without {what}, which left")
+    return tuple(kept), tuple(notices)

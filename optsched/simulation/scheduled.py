@@ -19,7 +19,7 @@ from optsched.rounds.living import Living
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import stopped, with_instance
+from optsched.rounds.transitions import with_instance
 from optsched.simulation.recording import spread_of
 from optsched.traces import Trace
 
@@ -120,7 +120,7 @@ class Scheduled:
     def interrupted(self, jobs: BoolArray) -> None:
         """Jobs (a mask of those of the trace) do not run any more."""
         self._memory.forget()
-        self.living.state = stopped(self.state, jobs[self.rows])
+        self.living.state = self.state.stopped(jobs[self.rows])
 
     def observe(self, job: IntArray, rate: FloatArray) -> None:
         """True rates (steps/s) of jobs of the trace that run."""

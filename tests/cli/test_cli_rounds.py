@@ -20,7 +20,6 @@ import pytest
 
 import optsched
 from optsched.registry import load_solver
-from optsched.rounds.digest import plan_digest
 from optsched.rounds.journal import Journal
 from optsched.rounds.watching import Watcher
 from optsched.solvers.isolated import SolverProcess
@@ -112,9 +111,9 @@ def test_the_shell_plans_what_python_plans(run: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         "optsched.solvers.isolated.SolverProcess", SolverProcess
     )  # one of its own for each round
-    wanted = plan_digest(
-        optsched.solve_round("@quickstart", {"formulation": "makespan", "max_moves": 0})
-    )
+    wanted = optsched.solve_round(
+        "@quickstart", {"formulation": "makespan", "max_moves": 0}
+    ).digest()
     result = run("round", "@quickstart", "-f", "makespan", "--max-moves", 0, "--json")
     assert (result.code, result.json["id"]) == (0, wanted)
     assert (
@@ -329,7 +328,7 @@ def test_what_replay_refuses(run: Any, journal: Path, given: list[str], message:
 def test_a_plan_that_is_another_one_here(
     run: Any, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optsched.rounds.recovery.plan_digest", lambda plan: "0123")
+    monkeypatch.setattr("optsched.rounds.plan.Plan.digest", lambda plan: "0123")
     result = run("replay", journal, "--round", 4)
     assert (result.code, result.out) == (6, "")
     assert (
@@ -338,7 +337,7 @@ def test_a_plan_that_is_another_one_here(
     )
     assert "(digest 0123, expected " in result.err
     assert f"optsched replay {journal} --state state.json" in result.err
-    monkeypatch.setattr("optsched.rounds.recovery.metrics_of", lambda plan: {"jobs": {"start": 99}})
+    monkeypatch.setattr("optsched.rounds.plan.Plan.figures", lambda plan: {"jobs": {"start": 99}})
     assert "another plan: start 99 jobs, not " in run("replay", journal, "--round", 4).err
 
 

@@ -14,7 +14,7 @@ from optsched.rounds.plan import Plan
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import advanced, followed, stopped, with_instance
+from optsched.rounds.transitions import advanced, followed, with_instance
 
 Document = dict[str, Any]
 
@@ -112,7 +112,7 @@ class Simulation:
         """The state without what is done and with what has arrived."""
         table, now = state.instance.jobs_table, state.now
         gone = np.array([table.names[row] in self.done for row in range(len(table))], bool)
-        state = stopped(state, gone)
+        state = state.stopped(gone)
         old = {table.names[row]: row for row in np.flatnonzero(~gone).tolist()}
         new = {
             one["id"]: one

@@ -16,14 +16,13 @@ import json, logging, sys
 logging.disable(logging.CRITICAL)
 from storm_world import Storm
 from test_storm import POLICIES
-from optsched.rounds.recording import plan_digest
 
 storm = Storm(7, POLICIES[sys.argv[1]], options={"isolate": sys.argv[2] == "apart"})
 for _ in range(int(sys.argv[3])):
     storm.rounds(1)
     document = storm.plan.to_document()
     assert storm.plan.fallback is None and document["reproducible"], storm.plan.fallback
-    print(plan_digest(storm.plan), json.dumps({**document, "timings": 0}))
+    print(storm.plan.digest(), json.dumps({**document, "timings": 0}))
 storm.scheduler.close()
 """
 

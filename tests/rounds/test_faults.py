@@ -25,7 +25,6 @@ from optsched.instance.build import build_instance
 from optsched.registry import load_solver
 from optsched.rounds.journal import disk
 from optsched.rounds.plan import Plan
-from optsched.rounds.recording import plan_digest
 from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.solve_round import solve_round
 from optsched.solvers.isolated import half_of_memory
@@ -166,7 +165,7 @@ def test_a_plan_in_which_all_stands_is_recovered(
     third = scheduler.solve(120.0)
     scheduler.close()
     again = Scheduler.recover(tmp_path / "journal", isolate=False)
-    assert again.plan is not None and plan_digest(again.plan) == plan_digest(third)
+    assert again.plan is not None and again.plan.digest() == third.digest()
     again.close()
 
 
@@ -260,7 +259,7 @@ def test_a_full_disk_takes_no_event_and_no_plan(
     assert (second.fallback, third.fallback) == (None, None)
     scheduler.close()
     again = Scheduler.recover(tmp_path / "journal", isolate=False)
-    assert again.plan is not None and plan_digest(again.plan) == plan_digest(third)
+    assert again.plan is not None and again.plan.digest() == third.digest()
     again.close()
 
 

@@ -16,7 +16,6 @@ from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import RoundState
-from optsched.rounds.state_document import read_state_document, state_document
 from optsched.rounds.transitions import advanced, followed
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
@@ -81,7 +80,7 @@ def test_a_sum_of_utilities_starts_from_the_prices_too(monkeypatch: pytest.Monke
 def test_states_carry_prices() -> None:
     state = RoundState.first(instance(), RoundPolicy())
     state = advanced(followed(state, solve_round(state)), state.until)
-    again = read_state_document(state_document(state))
+    again = RoundState.from_document(state.to_document())
     assert again.warm is not None and state.warm is not None
     assert again.warm.prices == state.warm.prices
     assert solve_round(again).to_document() | {"timings": 0} == solve_round(state).to_document() | {
@@ -96,9 +95,9 @@ def test_a_price_that_is_none_is_refused() -> None:
 
     assert state.warm is not None
     for wrong in (-1.0, float("nan"), 0.0):
-        document = state_document(replace(state, warm=replace(state.warm, prices={"a": wrong})))
+        document = replace(state, warm=replace(state.warm, prices={"a": wrong})).to_document()
         with refuses("basis"):
-            read_state_document(document)
+            RoundState.from_document(document)
 
 
 def test_a_journal_is_replayed_with_its_prices(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ import logging, os, sys
 logging.disable(logging.CRITICAL)
 from pathlib import Path
 from optsched.instance.build import build_instance
-from optsched.rounds.recording import plan_digest
 from optsched.rounds.scheduler import Scheduler
 from storm_world import document
 
@@ -31,7 +30,7 @@ def deed(scheduler, n):
     '''The n-th thing that happens; plans are told with their digest.'''
     now, kind = 20.0 * n, n % 3
     if kind == 2:
-        return plan_digest(scheduler.solve(now))
+        return scheduler.solve(now).digest()
     names = [scheduler.instance.jobs_table.names[row] for row in range(len(scheduler.instance.jobs_table))]
     if kind == 0 or not names:
         workload = ("small", "light", "wide")[n % 7 % 3]

@@ -16,7 +16,6 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
-from optsched.rounds.digest import plan_digest
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_document import plan_schema
 from optsched.rounds.policy import policy_document
@@ -68,7 +67,7 @@ def test_a_state_s_document_is_the_state(source: str, policy: dict[str, Any], ro
     assert policy_document(again.policy) == policy_document(state.policy)
     assert (again.number, again.reservations) == (state.number, state.reservations)
     assert again.to_document() == document
-    assert plan_digest(optsched.solve_round(again)) == plan_digest(optsched.solve_round(state))
+    assert optsched.solve_round(again).digest() == optsched.solve_round(state).digest()
     jsonschema.Draft202012Validator(state_schema()).validate(document)
 
 
@@ -100,7 +99,7 @@ def test_a_document_is_exact_whatever_happens(seed: int) -> None:
             document = json.loads(json.dumps(made.state.to_document(), allow_nan=False))
             wanted = made.solve(now)
             found = optsched.solve_round(RoundState.from_document(document))
-            assert plan_digest(found) == plan_digest(wanted), number
+            assert found.digest() == wanted.digest(), number
             assert found.started_from == wanted.started_from
 
 
@@ -109,7 +108,7 @@ def test_a_plan_s_document_keeps_its_schema() -> None:
         plan = optsched.solve_round(after(2, source))
         document = json.loads(json.dumps(plan.to_document(), allow_nan=False))
         jsonschema.Draft202012Validator(plan_schema()).validate(document)
-        assert document["id"] == plan_digest(plan)
+        assert document["id"] == plan.digest()
         seated = {row["job"]: row for kind in ("start", "keep", "move") for row in document[kind]}
         runs = {plan.instance.jobs_table.names[job]: held for job, held in plan.running.items()}
         assert set(seated) == set(runs)
@@ -169,7 +168,7 @@ def test_a_job_that_the_instance_says_does_not_run_has_stopped(third: dict[str, 
 
 def test_a_round_begins_with_whatever_there_is(tmp_path: Path, third: dict[str, Any]) -> None:
     instance = optsched.load("@quickstart")
-    wanted = plan_digest(optsched.solve_round(RoundState.first(instance)))
+    wanted = optsched.solve_round(RoundState.first(instance)).digest()
     file = tmp_path / "instance.yaml"
     file.write_text(json.dumps(instance.to_document()))
     npz = tmp_path / "instance.npz"
@@ -177,7 +176,7 @@ def test_a_round_begins_with_whatever_there_is(tmp_path: Path, third: dict[str, 
 
     npz.write_bytes(instance_bytes(instance, "npz"))
     for source in (instance, "@quickstart", file, str(npz), instance.to_document()):
-        assert plan_digest(optsched.solve_round(source)) == wanted
+        assert optsched.solve_round(source).digest() == wanted
     state = tmp_path / "state.json"
     state.write_text(json.dumps(third))
     assert optsched.solve_round(state).number == 2

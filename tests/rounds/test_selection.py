@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import optsched
-from optsched.rounds.selection import Claims, displaced, rows_alone, select, uses_of
+from optsched.rounds.rows import rows_alone, uses_of
+from optsched.rounds.selection import Claims, displaced, select
 
 
 @pytest.mark.parametrize(("most", "runs"), [(0, "ac"), (1, "ac"), (2, "aw")])
