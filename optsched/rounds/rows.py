@@ -14,8 +14,7 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered, in_order, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
-from optsched.placement.instant import Instant
-from optsched.placement.uses import Uses
+from optsched.placement.instant import Instant, Uses
 from optsched.program import SideRows
 from optsched.solving.warm_start import matched
 
