@@ -80,7 +80,7 @@ class InParts:
     duals : Duals
         Those that prove the bound.
     columns : int
-        ClassPairs that were made columns.
+        Pairs that were made columns.
     end : Termination
         Why no more was tried: `OPTIMAL` where that was not worth it.
     """
