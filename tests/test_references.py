@@ -1,0 +1,47 @@
+"""Names of modules, classes and functions that docs and docstrings mention exist."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.documentation
+
+ROOT = Path(__file__).parent.parent
+GROUPS = {"optsched.models", "optsched.rankings"}
+"""Groups of entry points, which are named like modules."""
+
+
+def mentioned() -> set[str]:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    code = [path for name in ("optsched", "formulations") for path in (ROOT / name).rglob("*.py")]
+    pattern = re.compile(r"`((?:optsched|formulations)(?:\.\w+)+)")
+    return {name for path in [*pages, *code] for name in pattern.findall(path.read_text())}
+
+
+def exists(name: str) -> bool:
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for part in parts[count:]:
+            fields = {**getattr(found, "model_fields", {}), **getattr(found, "__annotations__", {})}
+            if part in fields:
+                return True
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_names_that_are_mentioned_exist() -> None:
+    names = mentioned()
+    assert len(names) > 100
+    assert sorted(name for name in names - GROUPS if not exists(name)) == []
