@@ -94,7 +94,7 @@ def _command(generator: Generator) -> Callable[..., int]:
         kind = "json" if output == "-" else kind_of(Path(output))
         with progress(shell, "generating"):
             made = generator(
-                {name: text for name, text in given.items() if text is not None}, told=_flag
+                {name: text for name, text in given.items() if text is not None}, named=_flag
             )
         write_instance(shell, made.instance, output, kind)
         if not shell.quiet:
@@ -151,8 +151,8 @@ def _limits(schema: dict[str, Any], default: Any) -> str:
             f"above {_number(schema['exclusiveMinimum'])}, to {_number(schema['maximum'])}"
         )
     if default is not None:
-        told = ",".join(map(_number, default)) if isinstance(default, tuple) else _number(default)
-        parts.append(f"default: {told}")
+        shown = ",".join(map(_number, default)) if isinstance(default, tuple) else _number(default)
+        parts.append(f"default: {shown}")
     return f"[{'; '.join(parts)}]" if parts else ""
 
 

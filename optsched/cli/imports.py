@@ -493,7 +493,8 @@ def philly(
     if (machines is None) == (pool is None):
         raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
     speeds, now = _speeds(speed), values.duration(at, "--at")
-    _nodes(pool or [])  # refuses a pool that is given twice
+    # Refuses a pool that is given twice
+    _nodes(pool or [])
     from optsched.formats.philly import import_philly, read_machines
 
     pools = (

@@ -2,7 +2,7 @@
 
 A trace is a CSV table with a job a line: ``job_id``, ``user``, ``num_gpu``, ``submit_time``, ``model_name``,
 ``duration``, ``expect_time_list``, ``expect_value_list``, ``job_type``; ``iterations``, ``interval`` and
-``best_effort`` tell nothing more. Both lists are joined by hyphens: a job that ends within the first expected time
+``best_effort`` add nothing. Both lists are joined by hyphens: a job that ends within the first expected time
 after it came is worth the first value, and so on. ``job_type`` is ``strict`` (one time, which must be kept), ``soft``
 or ``best`` (best effort: its time means nothing). Times are in minutes: the published scheduler
 (``time_aware_with_lease.py``) counts 60 to an hour. It skips jobs of 0 GPUs and sorts the others by ``submit_time``,
@@ -24,6 +24,7 @@ from optsched.errors import InvalidInput, UsageError
 from optsched.formats.recorded import (
     NodeRates,
     arrived,
+    gangs_of_models,
     pool_documents,
     recorded_workload,
     speeds_of,
@@ -33,14 +34,31 @@ from optsched.instance.documents import FORMAT
 from optsched.instance.reading import key, listed, named, parse_json, read_bytes, show
 
 COLUMNS: dict[str, Kind] = {
-    "job_id": "text", "user": "text", "num_gpu": "whole", "submit_time": "number", "iterations": "number",
-    "model_name": "text", "duration": "number", "interval": "number", "expect_time_list": "text",
-    "expect_value_list": "text", "best_effort": "whole", "job_type": "text", "batch_size": "number",
-}  # fmt: skip
+    "job_id": "text",
+    "user": "text",
+    "num_gpu": "whole",
+    "submit_time": "number",
+    "iterations": "number",
+    "model_name": "text",
+    "duration": "number",
+    "interval": "number",
+    "expect_time_list": "text",
+    "expect_value_list": "text",
+    "best_effort": "whole",
+    "job_type": "text",
+    "batch_size": "number",
+}
 REQUIRED = (
-    "job_id", "user", "num_gpu", "submit_time", "model_name", "duration", "expect_time_list", "expect_value_list",
+    "job_id",
+    "user",
+    "num_gpu",
+    "submit_time",
+    "model_name",
+    "duration",
+    "expect_time_list",
+    "expect_value_list",
     "job_type",
-)  # fmt: skip
+)
 STRICT, SOFT, BEST = "strict", "soft", "best"
 MINUTE = 60.0
 LEASE = 20
@@ -102,21 +120,25 @@ def import_chronus(
     if not 0 < unit < math.inf:
         raise UsageError(f"unit is {unit!r}, expected seconds above 0")
     documents, factors = pool_documents(pools), speeds_of(pools, speeds)
-    spread = None if locality is None else _read_locality(Path(locality))
+    spread = {} if locality is None else _read_locality(Path(locality))
     jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
-    ids, worth = jobs.names("job_id"), _worths(jobs, unit)
+    worth = _worths(jobs, unit)
     gangs = jobs.whole("num_gpu", 0, "a whole number of GPUs")
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "a time above 0")
-    arrival = jobs.numbers["submit_time"] * unit
-    rows = np.flatnonzero(gangs > 0)
-    if not len(rows):
-        raise InvalidInput(jobs.name, "no job with a GPU", "at least one")
-    taken, now = arrived(arrival, at, rows)
-    models, kinds, users = jobs.cells["model_name"], jobs.cells["job_type"], jobs.cells["user"]
-    if spread is not None:
+    models, users = jobs.cells["model_name"], jobs.cells["user"]
+    if locality is not None:
         unknown = np.array([model not in spread for model in models])
         jobs.refuse("model_name", unknown, f"one of the models of {locality}: {listed(spread)}")
-    workloads = _workloads(models, taken, gangs, factors, spread or {})
+    arrival = jobs.numbers["submit_time"] * unit
+    # The published scheduler skips the others too
+    with_gpus = np.flatnonzero(gangs > 0)
+    if not len(with_gpus):
+        raise InvalidInput(jobs.name, "no job with a GPU", "at least one")
+    rows, now = arrived(arrival, at, with_gpus)
+    workloads = {
+        model: recorded_workload(counts, factors, _shares(counts, spread.get(model, {})))
+        for model, counts in gangs_of_models(models, gangs, rows).items()
+    }
     return {
         "format": FORMAT,
         "name": name,
@@ -124,27 +146,36 @@ def import_chronus(
         "now": now,
         "cluster": {"pools": documents},
         "workloads": workloads,
-        "tenants": [{"name": user} for user in dict.fromkeys(users[row] for row in taken.tolist())],
-        "jobs": [
-            {
-                "id": ids[row],
-                "workload": models[row],
-                "tenant": users[row],
-                "gpus": gang,
-                "steps": seconds,
-                "weight": worth[row][0][1],
-                "arrival": start,
-                **_deadline(kinds[row], start, worth[row], gang, workloads[models[row]]),
-            }
-            for row, gang, seconds, start in zip(
-                taken.tolist(),
-                gangs[taken].tolist(),
-                (jobs.numbers["duration"][taken] * unit).tolist(),
-                arrival[taken].tolist(),
-                strict=True,
-            )
-        ],
+        "tenants": [{"name": user} for user in dict.fromkeys(users[row] for row in rows.tolist())],
+        "jobs": _jobs(jobs, rows, worth, unit, workloads),
     }
+
+
+def _jobs(
+    jobs: Table,
+    rows: IntArray,
+    worth: Sequence[Worth],
+    unit: float,
+    workloads: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    ids, models = jobs.names("job_id"), jobs.cells["model_name"]
+    documents = []
+    for row in rows.tolist():
+        gang = int(jobs.numbers["num_gpu"][row])
+        arrival = float(jobs.numbers["submit_time"][row] * unit)
+        kind = jobs.cells["job_type"][row]
+        document = {
+            "id": ids[row],
+            "workload": models[row],
+            "tenant": jobs.cells["user"][row],
+            "gpus": gang,
+            "steps": float(jobs.numbers["duration"][row] * unit),
+            "weight": worth[row][0][1],
+            "arrival": arrival,
+        }
+        deadline = _deadline(kind, arrival, worth[row], gang, workloads[models[row]])
+        documents.append(document | deadline)
+    return documents
 
 
 def _deadline(
@@ -184,20 +215,18 @@ def _worths(jobs: Table, unit: float) -> list[Worth]:
         "strict, soft or best",
     )
     if "best_effort" in jobs:
-        odd = jobs.flags("best_effort") != np.array([kind == BEST for kind in kinds])
-        jobs.refuse("best_effort", odd, "1 where job_type is best, and 0 elsewhere")
+        wrong = jobs.flags("best_effort") != np.array([kind == BEST for kind in kinds])
+        jobs.refuse("best_effort", wrong, "1 where job_type is best, and 0 elsewhere")
     known: dict[tuple[str, str, str], Worth] = {}
-    for row, told in enumerate(zip(kinds, times, values, strict=True)):
-        if told not in known:
-            after, worth = (
-                _numbers(jobs, row, "expect_time_list"),
-                _numbers(jobs, row, "expect_value_list"),
-            )
-            _check_worth(jobs, row, told[0], after, worth)
-            known[told] = tuple(
-                (time * unit, value) for time, value in zip(after, worth, strict=True)
-            )
-    return [known[told] for told in zip(kinds, times, values, strict=True)]
+    cells = list(zip(kinds, times, values, strict=True))
+    for row, texts in enumerate(cells):
+        if texts in known:
+            continue
+        after = _numbers(jobs, row, "expect_time_list")
+        worth = _numbers(jobs, row, "expect_value_list")
+        _check_worth(jobs, row, texts[0], after, worth)
+        known[texts] = tuple((time * unit, value) for time, value in zip(after, worth, strict=True))
+    return [known[texts] for texts in cells]
 
 
 def _numbers(jobs: Table, row: int, column: str) -> list[float]:
@@ -228,23 +257,7 @@ def _check_worth(
         raise InvalidInput(jobs.place(row, "expect_time_list"), show(cell), "times that ascend")
 
 
-def _workloads(
-    models: Sequence[str],
-    rows: IntArray,
-    gangs: IntArray,
-    speeds: Mapping[str, float],
-    spread: Spread,
-) -> dict[str, Any]:
-    used: dict[str, set[int]] = {}
-    for row, gang in zip(rows.tolist(), gangs[rows].tolist(), strict=True):
-        used.setdefault(models[row], set()).add(gang)
-    return {
-        model: recorded_workload(counts, speeds, _of_gangs(counts, spread.get(model, {})))
-        for model, counts in used.items()
-    }
-
-
-def _of_gangs(gangs: set[int], known: NodeRates) -> NodeRates:
+def _shares(gangs: set[int], known: NodeRates) -> NodeRates:
     """The shares of each gang: those of the smallest that is listed and no smaller."""
     found: dict[int, Mapping[int, float]] = {}
     for gang in gangs:

@@ -16,19 +16,38 @@ from optsched.instance.reading import listed, show
 log = logging.getLogger("optsched")
 
 JOBS: dict[str, Kind] = {
-    "id": "text", "workload": "text", "gpus": "whole", "gpus_min": "whole", "gpus_max": "whole", "steps": "number",
-    "weight": "number", "arrival": "number", "deadline": "number", "tenant": "text",
-}  # fmt: skip
+    "id": "text",
+    "workload": "text",
+    "gpus": "whole",
+    "gpus_min": "whole",
+    "gpus_max": "whole",
+    "steps": "number",
+    "weight": "number",
+    "arrival": "number",
+    "deadline": "number",
+    "tenant": "text",
+}
 """Columns of a table of jobs: one job a line; all but the workload may be left out."""
 RATES: dict[str, Kind] = {
-    "workload": "text", "pool": "text", "gpu": "text", "gpus": "whole", "throughput": "number",
-}  # fmt: skip
+    "workload": "text",
+    "pool": "text",
+    "gpu": "text",
+    "gpus": "whole",
+    "throughput": "number",
+}
 """Columns of a table of rates: steps/s of a workload in a pool, or on a GPU type, on so many GPUs (1)."""
 POOLS: dict[str, Kind] = {
-    "name": "text", "gpu": "text", "nodes": "whole", "gpus_per_node": "whole", "gpu_memory": "number",
-    "cpus_per_node": "number", "memory_per_node": "number", "cost_per_gpu_hour": "number", "watts_per_gpu": "number",
+    "name": "text",
+    "gpu": "text",
+    "nodes": "whole",
+    "gpus_per_node": "whole",
+    "gpu_memory": "number",
+    "cpus_per_node": "number",
+    "memory_per_node": "number",
+    "cost_per_gpu_hour": "number",
+    "watts_per_gpu": "number",
     "watts_idle": "number",
-}  # fmt: skip
+}
 """Columns of a table of pools, as in an instance document; a node has one GPU if the table does not say."""
 
 _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
@@ -132,7 +151,8 @@ def _place(path: str, jobs: Table, pools: Table | Sequence[Mapping[str, Any]]) -
             if column is None:
                 return table.row_place(row)
             if column == "gpus" and table.value(row, "gpus") is None:
-                column = "gpus_max"  # the document has one field for both ends of a range
+                # The document has one field for both ends of a range
+                column = "gpus_max"
             return table.place(row, column)
     return path
 

@@ -24,10 +24,18 @@ from optsched.instance.reading import listed, read_bytes, show
 from optsched.performance.batches import BATCH, NAME
 
 COLUMNS: dict[str, Kind] = {
-    "job_id": "text", "submit_time": "number", "iteration": "number", "model_name": "text", "ddl": "number",
-    "batch_size": "number", "num_gpu": "whole", "duration": "number", "best_effort": "whole",
-    "real_iteration": "number", "real_duration": "number",
-}  # fmt: skip
+    "job_id": "text",
+    "submit_time": "number",
+    "iteration": "number",
+    "model_name": "text",
+    "ddl": "number",
+    "batch_size": "number",
+    "num_gpu": "whole",
+    "duration": "number",
+    "best_effort": "whole",
+    "real_iteration": "number",
+    "real_duration": "number",
+}
 SYNONYMS = {"submission_time": "submit_time", "num_iteration": "iteration", "deadline": "ddl"}
 REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "ddl", "batch_size", "num_gpu")
 
@@ -83,7 +91,7 @@ def import_elasticflow(
     rates = _rates(tables, pools)
     jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
     workloads = _workloads(jobs, rates)
-    taken, now = arrived(jobs.numbers["submit_time"], at)
+    rows, now = arrived(jobs.numbers["submit_time"], at)
     return {
         "format": FORMAT,
         "name": name,
@@ -91,9 +99,9 @@ def import_elasticflow(
         "cluster": {"pools": pool_documents(pools)},
         "workloads": {
             workload: _workload(workload, rates[workload])
-            for workload in dict.fromkeys(workloads[row] for row in taken.tolist())
+            for workload in dict.fromkeys(workloads[row] for row in rows.tolist())
         },
-        "jobs": _jobs(jobs, taken, workloads, rates, rigid),
+        "jobs": _jobs(jobs, rows, workloads, rates, rigid),
     }
 
 
@@ -143,38 +151,32 @@ def _jobs(
     jobs: Table, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool
 ) -> list[dict[str, Any]]:
     ids, arrival, deadline = jobs.names("job_id"), jobs.numbers["submit_time"], jobs.numbers["ddl"]
+    steps = jobs.numbers["iteration"]
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
-    jobs.refuse(
-        "iteration", ~(jobs.numbers["iteration"] >= 0), "a number of iterations, at least 0"
-    )
+    jobs.refuse("iteration", ~(steps >= 0), "a number of iterations, at least 0")
     best_effort = jobs.flags("best_effort")
     late = np.flatnonzero((deadline < arrival) & ~best_effort)
     if len(late):
         row = int(late[0])
-        raise InvalidInput(
-            jobs.place(row, "ddl"),
-            show(float(deadline[row])),
-            f"a time from the arrival on, {arrival[row]:g}",
-        )
+        expected = f"a time from the arrival on, {arrival[row]:g}"
+        raise InvalidInput(jobs.place(row, "ddl"), show(float(deadline[row])), expected)
     elastic = {
-        name: _range(sorted({k for one in by_pool.values() for k in one}))
+        name: _range(sorted({count for by_count in by_pool.values() for count in by_count}))
         for name, by_pool in rates.items()
     }
-    told = zip(
-        rows.tolist(), gangs[rows].tolist(), jobs.numbers["iteration"][rows].tolist(), arrival[rows].tolist(),
-        deadline[rows].tolist(), best_effort[rows].tolist(), strict=True,
-    )  # fmt: skip
-    return [
-        {
+    documents = []
+    for row in rows.tolist():
+        document = {
             "id": ids[row],
             "workload": workloads[row],
-            "gpus": gang if rigid else elastic[workloads[row]],
-            "steps": steps,
-            "arrival": start,
+            "gpus": int(gangs[row]) if rigid else elastic[workloads[row]],
+            "steps": float(steps[row]),
+            "arrival": float(arrival[row]),
         }
-        | ({} if free else {"deadline": end})
-        for row, gang, steps, start, end, free in told
-    ]
+        if not best_effort[row]:
+            document["deadline"] = float(deadline[row])
+        documents.append(document)
+    return documents
 
 
 def _range(counts: Sequence[int]) -> dict[str, Any]:

@@ -74,8 +74,8 @@ def import_gavel(
     gpus_per_node : int, default 1
         Node size in every pool. Where it does not divide a pool, the last node is smaller and no GPU is lost.
     pairs : bool, default False
-        Add the co-location rates of all pairs of the job types taken (also a type with itself), in every pool, at
-        every scale taken, where both rates are positive.
+        Add the co-location rates of all pairs of the job types of these jobs (also a type with itself), in every
+        pool, at every scale that these jobs have, where both rates are positive.
     reference : str, optional
         Worker type that fixes a job's duration = steps / rate, and so its deadline = arrival + SLO x duration. By
         default v100, or the worker type on which the job is fastest where the table has no rate on v100. A job that
@@ -187,7 +187,7 @@ def _check_worker_types(
 
 
 def _selection(jobs: GavelTrace, active: int | None, at: float | None) -> tuple[int, float]:
-    """How many jobs of the trace are taken, from the first on, and the clock."""
+    """The number of jobs, from the first of the trace on, and the clock."""
     if active is not None and at is not None:
         raise UsageError(
             "active and at exclude each other: give the number of jobs or the time, not both"

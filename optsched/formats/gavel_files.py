@@ -6,7 +6,7 @@ size B)', SCALE)": {"null": steps/s alone, "('OTHER ...', SCALE)": [steps/s of t
 job on all its SCALE GPUs.
 
 A trace has one job a line, cells between tabs, no header. There are 10 columns, or 7 in an older format that has no
-working directory, weight and SLO; the first line tells which. Blank lines don't count as jobs. Formats that only add
+working directory, weight and SLO; the first line shows which. Blank lines don't count as jobs. Formats that only add
 columns read theirs with the same `TraceLines`.
 """
 
@@ -37,12 +37,26 @@ RowKey: TypeAlias = tuple[str, int]
 """(job type, scale factor): a row of a throughput table."""
 
 COLUMNS = (
-    "job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor",
-    "priority_weight", "SLO", "arrival_time",
-)  # fmt: skip
+    "job_type",
+    "command",
+    "working_directory",
+    "num_steps_arg",
+    "needs_data_dir",
+    "total_steps",
+    "scale_factor",
+    "priority_weight",
+    "SLO",
+    "arrival_time",
+)
 OLD_COLUMNS = (
-    "job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor",
-)  # fmt: skip
+    "job_type",
+    "command",
+    "num_steps_arg",
+    "needs_data_dir",
+    "total_steps",
+    "arrival_time",
+    "scale_factor",
+)
 LAYOUTS = {len(COLUMNS): COLUMNS, len(OLD_COLUMNS): OLD_COLUMNS}
 EXPECTED = "10 columns, or the 7 of the old format"
 
@@ -249,7 +263,7 @@ class GavelTrace:
     Attributes
     ----------
     line : IntArray
-        Line of the file that the job stands on; the first is 1.
+        Line of the job in the file, from 1.
     job_type, command, working_directory, num_steps_arg : tuple of str
         ``working_directory`` is empty in the old format.
     needs_data_dir : BoolArray
@@ -283,7 +297,7 @@ class GavelTrace:
         return len(self.line)
 
     def path(self, row: int, column: str) -> str:
-        """Where a cell stands: line, column number and name."""
+        """The place of a cell: line, column number and name."""
         return _path(int(self.line[row]), self.names, column)
 
 
@@ -306,7 +320,7 @@ class TraceLines:
     cells: Mapping[str, tuple[str, ...]]
 
     def path(self, row: int, column: str) -> str:
-        """Where a cell stands."""
+        """The place of a cell: line, column number and name."""
         return _path(int(self.line[row]), self.names, column)
 
     def read(
@@ -361,7 +375,7 @@ def read_lines(
     layouts : mapping from int to tuple of str
         Names of the columns by their number.
     expected, least : str
-        The layouts in words, for a line that has none of them and for a trace without any line.
+        The layouts as text, for a line that has none of them and for a trace without any line.
 
     Raises
     ------

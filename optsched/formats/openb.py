@@ -33,7 +33,7 @@ LARGEST = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of a list: where it stands, and its cells by column."""
+    """One line of a list: its place, and its cells by column."""
 
     path: str
     cells: dict[str, str]
@@ -101,7 +101,7 @@ def import_openb(
     Raises
     ------
     InvalidInput
-        A list is malformed, a name stands there twice, or a pod allows none of the models of the nodes.
+        A list is malformed, a name comes twice, or a pod allows none of the models of the nodes.
     UsageError
         ``at`` or ``over_time`` without pods, or with a pod list that has no times; both of them.
     """
@@ -203,8 +203,10 @@ def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
             left_out += 1
             continue
         for column, time, least in (
-            ("creation_time", created, last), (SCHEDULED, scheduled, created), ("deletion_time", deleted, scheduled),
-        ):  # fmt: skip
+            ("creation_time", created, last),
+            (SCHEDULED, scheduled, created),
+            ("deletion_time", deleted, scheduled),
+        ):
             if time < least:
                 raise InvalidInput(
                     f"{record.path}, {column}", show(time), f"a time from {least:.15g} on"
@@ -245,8 +247,12 @@ def _options(record: Record, gpus: int, models: Sequence[str]) -> list[dict[str,
             f"one of the models of the nodes: {listed(models)}",
         )
     option = {
-        "gpus": gpus, "nodes": 1, "share": milli / 1000, "throughput": 1.0, "uses": _cpus_and_memory(record, "cpu"),
-    }  # fmt: skip
+        "gpus": gpus,
+        "nodes": 1,
+        "share": milli / 1000,
+        "throughput": 1.0,
+        "uses": _cpus_and_memory(record, "cpu"),
+    }
     return [{"pool": model, **option} for model in allowed]
 
 

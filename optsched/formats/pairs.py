@@ -28,24 +28,48 @@ Sources = str | Path | Sequence[str | Path]
 FASTER = 1.05
 """Times its rate alone that a job beside another may run at before a warning says that something is odd."""
 PAIRS: dict[str, Kind] = {
-    "gpu": "text", "first": "text", "second": "text", "fraction_first": "number", "fraction_second": "number",
-    "rate_first": "number", "rate_second": "number", "alone_first": "number", "alone_second": "number",
-    "family_first": "text", "family_second": "text", "batch_first": "number", "batch_second": "number",
-}  # fmt: skip
+    "gpu": "text",
+    "first": "text",
+    "second": "text",
+    "fraction_first": "number",
+    "fraction_second": "number",
+    "rate_first": "number",
+    "rate_second": "number",
+    "alone_first": "number",
+    "alone_second": "number",
+    "family_first": "text",
+    "family_second": "text",
+    "batch_first": "number",
+    "batch_second": "number",
+}
 """Columns of a table of pairs."""
 PAIR_SYNONYMS = {
-    "gpu_type": "gpu", "model_a": "family_first", "model_b": "family_second", "batch_a": "batch_first",
-    "batch_b": "batch_second", "steps_per_s_a": "rate_first", "steps_per_s_b": "rate_second",
-}  # fmt: skip
+    "gpu_type": "gpu",
+    "model_a": "family_first",
+    "model_b": "family_second",
+    "batch_a": "batch_first",
+    "batch_b": "batch_second",
+    "steps_per_s_a": "rate_first",
+    "steps_per_s_b": "rate_second",
+}
 ALONE: dict[str, Kind] = {
-    "gpu": "text", "workload": "text", "rate": "number", "family": "text", "batch": "number", "gpus": "whole",
+    "gpu": "text",
+    "workload": "text",
+    "rate": "number",
+    "family": "text",
+    "batch": "number",
+    "gpus": "whole",
     "consolidated": "whole",
-}  # fmt: skip
+}
 """Columns of a table of rates alone; only rows on one GPU count."""
 ALONE_SYNONYMS = {
-    "gpu_type": "gpu", "model": "family", "batch_size": "batch", "num_gpus": "gpus", "steps_per_s_total": "rate",
+    "gpu_type": "gpu",
+    "model": "family",
+    "batch_size": "batch",
+    "num_gpus": "gpus",
+    "steps_per_s_total": "rate",
     "throughput": "rate",
-}  # fmt: skip
+}
 SIDES = ("first", "second")
 
 
@@ -126,7 +150,8 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         data = read_bytes(path)
         if _is_json(path, data):
             with named(path):
-                list(_gavel_pairs(data, path, known))  # its rates alone go to ``known``
+                # Its rates alone go to ``known``
+                list(_gavel_pairs(data, path, known))
         else:
             _read_alone(data, str(path), known)
     files = _paths(sources)
@@ -382,5 +407,7 @@ def _warn_of_faster(rows: Sequence[PairMeasurement], rates: dict[tuple[str, str]
         most, place = max(above)
         log.warning(
             "%d jobs run faster beside another than alone, up to %.3g times (%s): taken to keep their whole rate",
-            len(above), most, place,
-        )  # fmt: skip
+            len(above),
+            most,
+            place,
+        )

@@ -3,7 +3,7 @@
 The job log (``cluster_job_log``, JSON) lists jobs with ``jobid``, ``vc`` (virtual cluster), ``submitted_time`` and
 ``attempts``, each with ``start_time``, ``end_time`` and ``detail``: a machine's ``ip`` and ``gpus``. The table (CSV)
 has the columns ``timestamp,duration,num_gpus,gpu_time,cluster``. The machine list (CSV) has ``machineId``,
-``number of GPUs`` and ``single GPU mem``. Times are local ones without a zone and are taken as they stand: across the
+``number of GPUs`` and ``single GPU mem``. Times are local ones without a zone and are used as they are: across the
 end of daylight saving time they are an hour off.
 """
 
@@ -26,8 +26,12 @@ from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
 
 COLUMNS: dict[str, Kind] = {
-    "timestamp": "text", "duration": "number", "num_gpus": "whole", "cluster": "text", "gpu_time": "number",
-}  # fmt: skip
+    "timestamp": "text",
+    "duration": "number",
+    "num_gpus": "whole",
+    "cluster": "text",
+    "gpu_time": "number",
+}
 MACHINES = ("machineId", "number of GPUs", "single GPU mem")
 MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
 EPOCH = datetime(1970, 1, 1)
@@ -45,7 +49,7 @@ def import_philly(
     name: str = "philly",
     file: str = "jobs",
 ) -> ImportedLog:
-    """Make a trace of a log of jobs; JSON or the table, told by its first character.
+    """Make a trace of a log of jobs; JSON or the table, which its first character decides.
 
     A job's gang is the GPUs of its first attempt that has any, its steps are the seconds of all its attempts together,
     at 1 step/s. Virtual clusters are tenants. The log is in no order; jobs are put in that of their submission.
@@ -58,9 +62,9 @@ def import_philly(
     ----------
     log : bytes
     pools : sequence of pool documents
-        The cluster: of `read_machines`, or a virtual cluster's, which the logs do not tell.
+        The cluster: of `read_machines`, or a virtual cluster's, which the logs do not have.
     clusters : collection of str, optional
-        Virtual clusters whose jobs are taken; by default all.
+        Virtual clusters whose jobs are imported; by default all.
     speed, at, name
         As in `recorded_instance`.
     file : str

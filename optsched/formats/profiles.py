@@ -29,18 +29,34 @@ log = logging.getLogger("optsched")
 
 Repeats = Literal["first", "all"]
 COLUMNS: dict[str, Kind] = {
-    "workload": "text", "gpu": "text", "gpus": "whole", "nodes": "whole", "placement": "text", "samples": "number",
-    "batch": "number", "passes": "whole", "seconds": "number", "throughput": "text", "sync": "number",
-}  # fmt: skip
+    "workload": "text",
+    "gpu": "text",
+    "gpus": "whole",
+    "nodes": "whole",
+    "placement": "text",
+    "samples": "number",
+    "batch": "number",
+    "passes": "whole",
+    "seconds": "number",
+    "throughput": "text",
+    "sync": "number",
+}
 """Columns of a table of profiles.
 
 ``samples`` are those of one GPU in one pass, ``batch`` those of all GPUs in a step; ``throughput`` is in steps/s and
-stands in the place of ``seconds``.
+replaces ``seconds``.
 """
 SYNONYMS = {
-    "gpu_type": "gpu", "pool": "gpu", "num_gpus": "gpus", "num_replicas": "gpus", "num_nodes": "nodes",
-    "local_bsz": "samples", "local_batch": "samples", "step_time": "seconds", "sync_time": "sync",
-}  # fmt: skip
+    "gpu_type": "gpu",
+    "pool": "gpu",
+    "num_gpus": "gpus",
+    "num_replicas": "gpus",
+    "num_nodes": "nodes",
+    "local_bsz": "samples",
+    "local_batch": "samples",
+    "step_time": "seconds",
+    "sync_time": "sync",
+}
 """Other names that columns may have; those of AdaptDL among them."""
 ADAPTDL = re.compile(r"(?:placements|scalability)-(.+)\.csv", re.IGNORECASE)
 """Name of a file that AdaptDL's profiler wrote, with the GPU type; its folder is the workload."""
@@ -51,13 +67,13 @@ GLOBAL_BATCH = "global_batch_size"
 FOLDER = re.compile(r"throughputs[_-](.+)", re.IGNORECASE)
 """Folder of ElasticFlow's tables, with the GPU type."""
 APART = 200.0
-"""Times that no law of a step explains if they differ by so much: milliseconds stand beside seconds."""
+"""Times that no law of a step explains if they differ by so much: milliseconds are mixed with seconds."""
 
 
 class Measurement(NamedTuple):
     """One measured step.
 
-    ``place`` is where its time stands (``file:line:column``); ``once`` says that another measurement of the same way,
+    ``place`` is that of its time (``file:line:column``); ``once`` says that another measurement of the same way,
     from wherever, is left out after it.
     """
 
@@ -112,8 +128,8 @@ def read_profiles(
 
     A CSV file has a line for each: ``workload``, ``gpu`` (type), ``gpus``, ``nodes`` (or ``placement``, a digit for
     each node), ``samples`` of one GPU in a pass, ``seconds``, perhaps ``passes`` and ``sync`` (the seconds in which
-    gradients were exchanged); the names that AdaptDL has for them will do. ``throughput``, in steps/s, may stand in the
-    place of ``seconds``; samples may be left out then, and a step counts as one. A CSV file that begins with
+    gradients were exchanged); the names that AdaptDL has for them will do. ``throughput``, in steps/s, may replace
+    ``seconds``; samples may be left out then, and a step counts as one. A CSV file that begins with
     ``global_batch_size`` is one of ElasticFlow, a JSON file one of Gavel. Of a folder every CSV file in it and below is
     read, in the order of their paths, but for AdaptDL's ``validation-*.csv``.
 
@@ -125,8 +141,8 @@ def read_profiles(
         Where a table does not name them; by default its path is asked: ``bert/placements-t4.csv`` and
         ``bert/scalability-t4.csv`` are BERT on T4, ``throughputs_T4/bert.csv`` too.
     gpus_per_node : int, optional
-        Of tables that do not tell nodes: their GPUs are on as few as possible. Without it, the GPUs of a row in a
-        table of rates are taken to be on one node, and a warning is logged.
+        Of tables without nodes: their GPUs are on as few as possible. Without it, the GPUs of a row in a
+        table of rates are assumed to be on one node, and a warning is logged.
     repeats : "first" or "all", optional
         Of several measurements of one way to run keep the first, or all. By default all, but of AdaptDL's files the
         first, as AdaptDL itself does.
@@ -257,8 +273,10 @@ def _warn_of_one_node(table: Table, defaults: Defaults) -> None:
     if most > 1:
         log.warning(
             "%s has no column nodes: jobs on up to %d GPUs are taken to run on one node; the column nodes, or"
-            " --gpus-per-node (gpus_per_node), says otherwise", table.name, most
-        )  # fmt: skip
+            " --gpus-per-node (gpus_per_node), says otherwise",
+            table.name,
+            most,
+        )
 
 
 def _name(table: Table, row: int, kind: str, defaults: Defaults, of_path: Defaults) -> str:
@@ -293,7 +311,8 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
         if defaults.gpus_per_node is not None:
             return gpus, defaults.fewest_nodes(gpus, table.name)
         if rates and "nodes" not in table:
-            return gpus, 1  # `_warn_of_one_node` says that this is assumed
+            # `_warn_of_one_node` says that this is assumed
+            return gpus, 1
         found = "nothing" if "nodes" in table else f"no column nodes for a step on {gpus} GPUs"
         expected = "the nodes that these are spread over, or --gpus-per-node for all rows"
         raise InvalidInput(table.place(row, "nodes"), found, expected)
@@ -492,10 +511,11 @@ def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
 
 def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
     """Two places that cannot be in one unit, of arrays in ascending order of the samples; None if there are none."""
+    # Neither falls with the samples, but for noise
     for law in (
         np.log(seconds),
         np.log(samples) - np.log(seconds),
-    ):  # neither falls with the samples, but for noise
+    ):
         highest = _running_argmax(law)
         drop = law[highest] - law
         worst = int(np.argmax(drop))
@@ -505,6 +525,6 @@ def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
 
 
 def _running_argmax(values: FloatArray) -> IntArray:
-    """Where the largest value so far stands, for each place."""
+    """The index of the largest value so far, for each index."""
     peak = np.maximum.accumulate(values)
     return np.maximum.accumulate(np.where(values == peak, np.arange(len(values)), 0))

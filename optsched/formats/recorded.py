@@ -1,4 +1,4 @@
-"""Jobs of which a trace tells how long they ran, and no rates: a step is a second of the recorded run.
+"""Traces that have the seconds of each job and no rates: a step is a second of the recorded run.
 
 Such a job runs at 1 step/s in every pool, or at the factor that a pool is said to be faster by, on as many GPUs as it
 had.
@@ -49,7 +49,7 @@ def speeds_of(pools: Iterable[str], speeds: Mapping[str, float] | None) -> dict[
 def recorded_workload(
     gangs: Iterable[int], speeds: Mapping[str, float], spread: NodeRates | None = None
 ) -> dict[str, Any]:
-    """A workload with a rate for each gang, on as few nodes as it needs or, where it is told, on so many."""
+    """A workload with a rate for each gang, on as few nodes as it needs or, with a ``spread``, on so many."""
     sizes = sorted(set(gangs))
     return {
         "throughput": {
@@ -64,12 +64,20 @@ def recorded_workload(
     }
 
 
+def gangs_of_models(models: Sequence[str], gangs: IntArray, rows: IntArray) -> dict[str, set[int]]:
+    """The gangs of each model among some jobs."""
+    found: dict[str, set[int]] = {}
+    for row, gang in zip(rows.tolist(), gangs[rows].tolist(), strict=True):
+        found.setdefault(models[row], set()).add(gang)
+    return found
+
+
 def arrived(
     arrival: FloatArray, at: float | None, rows: IntArray | None = None
 ) -> tuple[IntArray, float]:
     """The jobs that have arrived by ``at`` in the order of their arrival, and the clock.
 
-    Without ``at`` all jobs are taken, and the clock is the first arrival. Jobs of the same time stay in the order of
+    Without ``at`` these are all jobs, and the clock is the first arrival. Jobs of the same time stay in the order of
     the file: the simulators of these traces sort so too. Of some ``rows`` alone if they are given.
     """
     rows = np.arange(len(arrival)) if rows is None else rows
@@ -120,7 +128,7 @@ def recorded_instance(
 ) -> Instance:
     """Make an instance: a step is a second of the recorded run, and every pool makes one step per second.
 
-    Jobs stand in the order of their arrival (of equal ones in the order given), on a clock that is 0 at the first.
+    Jobs are in the order of their arrival (of equal ones in the order given), on a clock that is 0 at the first.
 
     Parameters
     ----------

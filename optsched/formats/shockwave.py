@@ -91,7 +91,7 @@ def import_shockwave(
     As `import_gavel`, and besides: a job has a regime for every change of its batch. From then on it runs at the rates
     of a workload such as ``LM (batch size 80) in steps of 10``: those of the larger batch, times the steps of an epoch
     in the first batch per step of one in the larger, for an epoch stays an epoch and steps are those of the first
-    batch. A batch without a rate in any of the pools is not taken up, as in the published simulator. A deadline is
+    batch. A batch without a rate in any of the pools is skipped, as in the published simulator. A deadline is
     arrival + SLO x duration, with the duration of the trace.
 
     Parameters

@@ -32,8 +32,12 @@ from optsched.performance.goodput import BatchLimits, best_batches
 from optsched.traces import Regimes, Trace
 
 COLUMNS: dict[str, Kind] = {
-    "name": "text", "time": "number", "application": "text", "num_replicas": "whole", "batch_size": "whole",
-}  # fmt: skip
+    "name": "text",
+    "time": "number",
+    "application": "text",
+    "num_replicas": "whole",
+    "batch_size": "whole",
+}
 MOST = 64
 """GPUs of an adaptive job, at most, as in the simulators."""
 
@@ -49,7 +53,7 @@ class Pace:
     Attributes
     ----------
     slowdown : float
-        Seconds that a real step takes for one that the profiles tell; above 0.
+        Seconds that a real step takes for one of the profiles; above 0.
     restart : float
         Seconds that a start or a move costs.
     """
@@ -131,55 +135,56 @@ def import_sia(
     batch = table.whole("batch_size", 1, "a whole number of samples, at least 1")
     applications = _applications(table, Path(profiles), pools, paces or {})
     _check_batches(table, batch, applications)
-    documents: dict[str, Any] = {}
-    kinds: dict[tuple[str, int, int], str] = {}
-    widest: dict[str, int] = {}
-    for key in zip(table.cells["application"], gpus.tolist(), batch.tolist(), strict=True):
-        key = (key[0], 0, 0) if adaptive else key
-        if key in kinds:
-            continue
-        application, kinds[key] = (
-            applications[key[0]],
-            key[0] if adaptive else f"{key[0]}/{key[1]}x{key[2]}",
-        )
-        rates = (
-            {pool: _adaptive(application, pool, *pools[pool], most) for pool in pools}
-            if adaptive
-            else {pool: _tuned(application, pool, *pools[pool], key[1], key[2]) for pool in pools}
-        )
-        widest[kinds[key]] = max(
-            (count for by_count in rates.values() for count in by_count), default=1
-        )
-        documents |= _workloads(kinds[key], key[0], rates, application)
-    jobs = []
-    for row, (job, own) in enumerate(zip(names, table.cells["application"], strict=True)):
-        kind = kinds[(own, 0, 0) if adaptive else (own, int(gpus[row]), int(batch[row]))]
-        jobs.append(
-            {
-                "id": job,
-                "workload": _epoch(kind, 0),
-                "gpus": {"min": 1, "max": widest[kind]} if adaptive else int(gpus[row]),
-                "steps": float(applications[own].training.progress[-1]),
-                "arrival": float(arrival[row]),
-                "restart_cost": applications[own].pace.restart,
+    # Jobs of one kind have the same rates: all of an application, or those that ask for the same
+    kinds: list[str] = []
+    rates: dict[str, Rates] = {}
+    workloads: dict[str, Any] = {}
+    for own, count, samples in zip(
+        table.cells["application"], gpus.tolist(), batch.tolist(), strict=True
+    ):
+        kind = own if adaptive else f"{own}/{count}x{samples}"
+        kinds.append(kind)
+        if kind not in rates:
+            application = applications[own]
+            rates[kind] = {
+                pool: _adaptive(application, pool, nodes, size, most)
+                if adaptive
+                else _tuned(application, pool, nodes, size, count, samples)
+                for pool, (nodes, size) in pools.items()
             }
-        )
+            workloads |= _workloads(kind, own, rates[kind], application)
+    trainings = [applications[own].training for own in table.cells["application"]]
+    jobs = [
+        {
+            "id": names[row],
+            "workload": _epoch(kind, 0),
+            "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else int(gpus[row]),
+            "steps": float(trainings[row].progress[-1]),
+            "arrival": float(arrival[row]),
+            "restart_cost": applications[table.cells["application"][row]].pace.restart,
+        }
+        for row, kind in enumerate(kinds)
+    ]
+    documents = [
+        {"name": pool, "nodes": nodes, "gpus_per_node": size}
+        for pool, (nodes, size) in pools.items()
+    ]
     instance = Instance.from_document(
         {
             "format": FORMAT,
             "name": name,
             "now": min(0.0, float(arrival[0])),
-            "cluster": {"pools": [
-                {"name": pool, "nodes": nodes, "gpus_per_node": size} for pool, (nodes, size) in pools.items()
-            ]},
-            "workloads": documents,
+            "cluster": {"pools": documents},
+            "workloads": workloads,
             "jobs": jobs,
         }
-    )  # fmt: skip
-    return Trace(
-        instance,
-        _regimes(instance, [applications[own].training for own in table.cells["application"]]),
     )
+    return Trace(instance, _regimes(instance, trainings))
+
+
+def _widest(rates: Rates) -> int:
+    """The most GPUs on which jobs of a kind can run in any pool."""
+    return max((count for by_count in rates.values() for count in by_count), default=1)
 
 
 def _applications(
@@ -198,7 +203,7 @@ def _applications(
 
 
 def _check_batches(table: Table, batch: IntArray, applications: Mapping[str, Application]) -> None:
-    """Batches lie in the range that the gradient was watched in."""
+    """Refuse batches outside the range in which the profiles have the gradient."""
     first, last = (
         np.array([applications[name].training.batch[end] for name in table.cells["application"]])
         for end in (0, -1)
@@ -217,27 +222,26 @@ def _adaptive(
     """Rates with the best batch for each number of GPUs in each epoch."""
     training, times = application.training, application.times[pool]
     limit = min(nodes * size, most, int(training.batch[-1] // times.least))
-    locals_ = {count: times.most(count, size) for count in range(1, limit + 1)}
-    counts = [count for count, local in locals_.items() if local >= times.least]
+    most_samples = {count: times.most(count, size) for count in range(1, limit + 1)}
+    counts = [count for count, samples in most_samples.items() if samples >= times.least]
     if not counts:
         return {}
     epochs, ways = len(training.progress), len(counts)
 
     def seconds(samples: FloatArray, passes: IntArray, row: IntArray) -> FloatArray:
-        m, p = (
-            samples.reshape(-1, epochs, ways)[:, 0],
-            passes.reshape(-1, epochs, ways)[:, 0],
-        )  # alike in all epochs
-        T = np.empty(m.shape)
+        # What is asked is the same in all epochs: only the noise of the gradient changes from one to the next
+        samples_of_way = samples.reshape(-1, epochs, ways)[:, 0]
+        passes_of_way = passes.reshape(-1, epochs, ways)[:, 0]
+        T = np.empty(samples_of_way.shape)
         for way, count in enumerate(counts):
-            T[:, way] = _seconds(times, count, size, m[:, way], p[:, way])
+            T[:, way] = _seconds(times, count, size, samples_of_way[:, way], passes_of_way[:, way])
         return np.repeat(T[:, np.newaxis], epochs, axis=1).ravel()
 
     one = np.ones(epochs * ways)
     limits = BatchLimits(
         training.batch[-1] * one,
         np.ceil(times.least) * one,
-        np.tile([np.floor(locals_[count]) for count in counts], epochs),
+        np.tile([np.floor(most_samples[count]) for count in counts], epochs),
         one > 0,
     )
     noise = EpochNoise.in_epochs(training, np.repeat(np.arange(epochs), ways))
@@ -300,7 +304,7 @@ def _workloads(kind: str, name: str, rates: Rates, application: Application) -> 
 
 
 def _regimes(instance: Instance, trainings: Sequence[Training]) -> Regimes:
-    """Every job changes to the workload of the next epoch when the epoch ends; these stand one after the other."""
+    """Every job changes to the workload of the next epoch when the epoch ends; their workloads follow each other."""
     first = instance.jobs_table.workload
     more = np.array([len(training.progress) - 1 for training in trainings], np.int64)
     job = np.repeat(np.arange(len(more)), more)

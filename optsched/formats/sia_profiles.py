@@ -35,10 +35,14 @@ PLACED: dict[str, Kind] = {
     "sync_time": "number",
 }
 SPREAD: dict[str, Kind] = {
-    "num_nodes": "whole", "num_replicas": "whole", "local_bsz": "number", "step_time": "number", "sync_time": "number",
-}  # fmt: skip
+    "num_nodes": "whole",
+    "num_replicas": "whole",
+    "local_bsz": "number",
+    "step_time": "number",
+    "sync_time": "number",
+}
 PIPELINE = "pmp"
-"""In the names of applications whose replicas are pipelines over several GPUs, as Sia's simulator tells them."""
+"""In the names of applications whose replicas are pipelines over several GPUs, as in Sia's simulator."""
 DIGITS = re.compile("[1-9]+", re.ASCII)
 MOST_NODES = 16
 """Nodes beyond which the simulators look a step up as if it were on so many."""
@@ -247,9 +251,8 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
     placed: dict[str, FloatArray] = {}
     for digits in dict.fromkeys(sorted_digits.tolist()):
         rows = np.flatnonzero(sorted_digits == digits)
-        own = [
-            row for row in rows.tolist() if cells[row] == digits
-        ]  # other orders of the same nodes are not looked at
+        # Other orders of the same nodes are not looked at
+        own = [row for row in rows.tolist() if cells[row] == digits]
         if own:
             samples, first = np.unique(columns[own, 0], return_index=True)
             placed[digits] = np.column_stack([samples, columns[own][first, 1:]])

@@ -39,7 +39,8 @@ def sol_text(objective: float, names: Sequence[str], x: FloatArray) -> bytes:
 
 
 def _number(value: float) -> str:
-    return repr(float(value) + 0.0).removesuffix(".0")  # + 0.0 turns -0.0 into 0.0
+    # + 0.0 turns -0.0 into 0.0
+    return repr(float(value) + 0.0).removesuffix(".0")
 
 
 def read_start(
@@ -62,17 +63,22 @@ def read_start(
     lacking = [name for name in names if name not in named]
     log.info("start: %s names %d of %d columns", file, len(named), len(names))
     if lacking:
-        told = f"{listed(lacking[:3])}{', ...' if len(lacking) > 3 else ''}"
+        first = f"{listed(lacking[:3])}{', ...' if len(lacking) > 3 else ''}"
         log.warning(
             "start: %s names %d of the program's %d columns, the others (%s) start at 0",
-            file, len(named), len(names), told,
-        )  # fmt: skip
+            file,
+            len(named),
+            len(names),
+            first,
+        )
     here = objective(x)
     if stated is not None and abs(stated - here) > AGREES * max(1.0, abs(stated), abs(here)):
         log.warning(
             "start: %s states the objective %.9g, its point has %.9g here: it may be of another program",
-            file, stated, here,
-        )  # fmt: skip
+            file,
+            stated,
+            here,
+        )
     return x
 
 
@@ -93,7 +99,7 @@ def read_sol(path: str | Path, names: Sequence[str]) -> FloatArray:
     Raises
     ------
     InvalidInput
-        With file and line: a name that no column has or that stands twice, or what is not a finite number.
+        With file and line: a name that no column has or that comes twice, or what is not a finite number.
     """
     return _read(path, names)[0]
 
@@ -144,12 +150,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _entry(line: str, place: dict[str, int], where: str, first: bool) -> tuple[str, float | None]:
     """Name and value of a line; no name for the objective, and neither for a heading."""
-    words = line.replace("**", " ").split()  # CBC marks columns out of their bounds
+    # CBC marks columns out of their bounds
+    words = line.replace("**", " ").split()
     if words[0] == OBJECTIVE:
         return "", _finite(" ".join(words[1:]), where)
     if len(words) >= 2 and words[0] in place:
         return words[0], _finite(words[1], where)
-    if len(words) >= 3 and words[0].isdigit() and words[1] in place:  # CBC numbers the columns
+    # CBC numbers the columns
+    if len(words) >= 3 and words[0].isdigit() and words[1] in place:
         return words[1], _finite(words[2], where)
     spaced = " ".join(words[:-1])
     if spaced in place:

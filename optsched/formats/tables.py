@@ -238,7 +238,8 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])
-    delimiter = max(DELIMITERS, key=unquoted.count)  # the first of equals: a comma
+    # The first of equals: a comma
+    delimiter = max(DELIMITERS, key=unquoted.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
     while True:
@@ -258,7 +259,7 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 def _check_header(
     where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]
 ) -> None:
-    """Refuse unknown columns, those that stand twice and those that are missing."""
+    """Refuse unknown columns, those that come twice and those that are missing."""
     for row, column in enumerate(header):
         if column not in columns:
             hint = did_you_mean(column, columns, aside=True)

@@ -1,7 +1,7 @@
 """Import of the files of Tiresias' simulator (Gu et al., NSDI 2019): a trace of jobs and a cluster become an instance.
 
 A trace is a CSV table with a job a line: ``job_id``, ``num_gpu``, ``submit_time`` and ``duration`` in seconds,
-``model_name``; ``iterations`` and ``interval`` (seconds to the next job) tell nothing more. The simulator sorts jobs
+``model_name``; ``iterations`` and ``interval`` (seconds to the next job) add nothing. The simulator sorts jobs
 by ``submit_time``, and so does the import: those of the same time stay in the order of the file. A cluster is a CSV
 table of one line: ``num_switch``, ``num_node_p_switch``, ``num_gpu_p_node``, ``num_cpu_p_node``, ``mem_p_node`` in GB.
 """
@@ -13,21 +13,38 @@ from pathlib import Path
 from typing import Any
 
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.recorded import arrived, pool_documents, recorded_workload, speeds_of
+from optsched.formats.recorded import (
+    arrived,
+    gangs_of_models,
+    pool_documents,
+    recorded_workload,
+    speeds_of,
+)
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import read_bytes
 
 COLUMNS: dict[str, Kind] = {
-    "job_id": "text", "num_gpu": "whole", "submit_time": "number", "iterations": "number", "model_name": "text",
-    "duration": "number", "interval": "number", "start_time": "number", "model_size": "number",
-    "aggr_interval": "number", "model_scale": "number",
-}  # fmt: skip
+    "job_id": "text",
+    "num_gpu": "whole",
+    "submit_time": "number",
+    "iterations": "number",
+    "model_name": "text",
+    "duration": "number",
+    "interval": "number",
+    "start_time": "number",
+    "model_size": "number",
+    "aggr_interval": "number",
+    "model_scale": "number",
+}
 REQUIRED = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
 CLUSTER: dict[str, Kind] = {
-    "num_switch": "whole", "num_node_p_switch": "whole", "num_gpu_p_node": "whole", "num_cpu_p_node": "number",
+    "num_switch": "whole",
+    "num_node_p_switch": "whole",
+    "num_gpu_p_node": "whole",
+    "num_cpu_p_node": "number",
     "mem_p_node": "number",
-}  # fmt: skip
+}
 POOL = "gpu"
 """Name of the pool of a cluster file."""
 
@@ -49,7 +66,7 @@ def import_tiresias(
     ----------
     trace : path
     cluster : path, optional
-        Cluster file: a pool ``gpu`` of all nodes below all switches, between which nothing tells the distance.
+        Cluster file: a pool ``gpu`` of all nodes below all switches, whose distances are not known.
     pools : mapping from str to (int, int), optional
         Nodes, and GPUs of a node, instead of a cluster file.
     speeds : mapping from str to float, optional
@@ -77,18 +94,12 @@ def import_tiresias(
     documents = _cluster(cluster) if cluster is not None else pool_documents(pools or {})
     factors = speeds_of((document["name"] for document in documents), speeds)
     jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
-    ids, models, arrival = (
-        jobs.names("job_id"),
-        jobs.cells["model_name"],
-        jobs.numbers["submit_time"],
-    )
-    gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1").tolist()
-    jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "seconds above 0")
-    order, now = arrived(arrival, at)
-    taken = order.tolist()
-    used: dict[str, set[int]] = {}
-    for row in taken:
-        used.setdefault(models[row], set()).add(gangs[row])
+    ids, models = jobs.names("job_id"), jobs.cells["model_name"]
+    arrival, duration = jobs.numbers["submit_time"], jobs.numbers["duration"]
+    gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
+    jobs.refuse("duration", ~(duration > 0), "seconds above 0")
+    rows, now = arrived(arrival, at)
+    used = gangs_of_models(models, gangs, rows)
     return {
         "format": FORMAT,
         "name": name,
@@ -99,11 +110,11 @@ def import_tiresias(
             {
                 "id": ids[row],
                 "workload": models[row],
-                "gpus": gangs[row],
-                "steps": float(jobs.numbers["duration"][row]),
+                "gpus": int(gangs[row]),
+                "steps": float(duration[row]),
                 "arrival": float(arrival[row]),
             }
-            for row in taken
+            for row in rows.tolist()
         ],
     }
 

@@ -84,11 +84,12 @@ class ClusterOptions(GeneratorOptions):
     load: Annotated[
         float,
         Field(
-            ge=0.01, le=1e4, allow_inf_nan=False,
+            ge=0.01,
+            le=1e4,
             description="Capacity is made so scarce that the max-min level is at most 1/load of what every job can "
             "reach alone.",
         ),
-    ] = 1.5  # fmt: skip
+    ] = 1.5
     rows: Annotated[
         Literal["distinct", "repeated"],
         Field(
@@ -109,19 +110,19 @@ class ClusterOptions(GeneratorOptions):
     gangs: Gangs = (0.1, 0.15, 0.05)
     elastic: Annotated[Share, Field(description="Share of jobs that take 1, 2, 4 or 8 GPUs.")] = 0.0
     weights: Annotated[
-        tuple[Share, Share], split(2),
+        tuple[Share, Share],
+        split(2),
         Field(
             description="Shares of jobs with weight 2 and 4; the others have 1.",
             json_schema_extra={"metavar": "S,S"},
         ),
-    ] = (0.15, 0.05)  # fmt: skip
+    ] = (0.15, 0.05)
     deadlines: Deadlines = 0.0
     slack: Annotated[
         float,
         Field(
             ge=0.1,
             le=1e6,
-            allow_inf_nan=False,
             description="Time to a deadline over the hours in the fastest pool.",
         ),
     ] = 3.0
@@ -138,7 +139,6 @@ class ClusterOptions(GeneratorOptions):
         Field(
             ge=0,
             le=0.5,
-            allow_inf_nan=False,
             description="Share of nodes that are drained or down.",
         ),
     ] = 0.0
@@ -249,9 +249,8 @@ def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: F
     widest = COUNTS[-1]
     while True:
         gpus = math.inf
-        for _ in range(
-            SETTLED
-        ):  # the size of nodes depends on that of pools, and rates of gangs on the size of nodes
+        # The size of nodes depends on that of pools, and rates of gangs on the size of nodes
+        for _ in range(SETTLED):
             draft = _draft(options, gpus, widest)
             demand = draft.demand(kind, weight)
             total = _total(demand, share, options.load)

@@ -60,9 +60,8 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
     random, n, m = options.random(), options.jobs, options.agents
     shape = (m, n)
     if options.type == "e":
-        p = np.round(1.0 - 10.0 * np.log(1.0 - random.random(shape))).astype(
-            np.int64
-        )  # 1 - U[0, 1) is in (0, 1]
+        # 1 - U[0, 1) is in (0, 1]
+        p = np.round(1.0 - 10.0 * np.log(1.0 - random.random(shape))).astype(np.int64)
         c = np.round(1000.0 / p - 10.0 * random.random(shape)).astype(np.int64)
     elif options.type == "d":
         p = random.integers(1, 100, shape, endpoint=True)
@@ -78,11 +77,12 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
             b *= 0.7
     else:
         b = 0.8 * p.sum(axis=1) / m
+    # The slack undoes a product such as 0.7 * 30 = 20.999999999999996
     return (
         p,
         c,
         np.floor(b * (1 + 1e-12)),
-    )  # the slack undoes a product such as 0.7 * 30 = 20.999999999999996
+    )
 
 
 def gap(options: GapOptions) -> Generated:

@@ -19,7 +19,7 @@ LargeCount = Annotated[int, Field(ge=1, le=10_000_000)]
 """Jobs that are kept as arrays."""
 SmallCount = Annotated[int, Field(ge=1, le=100_000)]
 """Jobs that bring a list of options each."""
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 Conditions = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -28,9 +28,9 @@ Conditions = Mapping[str, tuple[str, Callable[[Any], bool]]]
 class GeneratorOptions(BaseModel):
     """Base of all options; a field's description is its help on the command line."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
     only_if: ClassVar[Conditions] = {}
-    """Options that mean something under a condition alone: the condition in words, and whether it holds."""
+    """Options that mean something under a condition alone: the text of the condition, and whether it holds."""
 
     @model_validator(mode="after")
     def _none_is_ignored(self) -> Self:
@@ -90,12 +90,12 @@ class Generator:
     make: Callable[[Any], Generated]
     words: str
 
-    def __call__(self, given: Mapping[str, Any], told: Callable[[str], str] = str) -> Generated:
+    def __call__(self, given: Mapping[str, Any], named: Callable[[str], str] = str) -> Generated:
         """Check the options and make the instance.
 
         Parameters
         ----------
-        told : function
+        named : function
             How messages call a field: ``jobs``, or ``--jobs`` on the command line.
 
         Raises
@@ -109,7 +109,7 @@ class Generator:
             wrong: WrongValue = translate(error, "", self.options)
         except InvalidArgument as error:  # an option that does not work with the others
             wrong = error
-        raise InvalidArgument(told(wrong.path), wrong.found, wrong.expected)
+        raise InvalidArgument(named(wrong.path), wrong.found, wrong.expected)
 
 
 def split(count: int, what: str = "shares") -> BeforeValidator:

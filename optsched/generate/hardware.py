@@ -34,7 +34,7 @@ class Gpu:
     price : float
         USD per GPU-hour.
     source, price_source : str
-        Where the figures stand.
+        Documents that have the figures.
     """
 
     name: str

@@ -74,9 +74,14 @@ def quickstart(seed: int = 1) -> Document:
         steps = round(_steps(workloads, model, gpus, hours), -2)
         arrival = int(arrivals[number])
         job = {
-            "id": f"{model.lower()}-{number + 1}", "workload": WORKLOADS[model].name, "gpus": gpus, "steps": steps,
-            "weight": weight, "arrival": arrival, "tenant": tenant,
-        }  # fmt: skip
+            "id": f"{model.lower()}-{number + 1}",
+            "workload": WORKLOADS[model].name,
+            "gpus": gpus,
+            "steps": steps,
+            "weight": weight,
+            "arrival": arrival,
+            "tenant": tenant,
+        }
         if number in QUICKSTART_DEADLINES:
             job["deadline"] = now + 600 * math.ceil(
                 QUICKSTART_DEADLINES[number] * hours * HOUR / 600
@@ -199,13 +204,13 @@ def large(seed: int = 4, jobs: int = 2000) -> Document:
     while (again := hours > LARGE_LONGEST).any():
         hours[again] = 4 * np.exp(1.2 * random.standard_normal(int(again.sum())))
     rows: list[Document] = []
-    taken: set[int] = set()
+    used: set[int] = set()
     for number in range(jobs):
         model, gpus = models[number], int(gangs[number])
         steps = _steps(workloads, model, gpus, float(hours[number]))
-        while steps in taken:
+        while steps in used:
             steps += 1
-        taken.add(steps)
+        used.add(steps)
         row = {
             "id": f"j{number + 1:04d}",
             "workload": WORKLOADS[model].name,

@@ -24,7 +24,6 @@ Sigma = Annotated[
     Field(
         ge=0,
         le=5,
-        allow_inf_nan=False,
         description="Standard deviation of the log of lognormal hours.",
     ),
 ]
@@ -33,13 +32,10 @@ Shape = Annotated[
     Field(
         gt=0.2,
         le=100,
-        allow_inf_nan=False,
         description="Exponent of Pareto's tail; below 2 it is heavy.",
     ),
 ]
-Median = Annotated[
-    float, Field(gt=0, le=1e5, allow_inf_nan=False, description="Median of the hours.")
-]
+Median = Annotated[float, Field(gt=0, le=1e5, description="Median of the hours.")]
 Gangs = Annotated[
     tuple[Share, Share, Share],
     split(3),
@@ -103,7 +99,8 @@ def lognormal(count: int, median: float, sigma: float, random: np.random.Generat
 
 def pareto(count: int, median: float, shape: float, random: np.random.Generator) -> FloatArray:
     """Pareto's x_m U^(-1 / shape) hours, with the median asked for."""
-    U = 1.0 - random.random(count)  # in (0, 1]
+    # In (0, 1]
+    U = 1.0 - random.random(count)
     return np.asarray(median * (2.0 * U) ** (-1.0 / shape))
 
 

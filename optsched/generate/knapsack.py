@@ -22,7 +22,6 @@ class KnapsackOptions(GeneratorOptions):
         Field(
             gt=0,
             le=1,
-            allow_inf_nan=False,
             description="Capacity over what all jobs use; 1: all fit.",
         ),
     ] = 0.5

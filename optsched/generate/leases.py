@@ -28,7 +28,6 @@ class LeasesOptions(GeneratorOptions):
         Field(
             ge=1,
             le=1e7,
-            allow_inf_nan=False,
             description="Length of a lease, seconds; also the round.",
         ),
     ] = 1800.0
@@ -36,10 +35,11 @@ class LeasesOptions(GeneratorOptions):
     tightness: Annotated[
         float,
         Field(
-            ge=0.01, le=100, allow_inf_nan=False,
+            ge=0.01,
+            le=100,
             description="At most 1: a plan keeps all deadlines; above, deadlines are earlier than in that plan.",
         ),
-    ] = 0.8  # fmt: skip
+    ] = 0.8
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,16 @@ def draw(options: LeasesOptions) -> Leases:
     needed = random.integers(1, options.longest, options.jobs, endpoint=True)
     free = np.full(2 * options.longest, gpus)
     planned = np.zeros(options.jobs, np.int64)
-    start = 0  # leases before it are full
+    # Leases before it are full
+    start = 0
     for job in range(options.jobs):
         while (
-            len(taken := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]])
+            len(chosen := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]])
             < needed[job]
         ):
             free = np.concatenate([free, np.full(len(free), gpus)])
-        free[taken] -= gang[job]
-        planned[job] = taken[-1] + 1
+        free[chosen] -= gang[job]
+        planned[job] = chosen[-1] + 1
         while start < len(free) and free[start] == 0:
             start += 1
     due = np.maximum(needed, np.ceil(planned / options.tightness).astype(np.int64))

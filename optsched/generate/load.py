@@ -37,7 +37,7 @@ class Demand:
         Fewest GPUs, s_i.
     weight : FloatArray, shape (jobs,)
     sharing : FloatArray, shape (jobs,)
-        Lower bound of the GPUs that a job holds of its own over s_i, 1 without co-location: of two jobs that slow each
+        Lower bound of the GPUs that a job has alone over s_i, 1 without co-location: of two jobs that slow each
         other down by f on the same GPUs each counts as holding f / 2 at full speed.
     """
 
@@ -74,7 +74,8 @@ def highest(demand: Demand, W: FloatArray) -> float:
 def costs(demand: Demand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray, IntArray]:
     """GPUs x price that a level of 1 costs each job at least, and the pool where it does; shapes (jobs,)."""
     with np.errstate(divide="ignore"):
-        per_step = prices / demand.slow  # inf where it cannot run
+        # Inf where it cannot run
+        per_step = prices / demand.slow
     pool = per_step.argmin(axis=1)
     least = per_step[np.arange(len(pool)), pool]
     return demand.sharing * demand.gang * normaliser(demand, W) * least, pool

@@ -56,14 +56,17 @@ def law(workload: Training, batches: int, site: Site, noise: float) -> Document:
         c = 2 * bytes / (0.8 * bandwidth of a node)              a server sends and takes 1 / p of the model, w times
         d = e = 0.4 ms
 
-    The form is that of Peng et al. 2018, Optimus, section 3.2; every worker and server has a network card of its own.
+    The form is that of Peng et al. 2018, Optimus, section 3.2; every worker and server has its own network card.
     """
     one = step(workload, site.type)
     size = workload.parameters * (2 if in_half(workload, site.type) else 4)
     return {
-        "a": rounded(noise * one.seconds / workload.batch), "b": rounded(one.host),
-        "c": rounded(noise * 2 * size / (LINK_EFFICIENCY * site.node_bandwidth * 1e9)), "d": PEER, "e": PEER,
-    }  # fmt: skip
+        "a": rounded(noise * one.seconds / workload.batch),
+        "b": rounded(one.host),
+        "c": rounded(noise * 2 * size / (LINK_EFFICIENCY * site.node_bandwidth * 1e9)),
+        "d": PEER,
+        "e": PEER,
+    }
 
 
 def smd(seed: int = 6) -> Document:

@@ -59,10 +59,15 @@ class Site:
         """Pool of an instance document."""
         gpu = self.type
         return {
-            "name": self.name, "gpu": gpu.name, "nodes": self.nodes, "gpus_per_node": self.gpus_per_node,
-            "gpu_memory": gpu.memory, "cost_per_gpu_hour": gpu.price, "watts_per_gpu": gpu.watts,
+            "name": self.name,
+            "gpu": gpu.name,
+            "nodes": self.nodes,
+            "gpus_per_node": self.gpus_per_node,
+            "gpu_memory": gpu.memory,
+            "cost_per_gpu_hour": gpu.price,
+            "watts_per_gpu": gpu.watts,
             "bandwidth": {"intra_node": gpu.link_bandwidth, "node": self.node_bandwidth},
-        }  # fmt: skip
+        }
 
 
 def rounded(value: float) -> float:
@@ -98,11 +103,13 @@ def workload_document(
         "throughput": throughput,
         "gpu_memory": round(workload.memory(workload.mixed), 1),
         "parameters": {
-            "batch": workload.batch, "model_parameters": round(workload.parameters),
+            "batch": workload.batch,
+            "model_parameters": round(workload.parameters),
             "forward_flops": round(rounded(workload.forward_flops)),
-            "precision": "mixed" if workload.mixed else "single", "source": workload.source,
+            "precision": "mixed" if workload.mixed else "single",
+            "source": workload.source,
         },
-    }  # fmt: skip
+    }
 
 
 def best_rate(throughput: Mapping[str, Any], gpus: int) -> float:

@@ -40,7 +40,7 @@ class Step:
     memory : float
         Element-wise operators, normalisations and the optimiser, which the memory bandwidth limits.
     host : float
-        Launching all operators, which goes on beside the other two.
+        Launching all operators, which overlaps with the other two.
     """
 
     compute: float
@@ -64,7 +64,7 @@ def fits(workload: Training, gpu: Gpu) -> bool:
 
 
 def step(workload: Training, gpu: Gpu) -> Step:
-    """Roofline of a training step (Williams, Waterman and Patterson 2009), taken operator by operator.
+    """Roofline of a training step (Williams, Waterman and Patterson 2009), operator by operator.
 
     An operator runs at the lower of two roofs, the peak and the memory bandwidth; of training, the products are under
     the first and everything else is under the second, and they take turns. The launching host is a third roof::
@@ -111,7 +111,7 @@ def rate(
 ) -> float:
     """Rate of a data-parallel job in steps/s, a step being one batch of one GPU.
 
-    Weak scaling: every GPU works on a batch of its own, then all wait for the all-reduce (no overlap), so k GPUs make
+    Weak scaling: every GPU works on its own batch, then all wait for the all-reduce (no overlap), so k GPUs make
     ``k / (step + ring)`` steps/s. A ring enters and leaves each node once; over several nodes its slowest link is the
     network card.
 

@@ -38,7 +38,7 @@ TYPES = (
     ("a100-80", "A100-SXM4-80GB", 8, 25.0),
     ("k80", "K80", 8, 1.25),
 )
-"""Pools in the order in which they are taken; beyond seven they come again with a letter behind."""
+"""Pools in the order in which they are used; beyond seven they come again with a letter behind."""
 
 
 def sites_of(pools: int, gpus: float) -> list[Site]:
@@ -229,4 +229,5 @@ def pair_entries(
                 "throughput": rates,
             }
         )
-    return documents, sharing * (1.0 - 1e-3)  # rates were rounded to four digits
+    # Rates were rounded to four digits
+    return documents, sharing * (1.0 - 1e-3)

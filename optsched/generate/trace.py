@@ -43,7 +43,7 @@ from optsched.instance.revise_columns import with_columns
 from optsched.traces import Trace, describe
 
 DIGITS = 9
-Multiple = Annotated[float, Field(ge=0.01, le=1e6, allow_inf_nan=False)]
+Multiple = Annotated[float, Field(ge=0.01, le=1e6)]
 
 
 class TraceOptions(GeneratorOptions):
@@ -77,25 +77,26 @@ class TraceOptions(GeneratorOptions):
     load: Annotated[
         float,
         Field(
-            ge=0.001, le=1000, allow_inf_nan=False,
+            ge=0.001,
+            le=1000,
             description="GPU-hours that arrive over those of the cluster, if pools are as likely as they have GPUs.",
         ),
-    ] = 0.8  # fmt: skip
+    ] = 0.8
     rate: Annotated[
         float | None,
         Field(
-            gt=0, le=1e9, allow_inf_nan=False, description="Arrivals per hour, instead of a load.",
+            gt=0,
+            le=1e9,
+            description="Arrivals per hour, instead of a load.",
             json_schema_extra={"metavar": "X"},
         ),
-    ] = None  # fmt: skip
+    ] = None
     amplitude: Annotated[
         Share, Field(description="How far the rate goes up and down, as a share of its mean.")
     ] = 0.6
     peak: Annotated[
         float,
-        Field(
-            ge=0, le=24, allow_inf_nan=False, description="Hour of the day with the most arrivals."
-        ),
+        Field(ge=0, le=24, description="Hour of the day with the most arrivals."),
     ] = 14.0
     durations: Annotated[
         Literal["lognormal", "pareto", "gavel"],
@@ -109,12 +110,13 @@ class TraceOptions(GeneratorOptions):
     gangs: Gangs = (0.1, 0.15, 0.05)
     deadlines: Deadlines = 0.0
     slack: Annotated[
-        tuple[Multiple, Multiple], split(2, "numbers"),
+        tuple[Multiple, Multiple],
+        split(2, "numbers"),
         Field(
             description="Least and most time to a deadline over the hours in the fastest pool; uniform between them.",
             json_schema_extra={"metavar": "X,X"},
         ),
-    ] = (1.2, 10.0)  # fmt: skip
+    ] = (1.2, 10.0)
     tenants: Tenants = 0
 
     @model_validator(mode="after")

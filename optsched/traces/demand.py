@@ -86,16 +86,16 @@ def demand_of(trace: Trace) -> Demand:
     k, K = kind[work], steps[work]
     best = e.max(axis=1, initial=0.0)
     seconds = K / fastest[k]
-    with np.errstate(
-        divide="ignore"
-    ):  # a job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
+    # A job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
+    with np.errstate(divide="ignore"):
         least = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
         mean = np.where(best[k] > 0, K / ((e @ W) / np.maximum((e > 0) @ W, 1.0))[k] / HOUR, 0.0)
     tied = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
     part = tied * W
     part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)
     runs = np.bincount(job[stuck], minlength=count) == 0
-    first = kind[:count]  # of its first regime
+    # Of its first regime
+    first = kind[:count]
     can = np.vstack([e > 0, np.zeros((1, pools), bool)])[first]
     return Demand(
         seconds=_summed(job[work], seconds, runs),
@@ -144,7 +144,8 @@ def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
     alone = np.flatnonzero(C.columns.partner < 0)
     kind, pool = C.columns.kind[alone], C.columns.pool[alone]
     rate, gpus = C.columns.rate[alone], C.columns.gpus[alone] * C.columns.share[alone]
-    fastest = np.zeros(len(C.kinds) + 1)  # the last one is of absent jobs
+    # The last one is of absent jobs
+    fastest = np.zeros(len(C.kinds) + 1)
     np.maximum.at(fastest, kind, rate)
     e = np.zeros((len(C.kinds), pools))
     holding = np.flatnonzero((pool >= 0) & (gpus > 0))

@@ -230,10 +230,10 @@ def _gangs(instance: Instance) -> tuple[FloatArray, FloatArray]:
     table, options = instance.jobs_table, instance.options
     low, high = table.gpus_min.astype(np.float64), table.gpus_max.astype(np.float64)
     if len(options):
-        held, start = options.gpus * options.share, options.indptr[:-1]
+        gpus, start = options.gpus * options.share, options.indptr[:-1]
         explicit = np.flatnonzero(table.options >= 0)
-        low[explicit] = np.minimum.reduceat(held, start)[table.options[explicit]]
-        high[explicit] = np.maximum.reduceat(held, start)[table.options[explicit]]
+        low[explicit] = np.minimum.reduceat(gpus, start)[table.options[explicit]]
+        high[explicit] = np.maximum.reduceat(gpus, start)[table.options[explicit]]
     return low, high
 
 

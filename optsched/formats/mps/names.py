@@ -1,4 +1,4 @@
-"""Names of the columns and rows of a program, and what they stand for: jobs, pools, requirements."""
+"""Names of the columns and rows of a program, and what they mean: jobs, pools, requirements."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
-    """Two blocks whose names differ in forbidden characters only are told apart by a number."""
-    taken: set[str] = set()
+    """Two blocks whose names differ in forbidden characters only are distinguished by a number."""
+    used: set[str] = set()
     for place, name in enumerate(names):
         free, again = name, 1
-        while free in taken:
+        while free in used:
             again += 1
             free = f"{name}_v{again}"
-        taken.add(free)
+        used.add(free)
         names[place] = free
     return tuple(names)
 
@@ -119,11 +119,11 @@ def allocation_names(program: AllocationProgram | Plan, arrays: LinearArrays) ->
 def names_document(
     program: AllocationProgram | Plan, arrays: LinearArrays, names: ProgramNames
 ) -> dict[str, Any]:
-    """What every name of an exported program stands for.
+    """What every name of an exported program means.
 
     Columns of ``x`` (of a ratio: ``y``, x times ``tau``) have job (and partner), pool, gpus, nodes; rows have the job,
-    the resource with its capacity, or the requirement in words. A class of equal jobs is told by its first job and
-    ``jobs``, their number. Of a plan only the rows of a linear one are told in words.
+    the resource with its capacity, or the text of the requirement. A class of equal jobs is given by its first job and
+    ``jobs``, their number. Of plans only linear ones describe their rows.
     """
     if not isinstance(program, AllocationProgram):
         return _plan_document(program, arrays, names)
@@ -180,10 +180,10 @@ def _column(program: AllocationProgram, number: int) -> dict[str, Any]:
     C = program.classes
     row, partner = int(C.configuration[number]), int(C.class_b[number])
     pool = int(C.configurations.pool[row])
-    told = _class(program, int(C.class_a[number]))
+    column = _class(program, int(C.class_a[number]))
     if partner >= 0:
-        told["partner"] = C.instance.jobs_table.names[int(C.first[partner])]
-    return told | {
+        column["partner"] = C.instance.jobs_table.names[int(C.first[partner])]
+    return column | {
         "pool": None if pool < 0 else C.instance.cluster.pools[pool].name,
         "gpus": int(C.configurations.gpus[row]),
         "nodes": int(C.configurations.nodes[row]),

@@ -39,7 +39,7 @@ HARMLESS = (
     "values summed",
     "repeated variable",
 )
-"""Warnings of HiGHS after which the program is still the one in the file, or that are told in other words."""
+"""Warnings of HiGHS after which the program is still the one in the file, or that are reported elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def read_program(path: str | Path) -> ReadProgram:
     model, words = _by_highs(data, kind, file, scan is None or not scan.fixed)
     try:
         arrays, names = _arrays(model, file)
-    except UnicodeDecodeError:  # HiGHS hands names over as they stand in the file
+    except UnicodeDecodeError:  # HiGHS hands names over as they are in the file
         raise _no_utf8(data, file) from None
     if scan is not None:
         if arrays.A.nnz != scan.nonzeros:
@@ -109,7 +109,7 @@ def read_program(path: str | Path) -> ReadProgram:
                 file, f"{scan.nonzeros - arrays.A.nnz} coefficients that HiGHS leaves out ({words})",
                 "coefficients above 1e-12 in absolute value",
             )  # fmt: skip
-        _tell_defaults(scan, file)
+        _warn_of_defaults(scan, file)
     stem = path.name[: -len("".join(path.suffixes))] if path.suffixes else path.name
     return ReadProgram(arrays, names, (scan.name if scan is not None else "") or stem)
 
@@ -169,10 +169,12 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
         ):  # fmt: skip
             highs.setOptionValue(option, value)
         status = highs.readModel(str(source))
-        told = remarks.read_text(errors="replace").splitlines() if remarks.exists() else []
+        output = remarks.read_text(errors="replace").splitlines() if remarks.exists() else []
         highs.setOptionValue("log_file", "")
     lines = [
-        line.replace(str(source), file).partition(":")[2].strip() for line in told if _remark(line)
+        line.replace(str(source), file).partition(":")[2].strip()
+        for line in output
+        if _remark(line)
     ]
     if status == highspy.HighsStatus.kError:
         words = f" ({lines[0]})" if lines and "Parser error" not in lines[0] else ""
@@ -300,7 +302,7 @@ def _check_numbers(
             )  # fmt: skip
 
 
-def _tell_defaults(scan: Scan, file: str) -> None:
+def _warn_of_defaults(scan: Scan, file: str) -> None:
     """Integer columns without a bound are the point in which readers differ: HiGHS takes 0 or 1, as others do."""
     count = sum(integer and name not in scan.bounded for name, integer in scan.columns.items())
     if count:

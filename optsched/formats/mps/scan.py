@@ -21,7 +21,7 @@ SENSES = ("MAX", "MIN", "MAXIMIZE", "MINIMIZE", "MAXIMISE", "MINIMISE")
 SECTIONS = ("NAME", "ROWS", "COLUMNS", "RHS", "RANGES", "BOUNDS", "OBJSENSE", "ENDATA")
 PIECE = 2**20
 FIELDS = ((1, 3), (4, 12), (14, 22), (24, 36), (39, 47), (49, 61))
-"""Where the fields of the fixed format stand."""
+"""Columns of the text that each field of the fixed format takes."""
 
 
 @dataclass
@@ -35,9 +35,9 @@ class Scan:
     rows : dict
         Type of each row: N, L, G or E. The first N row is the objective; further ones are free and drop out.
     columns : dict
-        Whether each column stands between integer markers.
+        Whether each column is between integer markers.
     bounded : set of str
-        Columns with a bound of their own.
+        Columns for which the file gives a bound.
     nonzeros : int
         Coefficients other than 0 in rows that are not of type N.
     fixed : bool
@@ -82,9 +82,9 @@ class Scan:
         """Begin a section; true at the end."""
         section = words[0]
         if section not in SECTIONS:
-            told = ", ".join(SECTIONS)
+            known = ", ".join(SECTIONS)
             raise self._refuse(
-                show(section), f"a section of a linear program ({told}) or an indented entry"
+                show(section), f"a section of a linear program ({known}) or an indented entry"
             )
         if (
             section != "NAME"

@@ -2,7 +2,7 @@
 
 HiGHS writes the files, with 15 digits per number. What readers take differently is avoided where the format allows it:
 integer columns carry an upper bound, sections of LP files their full heading, and names are plain ASCII. A maximum is
-``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and CPLEX read that, CBC does not and must be told (``-max``).
+``OBJSENSE MAX`` in an MPS file: HiGHS, SCIP, Gurobi and CPLEX read that, CBC does not and needs the option ``-max``.
 LP files have no such trap.
 """
 
@@ -28,7 +28,7 @@ COLUMNS = re.compile(rb"^COLUMNS\n.*?^RHS\n", re.MULTILINE | re.DOTALL)
 HIGHS_INFINITY = 1e20
 """From here on HiGHS takes a bound for none."""
 WHOLE = 1e-6
-"""How far a bound may be off a whole number and still stand for it."""
+"""How far a bound may be off a whole number and still count as it."""
 SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
 LONG_HEADING = {b"bin": b"binaries\n", b"gen": b"generals\n", b"semi": b"semi-continuous\n"}
 INTEGER_BOUND = re.compile(rb"^ (U|L)I BOUND", re.MULTILINE)
@@ -51,7 +51,7 @@ def program_text(
     arrays : LinearArrays
     names : ProgramNames
     kind : {"mps", "lp"}
-        In an LP file a row with two different sides stands twice, as ``NAMElo`` and ``NAMEup``.
+        In an LP file a row with two different sides is written twice, as ``NAMElo`` and ``NAMEup``.
     name : str
         Of the program; kept in MPS files.
     comments : sequence of str
@@ -166,13 +166,11 @@ def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
     Readers differ in what they assume of an integer column without an upper bound, and HiGHS 1.13.1 takes feasible
     programs with a bound such as 0.5 for infeasible.
     """
-    implied = np.maximum(
-        arrays.implied_upper, arrays.lower
-    )  # below its lower bound: the rows cannot be met
-    told = np.isposinf(arrays.upper) & (np.abs(implied) < HIGHS_INFINITY)
-    upper = np.where(arrays.integer & told, implied, arrays.upper)
+    # Below its lower bound: the rows cannot be met
+    implied = np.maximum(arrays.implied_upper, arrays.lower)
+    needs_bound = np.isposinf(arrays.upper) & (np.abs(implied) < HIGHS_INFINITY)
+    upper = np.where(arrays.integer & needs_bound, implied, arrays.upper)
     whole = np.ceil(arrays.lower - WHOLE), np.floor(upper + WHOLE)
-    rounded = arrays.integer & (
-        whole[0] <= whole[1]
-    )  # no whole number between 0.2 and 0.8: that is for solvers to say
+    # No whole number between 0.2 and 0.8: that is for solvers to say
+    rounded = arrays.integer & (whole[0] <= whole[1])
     return np.where(rounded, whole[0], arrays.lower), np.where(rounded, whole[1], upper)
