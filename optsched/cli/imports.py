@@ -140,7 +140,7 @@ def gavel(
 ) -> Imported:
     """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
     selection = _gavel_selection(pools, active, at, gpus_per_node)
-    from optsched.formats.gavel import import_gavel
+    from optsched.formats import import_gavel
     from optsched.instance.reading import named_by_path
 
     with named_by_path({"trace": trace, "throughputs": throughputs}):
@@ -185,7 +185,7 @@ def shockwave(
     Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
     """
     selection = _gavel_selection(pools, active, at, gpus_per_node)
-    from optsched.formats.shockwave import import_shockwave
+    from optsched.formats import import_shockwave
     from optsched.instance.reading import named_by_path
 
     with named_by_path({"trace": trace, "throughputs": throughputs}):
@@ -291,7 +291,7 @@ def elasticflow(
 ) -> Imported:
     """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023)."""
     now, tables, pools = values.duration(at, "--at"), _folders(table), _nodes(pool)
-    from optsched.formats.elasticflow import import_elasticflow
+    from optsched.formats import import_elasticflow
 
     return import_elasticflow(tables, trace, pools, at=now, rigid=rigid, name=name)
 
@@ -320,7 +320,7 @@ def chronus(
     """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort."""
     now, seconds = values.duration(at, "--at"), values.duration(unit, "--unit") or 0.0
     pools, speeds = _nodes(pool), _speeds(speed)
-    from optsched.formats.chronus import import_chronus
+    from optsched.formats import import_chronus
 
     return import_chronus(
         trace, pools, locality=locality, speeds=speeds, unit=seconds, at=now, name=name
@@ -352,7 +352,7 @@ def tiresias(
     """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019)."""
     now, speeds = values.duration(at, "--at"), _speeds(speed)
     pools = None if pool is None else _nodes(pool)
-    from optsched.formats.tiresias import import_tiresias
+    from optsched.formats import import_tiresias
 
     return import_tiresias(trace, cluster, pools=pools, speeds=speeds, at=now, name=name)
 
@@ -389,7 +389,7 @@ def openb(
 ) -> Imported:
     """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023)."""
     now = values.duration(at, "--at")
-    from optsched.formats.openb import import_openb
+    from optsched.formats import import_openb
     from optsched.instance.reading import named_by_path
 
     pod_list = None if pods is None else _bytes(pods)
@@ -440,7 +440,7 @@ def sia(
     A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
     """
     pools, widest, paces = _nodes(pool), values.whole(most, "--most"), _paces(application or ())
-    from optsched.formats.sia import import_sia
+    from optsched.formats import import_sia
 
     return import_sia(
         _bytes(workload),

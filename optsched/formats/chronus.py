@@ -236,8 +236,8 @@ def _numbers(jobs: Table, row: int, column: str) -> list[float]:
     except ValueError:
         found = [math.nan]
     if not all(0 < number < math.inf for number in found) or "_" in cell:
-        raise InvalidInput(
-            jobs.place(row, column), show(cell), "numbers above 0 joined by hyphens, such as 90-120"
+        raise jobs.error(
+            row, column, show(cell), "numbers above 0 joined by hyphens, such as 90-120"
         )
     return found
 
@@ -247,14 +247,14 @@ def _check_worth(
 ) -> None:
     if len(worth) != len(after):
         expected = f"{len(after)}, one for each expected time"
-        raise InvalidInput(jobs.place(row, "expect_value_list"), f"{len(worth)} values", expected)
+        raise jobs.error(row, "expect_value_list", f"{len(worth)} values", expected)
     if kind == STRICT and len(after) != 1:
-        raise InvalidInput(
-            jobs.place(row, "expect_time_list"), f"{len(after)} times", "one, as the job is strict"
+        raise jobs.error(
+            row, "expect_time_list", f"{len(after)} times", "one, as the job is strict"
         )
     if any(later <= before for before, later in itertools.pairwise(after)):
         cell = jobs.cells["expect_time_list"][row]
-        raise InvalidInput(jobs.place(row, "expect_time_list"), show(cell), "times that ascend")
+        raise jobs.error(row, "expect_time_list", show(cell), "times that ascend")
 
 
 def _shares(gangs: set[int], known: NodeRates) -> NodeRates:

@@ -71,10 +71,10 @@ def read_rates(data: bytes, name: str) -> Table:
         rate, gpus = _rate(table, row), _gpus(table, row)
         if not (rate == 0 or SMALLEST <= rate <= LARGEST):
             expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
-            raise InvalidInput(table.place(row, "throughput"), show(rate), expected)
+            raise table.error(row, "throughput", show(rate), expected)
         if not 1 <= gpus < 2**31:
             expected = "a whole number of GPUs, at least 1"
-            raise InvalidInput(table.place(row, "gpus"), show(gpus), expected)
+            raise table.error(row, "gpus", show(gpus), expected)
     return table
 
 
@@ -167,7 +167,7 @@ def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, An
         if place not in known:
             what = "pools" if column == "pool" else "GPU types"
             expected = f"one of the {what} {listed(dict.fromkeys(known))}"
-            raise InvalidInput(rates.place(row, column), show(place), expected)
+            raise rates.error(row, column, show(place), expected)
         entry = workloads.setdefault(workload, {"throughput": {}})
         by_count = entry["throughput"].setdefault(place, {})
         count = str(_gpus(rates, row))
@@ -201,15 +201,15 @@ def _job(jobs: Table, row: int, rates: Table, workloads: Mapping[str, Any]) -> d
     job: dict[str, Any] = jobs.document(row)
     if job["workload"] not in workloads:
         expected = f"one of the workloads of {rates.name}: {listed(workloads)}"
-        raise InvalidInput(jobs.place(row, "workload"), show(job["workload"]), expected)
+        raise jobs.error(row, "workload", show(job["workload"]), expected)
     low, high = job.pop("gpus_min", None), job.pop("gpus_max", None)
     if (low is None) != (high is None):
         missing = "gpus_min" if low is None else "gpus_max"
         expected = "a whole number, as the other end of the range is given"
-        raise InvalidInput(jobs.place(row, missing), "nothing", expected)
+        raise jobs.error(row, missing, "nothing", expected)
     if low is not None:
         if "gpus" in job:
             found = f"{job['gpus']} beside a range"
-            raise InvalidInput(jobs.place(row, "gpus"), found, "gpus or a range, not both")
+            raise jobs.error(row, "gpus", found, "gpus or a range, not both")
         job["gpus"] = {"min": low, "max": high}
     return {"id": f"j{row}"} | job

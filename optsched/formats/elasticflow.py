@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidArgument, InvalidInput
+from optsched.errors import InvalidArgument
 from optsched.formats.profiles import read_profiles
 from optsched.formats.recorded import arrived, pool_documents
 from optsched.formats.tables import Kind, Table, read_table
@@ -143,7 +143,7 @@ def _workloads(jobs: Table, rates: Rates) -> list[str]:
     for row, pair in enumerate(pairs if unknown else ()):
         if names[pair] in unknown:
             expected = f"a model and batch of the tables: {listed(sorted(rates))}"
-            raise InvalidInput(jobs.place(row, "model_name"), show(names[pair]), expected)
+            raise jobs.error(row, "model_name", show(names[pair]), expected)
     return [names[pair] for pair in pairs]
 
 
@@ -159,7 +159,7 @@ def _jobs(
     if len(late):
         row = int(late[0])
         expected = f"a time from the arrival on, {arrival[row]:g}"
-        raise InvalidInput(jobs.place(row, "ddl"), show(float(deadline[row])), expected)
+        raise jobs.error(row, "ddl", show(float(deadline[row])), expected)
     elastic = {
         name: _range(sorted({count for by_count in by_pool.values() for count in by_count}))
         for name, by_pool in rates.items()

@@ -235,7 +235,7 @@ def _read_alone(data: bytes, name: str, known: Known) -> None:
         rate = float(table.numbers["rate"][row])
         if rate < 0:
             expected = "a rate in steps/s, at least 0"
-            raise InvalidInput(table.place(row, "rate"), show(rate), expected)
+            raise table.error(row, "rate", show(rate), expected)
         counts = (table.value(row, "gpus"), table.value(row, "consolidated"))
         if rate == 0 or not set(counts) <= {None, 1}:
             continue
@@ -244,7 +244,7 @@ def _read_alone(data: bytes, name: str, known: Known) -> None:
         if not of_gavel:
             workload = table.text(row, "workload")
         elif family is None:
-            raise InvalidInput(table.place(row, "family"), "nothing", "the model of the job")
+            raise table.error(row, "family", "nothing", "the model of the job")
         else:
             workload, gpu = job_type_of(str(family), batch), gpu_type_of(gpu)
         known.describe(workload, family, batch, table.row_place(row))
@@ -289,7 +289,7 @@ def _batch(table: Table, row: int, column: str) -> float | None:
         return None
     if float(batch) <= 0:
         expected = "samples of one GPU in a step, above 0"
-        raise InvalidInput(table.place(row, column), show(batch), expected)
+        raise table.error(row, column, show(batch), expected)
     return float(batch)
 
 
@@ -299,9 +299,9 @@ def _value(table: Table, row: int, column: str) -> float:
     expected = "a fraction from 0 to 1" if is_fraction else "a rate in steps/s, at least 0"
     value = table.value(row, column)
     if value is None:
-        raise InvalidInput(table.place(row, column), "nothing", expected)
+        raise table.error(row, column, "nothing", expected)
     if float(value) < 0 or (is_fraction and float(value) > 1):
-        raise InvalidInput(table.place(row, column), show(value), expected)
+        raise table.error(row, column, show(value), expected)
     return float(value)
 
 

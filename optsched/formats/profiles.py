@@ -300,7 +300,7 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
         if not re.fullmatch("[1-9]+", digits, re.ASCII):
             expected = "for each node one digit from 1 to 9, its GPUs, such as 44"
             found = show(digits) if digits else "nothing"
-            raise InvalidInput(table.place(row, "placement"), found, expected)
+            raise table.error(row, "placement", found, expected)
         return sum(map(int, digits)), len(digits)
     rates = "throughput" in table
     gpus = _count(
@@ -315,22 +315,22 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
             return gpus, 1
         found = "nothing" if "nodes" in table else f"no column nodes for a step on {gpus} GPUs"
         expected = "the nodes that these are spread over, or --gpus-per-node for all rows"
-        raise InvalidInput(table.place(row, "nodes"), found, expected)
+        raise table.error(row, "nodes", found, expected)
     count = 1 if nodes is None else int(nodes)
     if not 1 <= count <= gpus:
         found = f"{count} nodes for {gpus} GPUs" if count > 1 else show(count)
         expected = "at least one node, and at most one for each GPU"
-        raise InvalidInput(table.place(row, "nodes"), found, expected)
+        raise table.error(row, "nodes", found, expected)
     return gpus, count
 
 
 def _count(table: Table, row: int, column: str, expected: str, default: int | None) -> int:
     value = table.value(row, column)
     if value is None and default is None:
-        raise InvalidInput(table.place(row, column), "nothing", expected)
+        raise table.error(row, column, "nothing", expected)
     count = int(value if value is not None else default or 0)
     if not 1 <= count < 2**31:
-        raise InvalidInput(table.place(row, column), show(count), expected)
+        raise table.error(row, column, show(count), expected)
     return count
 
 
@@ -345,7 +345,7 @@ def _sync(table: Table, row: int, seconds: float) -> float:
     if sync < 0 or sync > seconds * (1 + 1e-9):
         found = f"{sync:g} s of a step of {seconds:g} s"
         expected = "from 0 to the step's own seconds, in the same unit, or nothing where it was not measured"
-        raise InvalidInput(table.place(row, "sync"), found, expected)
+        raise table.error(row, "sync", found, expected)
     return sync
 
 
@@ -362,10 +362,10 @@ def _samples(table: Table, row: int, gpus: int, passes: int) -> float:
 def _positive(table: Table, row: int, column: str, expected: str) -> float:
     value = float(table.numbers[column][row])
     if value <= 0:
-        raise InvalidInput(table.place(row, column), show(value), expected)
+        raise table.error(row, column, show(value), expected)
     if not LEAST <= value <= MOST:
         expected = f"{expected}: from {LEAST:g} to {MOST:g}"
-        raise InvalidInput(table.place(row, column), show(value), expected)
+        raise table.error(row, column, show(value), expected)
     return value
 
 
@@ -380,7 +380,7 @@ def _rate(table: Table, row: int, column: str) -> float:
         rate = math.nan
     if not (rate == 0 or 1e-12 <= rate <= MOST):
         expected = "iterations/s, or 0 where the job cannot run"
-        raise InvalidInput(table.place(row, column), show(text), expected)
+        raise table.error(row, column, show(text), expected)
     return rate
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.formats.sia_profiles import (
     EpochNoise,
     StepTimes,
@@ -213,7 +213,7 @@ def _check_batches(table: Table, batch: IntArray, applications: Mapping[str, App
         expected = (
             f"a batch from {first[row]:g} to {last[row]:g}, as in the profiles of {application}"
         )
-        raise InvalidInput(table.place(row, "batch_size"), str(batch[row]), expected)
+        raise table.error(row, "batch_size", str(batch[row]), expected)
 
 
 def _adaptive(

@@ -63,6 +63,10 @@ class Table:
         """File, line and column of a cell: ``jobs.csv:3:steps``."""
         return f"{self.row_place(row)}:{self.written.get(column, column)}"
 
+    def error(self, row: int, column: str, found: str, expected: str) -> InvalidInput:
+        """The error of a cell, to be raised."""
+        return InvalidInput(self.place(row, column), found, expected)
+
     def value(self, row: int, column: str) -> Cell | None:
         """What a cell says; None if it is empty, or if there is no such column."""
         cell = self.cells[column][row] if column in self.cells else ""
@@ -80,7 +84,7 @@ class Table:
         """A cell of text that may not be empty; raises `InvalidInput`."""
         value = self.value(row, column)
         if value is None:
-            raise InvalidInput(self.place(row, column), "nothing", EXPECTED["text"])
+            raise self.error(row, column, "nothing", EXPECTED["text"])
         return str(value)
 
     def refuse(self, column: str, wrong: BoolArray, expected: str) -> None:
@@ -89,7 +93,7 @@ class Table:
         if len(rows):
             row = int(rows[0])
             cell = self.cells[column][row]
-            raise InvalidInput(self.place(row, column), show(cell) if cell else "nothing", expected)
+            raise self.error(row, column, show(cell) if cell else "nothing", expected)
 
     def whole(self, column: str, least: int, expected: str) -> IntArray:
         """Whole numbers from ``least`` to 2^31; raises `InvalidInput`."""
@@ -113,7 +117,7 @@ class Table:
             for row, cell in enumerate(cells):
                 if known.setdefault(cell, row) != row:
                     found = f"{show(cell)} a second time, after line {self.line[known[cell]]}"
-                    raise InvalidInput(self.place(row, column), found, "names that differ")
+                    raise self.error(row, column, found, "names that differ")
         return cells
 
 

@@ -8,8 +8,13 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
-from optsched.instance import Instance
+from optsched.generate.generator import (
+    Generated,
+    Generator,
+    GeneratorOptions,
+    SmallCount,
+    instance_of_resources,
+)
 
 UNREAD = (
     "no formulation reads the costs of these options yet: --objective value writes the same numbers to be maximised by"
@@ -88,7 +93,7 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
 def gap(options: GapOptions) -> Generated:
     """Agents are resources of the cluster; each job has one option per agent, its use of the agent and its cost.
 
-    The pool is there because a cluster has one; nobody uses it. Small instances of types b to e may have no assignment
+    Small instances of types b to e may have no assignment
     of all jobs, as their capacities come from averages.
     """
     p, c, b = draw(options)
@@ -103,22 +108,12 @@ def gap(options: GapOptions) -> Generated:
         }
         for j, (uses, costs) in enumerate(zip(p.T.tolist(), c.T.tolist(), strict=True))
     ]
-    document = {
-        "format": "optsched-instance/1",
-        "name": options.titled(f"gap-{options.type}-{options.jobs}x{options.agents}"),
-        "cluster": {
-            "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],
-            "resources": [
-                {"name": agent, "capacity": capacity}
-                for agent, capacity in zip(agents, b.tolist(), strict=True)
-            ],
-        },
-        "jobs": jobs,
-    }
-    return Generated(
-        Instance.from_document(document),
-        notes=lambda: UNREAD if options.objective == "cost" else (),
+    instance = instance_of_resources(
+        options.titled(f"gap-{options.type}-{options.jobs}x{options.agents}"),
+        dict(zip(agents, b.tolist(), strict=True)),
+        jobs,
     )
+    return Generated(instance, notes=lambda: UNREAD if options.objective == "cost" else ())
 
 
 GAP = Generator(

@@ -8,8 +8,13 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import IntArray
-from optsched.generate.generator import Generated, Generator, GeneratorOptions, SmallCount
-from optsched.instance import Instance
+from optsched.generate.generator import (
+    Generated,
+    Generator,
+    GeneratorOptions,
+    SmallCount,
+    instance_of_resources,
+)
 
 
 class KnapsackOptions(GeneratorOptions):
@@ -58,10 +63,7 @@ def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def knapsack(options: KnapsackOptions) -> Generated:
-    """Resources r0, r1, ... of the cluster; each job has options with what they use and what they are worth.
-
-    The pool is there because a cluster has one; nobody uses it.
-    """
+    """Resources r0, r1, ... of the cluster; each job has options with what they use and what they are worth."""
     r, u, b = draw(options)
     names = [f"r{k}" for k in range(options.resources)]
     jobs = [
@@ -78,19 +80,12 @@ def knapsack(options: KnapsackOptions) -> Generated:
         for j, (uses, values) in enumerate(zip(r.tolist(), u.tolist(), strict=True))
     ]
     choices = "" if options.choices == 1 else f"x{options.choices}"
-    document = {
-        "format": "optsched-instance/1",
-        "name": options.titled(f"knapsack-{options.jobs}{choices}-{options.resources}"),
-        "cluster": {
-            "pools": [{"name": "unused", "nodes": 0, "gpus_per_node": 1}],
-            "resources": [
-                {"name": name, "capacity": capacity}
-                for name, capacity in zip(names, b.tolist(), strict=True)
-            ],
-        },
-        "jobs": jobs,
-    }
-    return Generated(Instance.from_document(document))
+    instance = instance_of_resources(
+        options.titled(f"knapsack-{options.jobs}{choices}-{options.resources}"),
+        dict(zip(names, b.tolist(), strict=True)),
+        jobs,
+    )
+    return Generated(instance)
 
 
 KNAPSACK = Generator(

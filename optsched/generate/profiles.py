@@ -13,6 +13,7 @@ import numpy as np
 from optsched.generate.hardware import GPUS, Gpu
 from optsched.generate.rates import fits, in_half, rate, slowdown
 from optsched.generate.workloads import WORKLOADS, Training
+from optsched.instance import FORMAT
 
 NOISE = 0.05
 """Standard deviation of the log of a measured rate around its closed form: two measurements differ by some per cent."""
@@ -126,7 +127,7 @@ def instance_document(
 ) -> Document:
     """An instance document without tenants, constraints and co-location."""
     return {
-        "format": "optsched-instance/1",
+        "format": FORMAT,
         "name": name,
         "round": 360,
         "now": now,

@@ -16,7 +16,7 @@ from optsched.generate.generator import (
     SmallCount,
     refused,
 )
-from optsched.instance import Instance
+from optsched.instance import FORMAT, Instance
 
 Whole = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -84,7 +84,7 @@ def unrelated(options: UnrelatedOptions) -> Generated:
         for i, row in enumerate(p.tolist())
     ]
     document = {
-        "format": "optsched-instance/1",
+        "format": FORMAT,
         "name": options.titled(f"unrelated-{options.jobs}x{options.machines}"),
         "cluster": {
             "pools": [{"name": machine, "nodes": 1, "gpus_per_node": 1} for machine in machines]

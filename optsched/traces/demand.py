@@ -14,8 +14,8 @@ from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.traces.trace import Trace
 
 HOUR = 3600.0
-TOLD = 100
-"""Kinds of jobs that can run nowhere whose reasons are put into words; further ones share a line."""
+REASONS = 100
+"""Kinds of jobs that can run nowhere whose reasons are reported; further ones share a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,38 +75,43 @@ class Demand:
 def demand_of(trace: Trace) -> Demand:
     """What the jobs of a trace ask for; raises what compiling its instance raises."""
     parts, job, steps = _parts(trace)
-    count, pools = len(trace.instance.jobs_table), len(parts.cluster.pools)
+    jobs = len(trace.instance.jobs_table)
     C = compile(parts, future=True, later_nodes=True)
     W = parts.cluster.gpus(np.inf).astype(np.float64)
-    fastest, e = _per_kind(C, pools)
+    fastest, e = _per_kind(C, len(W))
     kind = C.kinds.of_job
-    some = (kind >= 0) & (steps > 0)
-    stuck = some & (fastest[kind] == 0)
-    work = np.flatnonzero(some & ~stuck)
-    k, K = kind[work], steps[work]
+    has_work = (kind >= 0) & (steps > 0)
+    cannot_run = has_work & (fastest[kind] == 0)
+    runs = np.bincount(job[cannot_run], minlength=jobs) == 0
+
+    # One entry per part of a job that can run: its kind k and its steps K
+    part = np.flatnonzero(has_work & ~cannot_run)
+    k, K = kind[part], steps[part]
     best = e.max(axis=1, initial=0.0)
+    mean = (e @ W) / np.maximum((e > 0) @ W, 1.0)
     seconds = K / fastest[k]
-    # A job that needs no GPU: infinitely much per GPU-second, so 0 GPU-hours
+    # A part that needs no GPU has an infinite rate per GPU, and so 0 GPU-hours
     with np.errstate(divide="ignore"):
-        least = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
-        mean = np.where(best[k] > 0, K / ((e @ W) / np.maximum((e > 0) @ W, 1.0))[k] / HOUR, 0.0)
-    tied = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
-    part = tied * W
-    part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)
-    runs = np.bincount(job[stuck], minlength=count) == 0
-    # Of its first regime
-    first = kind[:count]
-    can = np.vstack([e > 0, np.zeros((1, pools), bool)])[first]
+        least_hours = np.where(best[k] > 0, K / best[k] / HOUR, 0.0)
+        mean_hours = np.where(best[k] > 0, K / mean[k] / HOUR, 0.0)
+
+    # Pools that are equally good for a kind divide its GPU-hours in proportion to their GPUs
+    equally_good = (e > 0) & (e >= best[:, None] * (1 - 1e-12))
+    divided = equally_good * W
+    divided = divided / np.maximum(divided.sum(axis=1, keepdims=True), 1e-300)
+
+    # The parts of the first regimes come first. The row of zeros is that of absent jobs, whose kind is -1
+    can_run_in = np.vstack([e > 0, np.zeros((1, len(W)), bool)])[kind[:jobs]]
     return Demand(
-        seconds=_summed(job[work], seconds, runs),
-        least=_summed(job[work], least, runs),
-        mean=_summed(job[work], mean, runs),
+        seconds=_summed(job[part], seconds, runs),
+        least=_summed(job[part], least_hours, runs),
+        mean=_summed(job[part], mean_hours, runs),
         runs=runs,
         gpus=W,
-        runnable=can.sum(axis=0),
-        only=can[can.sum(axis=1) == 1].sum(axis=0),
-        wanted=np.bincount(k, weights=least, minlength=len(e)) @ part,
-        nowhere=_nowhere(C, job, np.flatnonzero(stuck), trace.instance),
+        runnable=can_run_in.sum(axis=0),
+        only=can_run_in[can_run_in.sum(axis=1) == 1].sum(axis=0),
+        wanted=np.bincount(k, weights=least_hours, minlength=len(e)) @ divided,
+        nowhere=_nowhere(C, job, np.flatnonzero(cannot_run), trace.instance),
     )
 
 
@@ -115,13 +120,18 @@ def _summed(job: IntArray, values: FloatArray, runs: BoolArray) -> FloatArray:
 
 
 def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
-    """The jobs, then what they are after each change of regime, as an instance; whose part each is, and its steps."""
+    """Jobs cut at their changes of regime, as an instance of parts; the job and the steps of each part.
+
+    The first parts are the jobs themselves, in their order; the parts after each change follow.
+    """
     instance, regimes = trace.instance, trace.regimes
     table = instance.jobs_table
     count = len(table)
     if not len(regimes):
         return replace(instance, colocation=()), np.arange(count), table.steps_left
     job = np.concatenate([np.arange(count), regimes.job])
+
+    # A part ends where the next part of its job starts, the last one with the job's steps
     start = np.concatenate([np.zeros(count), regimes.after])
     order = np.lexsort((start, job))
     last = np.append(job[order][1:] != job[order][:-1], True)
@@ -129,7 +139,9 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
     end[order] = np.where(last, table.steps[job[order]], np.append(start[order][1:], np.inf))
     end, done = np.minimum(end, table.steps[job]), table.steps_done[job]
     steps = np.maximum(end - np.maximum(start, done), 0.0)
+
     columns = {field: getattr(table, field)[job] for field in ARRAY_FIELDS}
+    # After a change a job has the rates of a workload, and none that it brought itself
     for field, values in (("workload", regimes.workload), ("rates", -1), ("options", -1)):
         columns[field][count:] = values
     changed = np.bincount(regimes.job, minlength=count)[job] > 0
@@ -144,7 +156,7 @@ def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
     alone = np.flatnonzero(C.columns.partner < 0)
     kind, pool = C.columns.kind[alone], C.columns.pool[alone]
     rate, gpus = C.columns.rate[alone], C.columns.gpus[alone] * C.columns.share[alone]
-    # The last one is of absent jobs
+    # One entry more, for absent jobs, whose kind is -1
     fastest = np.zeros(len(C.kinds) + 1)
     np.maximum.at(fastest, kind, rate)
     e = np.zeros((len(C.kinds), pools))
@@ -168,7 +180,7 @@ def _nowhere(
         first = int(groups.first[group])
         reason = (
             C.why_no_column(int(kind[first]))
-            if rank < TOLD
+            if rank < REASONS
             else "can run nowhere for further reasons"
         )
         count, name = by_reason.get(reason, (0, names[int(jobs[first])]))

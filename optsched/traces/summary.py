@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -166,7 +166,7 @@ def describe(trace: Trace) -> TraceSummary:
     gpus = int(demand.gpus.sum())
     hours = np.nan_to_num(demand.least)
     gang, most = _gangs(instance)
-    had = span / HOUR * demand.gpus
+    capacity = span / HOUR * demand.gpus  # GPU-hours
     states = {state: trace.node_events.state.count(state) for state in ("up", "drain", "down")}
     return TraceSummary(
         name=instance.name,
@@ -181,27 +181,9 @@ def describe(trace: Trace) -> TraceSummary:
         tenants=_parts([tenant.name for tenant in instance.tenants], table.tenant, hours),
         gpu_hours=float(hours.sum()),
         gpu_hours_mean=float(np.nansum(demand.mean)),
-        load=_ratio(float(hours.sum()), float(had.sum())),
-        load_mean=_ratio(float(np.nansum(demand.mean)), float(had.sum())),
-        pools=tuple(
-            PoolDemand(
-                pool.name,
-                int(size),
-                int(runnable),
-                int(only),
-                float(wanted),
-                _ratio(float(wanted), float(own)),
-            )
-            for pool, size, runnable, only, wanted, own in zip(
-                instance.cluster.pools,
-                demand.gpus,
-                demand.runnable,
-                demand.only,
-                demand.wanted,
-                had,
-                strict=True,
-            )
-        ),
+        load=_ratio(float(hours.sum()), float(capacity.sum())),
+        load_mean=_ratio(float(np.nansum(demand.mean)), float(capacity.sum())),
+        pools=_pools(instance, demand, capacity),
         durations=_quantiles(demand.seconds[demand.runs]),
         deadlines=_deadlines(instance, demand),
         regime_jobs=len(np.unique(trace.regimes.job)),
@@ -214,15 +196,31 @@ def describe(trace: Trace) -> TraceSummary:
     )
 
 
+def _pools(instance: Instance, demand: Demand, capacity: FloatArray) -> tuple[PoolDemand, ...]:
+    return tuple(
+        PoolDemand(
+            name=pool.name,
+            gpus=int(demand.gpus[row]),
+            runnable=int(demand.runnable[row]),
+            only=int(demand.only[row]),
+            gpu_hours=float(demand.wanted[row]),
+            load=_ratio(float(demand.wanted[row]), float(capacity[row])),
+        )
+        for row, pool in enumerate(instance.cluster.pools)
+    )
+
+
 def _ratio(value: float, by: float) -> float | None:
     return value / by if by > 0 else None
 
 
-def _quantiles(values: FloatArray) -> dict[str, float | None]:
+def _quantiles(
+    values: FloatArray, quantiles: Mapping[str, float] = QUANTILES
+) -> dict[str, float | None]:
     if not len(values):
-        return dict.fromkeys(QUANTILES)
-    found = np.quantile(values, list(QUANTILES.values()))
-    return dict(zip(QUANTILES, found.tolist(), strict=True))
+        return dict.fromkeys(quantiles)
+    found = np.quantile(values, list(quantiles.values()))
+    return dict(zip(quantiles, found.tolist(), strict=True))
 
 
 def _gangs(instance: Instance) -> tuple[FloatArray, FloatArray]:
@@ -264,10 +262,8 @@ def _sums(
     names: Sequence[str], of_job: IntArray, hours: FloatArray, order: AnyArray
 ) -> tuple[Part, ...]:
     size = int(order.max(initial=-1)) + 1
-    jobs, total = (
-        np.bincount(of_job, minlength=size),
-        np.bincount(of_job, weights=hours, minlength=size),
-    )
+    jobs = np.bincount(of_job, minlength=size)
+    total = np.bincount(of_job, weights=hours, minlength=size)
     rows = zip(names, jobs[order].tolist(), total[order].tolist(), strict=True)
     return tuple(Part(name, count, gpu_hours) for name, count, gpu_hours in rows)
 
@@ -278,15 +274,9 @@ def _deadlines(instance: Instance, demand: Demand) -> DeadlineSummary:
     rated = due & demand.runs & (np.nan_to_num(demand.seconds) > 0)
     tightness = (table.deadline[rated] - table.arrival[rated]) / demand.seconds[rated]
     hopeless = int(np.count_nonzero(tightness < 1 - 1e-9))
-    quantiles = {"min": 0.0, "p10": 0.1, "p50": 0.5, "p90": 0.9}
-    values = (
-        np.quantile(tightness, list(quantiles.values())).tolist()
-        if len(tightness)
-        else [None] * len(quantiles)
-    )
     return DeadlineSummary(
         int(due.sum()),
         int((due & table.soft_deadline).sum()),
         hopeless,
-        dict(zip(quantiles, values, strict=True)),
+        _quantiles(tightness, {"min": 0.0, "p10": 0.1, "p50": 0.5, "p90": 0.9}),
     )

@@ -15,7 +15,7 @@ from refusals import refuses
 import optsched
 from optsched.cli.main import main
 from optsched.errors import UsageError
-from optsched.formats.chronus import import_chronus
+from optsched.formats import import_chronus
 from optsched.instance import Instance
 
 DATA = Path(__file__).parents[2] / "../shared/data/chronus"

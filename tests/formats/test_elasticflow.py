@@ -13,7 +13,7 @@ from refusals import refuses
 import optsched
 from optsched.cli.main import main
 from optsched.errors import UsageError
-from optsched.formats.elasticflow import import_elasticflow
+from optsched.formats import import_elasticflow
 from optsched.instance import Instance
 
 DATA = Path(__file__).parents[2] / "../shared/data/elasticflow"

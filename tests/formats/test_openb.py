@@ -12,7 +12,7 @@ from refusals import refuses
 import optsched
 from optsched import Instance
 from optsched.errors import UsageError
-from optsched.formats.openb import import_openb
+from optsched.formats import import_openb
 from optsched.traces import Trace, describe
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model

@@ -12,7 +12,7 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
-from optsched.formats.pairs import read_pairs
+from optsched.formats import read_pairs
 from optsched.performance.learned import PairProfiles
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

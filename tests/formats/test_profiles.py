@@ -12,7 +12,7 @@ import pytest
 from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.profiles import read_profiles
+from optsched.formats import read_profiles
 from optsched.performance.profiles import Profiles
 
 DATA = Path(__file__).parents[2] / "../shared/data"

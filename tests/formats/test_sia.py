@@ -11,7 +11,8 @@ import pytest
 from refusals import refuses
 
 from optsched.errors import UsageError
-from optsched.formats.sia import Pace, import_sia
+from optsched.formats import import_sia
+from optsched.formats.sia import Pace
 from optsched.formats.sia_profiles import placement, read_step_times, read_training
 from optsched.traces import Trace, describe
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
-from optsched.formats.sol import read_sol, sol_text
+from optsched.formats import read_sol, sol_text
 
 NAMES = ("x", "y", "z")
 

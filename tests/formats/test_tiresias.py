@@ -12,7 +12,7 @@ from refusals import refuses
 
 from optsched.cli.main import main
 from optsched.errors import UsageError
-from optsched.formats.tiresias import import_tiresias
+from optsched.formats import import_tiresias
 from optsched.instance import Instance
 
 DATA = Path(__file__).parents[2] / "../shared/data/tiresias"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from optsched import Instance
-from optsched.formats.elasticflow import import_elasticflow
+from optsched.formats import import_elasticflow
 from optsched.simulation import simulate
 
 pytestmark = pytest.mark.oracle

@@ -12,7 +12,7 @@ import pytest
 
 import optsched
 from optsched.errors import UsageError
-from optsched.formats.gavel import import_gavel
+from optsched.formats import import_gavel
 from optsched.simulation import Simulation, simulate
 from optsched.traces import Trace
 
