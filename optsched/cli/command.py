@@ -249,7 +249,9 @@ class _Parameter:
 
     def _option_for_typer(self, option: Option, default: Any) -> tuple[Any, Any]:
         kind = get_args(self._annotation)[0]
-        if option.many:
+        if option.many and default is inspect.Parameter.empty:
+            kind = list[str]
+        elif option.many:
             kind, default = list[str] | None, None
         elif self._read is not None and default is not inspect.Parameter.empty:
             kind = str | None

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from optsched.cli import values
-from optsched.cli.command import CONTEXT, Commands, Help, add_command
+from optsched.cli.command import Argument, Option, build_group
 from optsched.cli.export import write_trace
-from optsched.cli.options import OUTPUT
+from optsched.cli.options import OUTPUT, output_option
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -49,66 +49,153 @@ def importer(examples: str) -> Callable[[Callable[..., Imported]], Callable[...,
 
 def build_imports() -> typer.Typer:
     """The commands below ``import``."""
-    app = typer.Typer(
-        cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
+    return build_group(
+        "Make an instance of other projects' files, or of tables.",
+        {name: (_writing(command), examples) for name, (command, examples) in FORMATS.items()},
     )
-    app.callback()(_imports)
-    for name, (command, examples) in FORMATS.items():
-        add_command(app, name, _writing(command), examples)
-    return app
 
 
-def _imports(help: Help = False) -> None:
-    """Make an instance of other projects' files, or of tables."""
+# --- how options become values --------------------------------------------------------------------
+
+
+def pool_document(text: str, option: str = "--pool") -> dict[str, Any]:
+    """``v100=2x4`` as a pool of a document."""
+    match = POOL.fullmatch(text)
+    if match is None:
+        expected = "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"
+        raise InvalidArgument(option, repr(text), expected)
+    return {"name": match[1], "nodes": int(match[2]), "gpus_per_node": int(match[3] or 1)}
+
+
+def _pool_documents(texts: Iterable[str], option: str) -> list[dict[str, Any]]:
+    pools = [pool_document(text, option) for text in texts]
+    names = [pool["name"] for pool in pools]
+    for again in (name for row, name in enumerate(names) if name in names[:row]):
+        raise UsageError(f"{option}: {again} is given twice")
+    return pools
+
+
+def _nodes(texts: Iterable[str], option: str) -> dict[str, tuple[int, int]]:
+    """Nodes, and GPUs of a node, of each pool."""
+    documents = [pool_document(text, option) for text in texts]
+    pools = {pool["name"]: (pool["nodes"], pool["gpus_per_node"]) for pool in documents}
+    if len(pools) < len(documents):
+        raise UsageError(f"{option}: a pool is given twice")
+    return pools
+
+
+def _speeds(texts: Iterable[str], option: str) -> dict[str, float]:
+    """Factors by pool."""
+    speeds: dict[str, float] = {}
+    for text in texts:
+        pool, equals, factor = text.rpartition("=")
+        pool = pool.strip()
+        try:
+            speed = float(factor) if equals and pool else 0.0
+        except ValueError:
+            speed = 0.0
+        if not 0 < speed < float("inf"):
+            expected = "POOL=FACTOR with a factor above 0, such as v100=1.5"
+            raise InvalidArgument(option, repr(text), expected)
+        if pool in speeds:
+            raise UsageError(f"{option}: {pool} is given twice")
+        speeds[pool] = speed
+    return speeds
+
+
+def _folders(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Folders by pool."""
+    folders: dict[str, str] = {}
+    for text in texts:
+        pool, _, folder = (part.strip() for part in text.partition("="))
+        if not pool or not folder:
+            raise InvalidArgument(option, repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
+        if pool in folders:
+            raise UsageError(f"{option}: {pool} is given twice")
+        folders[pool] = folder
+    return folders
+
+
+def _paces(texts: Iterable[str], option: str) -> dict[str, Pace]:
+    """Paces by application."""
+    from optsched.formats.sia import Pace
+
+    paces: dict[str, Pace] = {}
+    for text in texts:
+        name, given = values.named(text, option, "NAME")
+        wrong = [f"{key}={value}" for key, value in given.items() if not _is_pace(key, value)]
+        if wrong or not given:
+            expected = "a slowdown above 0 or a restart of at least 0"
+            raise InvalidArgument(option, repr(wrong[0] if wrong else text), expected)
+        if name in paces:
+            raise UsageError(f"{option}: {name} is given twice")
+        paces[name] = Pace(**{key: float(value) for key, value in given.items()})
+    return paces
+
+
+def _is_pace(key: str, value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e9
+    return number and (key == "restart" or (key == "slowdown" and value != 0))
+
+
+def _round(text: str, option: str) -> float:
+    """A duration above 0."""
+    seconds = values.duration(text, option)
+    if not seconds:
+        raise InvalidArgument(option, repr(text), "a duration above 0")
+    return seconds
+
+
+def _name(text: str, option: str) -> str:
+    if not text:
+        raise InvalidArgument(option, "''", "a name")
+    return text
 
 
 # --- options that formats share -------------------------------------------------------------------
 
 
-def option(panel: str, metavar: str | None, help: str, *names: str) -> Any:
-    """An option in a section of the help; its default is shown if it has one."""
-    return typer.Option(
-        *names, metavar=metavar, help=help, rich_help_panel=panel, show_default=metavar is not None
-    )
+def pool_option(help: str, metavar: str = "POOL=NODES[xGPUS]", section: str = SELECTION) -> Option:
+    """--pool POOL=NODESxGPUS, more than once."""
+    return Option(help, metavar, flag="--pool", section=section, read=_nodes, many=True)
 
 
-Output = Annotated[
-    str,
-    option(
-        OUTPUT, "FILE", "FILE.json, .yaml or .npz; - for JSON on standard output.", "--output", "-o"
-    ),
-]
-Name = Annotated[str, option(OUTPUT, "NAME", "Of the instance.")]
-At = Annotated[
-    str | None,
-    option(SELECTION, "TIME", "The jobs that have arrived by then, on the trace's clock."),
-]
 POOL_HELP = "Nodes of a pool, with so many GPUs each (1). Can be repeated."
-Pools = Annotated[list[str], option(SELECTION, "POOL=NODES[xGPUS]", POOL_HELP, "--pool")]
+JobTable = Annotated[str, Argument("TRACE", "Table of jobs (CSV).")]
+Name = Annotated[str, Option("Of the instance.", "NAME", section=OUTPUT)]
+Output = Annotated[str, output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")]
+At = Annotated[
+    float | None,
+    Option(
+        "The jobs that have arrived by then, on the trace's clock.",
+        "TIME",
+        section=SELECTION,
+        read=values.duration,
+    ),
+]
+Nodes = Annotated[dict[str, tuple[int, int]], pool_option(POOL_HELP)]
 PoolGpus = Annotated[
-    str,
-    option(
-        SELECTION,
-        "POOL:GPUS,...",
+    dict[str, int],
+    Option(
         "Worker types and their GPUs, such as v100:8,p100:16.",
-        "--pools",
+        "POOL:GPUS,...",
+        section=SELECTION,
+        read=values.pool_sizes,
     ),
 ]
-Active = Annotated[str | None, option(SELECTION, "N", "The first N jobs, all present.")]
-NodeSize = Annotated[str, option(SELECTION, "N", "Size of a node.", "--gpus-per-node")]
-Pairs = Annotated[
-    bool, option(SELECTION, None, "Also the rates of two jobs that share GPUs.", "--pairs")
-]
+Active = Annotated[int | None, Option("The first N jobs, all present.", "N", section=SELECTION)]
+NodeSize = Annotated[int, Option("Size of a node.", "N", section=SELECTION)]
+Pairs = Annotated[bool, Option("Also the rates of two jobs that share GPUs.", section=SELECTION)]
 Speeds = Annotated[
-    list[str] | None,
-    option(
-        SELECTION,
-        "POOL=FACTOR",
+    dict[str, float] | None,
+    Option(
         "How much faster than recorded jobs run in a pool (1). Can be repeated.",
-        "--speed",
+        "POOL=FACTOR",
+        section=SELECTION,
+        read=_speeds,
+        many=True,
     ),
 ]
-JobTable = Annotated[str, typer.Argument(metavar="TRACE", help="Table of jobs (CSV).")]
 
 
 # --- formats --------------------------------------------------------------------------------------
@@ -121,25 +208,26 @@ JobTable = Annotated[str, typer.Argument(metavar="TRACE", help="Table of jobs (C
         --at 2h --pairs -o - | optsched solve -
 """)
 def gavel(
-    throughputs: Annotated[str, option("Gavel's files", "FILE", "Throughput table (JSON).")],
-    trace: Annotated[str, option("Gavel's files", "FILE", "Trace, 10 or 7 columns.")],
+    throughputs: Annotated[
+        str, Option("Throughput table (JSON).", "FILE", section="Gavel's files")
+    ],
+    trace: Annotated[str, Option("Trace, 10 or 7 columns.", "FILE", section="Gavel's files")],
     pools: PoolGpus,
     active: Active = None,
     at: At = None,
-    gpus_per_node: NodeSize = "1",
+    gpus_per_node: NodeSize = 1,
     pairs: Pairs = False,
     reference: Annotated[
         str | None,
-        option(
-            SELECTION,
-            "POOL",
+        Option(
             "Worker type that fixes durations, and so deadlines. Default: v100, else the fastest.",
+            "POOL",
+            section=SELECTION,
         ),
     ] = None,
     name: Name = "gavel",
 ) -> Imported:
     """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
-    selection = _gavel_selection(pools, active, at, gpus_per_node)
     from optsched.formats import import_gavel
     from optsched.instance.reading import named_by_path
 
@@ -147,10 +235,13 @@ def gavel(
         return import_gavel(
             _named_bytes(throughputs),
             _named_bytes(trace),
+            pools,
+            active=active,
+            at=at,
+            gpus_per_node=gpus_per_node,
             pairs=pairs,
             reference=reference,
             name=name,
-            **selection,
         )
 
 
@@ -161,21 +252,19 @@ def gavel(
 """)
 def shockwave(
     throughputs: Annotated[
-        str, option("Shockwave's files", "FILE", "Throughput table (JSON), as Gavel's.")
+        str, Option("Throughput table (JSON), as Gavel's.", "FILE", section="Shockwave's files")
     ],
-    trace: Annotated[str, option("Shockwave's files", "FILE", "Trace of 12 columns.")],
+    trace: Annotated[str, Option("Trace of 12 columns.", "FILE", section="Shockwave's files")],
     pools: PoolGpus,
     active: Active = None,
     at: At = None,
-    gpus_per_node: NodeSize = "1",
+    gpus_per_node: NodeSize = 1,
     pairs: Pairs = False,
     planned: Annotated[
         bool,
-        option(
-            SELECTION,
-            None,
+        Option(
             "Batches change as Shockwave's planner expects it, and not as its simulated jobs do it.",
-            "--planned",
+            section=SELECTION,
         ),
     ] = False,
     name: Name = "shockwave",
@@ -184,7 +273,6 @@ def shockwave(
 
     Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
     """
-    selection = _gavel_selection(pools, active, at, gpus_per_node)
     from optsched.formats import import_shockwave
     from optsched.instance.reading import named_by_path
 
@@ -192,10 +280,13 @@ def shockwave(
         return import_shockwave(
             _named_bytes(throughputs),
             _named_bytes(trace),
+            pools,
+            active=active,
+            at=at,
+            gpus_per_node=gpus_per_node,
             pairs=pairs,
             planned=planned,
             name=name,
-            **selection,
         )
 
 
@@ -206,38 +297,41 @@ def shockwave(
 def csv(
     jobs: Annotated[
         str,
-        typer.Argument(
-            metavar="JOBS",
-            help="Table of jobs: workload; id, gpus (or gpus_min, gpus_max), steps, weight, arrival, "
+        Argument(
+            "JOBS",
+            "Table of jobs: workload; id, gpus (or gpus_min, gpus_max), steps, weight, arrival, "
             "deadline, tenant.",
         ),
     ],
     rates: Annotated[
         str,
-        typer.Argument(
-            metavar="RATES", help="Table of rates: workload, pool (or gpu), throughput; gpus."
-        ),
+        Argument("RATES", "Table of rates: workload, pool (or gpu), throughput; gpus."),
     ],
     pool: Annotated[
-        list[str] | None,
-        option(
-            CLUSTER,
-            "NAME=NODES[xGPUS]",
+        list[dict[str, Any]] | None,
+        Option(
             "A pool of so many nodes with so many GPUs each (1). Can be repeated.",
-            "--pool",
+            "NAME=NODES[xGPUS]",
+            section=CLUSTER,
+            read=_pool_documents,
+            many=True,
         ),
     ] = None,
     pools: Annotated[
         str | None,
-        option(
-            CLUSTER,
-            "FILE",
+        Option(
             "Table of pools instead: name, nodes; gpu, gpus_per_node, gpu_memory, cost_per_gpu_hour ...",
+            "FILE",
+            section=CLUSTER,
         ),
     ] = None,
-    now: Annotated[str, option(CLUSTER, "TIME", "The clock, s.")] = "0",
-    round: Annotated[str, option(CLUSTER, "TIME", "Length of a round, s.")] = "360",
-    name: Name = "csv",
+    now: Annotated[
+        float, Option("The clock, s.", "TIME", section=CLUSTER, read=values.duration, default="0")
+    ] = 0.0,
+    round: Annotated[
+        float, Option("Length of a round, s.", "TIME", section=CLUSTER, read=_round, default="360")
+    ] = 360.0,
+    name: Annotated[str, Option("Of the instance.", "NAME", section=OUTPUT, read=_name)] = "csv",
 ) -> Imported:
     """Make an instance of tables in CSV: jobs and rates, and pools.
 
@@ -246,22 +340,14 @@ def csv(
     """
     if (pool is None) == (pools is None):
         raise UsageError("the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE")
-    cluster: Any = [pool_document(text) for text in pool or ()]
-    names = [document["name"] for document in cluster]
-    for again in (name for row, name in enumerate(names) if name in names[:row]):
-        raise UsageError(f"--pool: {again} is given twice")
-    clock, length = values.duration(now, "--now") or 0.0, values.duration(round, "--round") or 0.0
-    if length == 0:
-        raise InvalidArgument("--round", repr(round), "a duration above 0")
-    if not name:
-        raise InvalidArgument("--name", "''", "a name")
     from optsched.formats.csv_tables import import_csv, read_jobs, read_pools, read_rates
 
     job_table = read_jobs(_bytes(jobs), Path(jobs).name)
     rate_table = read_rates(_bytes(rates), Path(rates).name)
+    cluster: Any = pool
     if pools is not None:
         cluster = read_pools(_bytes(pools), Path(pools).name)
-    return import_csv(job_table, rate_table, cluster, name=name, now=clock, round=length)
+    return import_csv(job_table, rate_table, cluster, name=name, now=now, round=round)
 
 
 @importer("""
@@ -272,28 +358,29 @@ def csv(
 def elasticflow(
     trace: JobTable,
     table: Annotated[
-        list[str],
-        option(
-            "ElasticFlow's files",
+        dict[str, str],
+        Option(
+            "Throughputs of the GPUs of a pool: a folder of tables, one for each model. "
+            "Can be repeated.",
             "POOL=FOLDER",
-            "Throughputs of the GPUs of a pool: a folder of tables, one for each model. Can be repeated.",
-            "--table",
+            section="ElasticFlow's files",
+            read=_folders,
+            many=True,
         ),
     ],
     pool: Annotated[
-        list[str], option("ElasticFlow's files", "POOL=NODES[xGPUS]", POOL_HELP, "--pool")
+        dict[str, tuple[int, int]], pool_option(POOL_HELP, section="ElasticFlow's files")
     ],
     at: At = None,
     rigid: Annotated[
-        bool, option(SELECTION, None, "Jobs run on the GPUs that they ask for alone.", "--rigid")
+        bool, Option("Jobs run on the GPUs that they ask for alone.", section=SELECTION)
     ] = False,
     name: Name = "elasticflow",
 ) -> Imported:
     """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023)."""
-    now, tables, pools = values.duration(at, "--at"), _folders(table), _nodes(pool)
     from optsched.formats import import_elasticflow
 
-    return import_elasticflow(tables, trace, pools, at=now, rigid=rigid, name=name)
+    return import_elasticflow(table, trace, pool, at=at, rigid=rigid, name=name)
 
 
 @importer("""
@@ -303,28 +390,27 @@ def elasticflow(
 """)
 def chronus(
     trace: JobTable,
-    pool: Pools,
+    pool: Nodes,
     locality: Annotated[
         str | None,
-        option(
-            SELECTION,
-            "FILE",
+        Option(
             "model_info.json: what jobs lose that span several nodes. Default: nothing.",
+            "FILE",
+            section=SELECTION,
         ),
     ] = None,
     speed: Speeds = None,
-    unit: Annotated[str, option(SELECTION, "TIME", "A unit of time.")] = "1m",
+    unit: Annotated[
+        float,
+        Option("A unit of time.", "TIME", section=SELECTION, read=values.duration, default="1m"),
+    ] = 60.0,
     at: At = None,
     name: Name = "chronus",
 ) -> Imported:
     """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort."""
-    now, seconds = values.duration(at, "--at"), values.duration(unit, "--unit") or 0.0
-    pools, speeds = _nodes(pool), _speeds(speed)
     from optsched.formats import import_chronus
 
-    return import_chronus(
-        trace, pools, locality=locality, speeds=speeds, unit=seconds, at=now, name=name
-    )
+    return import_chronus(trace, pool, locality=locality, speeds=speed, unit=unit, at=at, name=name)
 
 
 @importer("""
@@ -333,16 +419,12 @@ def chronus(
 """)
 def tiresias(
     trace: JobTable,
-    cluster: Annotated[
-        str | None, typer.Argument(metavar="CLUSTER", help="Cluster file (CSV).")
-    ] = None,
+    cluster: Annotated[str | None, Argument("CLUSTER", "Cluster file (CSV).")] = None,
     pool: Annotated[
-        list[str] | None,
-        option(
-            SELECTION,
-            "POOL=NODES[xGPUS]",
-            f"Instead of a cluster file: {POOL_HELP[0].lower()}{POOL_HELP[1:]}",
-            "--pool",
+        dict[str, tuple[int, int]] | None,
+        pool_option(
+            "Instead of a cluster file: nodes of a pool, with so many GPUs each (1). "
+            "Can be repeated."
         ),
     ] = None,
     speed: Speeds = None,
@@ -350,11 +432,9 @@ def tiresias(
     name: Name = "tiresias",
 ) -> Imported:
     """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019)."""
-    now, speeds = values.duration(at, "--at"), _speeds(speed)
-    pools = None if pool is None else _nodes(pool)
     from optsched.formats import import_tiresias
 
-    return import_tiresias(trace, cluster, pools=pools, speeds=speeds, at=now, name=name)
+    return import_tiresias(trace, cluster, pools=pool, speeds=speed, at=at, name=name)
 
 
 @importer("""
@@ -363,38 +443,36 @@ def tiresias(
     optsched import openb nodes.csv -o cluster.yaml
 """)
 def openb(
-    nodes: Annotated[str, typer.Argument(metavar="NODES", help="Node list (CSV).")],
+    nodes: Annotated[str, Argument("NODES", "Node list (CSV).")],
     pods: Annotated[
         str | None,
-        typer.Argument(metavar="PODS", help="Pod list (CSV); without it there are no jobs."),
+        Argument("PODS", "Pod list (CSV); without it there are no jobs."),
     ] = None,
     at: Annotated[
-        str | None,
-        option(
-            SELECTION,
-            "TIME",
+        float | None,
+        Option(
             "The pods that were there then (90, 5m, 2h, 3d). Without: all, as if they came at once.",
+            "TIME",
+            section=SELECTION,
+            read=values.duration,
         ),
     ] = None,
     over_time: Annotated[
         bool,
-        option(
-            SELECTION,
-            None,
+        Option(
             "Make a trace: pods arrive when they were created; those that never ran are left out.",
-            "--over-time",
+            section=SELECTION,
         ),
     ] = False,
     name: Name = "openb",
 ) -> Imported:
     """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023)."""
-    now = values.duration(at, "--at")
     from optsched.formats import import_openb
     from optsched.instance.reading import named_by_path
 
     pod_list = None if pods is None else _bytes(pods)
     with named_by_path({"nodes": nodes, "pods": pods}):
-        return import_openb(_bytes(nodes), pod_list, at=now, over_time=over_time, name=name)
+        return import_openb(_bytes(nodes), pod_list, at=at, over_time=over_time, name=name)
 
 
 @importer("""
@@ -403,34 +481,33 @@ def openb(
         --adaptive --application cifar10:slowdown=1.8,restart=50 --application bert:restart=120 -o sia.json
 """)
 def sia(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="Table of jobs (CSV).")],
+    workload: Annotated[str, Argument("WORKLOAD", "Table of jobs (CSV).")],
     profiles: Annotated[
         str,
-        option(
-            SELECTION,
-            "FOLDER",
+        Option(
             "Folder with the profiles of each application, in which pools are called like kinds of machines.",
+            "FOLDER",
+            section=SELECTION,
         ),
     ],
-    pool: Pools,
+    pool: Nodes,
     adaptive: Annotated[
         bool,
-        option(
-            SELECTION,
-            None,
+        Option(
             "Jobs take any number of GPUs, with the best batch for it; otherwise what they ask for.",
-            "--adaptive",
+            section=SELECTION,
         ),
     ] = False,
-    most: Annotated[str, option(SELECTION, "N", "GPUs of an adaptive job.")] = "64",
+    most: Annotated[int, Option("GPUs of an adaptive job.", "N", section=SELECTION)] = 64,
     application: Annotated[
-        list[str] | None,
-        option(
-            SELECTION,
-            "NAME:slowdown=X,restart=S",
+        dict[str, Any] | None,
+        Option(
             "How much slower than in the profiles its steps are (1), and what a start costs, s (0). "
             "Can be repeated.",
-            "--application",
+            "NAME:slowdown=X,restart=S",
+            section=SELECTION,
+            read=_paces,
+            many=True,
         ),
     ] = None,
     name: Name = "sia",
@@ -439,16 +516,15 @@ def sia(
 
     A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
     """
-    pools, widest, paces = _nodes(pool), values.whole(most, "--most"), _paces(application or ())
     from optsched.formats import import_sia
 
     return import_sia(
         _bytes(workload),
         profiles,
-        pools,
+        pool,
         adaptive=adaptive,
-        most=widest or 0,
-        paces=paces,
+        most=most,
+        paces=application,
         name=name,
         file=workload,
     )
@@ -461,26 +537,22 @@ def sia(
     optsched import philly log.json --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
 """)
 def philly(
-    jobs: Annotated[
-        str, typer.Argument(metavar="JOBS", help="Job log (JSON), or a table of jobs (CSV).")
-    ],
+    jobs: Annotated[str, Argument("JOBS", "Job log (JSON), or a table of jobs (CSV).")],
     machines: Annotated[
-        str | None, option(SELECTION, "FILE", "Machine list (CSV): the cluster as it was.")
+        str | None, Option("Machine list (CSV): the cluster as it was.", "FILE", section=SELECTION)
     ] = None,
     pool: Annotated[
-        list[str] | None,
-        option(
-            SELECTION,
-            "POOL=NODES[xGPUS]",
-            "Nodes of a pool instead, with so many GPUs each (1). Can be repeated.",
-            "--pool",
-        ),
+        dict[str, tuple[int, int]] | None,
+        pool_option("Nodes of a pool instead, with so many GPUs each (1). Can be repeated."),
     ] = None,
     speed: Speeds = None,
     cluster: Annotated[
         list[str] | None,
-        option(
-            SELECTION, "VC", "Jobs of this virtual cluster alone. Can be repeated.", "--cluster"
+        Option(
+            "Jobs of this virtual cluster alone. Can be repeated.",
+            "VC",
+            section=SELECTION,
+            many=True,
         ),
     ] = None,
     at: At = None,
@@ -492,18 +564,17 @@ def philly(
     """
     if (machines is None) == (pool is None):
         raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
-    speeds, now = _speeds(speed), values.duration(at, "--at")
-    # Refuses a pool that is given twice
-    _nodes(pool or [])
     from optsched.formats.philly import import_philly, read_machines
 
-    pools = (
-        [pool_document(text) for text in pool or ()]
-        if machines is None
-        else read_machines(_bytes(machines), machines)
-    )
+    if machines is not None:
+        pools = read_machines(_bytes(machines), machines)
+    else:
+        pools = [
+            {"name": name, "nodes": nodes, "gpus_per_node": gpus}
+            for name, (nodes, gpus) in (pool or {}).items()
+        ]
     return import_philly(
-        _bytes(jobs), pools, clusters=cluster or (), speed=speeds, at=now, name=name, file=jobs
+        _bytes(jobs), pools, clusters=cluster or (), speed=speed, at=at, name=name, file=jobs
     )
 
 
@@ -514,7 +585,6 @@ def _writing(command: Callable[..., Imported]) -> Callable[..., int]:
     """The command with ``--output`` as its last required option, to which it writes what it makes."""
 
     def run(shell: Shell, output: str, **given: Any) -> int:
-        check_target(output)
         from optsched.formats.recorded import ImportedLog
         from optsched.instance.files import kind_of
         from optsched.traces import load_trace
@@ -560,91 +630,3 @@ def _named_bytes(path: str) -> bytes:
 
     with named(path):
         return _bytes(path)
-
-
-def _gavel_selection(
-    pools: str, active: str | None, at: str | None, gpus_per_node: str
-) -> dict[str, Any]:
-    """The options that Gavel and Shockwave share, as arguments of their importers."""
-    return {
-        "pools": values.pool_sizes(pools),
-        "at": values.duration(at, "--at"),
-        "active": values.whole(active, "--active"),
-        "gpus_per_node": values.whole(gpus_per_node, "--gpus-per-node"),
-    }
-
-
-def pool_document(text: str) -> dict[str, Any]:
-    """``v100=2x4`` as a pool of a document."""
-    match = POOL.fullmatch(text)
-    if match is None:
-        raise InvalidArgument(
-            "--pool", repr(text), "NAME=NODES or NAME=NODESxGPUS, such as v100=2x4"
-        )
-    return {"name": match[1], "nodes": int(match[2]), "gpus_per_node": int(match[3] or 1)}
-
-
-def _nodes(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Nodes, and GPUs of a node, of each ``--pool``."""
-    documents = [pool_document(text) for text in texts]
-    pools = {pool["name"]: (pool["nodes"], pool["gpus_per_node"]) for pool in documents}
-    if len(pools) < len(documents):
-        raise UsageError("--pool: a pool is given twice")
-    return pools
-
-
-def _speeds(texts: Sequence[str] | None) -> dict[str, float]:
-    """Factors by pool of ``--speed``."""
-    speeds: dict[str, float] = {}
-    for text in texts or ():
-        pool, equals, factor = text.rpartition("=")
-        pool = pool.strip()
-        try:
-            speed = float(factor) if equals and pool else 0.0
-        except ValueError:
-            speed = 0.0
-        if not 0 < speed < float("inf"):
-            raise InvalidArgument(
-                "--speed", repr(text), "POOL=FACTOR with a factor above 0, such as v100=1.5"
-            )
-        if pool in speeds:
-            raise UsageError(f"--speed: {pool} is given twice")
-        speeds[pool] = speed
-    return speeds
-
-
-def _folders(texts: Sequence[str]) -> dict[str, str]:
-    """Folders by pool of ``--table``."""
-    folders: dict[str, str] = {}
-    for text in texts:
-        pool, equals, folder = (part.strip() for part in text.partition("="))
-        if not equals or not pool or not folder:
-            raise InvalidArgument("--table", repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
-        if pool in folders:
-            raise UsageError(f"--table: {pool} is given twice")
-        folders[pool] = folder
-    return folders
-
-
-def _paces(texts: Sequence[str]) -> dict[str, Pace]:
-    """Paces by application of ``--application``."""
-    from optsched.formats.sia import Pace
-
-    paces: dict[str, Pace] = {}
-    for text in texts:
-        name, given = values.named(text, "--application", "NAME")
-        wrong = [f"{key}={value}" for key, value in given.items() if not _is_pace(key, value)]
-        if wrong or not given:
-            found = wrong[0] if wrong else text
-            raise InvalidArgument(
-                "--application", repr(found), "a slowdown above 0 or a restart of at least 0"
-            )
-        if name in paces:
-            raise UsageError(f"--application: {name} is given twice")
-        paces[name] = Pace(**{key: float(value) for key, value in given.items()})
-    return paces
-
-
-def _is_pace(key: str, value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e9
-    return number and (key == "restart" or (key == "slowdown" and value != 0))

@@ -169,16 +169,16 @@ def _parts(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def pool_sizes(text: str) -> dict[str, int]:
+def pool_sizes(text: str, option: str) -> dict[str, int]:
     """``v100:8,p100:16`` as GPUs by pool."""
     sizes: dict[str, int] = {}
     for part in text.split(","):
         name, colon, gpus = part.strip().rpartition(":")
         if not colon or not name or not gpus.strip().isdecimal():
             raise InvalidArgument(
-                "--pools", repr(part.strip()), "pool:gpus, such as v100:8,p100:16"
+                option, repr(part.strip()), "pool:gpus, such as v100:8,p100:16"
             )
         if name in sizes:
-            raise UsageError(f"--pools: {name} is given twice")
+            raise UsageError(f"{option}: {name} is given twice")
         sizes[name] = int(gpus)
     return sizes

@@ -103,10 +103,10 @@ def test_no_constraint(text: str) -> None:
 
 
 def test_pool_sizes() -> None:
-    assert values.pool_sizes("v100:8, p:100:16") == {"v100": 8, "p:100": 16}
+    assert values.pool_sizes("v100:8, p:100:16", "--pools") == {"v100": 8, "p:100": 16}
     for wrong in ("", "v100", ":3", "v100:", "v100:-1", "v100:1.5", "a:1,a:2"):
         with pytest.raises(UsageError, match=r"--pools"):
-            values.pool_sizes(wrong)
+            values.pool_sizes(wrong, "--pools")
 
 
 def test_numbers() -> None:
