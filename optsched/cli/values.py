@@ -175,9 +175,7 @@ def pool_sizes(text: str, option: str) -> dict[str, int]:
     for part in text.split(","):
         name, colon, gpus = part.strip().rpartition(":")
         if not colon or not name or not gpus.strip().isdecimal():
-            raise InvalidArgument(
-                option, repr(part.strip()), "pool:gpus, such as v100:8,p100:16"
-            )
+            raise InvalidArgument(option, repr(part.strip()), "pool:gpus, such as v100:8,p100:16")
         if name in sizes:
             raise UsageError(f"{option}: {name} is given twice")
         sizes[name] = int(gpus)
