@@ -471,6 +471,7 @@ def openb(
     from optsched.instance.reading import named_by_path
 
     pod_list = None if pods is None else _bytes(pods)
+    # Errors of the two lists begin with their names: the message shows the file instead
     with named_by_path({"nodes": nodes, "pods": pods}):
         return import_openb(_bytes(nodes), pod_list, at=at, over_time=over_time, name=name)
 
@@ -603,6 +604,7 @@ def _writing(command: Callable[..., Imported]) -> Callable[..., int]:
             shell.complain(f"left out: {', '.join(f'{count:,} {why}' for why, count in order)}")
         return 0
 
+    # Python and the help want required parameters first: --output comes after those of the format
     own = list(inspect.signature(command, eval_str=True).parameters.values())
     required = [parameter for parameter in own if parameter.default is inspect.Parameter.empty]
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD

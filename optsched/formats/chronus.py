@@ -127,6 +127,7 @@ def import_chronus(
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "a time above 0")
     models, users = jobs.cells["model_name"], jobs.cells["user"]
     if locality is not None:
+        # A model that the file lacks would count as one that loses nothing
         unknown = np.array([model not in spread for model in models])
         jobs.refuse("model_name", unknown, f"one of the models of {locality}: {listed(spread)}")
     arrival = jobs.numbers["submit_time"] * unit
@@ -187,6 +188,7 @@ def _deadline(
     deadline = start + worth[0][0]
     if kind == STRICT:
         return {"deadline": deadline}
+    # A job may take any way to run and any of its expected times: an option for each pair
     ways = [
         ({"pool": pool, "gpus": gang} | ({"nodes": int(nodes)} if nodes else {}), rate)
         for pool, by_count in workload["throughput"].items()
@@ -215,6 +217,7 @@ def _worths(jobs: Table, unit: float) -> list[Worth]:
         "strict, soft or best",
     )
     if "best_effort" in jobs:
+        # The column repeats what job_type says; a file in which they differ is refused
         wrong = jobs.flags("best_effort") != np.array([kind == BEST for kind in kinds])
         jobs.refuse("best_effort", wrong, "1 where job_type is best, and 0 elsewhere")
     known: dict[tuple[str, str, str], Worth] = {}

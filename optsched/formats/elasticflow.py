@@ -155,11 +155,13 @@ def _jobs(
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
     jobs.refuse("iteration", ~(steps >= 0), "a number of iterations, at least 0")
     best_effort = jobs.flags("best_effort")
+    # A best-effort job has a deadline in the file too, which means nothing
     late = np.flatnonzero((deadline < arrival) & ~best_effort)
     if len(late):
         row = int(late[0])
         expected = f"a time from the arrival on, {arrival[row]:g}"
         raise jobs.error(row, "ddl", show(float(deadline[row])), expected)
+    # A job may run on every number of GPUs that was measured in some pool
     elastic = {
         name: _range(sorted({count for by_count in by_pool.values() for count in by_count}))
         for name, by_pool in rates.items()

@@ -135,6 +135,7 @@ def gavel_document(
     _check_worker_types(table, sizes, reference)
     count, now = _selection(jobs, active, at)
     _check_job_types(table, jobs, count)
+    # Workloads and pairs of the jobs that are imported alone: the table has many more
     used = tuple(dict.fromkeys(jobs.job_type[:count]))
     scales = sorted(set(jobs.gpus[:count].tolist()))
     return {
@@ -238,6 +239,7 @@ def rates_of(
     """Positive rates by pool and GPU count, times the factor; a pool without any is left out."""
     rates: dict[str, dict[str, float]] = {}
     for pool in pools:
+        # A rate of 0 means that the job cannot run so, or was not measured
         by_scale = sorted(
             (scale, rate)
             for (row, scale), rate in table.alone[pool].items()
@@ -294,6 +296,7 @@ def _shared_rates(
     table: GavelThroughputs, pool: str, first: RowKey, second: RowKey
 ) -> tuple[float, float]:
     """steps/s of the two; a direction that the file lacks counts as unknown, which is 0."""
+    # The table states a pair in both directions, which must agree
     rates = table.shared[pool].get((first, second), (0.0, 0.0))
     back = table.shared[pool].get((second, first), (0.0, 0.0))[::-1]
     if not all(
@@ -357,6 +360,7 @@ def _reference_rate(
     rates = {
         worker_type: table.rate(worker_type, job_type, gpus) for worker_type in table.worker_types
     }
+    # A job that can run nowhere has no duration, and so no deadline
     fastest = max(rates.values())
     if fastest == 0:
         return None

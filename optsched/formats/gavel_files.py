@@ -195,6 +195,7 @@ def _object(value: object, path: str, what: str) -> dict[str, Any]:
 
 def _row_key(text: str, path: str, known: dict[str, RowKey]) -> RowKey:
     """Parse ``('TYPE', SCALE)``; ``known`` remembers the few texts that come back thousands of times."""
+    # The same few keys come back in every row
     if text in known:
         return known[text]
     try:
@@ -328,6 +329,7 @@ class TraceLines:
     ) -> list[Value]:
         """What the cells of a column say; ``convert`` gives None for a text that is not what is expected."""
         cells = self.cells[column]
+        # Most cells of a trace repeat: each text is converted once
         known = {text: convert(text) for text in set(cells)}
         if None in known.values():
             row = next(row for row, text in enumerate(cells) if known[text] is None)
@@ -389,6 +391,7 @@ def read_lines(
     ]
     if not rows:
         raise InvalidInput("trace", "no jobs", f"at least one line of {least}")
+    # The first line decides between the layouts
     width = len(rows[0][1])
     for number, cells in rows:
         if len(cells) not in layouts or len(cells) != width:
@@ -461,6 +464,7 @@ def _scale(text: str) -> int | None:
 
 def _slo(text: str) -> float | None:
     """A positive multiple of the duration; NaN for Gavel's -1, which means that there is none."""
+    # Traces say -1 where a job has no SLO
     if _NUMBER.fullmatch(text) and float(text) == NO_SLO:
         return math.nan
     return _number(text, 0.0)

@@ -199,6 +199,7 @@ def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
         scheduled, deleted = record.time(SCHEDULED), record.time("deletion_time")
         if not gpus:
             continue
+        # Nobody knows how long these run
         if created is None or scheduled is None or deleted is None:
             left_out += 1
             continue
@@ -225,6 +226,7 @@ def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _seconds(record: Record, created: float | None, deleted: float | None) -> float:
     """How long a pod ran: from when it was scheduled (else created) until it was deleted."""
     scheduled = record.time(SCHEDULED)
+    # Waiting is not running: a pod runs from when it was scheduled
     start = created if scheduled is None else scheduled
     return 1.0 if start is None or deleted is None else max(deleted - start, 1.0)
 
@@ -238,6 +240,7 @@ def _options(record: Record, gpus: int, models: Sequence[str]) -> list[dict[str,
             else f"1000, as the pod has {gpus} GPUs"
         )
         raise InvalidInput(f"{record.path}, gpu_milli", show(milli), expected)
+    # No specification allows every model
     wanted = set(spec.split("|")) if spec else set(models)
     allowed = [model for model in models if model in wanted]
     if not allowed:

@@ -162,6 +162,7 @@ def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
         raise InvalidInput(
             "", f"no pair in {', '.join(map(str, files))}", "at least one pair on one GPU"
         )
+    # After all files are read: the rate alone of a job may be in any of them
     rates = _rates_alone(rows, known)
     fractions = [tuple(_fraction(row, side, rates) for side in (0, 1)) for row in rows]
     _warn_of_faster(rows, rates)
@@ -343,6 +344,7 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
         shared = table.shared[worker_type]
         for ((first, gpus), (second, _)), rates in shared.items():
             back = shared.get(((second, 1), (first, 1)))
+            # Only pairs on one GPU count, and one of two directions that agree is enough
             if gpus != 1 or (first > second and back is not None and back == rates[::-1]):
                 continue
             place = f"{where}.{one_line(first)}.{one_line(second)}"
@@ -372,6 +374,7 @@ def _rates_alone(rows: Sequence[PairMeasurement], known: Known) -> dict[tuple[st
         for job, rate in zip(row.jobs, row.alone, strict=True):
             if not math.isnan(rate):
                 found.setdefault((job, row.gpu), []).append(rate)
+    # fsum: the mean does not depend on the order of the files
     return {cell: math.fsum(rates) / len(rates) for cell, rates in found.items()} | known.alone
 
 

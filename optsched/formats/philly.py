@@ -127,6 +127,7 @@ def _times(table: Table, column: str) -> FloatArray:
     """Seconds since 1970 of times such as ``2017-10-09 07:01:55``."""
     cells = table.cells[column]
     try:
+        # numpy reads a column of equal lengths at once; cell by cell finds the one that is wrong
         if {len(cell) for cell in cells} == {19}:
             return np.array(cells, "datetime64[s]").astype(np.float64)
     except ValueError:
@@ -217,6 +218,7 @@ def _job(entry: Mapping[str, Any], path: str) -> tuple[float, float, int] | str:
         return "without a GPU"
     if math.isnan(times[-1][1]):
         return "that still ran when the log was written"
+    # Attempts whose times were not recorded count as 0 seconds
     lengths = [end - start for start, end in times if not (math.isnan(start) or math.isnan(end))]
     if not lengths:
         return "whose attempts have no times"

@@ -172,6 +172,7 @@ def read_profiles(
         raise InvalidInput(
             "", f"no measurement in {', '.join(map(str, paths))}", "at least one step that has run"
         )
+    # AdaptDL's files have some ways to run twice, of which AdaptDL itself uses the first
     kept = _without_repeats(rows, repeats)
     if len(kept) < len(rows):
         log.info("%d repeated measurements left out of %d", len(rows) - len(kept), len(rows))
@@ -436,6 +437,7 @@ def _gavel_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measur
             if rate <= 0 or (spread and gpus == 1):
                 continue
             workload, samples = profile_of(job_type)
+            # Unconsolidated rows were measured with one GPU on each node
             nodes = gpus if spread else -(-gpus // (defaults.gpus_per_node or gpus))
             yield Measurement(
                 workload=defaults.workload or workload,
@@ -490,6 +492,7 @@ def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:
     samples, and one of m' samples takes at most m'/m times as long. Times of which one breaks this by a factor of
     `APART` are in different units; noise and communication do not go so far.
     """
+    # Only times of one workload on one GPU type can be compared
     ways = profiles.ways
     group = ways.workload * len(ways.gpu_types) + ways.gpu
     each = profiles.seconds / ways.passes
@@ -526,5 +529,6 @@ def _apart(samples: FloatArray, seconds: FloatArray) -> tuple[int, int] | None:
 
 def _running_argmax(values: FloatArray) -> IntArray:
     """The index of the largest value so far, for each index."""
+    # The index of a new maximum, carried on until the next one
     peak = np.maximum.accumulate(values)
     return np.maximum.accumulate(np.where(values == peak, np.arange(len(values)), 0))

@@ -149,9 +149,11 @@ def recorded_instance(
     UsageError
         A speed of an unknown pool, or one that is not above 0.
     """
+    # An unknown pool is refused before the log is looked at
     factors = speeds_of([str(pool["name"]) for pool in pools], speed)
     if not len(jobs.arrival):
         raise InvalidInput("", "no jobs", "at least one that ran")
+    # Logs count from any origin; an instance counts from its first job
     arrival = jobs.arrival - jobs.arrival.min()
     order, now = arrived(arrival, at)
     return Instance.from_arrays(

@@ -125,6 +125,7 @@ def import_shockwave(
         durations=shockwave.duration,
         name=name,
     )
+    # Shockwave's experiments have other rounds than Gavel's
     instance["round"] = ROUND
     count = len(instance["jobs"])
     types = {job_type: (job_type, 1.0) for job_type in instance["workloads"]}
@@ -170,12 +171,14 @@ def _changes(
         return
     first = int(match[2])
     steps = steps_of_epoch(model, first)
+    # The last epoch may be cut short
     epochs = -(-int(jobs.steps[row]) // steps)
     if epochs > MOST_EPOCHS:
         found = f"{jobs.steps[row]:.15g}, {epochs} epochs of {steps} steps"
         raise InvalidInput(jobs.path(row, "total_steps"), found, f"at most {MOST_EPOCHS} epochs")
     now = first
     for epoch, size in batch_changes(mode, model, first, gpus, epochs, planned=planned):
+        # The simulator keeps the batch where the table has no rate for the next one
         runs = size == first or any(
             table.rate(pool, job_type_of(model, size), gpus) > 0 for pool in pools
         )

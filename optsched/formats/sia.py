@@ -221,6 +221,7 @@ def _adaptive(
 ) -> dict[int, FloatArray]:
     """Rates with the best batch for each number of GPUs in each epoch."""
     training, times = application.training, application.times[pool]
+    # No more GPUs than the pool has, and each with at least the fewest samples of the profiles
     limit = min(nodes * size, most, int(training.batch[-1] // times.least))
     most_samples = {count: times.most(count, size) for count in range(1, limit + 1)}
     counts = [count for count, samples in most_samples.items() if samples >= times.least]
@@ -263,6 +264,7 @@ def _tuned(
     most = times.most(gpus, size)
     if gpus > nodes * size or not most >= 1:
         return {}
+    # 1e-8 keeps a quotient that is whole but for rounding from being raised to the next number
     local = np.ceil(batch / gpus - 1e-8)
     passes = max(
         int(np.ceil(local / most - 1e-8)), 2 if gpus == 1 and batch > training.batch[0] else 1
@@ -272,6 +274,7 @@ def _tuned(
     if not T > 0:
         return {}
     epochs = np.arange(len(training.progress))
+    # A larger batch is worth less than its samples, and the more so the less noise there is
     gain = training.gain(epochs, np.full(len(epochs), gpus * samples * passes))
     return {gpus: gain / (T * application.pace.slowdown)}
 
@@ -305,6 +308,7 @@ def _workloads(kind: str, name: str, rates: Rates, application: Application) -> 
 
 def _regimes(instance: Instance, trainings: Sequence[Training]) -> Regimes:
     """Every job changes to the workload of the next epoch when the epoch ends; their workloads follow each other."""
+    # `_workloads` puts the epochs of a kind next to each other, so the next epoch is the next workload
     first = instance.jobs_table.workload
     more = np.array([len(training.progress) - 1 for training in trainings], np.int64)
     job = np.repeat(np.arange(len(more)), more)

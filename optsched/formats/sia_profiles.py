@@ -172,6 +172,7 @@ class StepTimes:
         digits = placement(gpus, per_node)
         if digits in self.placed:
             return float(self.placed[digits][-1, 0])
+        # What fitted on each of more GPUs fits on each of so many, too
         there = (self.spread[:, 0] >= -(-gpus // per_node)) & (self.spread[:, 1] >= gpus)
         return float(self.spread[there, 2].max()) if there.any() else math.nan
 
@@ -213,6 +214,7 @@ def read_training(folder: Path) -> Training:
         both = table.numbers["grad_sqr"] + table.numbers["grad_var"]
         table.refuse("grad_var", both == 0, "grad_sqr and grad_var that are not both 0")
         tables.append(table)
+    # Batch sizes may have different numbers of epochs: those that all of them have are kept
     epochs = min(map(len, tables))
     columns = [
         np.array([table.numbers[name][:epochs] for table in tables])
@@ -247,6 +249,7 @@ def read_step_times(folder: Path, machine: str) -> StepTimes:
         "for each node a digit, its GPUs",
     )
     columns = _checked(table)
+    # The simulators look placements up with the smallest node first
     sorted_digits = np.array(["".join(sorted(cell)) for cell in cells])
     placed: dict[str, FloatArray] = {}
     for digits in dict.fromkeys(sorted_digits.tolist()):

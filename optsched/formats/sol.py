@@ -72,6 +72,7 @@ def read_start(
             first,
         )
     here = objective(x)
+    # The same names occur in many programs; the objective shows that a point is of another one
     if stated is not None and abs(stated - here) > AGREES * max(1.0, abs(stated), abs(here)):
         log.warning(
             "start: %s states the objective %.9g, its point has %.9g here: it may be of another program",
@@ -140,6 +141,7 @@ def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str],
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines that may have a value, with their numbers; of a file of HiGHS those of its section of columns."""
+    # A file of HiGHS also lists rows, whose names are not those of columns
     first, columns = 1, HIGHS_COLUMNS.search(text)
     if columns is not None:
         first, text = text[: columns.start(1)].count("\n") + 1, columns[1]
@@ -164,6 +166,7 @@ def _entry(line: str, place: dict[str, int], where: str, first: bool) -> tuple[s
         return spaced, _finite(words[-1], where)
     if first and HEADING.match(line.lstrip()):
         return "", None
+    # CBC puts the column's number before its name
     unknown = words[1] if len(words) >= 3 and words[0].isdigit() else words[0]
     if unknown in place:
         raise InvalidInput(where, show(line.strip()), "the name of a column and its value")

@@ -171,6 +171,7 @@ def read_table(
     rows = list(lines)
     if not rows and least is not None:
         raise InvalidInput(name, "no line below the first", f"at least one {least}")
+    # Before the rows are cut into columns, which would shorten all of them to the shortest
     for number, cells in rows:
         if len(cells) != len(header):
             expected = f"{len(header)}, as in the first line"
@@ -229,6 +230,7 @@ def _decoded(data: bytes, name: str) -> str:
 
 def _refuse_long_lines(data: bytes, name: str) -> None:
     """Refuse a line of `MOST_LINE` bytes or more before any copy of it is made; one twice as long never passes."""
+    # A line of twice the length spans a whole piece, so it is always found
     for start in range(0, len(data) - MOST_LINE + 1, MOST_LINE):
         stop = start + MOST_LINE
         if data.find(b"\n", start, stop) < 0 and data.find(b"\r", start, stop) < 0:
@@ -240,6 +242,7 @@ def _refuse_long_lines(data: bytes, name: str) -> None:
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the lines that are not empty; a quoted cell may go over several lines."""
+    # Delimiters in quotes are part of a name, and do not count
     head = next((line for line in text.splitlines() if line.strip(" \t,;")), "")
     unquoted = "".join(head.split('"')[::2])
     # The first of equals: a comma
@@ -286,5 +289,6 @@ def _number(cell: str, kind: Kind, place: str) -> float:
             return float(number)
     except (ValueError, OverflowError):
         pass
+    # Spreadsheets of many countries write a decimal comma
     hint = " with a point, not a comma" if kind == "number" and "," in cell else ""
     raise InvalidInput(place, show(cell), EXPECTED[kind] + hint)

@@ -172,6 +172,7 @@ def cluster(options: ClusterOptions) -> Generated:
     share = random.dirichlet(np.full(options.pools, 5.0))
     kind = np.arange(n)
     if options.rows == "repeated":
+        # Every kind occurs at least once; then the order is drawn
         kind = np.concatenate(
             [np.arange(options.kinds), random.integers(0, options.kinds, n - options.kinds)]
         )
@@ -260,6 +261,7 @@ def _sized(options: ClusterOptions, share: FloatArray, kind: IntArray, weight: F
         W = _whole_nodes(demand, share, total, draft.sites, options)
         if W is not None:
             return Sized(draft, W, demand.fitting(W), widest)
+        # Narrower gangs fit smaller pools; rows are drawn again with the same random numbers
         widest //= 2
 
 
@@ -296,6 +298,7 @@ def _whole_nodes(
     """GPUs of each pool, so few that the bound holds; None where a gang has no pool to run in."""
     node = np.array([site.gpus_per_node for site in sites], np.float64)
     for _ in range(TRIES):
+        # Rounded down to whole nodes, but at least one node for each pool
         W: FloatArray = node * np.maximum(1.0, np.floor(share * total / node))
         fitting = demand.fitting(W)
         if not fitting.slow.any(axis=1).all():
@@ -426,6 +429,7 @@ def _rate_table(rows: Rows, table: FloatArray, places: list[str]) -> RateTable:
         parts.append((elastic[row], place, np.full(len(row), count), rates[row, place]))
     profile, place, gpus, rate = (np.concatenate([part[k] for part in parts]) for k in range(4))
     if len(elastic):
+        # Rates by GPU count were appended count by count; a table has them profile by profile
         order = np.lexsort((gpus, place, profile))
         profile, place, gpus, rate = profile[order], place[order], gpus[order], rate[order]
     return RateTable(

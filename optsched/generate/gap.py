@@ -74,6 +74,7 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
     else:
         p = random.integers(5, 25, shape, endpoint=True)
         c = random.integers(10, 50, shape, endpoint=True)
+    # Types c to e take their capacities from the mean use alone
     if options.type in ("a", "b"):
         cheapest = c.argmin(axis=0)
         R = np.bincount(cheapest, weights=p[cheapest, np.arange(n)], minlength=m).max()

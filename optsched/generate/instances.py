@@ -201,6 +201,7 @@ def large(seed: int = 4, jobs: int = 2000) -> Document:
     arrivals = np.sort(random.integers(0, now, jobs))
     models = random.choice(LARGE_MODELS, jobs).tolist()
     hours = np.full(jobs, np.inf)
+    # Drawn again, not cut off: a cut would pile jobs up at the limit
     while (again := hours > LARGE_LONGEST).any():
         hours[again] = 4 * np.exp(1.2 * random.standard_normal(int(again.sum())))
     rows: list[Document] = []
@@ -208,6 +209,7 @@ def large(seed: int = 4, jobs: int = 2000) -> Document:
     for number in range(jobs):
         model, gpus = models[number], int(gangs[number])
         steps = _steps(workloads, model, gpus, float(hours[number]))
+        # Equal jobs would merge into one class
         while steps in used:
             steps += 1
         used.add(steps)

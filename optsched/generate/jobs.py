@@ -155,6 +155,7 @@ def diurnal(
     found: list[FloatArray] = []
     missing, last = count, 0.0
     while missing > 0:
+        # Twice as many candidates as are missing: at least half of them are kept on average
         candidates = last + np.cumsum(
             random.exponential(HOUR / (per_hour * (1 + amplitude)), 2 * missing + 64)
         )

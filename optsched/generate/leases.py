@@ -87,6 +87,7 @@ def draw(options: LeasesOptions) -> Leases:
     # Leases before it are full
     start = 0
     for job in range(options.jobs):
+        # The plan grows as long as the job finds too few leases with enough free GPUs
         while (
             len(chosen := start + np.flatnonzero(free[start:] >= gang[job])[: needed[job]])
             < needed[job]
@@ -105,6 +106,7 @@ def leases(options: LeasesOptions) -> Generated:
     plan = draw(options)
     random = np.random.default_rng([options.seed, 1])
     seconds = np.ceil((plan.needed - 0.9 * random.random(options.jobs)) * options.lease)
+    # Rounding up may not need one lease more
     seconds = np.minimum(seconds, plan.needed * options.lease)
     weights = random.choice(WEIGHTS, options.jobs, p=WEIGHT_SHARES)
     instance = Instance.from_arrays(

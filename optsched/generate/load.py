@@ -99,6 +99,7 @@ def balanced_prices(demand: Demand, W: FloatArray) -> FloatArray:
         bound = 1.0 / cost.sum()
         if bound < best:
             best, kept = bound, prices
+        # What the sample wants of each pool over what the pool has
         wanted = np.bincount(pool, weights=cost, minlength=len(W)) / prices / W
         prices = prices * (0.1 + wanted / wanted.max()) ** (1.0 / (2.0 + 0.2 * step))
         prices /= prices @ W

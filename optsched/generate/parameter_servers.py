@@ -115,6 +115,7 @@ def smd(seed: int = 6) -> Document:
         "cpus_per_node": CPUS_PER_NODE,
         "memory_per_node": MEMORY_PER_NODE,
     }
+    # Steps follow from the hours at best, which need the laws of the finished document
     _, _, shortest = read_parameter_servers(Instance.from_document(document)).fastest()
     seconds = dict(zip(workloads, shortest.tolist(), strict=True))
     for job in jobs:

@@ -134,6 +134,7 @@ def draw_rows(
     low = np.where(gang == 0, 0, np.searchsorted(COUNTS, gang))
     slow = significant(table[workload, :, low] * factor, DIGITS)
     for _ in range(TRIES):
+        # Equal rows would be one class: a cluster of distinct rows must have none
         groups = group_rows([gang, *slow.T], count)
         again = np.ones(count, bool)
         again[groups.first] = False
@@ -165,6 +166,7 @@ class Pairs:
 
 def slowdowns(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArray:
     """Factor by which two workloads slow each other down, shape (workloads, workloads, pools); inf: no memory."""
+    # Two jobs whose memory does not fit on one GPU never share it
     table = np.full((len(workloads), len(workloads), len(sites)), np.inf)
     for j, site in enumerate(sites):
         for a, first in enumerate(workloads):
@@ -216,6 +218,7 @@ def pair_entries(
     sharing = np.ones(len(rows.gang))
     least = np.minimum(1.0, factor.min(axis=1, initial=np.inf) / 2.0)
     for members in (pairs.first, pairs.second):
+        # A row may be in several pairs: its best one counts
         np.minimum.at(sharing, members, least)
     documents: list[Document] = []
     for pair, pool in np.argwhere(np.isfinite(factor)).tolist():

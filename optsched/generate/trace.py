@@ -143,6 +143,7 @@ def trace(options: TraceOptions) -> Generated:
         for name, gpu, _, bandwidth in TYPES[: options.pools]
     ]
     widest = options.nodes * options.gpus_per_node
+    # A gang that no pool can hold would only be listed as unplaced
     for count, share in zip(COUNTS[1:], options.gangs, strict=True):
         if share > 0 and count > widest:
             found = f"a share of {share:g} of gangs of {count}"
@@ -160,6 +161,7 @@ def trace(options: TraceOptions) -> Generated:
         if best_rate(document["throughput"], 1) > 0
     }
     jobs = _without_arrivals(options, sites, documents, counts)
+    # The demand of the jobs without arrivals fixes the rate that makes the load
     asked = float(describe(Trace(jobs)).demand.mean.sum())
     gpus = float(sum(site.gpus for site in sites))
     per_hour = (
@@ -211,6 +213,7 @@ def _with_arrivals(options: TraceOptions, jobs: Instance, per_hour: float) -> In
         arrival = diurnal(n, per_hour, options.amplitude, options.peak, random)
     else:
         arrival = poisson(n, per_hour, random)
+    # To a millisecond: the last bits of exponentials differ between processors
     arrival = np.round(arrival, 3)
     random = np.random.default_rng([options.seed, 1003])
     due = arrival + random.uniform(*options.slack, n) * _hours(options) * HOUR

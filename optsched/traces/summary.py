@@ -164,6 +164,7 @@ def describe(trace: Trace) -> TraceSummary:
     count = len(table)
     span = float(np.ptp(table.arrival)) if count else 0.0
     gpus = int(demand.gpus.sum())
+    # Jobs that can run nowhere ask for no GPU-hours
     hours = np.nan_to_num(demand.least)
     gang, most = _gangs(instance)
     capacity = span / HOUR * demand.gpus  # GPU-hours
@@ -229,6 +230,7 @@ def _gangs(instance: Instance) -> tuple[FloatArray, FloatArray]:
     low, high = table.gpus_min.astype(np.float64), table.gpus_max.astype(np.float64)
     if len(options):
         gpus, start = options.gpus * options.share, options.indptr[:-1]
+        # Options replace the gang of a job
         explicit = np.flatnonzero(table.options >= 0)
         low[explicit] = np.minimum.reduceat(gpus, start)[table.options[explicit]]
         high[explicit] = np.maximum.reduceat(gpus, start)[table.options[explicit]]
@@ -253,6 +255,7 @@ def _parts(names: Sequence[str], of_job: IntArray, hours: FloatArray) -> tuple[P
         return ()
     count = np.bincount(of_job + 1, minlength=len(names) + 1)
     order = np.argsort(-count, kind="stable")
+    # Workloads and tenants that no job has are left out
     order = order[count[order] > 0]
     every = ["(none)", *names]
     return _sums([every[row] for row in order.tolist()], of_job + 1, hours, order)
@@ -271,6 +274,7 @@ def _sums(
 def _deadlines(instance: Instance, demand: Demand) -> DeadlineSummary:
     table = instance.jobs_table
     due = np.isfinite(table.deadline)
+    # A tightness needs a duration: jobs that can run nowhere have none
     rated = due & demand.runs & (np.nan_to_num(demand.seconds) > 0)
     tightness = (table.deadline[rated] - table.arrival[rated]) / demand.seconds[rated]
     hopeless = int(np.count_nonzero(tightness < 1 - 1e-9))

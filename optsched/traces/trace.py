@@ -80,6 +80,7 @@ class Regimes:
         first = np.searchsorted(self.job, rows[later])
         workload, rates, options = table.workload.copy(), table.rates.copy(), table.options.copy()
         workload[later] = self.workload[first + stage[later] - 1]
+        # Rates and options that the job brought itself hold before its first regime alone
         rates[later] = options[later] = -1
         return replace(table, workload=workload, rates=rates, options=options)
 
@@ -245,6 +246,7 @@ def _read_regimes(
                 raise InvalidInput(f"{path}[{place}].after", show(change.after), expected)
         row = jobs.index(name)
         found += [(row, change.after, workload[change.workload]) for change in changes]
+    # `Regimes` are sorted by job, whatever the order of the file
     found.sort()
     return Regimes(
         np.array([job for job, _, _ in found], np.int64),
@@ -258,6 +260,7 @@ def _read_node_events(documents: tuple[NodeEventDocument, ...], instance: Instan
         if instance.cluster.find_node(event.node)[0] < 0:
             expected = "the name of a node of the cluster"
             raise InvalidInput(f"node_events[{place}].node", show(event.node), expected)
+    # A stable sort: events of the same time stay in the order of the file
     events = sorted(documents, key=lambda event: event.at)
     return NodeEvents(
         np.array([event.at for event in events], float),

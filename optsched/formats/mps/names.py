@@ -68,10 +68,12 @@ def program_names(
 
 def _block_names(block: Block, words: Sequence[str] | None) -> list[str]:
     stem = FORBIDDEN.sub("_", block.name)[:LONGEST].strip("_") or "block"
+    # A name that begins like a number is read as one in LP files
     if NUMBER_LIKE.match(stem):
         stem = f"b_{stem}"
     if words is not None:
         ends = [FORBIDDEN.sub("_", word)[:LONGEST].strip("_") for word in words]
+        # Words that collide once forbidden characters are replaced would hide which row is which
         if all(ends) and len(set(ends)) == len(ends):
             return [f"{stem}_{end}" for end in ends]
     if len(block) == 1 and not RESERVED.fullmatch(stem):

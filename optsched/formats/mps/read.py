@@ -97,6 +97,7 @@ def read_program(path: str | Path) -> ReadProgram:
     data = _plain(read_bytes(path), path, file)
     if not data.strip():
         raise InvalidInput(file, "an empty file", "a program")
+    # HiGHS repairs what is wrong without a word, so the text is checked first
     scan = Scan.of(data.decode("utf-8", "surrogateescape"), file) if kind == "mps" else None
     model, words = _by_highs(data, kind, file, scan is None or not scan.fixed)
     try:
@@ -170,6 +171,7 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
             highs.setOptionValue(option, value)
         status = highs.readModel(str(source))
         output = remarks.read_text(errors="replace").splitlines() if remarks.exists() else []
+        # Closes the log before its folder is removed
         highs.setOptionValue("log_file", "")
     lines = [
         line.replace(str(source), file).partition(":")[2].strip()
@@ -221,6 +223,7 @@ def _arrays(model: Any, file: str) -> tuple[LinearArrays, ProgramNames]:
         ),
         shape=(rows, columns),
     )
+    # HiGHS keeps the order of the file within a column
     A.sort_indices()
     lower, upper, cost, row_lower, row_upper = (
         np.array(numbers, np.float64)

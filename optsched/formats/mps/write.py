@@ -170,6 +170,7 @@ def _bounds(arrays: LinearArrays) -> tuple[FloatArray, FloatArray]:
     implied = np.maximum(arrays.implied_upper, arrays.lower)
     needs_bound = np.isposinf(arrays.upper) & (np.abs(implied) < HIGHS_INFINITY)
     upper = np.where(arrays.integer & needs_bound, implied, arrays.upper)
+    # Bounds of integer columns become whole, which changes no feasible point
     whole = np.ceil(arrays.lower - WHOLE), np.floor(upper + WHOLE)
     # No whole number between 0.2 and 0.8: that is for solvers to say
     rounded = arrays.integer & (whole[0] <= whole[1])
