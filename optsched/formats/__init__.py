@@ -1,7 +1,7 @@
 """Foreign files in and out, with a module for each format.
 
 ``import_...`` makes an instance or a trace of other projects' files, as a document or as the object itself;
-``read_...`` reads measurements, programs and points. Tables in CSV are all read by `optsched.formats.tables`.
+``read_...`` reads measurements, programs and points. Tables in CSV are read by `optsched.formats.tables`.
 """
 
 from typing import TYPE_CHECKING
