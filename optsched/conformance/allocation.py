@@ -1,42 +1,99 @@
-"""Allocation programs with known answers, for back-ends that take them as they are."""
+"""Smallest levels and totals of utilities with known optima, for back-ends that take allocation programs.
+
+Every optimum is derived by hand; the words of each program say how.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from optsched.candidates.compile import compile
-from optsched.conformance.case import Subject, case, expect, expect_close
-from optsched.errors import SolverUnavailable
+from optsched.conformance.case import (
+    Skipped,
+    Subject,
+    case,
+    expect,
+    expect_certified,
+    expect_close,
+    expect_refused,
+    expect_same_bytes,
+    expect_termination,
+)
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
-from optsched.program import AllocationProgram, Minimum
+from optsched.program import AllocationProgram, Minimum, Total
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
 from optsched.solvers import Capability, Progress
 
 ALONE = Capability.ALLOCATION
+LINEAR, LOG = 1.0, 0.0
+"""Exponents: a total of levels, and of their logarithms; all others are powers v^e / e."""
+SMALLEST = float("-inf")
+"""In the place of an exponent: the smallest level."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A program and its optimum.
+
+    Attributes
+    ----------
+    words : str
+        What it is, and why that is its optimum.
+    program : AllocationProgram
+    optimum : float
+    scale : float
+        Size of the terms that are summed: the optimum may be 0.
+    """
+
+    words: str
+    program: AllocationProgram
+    optimum: float
+    scale: float = 1.0
+
+
+def on(instance: Instance, exponent: float) -> AllocationProgram:
+    """The total of w v^e / e over all jobs of an instance, v their throughput; or the smallest throughput."""
+    classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset({"weight"}))
+    function = {LINEAR: "linear", LOG: "log"}.get(exponent, "power")
+    utility = Minimum() if exponent == SMALLEST else Total(classes.weight, function, exponent)
+    return AllocationProgram(classes, utility, sp.csr_matrix(classes.throughput))
+
+
+def table(
+    exponent: float, rates: ArrayLike, pools: Sequence[int] = (1,), gpus: Any = 1, weight: Any = 1.0
+) -> AllocationProgram:
+    """Jobs with a rate in each pool."""
+    found = np.asarray(rates, np.float64).reshape(-1, len(pools))
+    count = len(found)
+    return on(
+        Instance.from_arrays(
+            pools={f"pool{j}": size for j, size in enumerate(pools)}, throughput=found,
+            gpus=np.broadcast_to(gpus, count), weight=np.broadcast_to(np.asarray(weight, np.float64), count),
+        ),
+        exponent,
+    )  # fmt: skip
 
 
 def allocation(
     throughput: ArrayLike,
     gpus: ArrayLike = 1,
-    pools: ArrayLike = (1.0,),
+    pools: ArrayLike = (1,),
     copies: int = 1,
     integral: bool = False,
 ) -> AllocationProgram:
-    """maximise the smallest throughput of jobs on pools of so many GPUs."""
+    """The smallest throughput of jobs, so many copies of each, on pools of so many GPUs."""
     rates = np.repeat(np.asarray(throughput, np.float64), copies, axis=0)
-    sizes = np.asarray(pools).ravel()
-    instance = Instance.from_arrays(
-        pools={f"pool{j}": int(size) for j, size in enumerate(sizes)}, throughput=rates,
-        gpus=np.repeat(np.broadcast_to(gpus, len(rates) // copies), copies),
-    )  # fmt: skip
-    classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset())
-    return AllocationProgram(
-        classes, Minimum(), sp.csr_matrix(classes.throughput), integral=integral
-    )
+    each = np.repeat(np.broadcast_to(gpus, len(rates) // copies), copies)
+    sizes = [int(size) for size in np.asarray(pools).ravel()]
+    return replace(table(SMALLEST, rates, sizes, each), integral=integral)
 
 
 def scattered(jobs: int = 400, pools: int = 4) -> AllocationProgram:
@@ -47,53 +104,172 @@ def scattered(jobs: int = 400, pools: int = 4) -> AllocationProgram:
     return allocation(rates, random.choice([1, 2, 4], jobs), np.full(pools, max(4, jobs // 40)))
 
 
-def _solved(subject: Subject, program: AllocationProgram, value: float, name: str) -> None:
-    outcome = subject.engine().solve_allocation(program)
-    expect(outcome.certificate.ok, f"{name}: {'; '.join(outcome.certificate.problems)}")
-    expect(outcome.status is Status.OPTIMAL, f"{name}: status {outcome.status}, expected optimal")
-    expect_close(outcome.value, value, name)
+def licensed(exponent: float, jobs: int, licences: float) -> AllocationProgram:
+    """Jobs on enough GPUs, each with 2 steps/s, or 5 as long as it holds a licence."""
+    plain = {"pool": "p", "gpus": 1, "throughput": 2.0}
+    fast = {"pool": "p", "gpus": 1, "throughput": 5.0, "uses": {"licence": 1.0}}
+    return _document(
+        exponent, [{"id": f"j{k}", "options": [plain, fast]} for k in range(jobs)],
+        {"name": "licence", "kind": "consumable", "capacity": licences}, gpus=max(jobs, 1),
+    )  # fmt: skip
+
+
+def elastic(exponent: float, jobs: int, gpus: int) -> AllocationProgram:
+    """Jobs with 1, 1.5 and 2 steps/s on 1, 2 and 4 GPUs of one pool."""
+    rates = ((1, 1.0), (2, 1.5), (4, 2.0))
+    options = [{"pool": "p", "gpus": held, "throughput": rate} for held, rate in rates]
+    return _document(
+        exponent, [{"id": f"j{k}", "options": options} for k in range(jobs)], None, gpus=gpus
+    )
+
+
+def _document(
+    exponent: float, jobs: list[dict[str, Any]], resource: Any, gpus: int
+) -> AllocationProgram:
+    cluster = {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": gpus}]}
+    if resource is not None:
+        cluster["resources"] = [resource]
+    return on(
+        Instance.from_document({"format": "optsched-instance/1", "cluster": cluster, "jobs": jobs}),
+        exponent,
+    )
+
+
+def per_cost(program: AllocationProgram, price: Sequence[float]) -> AllocationProgram:
+    """With the levels of each pool divided by its price."""
+    each = np.asarray(price)[program.classes.pool]
+    return replace(program, levels=sp.csr_matrix(program.levels @ sp.diags_array(1.0 / each)))
+
+
+def without_level(program: AllocationProgram, row: int) -> AllocationProgram:
+    """With levels of 0 in one row: a class that can run, and gets nothing from it."""
+    keep = np.ones(len(program.classes))
+    keep[row] = 0.0
+    return replace(program, levels=sp.csr_matrix(sp.diags_array(keep) @ program.levels))
+
+
+def linear() -> list[Known]:
+    """Totals of throughputs."""
+    return [
+        Known("one GPU: the fastest has it all the time", table(LINEAR, [1.0, 2.0, 4.0]), 4.0),
+        Known("one job: its best pool, for it cannot be in both", table(LINEAR, [[3.0, 5.0]], (1, 1)), 5.0),
+        Known("two GPUs, two jobs: 3 + 2 beats 1 + 2", table(LINEAR, [[3.0, 1.0], [2.0, 2.0]], (1, 1)), 5.0),
+        Known("equal rows: however they share", table(LINEAR, [2.0, 2.0, 2.0]), 2.0),
+        Known("proportional rows: the largest on the faster pool", table(
+            LINEAR, [[1.0, 2.0], [2.0, 4.0], [4.0, 8.0]], (1, 1)), 10.0),
+        Known("weights: 3 x 1 beats 1 x 2", table(LINEAR, [1.0, 2.0], weight=[3.0, 1.0]), 3.0),
+        Known("a gang of two has what one GPU leaves: half of its time", table(
+            LINEAR, [3.0, 2.0], (2,), gpus=[2, 1]), 3.5),
+        Known("room for all: the sum of the best", table(LINEAR, [[1.0, 2.0], [5.0, 3.0]], (4, 4)), 7.0),
+        Known("a rate of 0 in a pool: 3 + 1, not 3 + 0", table(LINEAR, [[0.0, 1.0], [3.0, 4.0]], (1, 1)), 4.0),
+        Known("rates of twelve magnitudes", table(LINEAR, [1e6, 1e-6], (2,)), 1e6 + 1e-6, 1e6),
+        Known("a job of no worth beside one", without_level(table(LINEAR, [1.0, 2.0], (2,)), 0), 2.0),
+        Known("per cost: 6 / 3 in one pool, 4 / 1 in the other", per_cost(
+            table(LINEAR, [[6.0, 4.0], [6.0, 2.0]], (1, 1)), [3.0, 1.0]), 6.0),
+        Known("one licence: one job has 5, the others 2", licensed(LINEAR, 4, 1.0), 11.0),
+        Known("no licence at all: everybody has 2", licensed(LINEAR, 4, 0.0), 8.0),
+        Known("half a licence is half of what it adds", licensed(LINEAR, 1, 0.5), 3.5),
+        Known("two GPUs each, which add .5 each", elastic(LINEAR, 2, 4), 3.0),
+        Known("of three GPUs two are first ones", elastic(LINEAR, 2, 3), 2.5),
+        Known("eight GPUs: nobody takes more than four", elastic(LINEAR, 2, 12), 4.0),
+    ]  # fmt: skip
+
+
+def proportional() -> list[Known]:
+    """Sums of logarithms."""
+    ln = np.log
+    return [
+        Known("one job: its best pool", table(LOG, [[3.0, 5.0]], (1, 1)), ln(5.0)),
+        Known("equal rows: a fifth each", table(LOG, np.ones(5)), -5 * ln(5.0), 5.0),
+        Known("one GPU: equal shares, whatever the rates", table(LOG, [1.0, 2.0, 4.0]), 3 * ln(2.0 / 3.0), 3.0),
+        Known("one GPU: shares as the weights", table(LOG, np.ones(3), weight=[1.0, 2.0, 5.0]),
+              ln(1 / 8) + 2 * ln(1 / 4) + 5 * ln(5 / 8), 8.0),
+        Known("each on its own pool", table(LOG, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2 * ln(2.0), 2.0),
+        Known("the same two pools: half of each", table(LOG, [[3.0, 1.0], [3.0, 1.0]], (1, 1)), 2 * ln(2.0), 2.0),
+        Known("room for all: 0, a sum of terms that are 0", table(LOG, [1.0, 1.0], (8,)), 0.0, 2.0),
+        Known("room for all: 0, as ln 4 and ln 1/4 cancel", table(LOG, [4.0, 0.25], (8,)), 0.0, 3.0),
+        Known("a gang of two pays twice, and has half of its time", table(LOG, [1.0, 1.0], (2,), gpus=[2, 1]),
+              -ln(2.0), 2.0),
+        Known("who would have more than all the time leaves it to others", table(
+            LOG, np.ones(3), (2,), weight=[1.0, 1.0, 4.0]), -2 * ln(2.0), 6.0),
+        Known("rates of twelve magnitudes: shares do not depend on them", table(LOG, [1e6, 1e-6]), -2 * ln(2.0), 30.0),
+        Known("a pool that is nobody's", table(LOG, [[1.0, 0.0], [1.0, 0.0]], (1, 1)), -2 * ln(2.0), 2.0),
+        Known("one licence in turns: the sum of levels is 7, its half the best", licensed(LOG, 2, 1.0),
+              2 * ln(3.5), 2.0),
+        Known("two GPUs each", elastic(LOG, 2, 4), 2 * ln(1.5), 2.0),
+        Known("one and a half GPUs each: half of the time two", elastic(LOG, 2, 3), 2 * ln(1.25), 2.0),
+    ]  # fmt: skip
+
+
+def alpha_fair() -> list[Known]:
+    """Sums of powers v^e / e; of one GPU the shares are in proportion to r^(e / (1 - e))."""
+    return [
+        Known("e = -1, equal rows: a third each, 3 x -3", table(-1.0, np.ones(3)), -9.0, 9.0),
+        Known("e = -1: -(sum of r^-1/2)^2", table(-1.0, [1.0, 4.0, 16.0]), -3.0625, 3.0),
+        Known("e = 1/2: 2 sqrt(sum of r)", table(0.5, [1.0, 3.0, 5.0]), 6.0, 6.0),
+        Known("e = 1/2, weights: 2 sqrt(sum of w^2 r)", table(0.5, [1.0, 2.0], weight=[1.0, 2.0]), 6.0, 6.0),
+        Known("e = -4, equal rows: a half each, 2 x -(2^4) / 4", table(-4.0, [1.0, 1.0]), -8.0, 8.0),
+        Known("e = -1, one job", table(-1.0, [[2.0, 4.0]], (1, 1)), -0.25),
+        Known("e = 1/2, the same two pools: half of each", table(0.5, [[3.0, 1.0], [3.0, 1.0]], (1, 1)),
+              4 * np.sqrt(2.0), 4.0),
+        Known("e = 1/2, a job of no worth", without_level(table(0.5, [1.0, 4.0], (2,)), 0), 4.0, 4.0),
+        Known("e = -1, room for all", table(-1.0, [[1.0, 2.0], [4.0, 3.0]], (4, 4)), -0.75),
+        Known("e = -1, one licence in turns: 3.5 each", licensed(-1.0, 2, 1.0), -2 / 3.5),
+        Known("e = 1/2, one and a half GPUs each: 1.25", elastic(0.5, 2, 3), 4 * np.sqrt(1.25), 4.0),
+    ]  # fmt: skip
+
+
+def levels() -> list[Known]:
+    """The smallest level: one pool, two pools, gangs, and a level that one slow job holds."""
+    return [
+        Known("three alike on one GPU", table(SMALLEST, np.ones(3)), 1.0 / 3.0),
+        Known("one is twice as fast", table(SMALLEST, [1.0, 2.0]), 2.0 / 3.0),
+        Known("each has its own best pool", table(SMALLEST, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2.0),
+        Known("half of the time on each", table(SMALLEST, [[3.0, 1.0], [3.0, 1.0]], (1, 1)), 2.0),
+        Known("a gang takes two", table(SMALLEST, [4.0, 4.0], (2,), gpus=[2, 1]), 4.0 / 1.5),
+        Known("a slow job holds the level, and prices are 0", table(SMALLEST, [1e-6, 5.0], (8,)), 1e-6, 1e-6),
+        Known("rates of twelve magnitudes", table(SMALLEST, [[1e6, 1e-6], [1e6, 1e-6]], (1, 1)), 5e5 + 5e-7),
+        Known("proportional rows", table(SMALLEST, [1.0, 2.0, 4.0, 8.0]), 1.0 / 1.875),
+    ]  # fmt: skip
+
+
+def smallest() -> list[Known]:
+    """The smallest level, of degenerate data."""
+    return [
+        Known("one job", table(SMALLEST, [[3.0, 5.0]], (1, 1)), 5.0),
+        Known("equal rows: a fifth each", table(SMALLEST, np.ones(5)), 0.2),
+        Known("a job that can have nothing", without_level(table(SMALLEST, [1.0, 2.0]), 0), 0.0),
+        Known("a pool that is nobody's", table(SMALLEST, [[1.0, 0.0], [1.0, 0.0]], (1, 1)), 0.5),
+        Known("one licence in turns: 7 / 2", licensed(SMALLEST, 2, 1.0), 3.5),
+        Known("no licence at all", licensed(SMALLEST, 3, 0.0), 2.0),
+        Known("two GPUs each", elastic(SMALLEST, 2, 4), 1.5),
+        Known("one and a half GPUs each: half of the time two", elastic(SMALLEST, 2, 3), 1.25),
+    ]
+
+
+def _check(subject: Subject, programs: Sequence[Known], relative: float) -> None:
+    taken = [known for known in programs if subject.solver.refuses(known.program) is None]
+    if not taken:
+        raise Skipped(f"refuses them all: {subject.solver.refuses(programs[0].program)}")
+    for known in taken:
+        outcome = subject.engine().solve_allocation(known.program)
+        expect_certified(outcome, known.words, Status.OPTIMAL)
+        allowed = relative * max(abs(known.optimum), known.scale)
+        expect_close(outcome.value, known.optimum, known.words, absolute=allowed)
+        expect_close(outcome.bound, known.optimum, f"{known.words}: bound", absolute=allowed)
 
 
 @case("smallest levels that are known", ALONE)
-def known(subject: Subject) -> None:
-    """One pool, two pools, gangs, a level that one slow job holds, jobs that can have nothing."""
-    _solved(subject, allocation([[1.0], [1.0], [1.0]]), 1.0 / 3.0, "three alike on one GPU")
-    _solved(subject, allocation([[1.0], [2.0]]), 2.0 / 3.0, "one is twice as fast")
-    _solved(
-        subject,
-        allocation([[2.0, 1.0], [1.0, 2.0]], pools=(1, 1)),
-        2.0,
-        "each has its own best pool",
-    )
-    _solved(
-        subject, allocation([[3.0, 1.0], [3.0, 1.0]], pools=(1, 1)), 2.0, "half of the time on each"
-    )
-    _solved(
-        subject, allocation([[4.0], [4.0]], gpus=[2, 1], pools=(2,)), 4.0 / 1.5, "a gang takes two"
-    )
-    _solved(
-        subject,
-        allocation([[1e-6], [5.0]], pools=(8,)),
-        1e-6,
-        "a slow job holds the level, and prices are 0",
-    )
-    _solved(
-        subject,
-        allocation([[1e6, 1e-6], [1e6, 1e-6]], pools=(1, 1)),
-        5e5 + 5e-7,
-        "rates of twelve magnitudes",
-    )
-    _solved(subject, allocation([[1.0], [2.0], [4.0], [8.0]]), 1.0 / 1.875, "proportional rows")
+def known_levels(subject: Subject) -> None:
+    """Plain, gangs, and rates of many magnitudes."""
+    _check(subject, levels(), 1e-9)
 
 
 @case("jobs of which no two are alike", ALONE)
 def different(subject: Subject) -> None:
     """The bound from the duals is the value, to 1e-9."""
     outcome = subject.engine().solve_allocation(scattered())
-    expect(
-        outcome.certificate.ok and outcome.status is Status.OPTIMAL,
-        "; ".join(outcome.certificate.problems),
-    )
+    expect_certified(outcome, "", Status.OPTIMAL)
     assert outcome.bound is not None and outcome.value is not None
     gap = abs(outcome.bound - outcome.value) / outcome.value
     expect(gap <= 1e-9, f"a gap of {gap:.2g}, expected at most 1e-9")
@@ -102,24 +278,15 @@ def different(subject: Subject) -> None:
 @case("allocations: the same program gives the same bytes", ALONE)
 def deterministic(subject: Subject) -> None:
     """Twice."""
-    points = [subject.engine().solve_allocation(scattered()).values.x for _ in range(2)]
-    expect(
-        points[0] is not None
-        and points[1] is not None
-        and points[0].tobytes() == points[1].tobytes(),
-        "they differ",
-    )
+    expect_same_bytes(*(subject.engine().solve_allocation(scattered()).values for _ in range(2)))
 
 
 @case("allocations: a stopped run keeps what it has", ALONE)
 def stopped(subject: Subject) -> None:
     """After one iteration: a feasible point and a bound that it is not above, and no claim of an optimum."""
     outcome = subject.engine(work=1).solve_allocation(scattered())
-    expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
-    expect(
-        outcome.values.termination is Termination.WORK_LIMIT,
-        f"termination {outcome.values.termination}",
-    )
+    expect_certified(outcome)
+    expect_termination(outcome.values, Termination.WORK_LIMIT)
     if outcome.value is not None and outcome.bound is not None:
         expect(
             outcome.value <= outcome.bound * (1.0 + 1e-9),
@@ -145,12 +312,58 @@ def whole(subject: Subject) -> None:
     program = allocation([[1.0], [2.0]], integral=True)
     if subject.solver.refuses(program) is None:
         return
-    try:
-        subject.engine().solve_allocation(program)
-    except SolverUnavailable as error:
-        expect("whole" in str(error), f"the refusal does not say that jobs are whole: {error}")
-        return
-    expect(False, "jobs are whole, and it is answered")
+    expect_refused(
+        lambda: subject.engine().solve_allocation(program),
+        "jobs are whole, and it is answered", "whole", "say that jobs are whole",
+    )  # fmt: skip
 
 
-CASES = (known, different, deterministic, stopped, progress, whole)
+@case("smallest levels of degenerate data", ALONE)
+def degenerate_levels(subject: Subject) -> None:
+    """Nothing to have, nothing to share, several resources and several configurations."""
+    _check(subject, smallest(), 1e-9)
+
+
+@case("total throughputs that are known", ALONE)
+def linear_totals(subject: Subject) -> None:
+    """Plain, weighted and per cost; ties, zeros, gangs, licences, elastic jobs."""
+    _check(subject, linear(), 1e-9)
+
+
+@case("sums of logarithms that are known", ALONE)
+def proportional_totals(subject: Subject) -> None:
+    """Proportional fairness, to 1e-8 of the weights."""
+    _check(subject, proportional(), 1e-8)
+
+
+@case("sums of powers that are known", ALONE)
+def alpha_totals(subject: Subject) -> None:
+    """Alpha-fairness with alpha = 1 - e of 1/2, 2 and 5, to 1e-8."""
+    _check(subject, alpha_fair(), 1e-8)
+
+
+@case("a sum of logarithms of nothing is refused, or told as what it is", ALONE)
+def worthless(subject: Subject) -> None:
+    """A job that can have nothing is worth minus infinity: no answer is an optimum of that."""
+    program = without_level(table(LOG, [1.0, 2.0]), 0)
+    if subject.solver.refuses(program) is None:
+        outcome = subject.engine().solve_allocation(program)
+        expect(
+            outcome.status is not Status.OPTIMAL,
+            f"an optimum of {outcome.value}, where a job has nothing",
+        )
+
+
+CASES = (
+    known_levels,
+    different,
+    deterministic,
+    stopped,
+    progress,
+    whole,
+    degenerate_levels,
+    linear_totals,
+    proportional_totals,
+    alpha_totals,
+    worthless,
+)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from optsched.errors import SolverUnavailable
 from optsched.program import ConicProgram, LinearArrays
 from optsched.registry import load_solver
-from optsched.solution.values import Values
+from optsched.solution.solution import Status
+from optsched.solution.values import Termination, Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
@@ -137,7 +139,7 @@ def expect_close(
 ) -> None:
     """Fail unless numbers agree, relative to the largest of those wanted (or to 1e-3, if that is more)."""
     if found is None:
-        raise Failed(f"{what}: found nothing, expected {_told(wanted)}")
+        raise Failed(f"{what}: found nothing, expected {_text(wanted)}")
     given, target = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
     if given.shape != target.shape:
         raise Failed(f"{what}: found the shape {given.shape}, expected {target.shape}")
@@ -147,10 +149,43 @@ def expect_close(
         else absolute
     )
     if not np.abs(given - target).max(initial=0.0) <= allowed:  # false for NaN
-        raise Failed(f"{what}: found {_told(given)}, expected {_told(target)}")
+        raise Failed(f"{what}: found {_text(given)}, expected {_text(target)}")
 
 
-def _told(numbers: ArrayLike) -> str:
+def expect_certified(outcome: Outcome, what: str = "", *statuses: Status) -> None:
+    """Fail unless the certificate holds, and the status is one of those given, if any are."""
+    where = f"{what}: " if what else ""
+    expect(outcome.certificate.ok, f"{where}{'; '.join(outcome.certificate.problems)}")
+    expected = f", expected {statuses[0]}" if len(statuses) == 1 else ""
+    expect(not statuses or outcome.status in statuses, f"{where}status {outcome.status}{expected}")
+
+
+def expect_termination(values: Values, *allowed: Termination) -> None:
+    """Fail unless the solver says that it ended in one of these ways."""
+    end = values.termination
+    expect(end in allowed, f"termination {end}, expected {' or '.join(allowed)}")
+
+
+def expect_refused(solve: Callable[[], object], program: str, word: str, about: str) -> None:
+    """Fail unless a program is refused, with a word that says why."""
+    try:
+        solve()
+    except SolverUnavailable as error:
+        expect(word in str(error), f"the refusal does not {about}: {error}")
+        return
+    expect(False, f"{program}, not refused")
+
+
+def expect_same_bytes(first: Values, second: Values) -> None:
+    """Fail unless two runs found points and duals that agree in every bit."""
+    for name, one, other in (("points", first.x, second.x), ("duals", first.y, second.y)):
+        expect((one is None) == (other is None), f"{name} in one run of two")
+        same = one is None or other is None or one.tobytes() == other.tobytes()
+        expect(same, f"the {name} differ")
+    expect(first.x is not None, "no point")
+
+
+def _text(numbers: ArrayLike) -> str:
     return np.array2string(
         np.asarray(numbers, np.float64), precision=9, threshold=8, separator=", "
     )

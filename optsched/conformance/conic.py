@@ -9,11 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from optsched.conformance.answers import INFEASIBLE, UNBOUNDED
-from optsched.conformance.case import Case, Skipped, Subject, case, expect, expect_close
+from optsched.conformance.answers import NO_OPTIMUM
+from optsched.conformance.case import (
+    Case,
+    Skipped,
+    Subject,
+    case,
+    expect,
+    expect_close,
+    expect_refused,
+    expect_same_bytes,
+    expect_termination,
+)
 from optsched.conformance.cones import dual_objective, dual_residual, primal_residual
 from optsched.conformance.linear import covering, dense, equality_and_free
-from optsched.errors import SolverUnavailable
 from optsched.program import Cone, ConicProgram, LinearProgram, linear_to_conic
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
@@ -54,16 +63,22 @@ def unit(columns: int, *entries: tuple[int, float]) -> list[float]:
     return row.tolist()
 
 
+def exponential(rows: ArrayLike, sides: ArrayLike) -> Part:
+    """(x, y, z) of three rows with y exp(x / y) <= z."""
+    return Cone("exponential", 3), rows, sides
+
+
+def power(exponent: float, rows: ArrayLike, sides: ArrayLike) -> Part:
+    """(x, y, z) of three rows with x^a y^(1 - a) >= abs(z)."""
+    return Cone("power", 3, exponent), rows, sides
+
+
 def log_utility() -> ConicProgram:
     """max sum_i w_i log x_i  s.t.  sum x = 1: x_i = w_i / W, optimum sum_i w_i log(w_i / W)."""
     n = len(WEIGHTS)
     parts: list[Part] = [(Cone("zero", 1), [[1.0] * n + [0.0] * n], [-1.0])]
     parts += [
-        (
-            Cone("exponential", 3),
-            [unit(2 * n, (n + i, 1)), unit(2 * n), unit(2 * n, (i, 1))],
-            [0.0, 1.0, 0.0],
-        )
+        exponential([unit(2 * n, (n + i, 1)), unit(2 * n), unit(2 * n, (i, 1))], [0.0, 1.0, 0.0])
         for i in range(n)
     ]
     return conic([0.0] * n + list(WEIGHTS), parts, maximise=True)
@@ -77,11 +92,7 @@ def entropy() -> ConicProgram:
     n = 5
     parts: list[Part] = [(Cone("zero", 1), [[1.0] * n + [0.0] * n], [-1.0])]
     parts += [
-        (
-            Cone("exponential", 3),
-            [unit(2 * n, (n + i, -1)), unit(2 * n, (i, 1)), unit(2 * n)],
-            [0.0, 0.0, 1.0],
-        )
+        exponential([unit(2 * n, (n + i, -1)), unit(2 * n, (i, 1)), unit(2 * n)], [0.0, 0.0, 1.0])
         for i in range(n)
     ]
     return conic([0.0] * n + [1.0] * n, parts, offset=3.0)
@@ -92,11 +103,7 @@ def log_sum_exp() -> ConicProgram:
     n = len(WEIGHTS)
     parts: list[Part] = [(Cone("nonnegative", 1), [[0.0] + [-1.0] * n], [1.0])]
     parts += [
-        (
-            Cone("exponential", 3),
-            [unit(n + 1, (0, -1)), unit(n + 1), unit(n + 1, (1 + i, 1))],
-            [w, 1.0, 0.0],
-        )
+        exponential([unit(n + 1, (0, -1)), unit(n + 1), unit(n + 1, (1 + i, 1))], [w, 1.0, 0.0])
         for i, w in enumerate(WEIGHTS)
     ]
     return conic([1.0] + [0.0] * n, parts)
@@ -106,7 +113,7 @@ def cobb_douglas() -> ConicProgram:
     """max x^0.3 y^0.7  s.t.  2x + 5y <= 10: x = 1.5, y = 1.4."""
     parts: list[Part] = [
         (Cone("nonnegative", 1), [[-2.0, -5.0, 0.0]], [10.0]),
-        (Cone("power", 3, 0.3), np.eye(3), np.zeros(3)),
+        power(0.3, np.eye(3), np.zeros(3)),
     ]
     return conic([0.0, 0.0, 1.0], parts, maximise=True)
 
@@ -115,7 +122,7 @@ def negative_power() -> ConicProgram:
     """min z  s.t.  x^0.4 y^0.6 >= |z|, x <= 2, y <= 3: the cone has two sides; -(2^0.4 3^0.6)."""
     parts: list[Part] = [
         (Cone("nonnegative", 2), [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]], [2.0, 3.0]),
-        (Cone("power", 3, 0.4), np.eye(3), np.zeros(3)),
+        power(0.4, np.eye(3), np.zeros(3)),
     ]
     return conic([0.0, 0.0, 1.0], parts)
 
@@ -124,7 +131,7 @@ def norm() -> ConicProgram:
     """min t >= |(3, 4)|: 5, by r_i t >= v_i^2 and r_1 + r_2 = t, which are power cones of 1/2."""
     parts: list[Part] = [(Cone("zero", 1), [[1.0, -1.0, -1.0]], [0.0])]
     parts += [
-        (Cone("power", 3, 0.5), [unit(3, (1 + i, 1)), unit(3, (0, 1)), unit(3)], [0.0, 0.0, v])
+        power(0.5, [unit(3, (1 + i, 1)), unit(3, (0, 1)), unit(3)], [0.0, 0.0, v])
         for i, v in enumerate((3.0, 4.0))
     ]
     return conic([1.0, 0.0, 0.0], parts)
@@ -134,8 +141,8 @@ def reciprocal() -> ConicProgram:
     """min u + 2v  s.t.  u x >= 1, v y >= 1, x + y <= 3: (1 + sqrt 2)^2 / 3."""
     parts: list[Part] = [
         (Cone("nonnegative", 1), [[0.0, 0.0, -1.0, -1.0]], [3.0]),
-        (Cone("power", 3, 0.5), [unit(4, (0, 1)), unit(4, (2, 1)), unit(4)], [0.0, 0.0, 1.0]),
-        (Cone("power", 3, 0.5), [unit(4, (1, 1)), unit(4, (3, 1)), unit(4)], [0.0, 0.0, 1.0]),
+        power(0.5, [unit(4, (0, 1)), unit(4, (2, 1)), unit(4)], [0.0, 0.0, 1.0]),
+        power(0.5, [unit(4, (1, 1)), unit(4, (3, 1)), unit(4)], [0.0, 0.0, 1.0]),
     ]
     return conic([1.0, 2.0, 0.0, 0.0], parts)
 
@@ -144,8 +151,8 @@ def both_cones() -> ConicProgram:
     """max log x + sqrt(y)  s.t.  x + y <= 4: x = 2 sqrt y, where 1 / x = 1 / (2 sqrt y)."""
     parts: list[Part] = [
         (Cone("nonnegative", 1), [[-1.0, -1.0, 0.0, 0.0]], [4.0]),
-        (Cone("exponential", 3), [unit(4, (2, 1)), unit(4), unit(4, (0, 1))], [0.0, 1.0, 0.0]),
-        (Cone("power", 3, 0.5), [unit(4, (1, 1)), unit(4), unit(4, (3, 1))], [0.0, 1.0, 0.0]),
+        exponential([unit(4, (2, 1)), unit(4), unit(4, (0, 1))], [0.0, 1.0, 0.0]),
+        power(0.5, [unit(4, (1, 1)), unit(4), unit(4, (3, 1))], [0.0, 1.0, 0.0]),
     ]
     return conic([0.0, 0.0, 1.0, 1.0], parts, maximise=True)
 
@@ -157,14 +164,14 @@ BOTH_CONES = float(np.log(2.0 * ROOT) + ROOT)
 
 def infeasible() -> ConicProgram:
     """exp(x) <= -1."""
-    return conic([0.0], [(Cone("exponential", 3), [[1.0], [0.0], [0.0]], [0.0, 1.0, -1.0])])
+    return conic([0.0], [exponential([[1.0], [0.0], [0.0]], [0.0, 1.0, -1.0])])
 
 
 def infeasible_power() -> ConicProgram:
     """sqrt(x y) >= 3 with x + y <= 2."""
     parts: list[Part] = [
         (Cone("nonnegative", 1), [[-1.0, -1.0]], [2.0]),
-        (Cone("power", 3, 0.5), [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [0.0, 0.0, 3.0]),
+        power(0.5, [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [0.0, 0.0, 3.0]),
     ]
     return conic([1.0, 0.0], parts)
 
@@ -173,7 +180,7 @@ def unbounded() -> ConicProgram:
     """max z  s.t.  exp(x) <= z."""
     return conic(
         [0.0, 1.0],
-        [(Cone("exponential", 3), [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [0.0, 1.0, 0.0])],
+        [exponential([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [0.0, 1.0, 0.0])],
         maximise=True,
     )
 
@@ -194,18 +201,11 @@ class ConicAnswer:
         program = self.build()
         values = subject.solve_conic(program)
         if self.optimum is None:
-            allowed = INFEASIBLE if self.status is Status.INFEASIBLE else UNBOUNDED
-            expect(
-                values.termination in allowed,
-                f"termination {values.termination}, expected {' or '.join(allowed)}",
-            )
+            expect_termination(values, *NO_OPTIMUM[self.status])
             return
         if values.termination is Termination.IMPRECISE:
             raise Skipped(f"stopped short and says so: {values.words}")
-        expect(
-            values.termination is Termination.OPTIMAL,
-            f"termination {values.termination}, expected optimal",
-        )
+        expect_termination(values, Termination.OPTIMAL)
         if values.x is None or values.x.shape != (program.shape[1],):
             expect(False, f"no point of {program.shape[1]} columns")
             return
@@ -258,27 +258,16 @@ def conic_refused(subject: Subject) -> None:
     """With an error that says so."""
     if subject.has(Capability.CONIC):
         return
-    try:
-        subject.solve_conic(entropy())
-    except SolverUnavailable as error:
-        expect(
-            "conic" in str(error),
-            f"the refusal does not say that it is about conic programs: {error}",
-        )
-        return
-    expect(False, "a conic program is answered, not refused")
+    expect_refused(
+        lambda: subject.solve_conic(entropy()),
+        "a conic program is answered", "conic", "say that it is about conic programs",
+    )  # fmt: skip
 
 
 @case("the same conic program gives the same bytes", Capability.CONIC)
 def deterministic(subject: Subject) -> None:
     """Two runs with one seed."""
-    points = [subject.solve_conic(entropy(), seed=3).x for _ in range(2)]
-    expect(
-        points[0] is not None
-        and points[1] is not None
-        and points[0].tobytes() == points[1].tobytes(),
-        "they differ",
-    )
+    expect_same_bytes(*(subject.solve_conic(entropy(), seed=3) for _ in range(2)))
 
 
 ANSWERS = (

@@ -14,7 +14,15 @@ from types import FrameType
 import numpy as np
 
 from optsched.conformance.answers import program, random_matrix
-from optsched.conformance.case import PATIENCE, Skipped, Subject, case, expect
+from optsched.conformance.case import (
+    PATIENCE,
+    Skipped,
+    Subject,
+    case,
+    expect,
+    expect_certified,
+    expect_termination,
+)
 from optsched.conformance.integer import hard_knapsacks
 from optsched.conformance.sessions import some_program
 from optsched.errors import OptschedError, UsageError
@@ -49,11 +57,7 @@ def time_limit(subject: Subject) -> None:
     outcome = subject.solve(arrays, time=limit)
     spent = time.perf_counter() - started
     expect(spent <= limit + SLACK, f"{spent:.1f} s at a limit of {limit} s")
-    expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
-    expect(
-        outcome.status in (Status.FEASIBLE, Status.LIMIT, Status.OPTIMAL),
-        f"status {outcome.status}",
-    )
+    expect_certified(outcome, "", Status.FEASIBLE, Status.LIMIT, Status.OPTIMAL)
     if outcome.status is not Status.OPTIMAL:
         stopped = (Termination.TIME_LIMIT, Termination.IMPRECISE)
         end = outcome.values.termination
@@ -70,7 +74,7 @@ def work_limit(subject: Subject) -> None:
     if max(outcome.values.seconds for outcome in runs) > 0.9 * PATIENCE:
         raise Skipped("knows no work limit: stopped by the clock")
     for outcome in runs:
-        expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
+        expect_certified(outcome)
     points = [None if outcome.values.x is None else outcome.values.x.tobytes() for outcome in runs]
     expect(points[0] == points[1], "two runs at the same work limit differ")
 
@@ -79,7 +83,7 @@ def work_limit(subject: Subject) -> None:
 def gap(subject: Subject) -> None:
     """An integer program may stop at a gap of 20 %, and what is left is not more than that."""
     outcome = subject.solve(hard_knapsacks(60).arrays, gap=0.2)
-    expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
+    expect_certified(outcome)
     expect(outcome.values.seconds < 5.0, f"{outcome.values.seconds:.1f} s for a gap of 20 %")
     if outcome.bound is None or outcome.value is None:
         raise Skipped("states no bound")
@@ -127,10 +131,7 @@ def interrupt(subject: Subject) -> None:
     if values.termination is Termination.OPTIMAL and spent < after + SLACK:
         raise Skipped(f"was done after {spent:.2f} s, before it could be stopped")
     expect(spent < after + SLACK, f"went on for {spent - after:.1f} s after the signal")
-    expect(
-        values.termination is Termination.INTERRUPTED,
-        f"termination {values.termination}, expected interrupted",
-    )
+    expect_termination(values, Termination.INTERRUPTED)
 
 
 @contextmanager
@@ -187,7 +188,7 @@ def tolerance(subject: Subject) -> None:
     arrays = some_program(subject).arrays
     loose, tight = subject.solve(arrays, tolerance=1e-6), subject.solve(arrays, tolerance=1e-9)
     for outcome in (loose, tight):
-        expect(outcome.certificate.ok, "; ".join(outcome.certificate.problems))
+        expect_certified(outcome)
         expect(outcome.value is not None, "no objective")
     expect(
         abs((loose.value or 0.0) - (tight.value or 0.0)) <= 1e-4,

@@ -14,7 +14,6 @@ from optsched.conformance import (
     linear,
     sessions,
     timeline,
-    totals,
 )
 from optsched.conformance.case import Case, Failed, Result, Skipped, Subject, Verdict
 from optsched.errors import OptschedError
@@ -28,7 +27,7 @@ BANKS: Mapping[str, tuple[Case, ...]] = {
     "sessions": sessions.CASES,
     "limits": limits.CASES,
     "timeline": timeline.CASES,
-    "allocation": (*allocation.CASES, *totals.CASES),
+    "allocation": allocation.CASES,
 }
 """All cases, bank by bank. A further kind of program is a further bank."""
 OF_ROWS = frozenset({"linear", "integer", "sessions", "limits"})

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.conformance.case import Case, Subject, case, expect, expect_close
+from optsched.conformance.case import (
+    Case,
+    Subject,
+    case,
+    expect,
+    expect_close,
+    expect_same_bytes,
+)
 from optsched.conformance.integer import knapsack
 from optsched.conformance.linear import degenerate, dense, infeasible
 from optsched.program import LinearArrays, LinearProgram
@@ -165,13 +172,7 @@ def conflict(subject: Subject) -> None:
 def deterministic(subject: Subject) -> None:
     """Also where many points are optimal."""
     arrays = degenerate().arrays if subject.has(Capability.CONTINUOUS) else knapsack().arrays
-    first, second = (subject.run(arrays, seed=3) for _ in range(2))
-    for name, one, other in (("points", first.x, second.x), ("duals", first.y, second.y)):
-        expect((one is None) == (other is None), f"{name} in one run of two")
-        expect(
-            one is None or other is None or one.tobytes() == other.tobytes(), f"the {name} differ"
-        )
-    expect(first.x is not None, "no point")
+    expect_same_bytes(*(subject.run(arrays, seed=3) for _ in range(2)))
 
 
 @case("a program is not changed by solving it")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.conformance.case import Case, Subject, case, expect
+from optsched.conformance.case import Case, Subject, case, expect, expect_same_bytes
 from optsched.program import TimelineCost, TimelineProgram
 from optsched.program.timeline import split_point
 from optsched.solution.values import Termination, Values
@@ -207,11 +207,8 @@ def from_a_start(subject: Subject) -> None:
 @case("a timeline gives the same bytes twice", Capability.TIMELINE)
 def deterministic(subject: Subject) -> None:
     """Same program, seed and solver."""
-    points = [
-        subject.solver().solve_timeline(gangs(), Limits(time=20.0, seed=3)).x for _ in range(2)
-    ]
-    expect(points[0] is not None and points[1] is not None, "no schedule")
-    expect(np.array_equal(points[0], points[1]), "two runs give two schedules")  # type: ignore[arg-type]
+    limits = Limits(time=20.0, seed=3)
+    expect_same_bytes(*(subject.solver().solve_timeline(gangs(), limits) for _ in range(2)))
 
 
 KNOWN = (

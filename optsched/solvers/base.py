@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,6 +40,14 @@ class Capability(StrEnum):
 START_DROPPED = "start dropped"
 PROGRESS_EVERY = 0.2
 """Seconds between progress events, at least."""
+
+
+def load_library(module: str, what: str, remedy: str) -> Any:
+    """Import the library of a back-end; raises `SolverUnavailable`, which says how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise SolverUnavailable(f"{what} cannot be loaded ({error}){remedy}") from None
 
 
 @dataclass(frozen=True)
@@ -92,8 +101,8 @@ class Limits:
 class Session(ABC):
     """A program loaded in a back-end. Linear programs can be changed; what a back-end can't change it rebuilds.
 
-    The base class keeps the arrays up to date and collects the reasons for a rebuild; `run` reports them in
-    ``Values.rebuilt``.
+    The base class keeps the arrays up to date. Every setter ends in `_changed`, which collects the reasons for a
+    rebuild; `run` reports them in ``Values.rebuilt``.
     """
 
     def __init__(self, arrays: LinearArrays) -> None:
@@ -104,7 +113,7 @@ class Session(ABC):
     def set_cost(self, cost: FloatArray) -> None:
         """Replace the cost vector."""
         self.arrays = replace(self.arrays, cost=np.asarray(cost, np.float64))
-        self._changed("cost")
+        self._changed("cost", "set_cost", cost)
 
     def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
         """Replace the column bounds (and widen the implied ones to them where they are finite)."""
@@ -115,17 +124,17 @@ class Session(ABC):
             implied_lower=np.where(np.isfinite(lower), lower, self.arrays.implied_lower),
             implied_upper=np.where(np.isfinite(upper), upper, self.arrays.implied_upper),
         )
-        self._changed("column bounds")
+        self._changed("column bounds", "set_bounds", lower, upper)
 
     def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
         """Replace the row bounds. Implied column bounds that came from rows must still hold."""
         self.arrays = replace(self.arrays, row_lower=lower, row_upper=upper)
-        self._changed("row bounds")
+        self._changed("row bounds", "set_rows", lower, upper)
 
     def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
         """Set single coefficients of A."""
         self.arrays = replace(self.arrays, A=with_entries(self.arrays.A, rows, columns, values))
-        self._changed("coefficients")
+        self._changed("coefficients", "set_coefficients", rows, columns, values)
 
     def add_columns(
         self,
@@ -149,7 +158,7 @@ class Session(ABC):
             integer=np.concatenate([old.integer, zero.astype(bool)]),
             columns=(*old.columns, Block(name, old.shape[1], old.shape[1] + count)),
         )
-        self._changed("columns were added")
+        self._changed("columns were added", "add_columns", matrix, cost, upper, name)
 
     def add_rows(
         self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
@@ -164,7 +173,7 @@ class Session(ABC):
             row_upper=np.concatenate([old.row_upper, upper]),
             rows=(*old.rows, Block(name, old.shape[0], old.shape[0] + count)),
         )
-        self._changed("rows were added")
+        self._changed("rows were added", "add_rows", matrix, lower, upper, name)
 
     def set_start(self, start: Basis | FloatArray) -> None:
         """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason."""
@@ -207,9 +216,12 @@ class Session(ABC):
             self.set_rows(arrays.row_lower, arrays.row_upper)
         self.arrays = arrays
 
-    def _changed(self, what: str) -> None:
-        """Called after the arrays changed; a back-end that changes its model in place overrides the setters."""
-        self._rebuild.append(what)
+    def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
+        """Called after the arrays changed, with the setter and its arguments.
+
+        A back-end that can make the change in its loaded model overrides this, and has no reason to rebuild it.
+        """
+        self._rebuild.append(reason)
 
     def _take_reasons(self) -> tuple[str, ...]:
         reasons = tuple(self._rebuild)
@@ -282,6 +294,14 @@ class Solver(ABC):
             )
 
     @classmethod
+    def require_columns(cls, program: LinearArrays) -> None:
+        """Refuse integer columns, or continuous ones, if this back-end takes none."""
+        if program.is_integer:
+            cls.require(Capability.INTEGER, "an integer program")
+        if not program.integer.all():
+            cls.require(Capability.CONTINUOUS, "a program with continuous columns")
+
+    @classmethod
     def require_rows(cls, task: str = "programs of rows and columns") -> None:
         """Refuse what is solved by programs of rows and columns if this back-end takes none."""
         if not cls.capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
@@ -289,3 +309,31 @@ class Solver(ABC):
                 f"solver {cls.name} takes allocation programs as they are, and no {task}: "
                 "choose auto, highs or clarabel"
             )
+
+
+class EngineSolver(Solver):
+    """A back-end that another package calls, by a name that this package has for it."""
+
+    engine: ClassVar[str]
+    """The package's name of the back-end."""
+
+    @classmethod
+    def of_engine(
+        cls, family: str, package: str, engine: str, capabilities: Iterable[Capability]
+    ) -> type[Self]:
+        """The class of a back-end without a name in the catalogue, which is called ``family:engine``."""
+        attributes = {
+            "__doc__": f"{engine}, as {package} calls it.",
+            "__module__": cls.__module__,
+            "name": f"{family}:{engine}",
+            "engine": engine,
+            "optional": True,
+            "capabilities": frozenset(capabilities),
+        }
+        return type(f"{family.title()}_{engine}", (cls,), attributes)
+
+    @classmethod
+    def unnamed(cls, engines: Iterable[str]) -> list[str]:
+        """The engines, of those given, that have no name in the catalogue."""
+        named = {solver.engine for solver in cls.__subclasses__() if ":" not in solver.name}
+        return sorted(set(engines) - named)

@@ -10,45 +10,45 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.program import ConicProgram, LinearArrays, linear_to_conic
+from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import PROGRESS_EVERY, Capability, Limits, Progress, Session, Solver
+from optsched.solvers.base import (
+    PROGRESS_EVERY,
+    Capability,
+    Limits,
+    Progress,
+    Session,
+    Solver,
+    load_library,
+)
+from optsched.solvers.conic import ConicSession
 from optsched.solvers.interrupt import interrupt_flag
+
+AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
 
 def _clarabel() -> Any:
-    try:
-        import clarabel
-    except ImportError as error:
-        raise SolverUnavailable(
-            f"solver clarabel cannot be loaded ({error}); install clarabel"
-        ) from None
-    return clarabel
+    return load_library("clarabel", "solver clarabel", "; install clarabel")
 
 
-class ClarabelSession(Session):
+class ClarabelSession(ConicSession):
     """A linear program in Clarabel; every change rebuilds it.
 
     Iterative refinement of the linear systems costs half of the time and rarely matters for linear programs, so the
     first try goes without it.
     """
 
-    def run(self, limits: Limits) -> Values:
-        """Lower to cones, solve, and bring the row duals back."""
-        reasons = self._take_reasons()
-        program = linear_to_conic(self.arrays)
-        started = time.perf_counter()
-        values = solve_conic(program, _with_option(limits, "iterative_refinement_enable", False))
-        if values.termination is Termination.IMPRECISE:
-            spent = time.perf_counter() - started
-            values = solve_conic(program, limits.after(spent))
-            reasons = (
-                *reasons,
-                "solved again with iterative refinement, as Clarabel stopped short without it",
-            )
-        assert program.linear is not None
-        y = None if values.y is None else program.linear.duals(values.y, program.maximise)
-        return replace(values, y=y, rebuilt=reasons)
+    def __init__(self, arrays: LinearArrays) -> None:
+        super().__init__(arrays, _without_refinement_first)
+
+
+def _without_refinement_first(program: ConicProgram, limits: Limits) -> Values:
+    started = time.perf_counter()
+    values = solve_conic(program, _with_option(limits, "iterative_refinement_enable", False))
+    if values.termination is not Termination.IMPRECISE:
+        return values
+    values = solve_conic(program, limits.after(time.perf_counter() - started))
+    return replace(values, rebuilt=(AGAIN,))
 
 
 def _with_option(limits: Limits, name: str, value: object) -> Limits:
@@ -171,7 +171,7 @@ def _cone(module: Any, kind: str, rows: int, parameter: float) -> Any:
 class Clarabel(Solver):
     """Clarabel's interior-point method."""
 
-    name: ClassVar[str] = "clarabel"
+    name = "clarabel"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             Capability.CONTINUOUS,
@@ -189,8 +189,7 @@ class Clarabel(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Load a linear program."""
-        if program.is_integer:
-            self.require(Capability.INTEGER, "an integer program")
+        self.require_columns(program)
         return ClarabelSession(program)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:

@@ -6,7 +6,6 @@ makespan. Without them CP-SAT has no bound on unrelated machines (30 jobs on 5: 
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from optsched.errors import SolverCrashed, UsageError
 from optsched.program.timeline import TimelineProgram, split_point
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Limits, Progress
-from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.new_thread import run_stoppable
 
 
 class TimelineModel:
@@ -184,7 +183,10 @@ def solve_timeline(
         solver.parameters.max_time_in_seconds = left
     watcher = _watcher(limits, began)
     solver.best_bound_callback = watcher.on_bound
-    words, interrupted = _run(solver, model.model, watcher)
+    status, interrupted = run_stoppable(
+        "cp-sat", lambda: solver.solve(model.model, watcher), solver.stop_search
+    )
+    words = str(status.name)
     return _values(solver, model, words, interrupted, time.perf_counter() - began)
 
 
@@ -210,32 +212,6 @@ def _watcher(limits: Limits, began: float) -> Any:
                 limits.on_progress(Progress(time.perf_counter() - began, self.incumbent, bound))
 
     return Watcher()
-
-
-def _run(solver: Any, model: Any, watcher: Any) -> tuple[str, bool]:
-    """(status in the solver's words, whether it was interrupted)."""
-    status: list[str] = []
-    failure: list[BaseException] = []
-    finished = threading.Event()
-
-    def work() -> None:
-        try:
-            status.append(str(solver.solve(model, watcher).name))
-        except BaseException as error:  # handed to the caller's thread below
-            failure.append(error)
-        finally:
-            finished.set()
-
-    worker = threading.Thread(target=work, name="cp-sat", daemon=True)
-    with interrupt_flag() as interrupt:
-        worker.start()
-        while not finished.wait(0.02):
-            if interrupt.is_set():
-                solver.stop_search()
-        worker.join()
-    if failure:
-        raise SolverCrashed(f"cp-sat raised {type(failure[0]).__name__}: {failure[0]}")
-    return status[0], interrupt.is_set()
 
 
 def _values(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -18,38 +17,35 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
-from optsched.program import ConicProgram, LinearArrays, linear_to_conic
+from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.base import (
+    Capability,
+    EngineSolver,
+    Limits,
+    Session,
+    load_library,
+)
+from optsched.solvers.conic import ConicSession
 from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
 
 def _cvxpy() -> Any:
-    try:
-        import cvxpy
-    except ImportError as error:
-        raise SolverUnavailable(f"cvxpy cannot be loaded ({error}); install cvxpy") from None
-    return cvxpy
+    return load_library("cvxpy", "cvxpy", "; install cvxpy")
 
 
-class CvxpySession(Session):
-    """A linear program for a conic solver of cvxpy; every change rebuilds it."""
-
-    def __init__(self, arrays: LinearArrays, solver: CvxpySolver) -> None:
-        super().__init__(arrays)
-        self._solver = solver
-
-    def run(self, limits: Limits) -> Values:
-        """Lower to cones, solve, and bring the row duals back."""
-        reasons = self._take_reasons()
-        program = linear_to_conic(self.arrays)
-        values = self._solver.solve_conic(program, limits)
-        assert program.linear is not None
-        y = None if values.y is None else program.linear.duals(values.y, program.maximise)
-        return replace(values, y=y, rebuilt=reasons)
-
-
+TERMINATION = {
+    "optimal": Termination.OPTIMAL,
+    "optimal_inaccurate": Termination.IMPRECISE,
+    "infeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "infeasible_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "unbounded_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "infeasible_or_unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "user_limit": Termination.WORK_LIMIT,
+}
+"""Terminations by cvxpy's status."""
 CONES = {"ExpCone", "PowCone3D"}
 CLASHES = {
     "OSQP": "osqp and highspy export functions of one name; where PuLP was imported first the process crashes"
@@ -78,31 +74,18 @@ def engine_solver(engine: str) -> type[CvxpySolver]:
     known = SOLVER_MAP_CONIC.get(engine)
     cones = {cone.__name__ for cone in known.SUPPORTED_CONSTRAINTS} if known is not None else set()
     conic = {Capability.CONIC} if cones >= CONES else set()
-    attributes = {
-        "__doc__": f"{engine}, as cvxpy calls it.",
-        "name": f"cvxpy:{engine}",
-        "engine": engine,
-        "optional": True,
-        "capabilities": frozenset({Capability.CONTINUOUS, Capability.DUALS}) | conic,
-    }
-    return type(f"Cvxpy_{engine}", (CvxpySolver,), attributes)
+    capabilities = {Capability.CONTINUOUS, Capability.DUALS} | conic
+    return CvxpySolver.of_engine("cvxpy", "cvxpy", engine, capabilities)
 
 
 def engines() -> list[str]:
     """cvxpy's names of the solvers that it finds here and that have no name of their own."""
-    own = {
-        solver.engine
-        for solver in CvxpySolver.__subclasses__()
-        if solver.name != f"cvxpy:{solver.engine}"
-    }
-    return sorted(set(_cvxpy().installed_solvers()) - own)
+    return CvxpySolver.unnamed(_cvxpy().installed_solvers())
 
 
-class CvxpySolver(Solver):
+class CvxpySolver(EngineSolver):
     """Base of the conic solvers that cvxpy calls."""
 
-    engine: ClassVar[str]
-    """cvxpy's name of the solver."""
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CONTINUOUS, Capability.CONIC, Capability.DUALS}
     )
@@ -146,9 +129,8 @@ class CvxpySolver(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Load a linear program."""
-        if program.is_integer:
-            self.require(Capability.INTEGER, "an integer program")
-        return CvxpySession(program, self)
+        self.require_columns(program)
+        return ConicSession(program, self.solve_conic)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program; ``y`` are the multipliers of the rows, as Clarabel would give them."""
@@ -183,20 +165,13 @@ class CvxpySolver(Solver):
                 ) from None
             raise SolverCrashed(f"{self.name} failed: {error}") from None
         seconds = time.perf_counter() - started
-        termination = {
-            "optimal": Termination.OPTIMAL,
-            "optimal_inaccurate": Termination.IMPRECISE,
-            "infeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
-            "infeasible_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
-            "unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
-            "unbounded_inaccurate": Termination.INFEASIBLE_OR_UNBOUNDED,
-            "infeasible_or_unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
-            "user_limit": Termination.WORK_LIMIT
-            if limits.time is None or seconds < limits.time
-            else Termination.TIME_LIMIT,
-        }.get(problem.status, Termination.ERROR)
-        if termination is Termination.ERROR:
+        termination = TERMINATION.get(problem.status)
+        if termination is None:
             raise SolverCrashed(f"{self.name} stopped with {problem.status!r}")
+        # cvxpy has one status for all limits
+        in_time = limits.time is None or seconds < limits.time
+        if termination is Termination.WORK_LIMIT and not in_time:
+            termination = Termination.TIME_LIMIT
         found = x.value is not None
         stats = problem.solver_stats
         return Values(
@@ -261,8 +236,8 @@ def _multipliers(constraints: list[Any], places: list[IntArray], rows: int) -> F
 class Scs(CvxpySolver):
     """SCS, a first-order method."""
 
-    name: ClassVar[str] = "scs"
-    engine: ClassVar[str] = "SCS"
+    name = "scs"
+    engine = "SCS"
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
@@ -282,9 +257,9 @@ class Scs(CvxpySolver):
 class Ecos(CvxpySolver):
     """ECOS, where the user has it."""
 
-    name: ClassVar[str] = "ecos"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "ECOS"
+    name = "ecos"
+    optional = True
+    engine = "ECOS"
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:

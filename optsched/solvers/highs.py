@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.errors import SolverCrashed, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import BASIC, Basis, PointStatus, Termination, Values
 from optsched.solvers.base import (
@@ -29,12 +28,29 @@ from optsched.solvers.base import (
     Progress,
     Session,
     Solver,
+    load_library,
 )
-from optsched.solvers.highs_options import PRIMAL, options_of
 from optsched.solvers.interrupt import interrupt_flag
 from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
+TERMINATION = {
+    "kOptimal": Termination.OPTIMAL,
+    "kModelEmpty": Termination.OPTIMAL,
+    "kInfeasible": Termination.INFEASIBLE,
+    "kUnbounded": Termination.UNBOUNDED,
+    "kUnboundedOrInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "kTimeLimit": Termination.TIME_LIMIT,
+    "kIterationLimit": Termination.WORK_LIMIT,
+    "kSolutionLimit": Termination.WORK_LIMIT,
+    "kInterrupt": Termination.INTERRUPTED,
+    "kUnknown": Termination.IMPRECISE,
+}
+"""Terminations by the model status of HiGHS."""
+STOPPED = ("kInterrupt", "kUnknown", "kNotset")
+"""Model statuses in which HiGHS may end after Ctrl-C."""
+PRIMAL = 4
+"""The primal simplex: the dual one re-initialises its weights where it is warm."""
 IIS_STRATEGY = 4
 GRACE = 1.0
 """Seconds past its time limit that HiGHS is waited for; it does not look at the clock in all that it does."""
@@ -44,14 +60,10 @@ AGAIN = "solved again by simplex from the start, as HiGHS ended without an answe
 
 
 def _highspy() -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        raise SolverUnavailable(
-            f"solver highs cannot be loaded ({error}); highspy >= 1.15 does not share a process with ortools: "
-            "install highspy>=1.12,<1.14"
-        ) from None
-    return highspy
+    return load_library(
+        "highspy", "solver highs",
+        "; highspy >= 1.15 does not share a process with ortools: install highspy>=1.12,<1.14",
+    )  # fmt: skip
 
 
 @cache
@@ -111,67 +123,35 @@ class HighsSession(Session):
         self._warm = self._watching = False
         self._options = None
 
-    def set_cost(self, cost: FloatArray) -> None:
-        """Replace the cost vector, in place."""
-        super().set_cost(cost)
-        self._in_place(lambda h, a: h.changeColsCost(a.shape[1], _indices(a.shape[1]), a.cost))
+    def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
+        """Change the loaded model in place, so that its basis stays; only rows that are added have it loaded anew."""
+        if setter == "add_rows":
+            super()._changed(reason, setter, *arguments)
+        elif self._highs is not None:
+            self._change(setter, arguments)
 
-    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the column bounds, in place."""
-        super().set_bounds(lower, upper)
-        self._in_place(
-            lambda h, a: h.changeColsBounds(a.shape[1], _indices(a.shape[1]), a.lower, a.upper)
-        )
-
-    def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the row bounds, in place."""
-        super().set_rows(lower, upper)
-        self._in_place(
-            lambda h, a: h.changeRowsBounds(
-                a.shape[0], _indices(a.shape[0]), a.row_lower, a.row_upper
-            )
-        )
-
-    def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
-        """Set single coefficients, in place."""
-        super().set_coefficients(rows, columns, values)
-
-        def change(highs: Any, _: LinearArrays) -> None:
-            for row, column, value in zip(
-                rows.tolist(), columns.tolist(), values.tolist(), strict=True
-            ):
-                highs.changeCoeff(row, column, value)
-
-        self._in_place(change)
-
-    def add_columns(
-        self,
-        matrix: sp.csc_matrix,
-        cost: FloatArray,
-        upper: FloatArray,
-        name: str = "added columns",
-    ) -> None:
-        """Append columns, in place: the basis of the last run stays one."""
-        super().add_columns(matrix, cost, upper, name)
-        count, entries = matrix.shape[1], matrix.nnz
-        starts, indices = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
-        lower = np.zeros(count)
-        added = self._module.HighsStatus.kOk
-
-        def add(highs: Any, _: LinearArrays) -> None:
-            nonlocal added
-            added = highs.addCols(count, cost, lower, upper, entries, starts, indices, matrix.data)
-
-        self._in_place(add)
-        if (
-            added == self._module.HighsStatus.kError
-        ):  # as of absurd coefficients: loaded anew, which says so
-            self._highs = None
-
-    def _in_place(self, change: Any) -> None:
-        self._rebuild.pop()
-        if self._highs is not None:
-            change(self._highs, self.arrays)
+    def _change(self, setter: str, arguments: tuple[Any, ...]) -> None:
+        highs, arrays = self._highs, self.arrays
+        rows, columns = (np.arange(count, dtype=np.int32) for count in arrays.shape)
+        match setter:
+            case "set_cost":
+                highs.changeColsCost(len(columns), columns, arrays.cost)
+            case "set_bounds":
+                highs.changeColsBounds(len(columns), columns, arrays.lower, arrays.upper)
+            case "set_rows":
+                highs.changeRowsBounds(len(rows), rows, arrays.row_lower, arrays.row_upper)
+            case "set_coefficients":
+                for entry in zip(*(part.tolist() for part in arguments), strict=True):
+                    highs.changeCoeff(*entry)
+            case "add_columns":
+                matrix, cost, upper, _ = arguments
+                added = highs.addCols(
+                    matrix.shape[1], cost, np.zeros(matrix.shape[1]), upper,
+                    matrix.nnz, matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32), matrix.data,
+                )  # fmt: skip
+                if added == self._module.HighsStatus.kError:
+                    # as of absurd coefficients: the program is loaded anew, which says so
+                    self._highs = None
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -246,9 +226,7 @@ class HighsSession(Session):
 
     def _apply(self, limits: Limits) -> None:
         highs = self._highs
-        options = options_of(
-            limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm
-        )
+        options = _options(limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm)
         if options == self._options:
             return
         self._options = None
@@ -362,22 +340,9 @@ class HighsSession(Session):
         )
 
     def _termination(self, status: Any) -> Termination:
-        names = self._module.HighsModelStatus
-        if self._interrupt.is_set() and status in (names.kInterrupt, names.kUnknown, names.kNotset):
+        if self._interrupt.is_set() and status.name in STOPPED:
             return Termination.INTERRUPTED
-        limit = Termination.WORK_LIMIT
-        return {
-            names.kOptimal: Termination.OPTIMAL,
-            names.kModelEmpty: Termination.OPTIMAL,
-            names.kInfeasible: Termination.INFEASIBLE,
-            names.kUnbounded: Termination.UNBOUNDED,
-            names.kUnboundedOrInfeasible: Termination.INFEASIBLE_OR_UNBOUNDED,
-            names.kTimeLimit: Termination.TIME_LIMIT,
-            names.kIterationLimit: limit,
-            names.kSolutionLimit: limit,
-            names.kInterrupt: Termination.INTERRUPTED,
-            names.kUnknown: Termination.IMPRECISE,
-        }.get(status, Termination.ERROR)
+        return TERMINATION.get(status.name, Termination.ERROR)
 
     def basis(self) -> Basis | None:
         """The basis of the last run, None before one and for an integer program."""
@@ -404,8 +369,31 @@ class HighsSession(Session):
         return rows
 
 
-def _indices(count: int) -> Any:
-    return np.arange(count, dtype=np.int32)
+def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> dict[str, Any]:
+    """Every option that is not to be as HiGHS has it."""
+    tight = max(limits.tolerance, 1e-10)
+    options: dict[str, Any] = {
+        "output_flag": limits.on_log is not None,
+        "threads": limits.threads,
+        "random_seed": limits.seed,
+        "primal_feasibility_tolerance": tight,
+        "dual_feasibility_tolerance": tight,
+        "ipm_optimality_tolerance": max(limits.tolerance, 1e-12),
+        "mip_feasibility_tolerance": max(limits.tolerance, 1e-9),
+        "mip_rel_gap": 0.0 if limits.gap is None else limits.gap,
+        "solver": "choose" if integer else algorithm,
+    }
+    if warm and algorithm == "simplex" and not integer:
+        options["simplex_strategy"] = PRIMAL
+    if limits.time is not None:
+        options["time_limit"] = max(limits.time, 1e-3)
+    if limits.work is not None:
+        options |= {
+            "simplex_iteration_limit": limits.work,
+            "ipm_iteration_limit": limits.work,
+            "mip_max_nodes": limits.work,
+        }
+    return {**options, **limits.options}
 
 
 def _point_status(code: int) -> PointStatus:
@@ -417,8 +405,8 @@ def _point_status(code: int) -> PointStatus:
 class Highs(Solver):
     """HiGHS simplex for linear programs, branch and bound for integer ones."""
 
-    name: ClassVar[str] = "highs"
-    algorithm: ClassVar[str] = "simplex"
+    name = "highs"
+    algorithm = "simplex"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             Capability.CONTINUOUS,
@@ -440,16 +428,15 @@ class Highs(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Load a program."""
-        if program.is_integer:
-            self.require(Capability.INTEGER, "an integer program")
+        self.require_columns(program)
         return HighsSession(program, self.algorithm)
 
 
 class HighsIpm(Highs):
     """HiGHS interior point with crossover; linear programs only."""
 
-    name: ClassVar[str] = "highs-ipm"
-    algorithm: ClassVar[str] = "ipm"
+    name = "highs-ipm"
+    algorithm = "ipm"
     capabilities: ClassVar[frozenset[Capability]] = Highs.capabilities - {
         Capability.INTEGER,
         Capability.START,

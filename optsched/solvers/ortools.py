@@ -14,7 +14,6 @@ sizes leave it coarser than 1e-6 nevertheless, its proof is one within its own p
 from __future__ import annotations
 
 import re
-import threading
 import time
 from dataclasses import replace
 from importlib import import_module
@@ -27,23 +26,31 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.solution.certificate import OPTIMALITY, gap_of
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import Capability, Limits, Session, Solver
-from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.base import Capability, EngineSolver, Limits, Session, load_library
+from optsched.solvers.new_thread import run_stoppable
 from optsched.solvers.raw_log import caught_output
 
+REFUSED = ("INVALID_SOLVER_PARAMETERS", "INCOMPATIBLE_OPTIONS")
+"""Statuses of a run whose options were refused."""
+TERMINATION = {
+    "OPTIMAL": Termination.OPTIMAL,
+    "FEASIBLE": Termination.TIME_LIMIT,
+    "INFEASIBLE": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "UNBOUNDED": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "NOT_SOLVED": Termination.TIME_LIMIT,
+    "CANCELLED_BY_USER": Termination.INTERRUPTED,
+    "UNKNOWN_STATUS": Termination.TIME_LIMIT,
+}
+"""Terminations by the status of OR-tools."""
 POSITION = re.compile(r"^\d+:\d+ ?: ")
 """Where in its text a protocol buffer is wrong."""
 
 
 def _helper() -> Any:
-    try:
-        from ortools.linear_solver.python import model_builder_helper
-    except ImportError as error:
-        raise SolverUnavailable(
-            f"OR-tools cannot be loaded ({error}); highspy >= 1.15 does not share a process with it: "
-            "install highspy>=1.12,<1.14"
-        ) from None
-    return model_builder_helper
+    return load_library(
+        "ortools.linear_solver.python.model_builder_helper", "OR-tools",
+        "; highspy >= 1.15 does not share a process with it: install highspy>=1.12,<1.14",
+    )  # fmt: skip
 
 
 class OrToolsSession(Session):
@@ -82,8 +89,10 @@ class OrToolsSession(Session):
         solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
         solver.set_solver_specific_parameters(self._solver.checked_parameters(limits))
         with caught_output(limits.on_log):
-            interrupted = self._solve(solver, model)
-        values = self._values(module, solver, reasons, interrupted, time.perf_counter() - started)
+            _, interrupted = run_stoppable(
+                self._solver.name, lambda: solver.solve(model), solver.interrupt_solve
+            )
+        values = self._values(solver, reasons, interrupted, time.perf_counter() - started)
         if values.termination is Termination.TIME_LIMIT and limits.work is not None:
             by_clock = (
                 limits.time is not None and values.seconds >= 0.9 * limits.time
@@ -94,50 +103,14 @@ class OrToolsSession(Session):
             return replace(values, termination=Termination.IMPRECISE)
         return values
 
-    def _solve(self, solver: Any, model: Any) -> bool:
-        failure: list[BaseException] = []
-        finished = threading.Event()
-
-        def work() -> None:
-            try:
-                solver.solve(model)
-            except BaseException as error:  # handed to the caller's thread below
-                failure.append(error)
-            finally:
-                finished.set()
-
-        worker = threading.Thread(target=work, name=self._solver.name, daemon=True)
-        with interrupt_flag() as interrupt:
-            worker.start()
-            while not finished.wait(0.05):
-                if interrupt.is_set():
-                    solver.interrupt_solve()
-            worker.join()
-        if failure:
-            raise SolverCrashed(
-                f"{self._solver.name} raised {type(failure[0]).__name__}: {failure[0]}"
-            )
-        return interrupt.is_set()
-
     def _values(
-        self, module: Any, solver: Any, reasons: tuple[str, ...], interrupted: bool, seconds: float
+        self, solver: Any, reasons: tuple[str, ...], interrupted: bool, seconds: float
     ) -> Values:
         status, arrays = solver.status(), self.arrays
         words = str(solver.status_string() or status)
-        if status in (
-            module.SolveStatus.INVALID_SOLVER_PARAMETERS,
-            module.SolveStatus.INCOMPATIBLE_OPTIONS,
-        ):
+        if status.name in REFUSED:
             raise UsageError(f"{self._solver.name} refused its options: {words}")
-        termination = {
-            module.SolveStatus.OPTIMAL: Termination.OPTIMAL,
-            module.SolveStatus.FEASIBLE: Termination.TIME_LIMIT,
-            module.SolveStatus.INFEASIBLE: Termination.INFEASIBLE_OR_UNBOUNDED,
-            module.SolveStatus.UNBOUNDED: Termination.INFEASIBLE_OR_UNBOUNDED,
-            module.SolveStatus.NOT_SOLVED: Termination.TIME_LIMIT,
-            module.SolveStatus.CANCELLED_BY_USER: Termination.INTERRUPTED,
-            module.SolveStatus.UNKNOWN_STATUS: Termination.TIME_LIMIT,
-        }.get(status, Termination.ERROR)
+        termination = TERMINATION.get(status.name, Termination.ERROR)
         if interrupted and termination is not Termination.OPTIMAL:
             termination = Termination.INTERRUPTED
         if termination is Termination.ERROR:
@@ -161,11 +134,9 @@ class OrToolsSession(Session):
         )
 
 
-class OrToolsSolver(Solver):
+class OrToolsSolver(EngineSolver):
     """Base of the back-ends of OR-tools."""
 
-    engine: ClassVar[str]
-    """Name of the back-end inside OR-tools."""
     rounds: ClassVar[bool] = False
     """Whether it rounds coefficients, so that its bound is right to its own precision alone."""
 
@@ -203,10 +174,7 @@ class OrToolsSolver(Solver):
 
     def open(self, program: LinearArrays) -> Session:
         """Load a program."""
-        if program.is_integer:
-            self.require(Capability.INTEGER, "an integer program")
-        if not program.integer.all():
-            self.require(Capability.CONTINUOUS, "a program with continuous columns")
+        self.require_columns(program)
         return OrToolsSession(program, type(self))
 
 
@@ -216,9 +184,9 @@ _COMMON = frozenset({Capability.INTERRUPT})
 class Glop(OrToolsSolver):
     """GLOP, the simplex method of OR-tools."""
 
-    name: ClassVar[str] = "glop"
-    engine: ClassVar[str] = "glop"
-    protocol: ClassVar[str] = "ortools.glop.parameters_pb2:GlopParameters"
+    name = "glop"
+    engine = "glop"
+    protocol = "ortools.glop.parameters_pb2:GlopParameters"
     capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
         Capability.CONTINUOUS,
         Capability.DUALS,
@@ -242,9 +210,9 @@ class Glop(OrToolsSolver):
 class Pdlp(OrToolsSolver):
     """PDLP, the first-order method of OR-tools; its points need the certificate more than any other's."""
 
-    name: ClassVar[str] = "pdlp"
-    engine: ClassVar[str] = "pdlp"
-    protocol: ClassVar[str] = "ortools.pdlp.solvers_pb2:PrimalDualHybridGradientParams"
+    name = "pdlp"
+    engine = "pdlp"
+    protocol = "ortools.pdlp.solvers_pb2:PrimalDualHybridGradientParams"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CONTINUOUS, Capability.DUALS}
     )
@@ -264,8 +232,8 @@ class Pdlp(OrToolsSolver):
 class Scip(OrToolsSolver):
     """SCIP's branch and bound as OR-tools ships it."""
 
-    name: ClassVar[str] = "scip"
-    engine: ClassVar[str] = "scip"
+    name = "scip"
+    engine = "scip"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CONTINUOUS, Capability.INTEGER, Capability.START}
     )
@@ -289,9 +257,9 @@ class Scip(OrToolsSolver):
 class CpSat(OrToolsSolver):
     """CP-SAT for timeline programs, and for linear programs whose columns are all integer."""
 
-    name: ClassVar[str] = "cp-sat"
-    engine: ClassVar[str] = "sat"
-    protocol: ClassVar[str] = "ortools.sat.sat_parameters_pb2:SatParameters"
+    name = "cp-sat"
+    engine = "sat"
+    protocol = "ortools.sat.sat_parameters_pb2:SatParameters"
     rounds: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
         Capability.INTEGER,

@@ -21,7 +21,7 @@ import numpy as np
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import Capability, Limits, Session, Solver
+from optsched.solvers.base import Capability, EngineSolver, Limits, Session, load_library
 from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
@@ -30,11 +30,7 @@ REFUSED = re.compile(r"No match for|.* is illegal for")
 
 
 def _pulp() -> Any:
-    try:
-        import pulp
-    except ImportError as error:
-        raise SolverUnavailable(f"PuLP cannot be loaded ({error}); install pulp") from None
-    return pulp
+    return load_library("pulp", "PuLP", "; install pulp")
 
 
 class PulpSession(Session):
@@ -191,34 +187,21 @@ class PulpSession(Session):
 @cache
 def engine_solver(engine: str) -> type[PulpSolver]:
     """The back-end that is called by PuLP's name of it."""
-    attributes = {
-        "__doc__": f"{engine}, as PuLP calls it.",
-        "name": f"pulp:{engine}",
-        "engine": engine,
-        "optional": True,
-        "capabilities": frozenset({Capability.CONTINUOUS, Capability.INTEGER}),
-    }
-    return type(f"Pulp_{engine}", (PulpSolver,), attributes)
+    capabilities = {Capability.CONTINUOUS, Capability.INTEGER}
+    return PulpSolver.of_engine("pulp", "PuLP", engine, capabilities)
 
 
 def engines() -> list[str]:
     """PuLP's names of the solvers that it finds here and that have no name of their own."""
     pulp = _pulp()
-    own = {
-        solver.engine
-        for solver in PulpSolver.__subclasses__()
-        if solver.name != f"pulp:{solver.engine}"
-    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return sorted(set(pulp.listSolvers(onlyAvailable=True)) - own)
+        return PulpSolver.unnamed(pulp.listSolvers(onlyAvailable=True))
 
 
-class PulpSolver(Solver):
+class PulpSolver(EngineSolver):
     """Base of the back-ends that PuLP calls."""
 
-    engine: ClassVar[str]
-    """PuLP's name of the solver."""
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CONTINUOUS, Capability.INTEGER, Capability.DUALS, Capability.START}
     )
@@ -270,8 +253,8 @@ class PulpSolver(Solver):
 class Cbc(PulpSolver):
     """CBC, as PuLP ships it."""
 
-    name: ClassVar[str] = "cbc"
-    engine: ClassVar[str] = "PULP_CBC_CMD"
+    name = "cbc"
+    engine = "PULP_CBC_CMD"
 
     @classmethod
     def check_log(cls, log: str) -> None:
@@ -302,46 +285,46 @@ class Cbc(PulpSolver):
 class Gurobi(PulpSolver):
     """Gurobi, where the user has it."""
 
-    name: ClassVar[str] = "gurobi"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "GUROBI"
+    name = "gurobi"
+    optional = True
+    engine = "GUROBI"
 
 
 class Cplex(PulpSolver):
     """CPLEX, where the user has it."""
 
-    name: ClassVar[str] = "cplex"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "CPLEX_PY"
+    name = "cplex"
+    optional = True
+    engine = "CPLEX_PY"
 
 
 class Mosek(PulpSolver):
     """MOSEK, where the user has it."""
 
-    name: ClassVar[str] = "mosek"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "MOSEK"
+    name = "mosek"
+    optional = True
+    engine = "MOSEK"
 
 
 class Xpress(PulpSolver):
     """FICO Xpress, where the user has it."""
 
-    name: ClassVar[str] = "xpress"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "XPRESS_PY"
+    name = "xpress"
+    optional = True
+    engine = "XPRESS_PY"
 
 
 class Copt(PulpSolver):
     """COPT, where the user has it."""
 
-    name: ClassVar[str] = "copt"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "COPT"
+    name = "copt"
+    optional = True
+    engine = "COPT"
 
 
 class CuOpt(PulpSolver):
     """NVIDIA cuOpt, where the user has it."""
 
-    name: ClassVar[str] = "cuopt"
-    optional: ClassVar[bool] = True
-    engine: ClassVar[str] = "CUOPT"
+    name = "cuopt"
+    optional = True
+    engine = "CUOPT"

@@ -9,6 +9,7 @@ the units of the program again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -100,60 +101,35 @@ class ScaledSession(Session):
         self.scaling = scaling
         self.inner = inner
 
-    def _changed(self, what: str) -> None:
-        """The inner session keeps the reasons."""
+    def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
+        """Make the same change, scaled, in the inner session, which keeps the reasons."""
+        getattr(self.inner, setter)(*self._scaled(setter, arguments))
+        # What is added is not scaled: its factors are 1.
+        if setter == "add_columns":
+            columns = np.append(self.scaling.columns, np.ones(arguments[0].shape[1]))
+            self.scaling = replace(self.scaling, columns=columns)
+        elif setter == "add_rows":
+            rows = np.append(self.scaling.rows, np.ones(arguments[0].shape[0]))
+            self.scaling = replace(self.scaling, rows=rows)
 
-    def set_cost(self, cost: FloatArray) -> None:
-        """Replace the cost vector."""
-        super().set_cost(cost)
-        self.inner.set_cost(self.scaling.cost(self.arrays.cost))
-
-    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the column bounds."""
-        super().set_bounds(lower, upper)
-        self.inner.set_bounds(lower / self.scaling.columns, upper / self.scaling.columns)
-
-    def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the row bounds."""
-        super().set_rows(lower, upper)
-        self.inner.set_rows(lower * self.scaling.rows, upper * self.scaling.rows)
-
-    def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
-        """Set single coefficients of A."""
-        super().set_coefficients(rows, columns, values)
-        self.inner.set_coefficients(
-            rows, columns, values * self.scaling.rows[rows] * self.scaling.columns[columns]
-        )
-
-    def add_columns(
-        self,
-        matrix: sp.csc_matrix,
-        cost: FloatArray,
-        upper: FloatArray,
-        name: str = "added columns",
-    ) -> None:
-        """Append columns, unscaled."""
-        super().add_columns(matrix, cost, upper, name)
-        self.inner.add_columns(
-            sp.csc_matrix(sp.diags_array(self.scaling.rows) @ matrix),
-            cost * self.scaling.objective,
-            upper,
-            name,
-        )
-        columns = np.concatenate([self.scaling.columns, np.ones(matrix.shape[1])])
-        self.scaling = replace(self.scaling, columns=columns)
-
-    def add_rows(
-        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
-    ) -> None:
-        """Append rows, as they are."""
-        super().add_rows(matrix, lower, upper, name)
-        self.inner.add_rows(
-            sp.csr_matrix(matrix @ sp.diags_array(self.scaling.columns)), lower, upper, name
-        )
-        self.scaling = replace(
-            self.scaling, rows=np.concatenate([self.scaling.rows, np.ones(matrix.shape[0])])
-        )
+    def _scaled(self, setter: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a setter in the units of the inner session."""
+        by_row, by_column = self.scaling.rows, self.scaling.columns
+        match setter, arguments:
+            case "set_cost", (cost,):
+                return (self.scaling.cost(np.asarray(cost, np.float64)),)
+            case "set_bounds", (lower, upper):
+                return lower / by_column, upper / by_column
+            case "set_rows", (lower, upper):
+                return lower * by_row, upper * by_row
+            case "set_coefficients", (rows, columns, values):
+                return rows, columns, values * by_row[rows] * by_column[columns]
+            case "add_columns", (matrix, cost, upper, name):
+                scaled = sp.csc_matrix(sp.diags_array(by_row) @ matrix)
+                return scaled, cost * self.scaling.objective, upper, name
+            case "add_rows", (matrix, lower, upper, name):
+                return sp.csr_matrix(matrix @ sp.diags_array(by_column)), lower, upper, name
+        raise AssertionError(setter)
 
     def set_start(self, start: Basis | FloatArray) -> None:
         """Start the next run from a basis or a point."""

@@ -19,7 +19,7 @@ from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
-from optsched.solvers.prices import total_utility
+from optsched.solvers.prices import solver as back_end
 from optsched.solvers.prices.pinned_total import PinnedTotal
 from optsched.solving import choice
 from optsched.solving.engine import Engine
@@ -57,7 +57,7 @@ def test_the_next_round_starts_from_the_prices() -> None:
 
 
 def test_a_sum_of_utilities_starts_from_the_prices_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(total_utility, "MANY_KNOWN", 0)
+    monkeypatch.setattr(back_end, "MANY_KNOWN", 0)
     state = RoundState.first(instance(200), RoundPolicy(formulation="proportional-fairness"))
     first = solve_round(state)
     assert first.warm is not None and first.warm.prices

@@ -10,7 +10,15 @@ import pytest
 
 from optsched.arrays import FloatArray
 from optsched.conformance import Verdict, check_case
-from optsched.conformance.totals import CASES, Known, alpha_fair, linear, proportional, smallest
+from optsched.conformance.allocation import (
+    CASES,
+    Known,
+    alpha_fair,
+    levels,
+    linear,
+    proportional,
+    smallest,
+)
 from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
 from optsched.solution.values import Values
@@ -20,7 +28,7 @@ from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.oracle
 
-KNOWN = [*linear(), *proportional(), *alpha_fair(), *smallest()]
+KNOWN = [*linear(), *proportional(), *alpha_fair(), *levels(), *smallest()]
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.words)

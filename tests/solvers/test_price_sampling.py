@@ -12,13 +12,13 @@ from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers import Limits
-from optsched.solvers.prices import compiling, sampling, smallest_level
+from optsched.solvers.prices import compiling, max_min, sampling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import Market, market_of
+from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.polish import Pinned
 from optsched.solvers.prices.sampling import sample_of
-from optsched.solvers.prices.smallest_level import Search
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
 
@@ -39,7 +39,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few classes count as many."""
     for name, value in (("LARGE", 0), ("PART", 4), ("LEAST", 1), ("SMALL", 2)):
         monkeypatch.setattr(sampling, name, value)
-    monkeypatch.setattr(smallest_level, "MANY", 3)
+    monkeypatch.setattr(max_min, "MANY", 3)
 
 
 def solved(program: AllocationProgram, solver: str = "prices", **limits: float) -> Outcome:
@@ -96,7 +96,7 @@ def test_pinned_classes_hold_what_they_held_at_the_level_asked(walk: str) -> Non
 def test_the_rest_of_a_market_is_priced_as_if_it_stayed(walk: str, large: None) -> None:
     """The allocation among free classes and those that are pinned is one of all, of the level that it says."""
     some = market()
-    search = Search(some)
+    search = MaxMinSearch(some)
     search.run()
     oracle = Oracle(some)
     oracle.ask(search.prices, search.bound, whole=True)
@@ -119,15 +119,15 @@ def test_prices_of_the_sample_are_near_those_of_all(
 ) -> None:
     some = market(3000, 3)
     asked: list[np.ndarray] = []
-    ask = Search.ask
+    ask = MaxMinSearch.ask
 
-    def noted(self: Search, prices: np.ndarray, level: float, whole: bool = False) -> bool:
+    def noted(self: MaxMinSearch, prices: np.ndarray, level: float, whole: bool = False) -> bool:
         if self.market is some:
             asked.append(prices / (prices @ some.capacity))
         return ask(self, prices, level, whole)
 
-    monkeypatch.setattr(Search, "ask", noted)
-    search = Search(some)
+    monkeypatch.setattr(MaxMinSearch, "ask", noted)
+    search = MaxMinSearch(some)
     search.run()
     final = search.prices / (search.prices @ some.capacity)
     assert len(asked) < 20  # cold it takes more

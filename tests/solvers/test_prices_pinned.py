@@ -15,10 +15,11 @@ from optsched.registry import load_solver
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
 from optsched.solvers import Limits
-from optsched.solvers.prices import own_choices as choosing
-from optsched.solvers.prices import pinned_total, total_utility
+from optsched.solvers.prices import best_response as choosing
+from optsched.solvers.prices import pinned_total
+from optsched.solvers.prices import solver as back_end
+from optsched.solvers.prices.best_response import Choices, best_responses
 from optsched.solvers.prices.interior import Curve
-from optsched.solvers.prices.own_choices import Choices, own_choices
 from optsched.solvers.prices.pinned_total import PinnedTotal
 
 pytestmark = pytest.mark.property
@@ -29,8 +30,8 @@ EXPONENTS = (0.0, -1.0, 0.5, -4.0)
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pin of few classes too."""
-    monkeypatch.setattr(total_utility, "MANY", 50)
-    monkeypatch.setattr(total_utility, "MANY_KNOWN", 50)
+    monkeypatch.setattr(back_end, "MANY", 50)
+    monkeypatch.setattr(back_end, "MANY_KNOWN", 50)
     monkeypatch.setattr(pinned_total, "SMALLEST", 40)
     monkeypatch.setattr(pinned_total, "FEW", 20)
 
@@ -83,7 +84,7 @@ def worth_of(choices: Choices, a: np.ndarray, curve: Curve) -> np.ndarray:
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_choices_are_the_best_of_all_mixtures(exponent: float) -> None:
     a, q, curve = drawn(3, exponent)
-    choices, lane = own_choices(a, q, curve), np.arange(a.shape[1])
+    choices, lane = best_responses(a, q, curve), np.arange(a.shape[1])
     assert (
         {bool(one) for one in choices.alone}
         == {bool(one) for one in choices.all_time}
@@ -115,9 +116,9 @@ def test_numpy_and_compiled_choices_agree(exponent: float, monkeypatch: pytest.M
     pytest.importorskip("numba")
     a, q, curve = drawn(11, exponent, 6000)
     q[1] = 0.0
-    fast = own_choices(a, q, curve)
+    fast = best_responses(a, q, curve)
     monkeypatch.setattr(choosing, "compiled", lambda: None)
-    plain = own_choices(a, q, curve)
+    plain = best_responses(a, q, curve)
     for name in ("place", "all_time", "alone"):
         assert (getattr(fast, name) == getattr(plain, name)).all(), name
     for name in ("slope", "rent", "margin"):
@@ -128,12 +129,12 @@ def test_numpy_and_compiled_choices_agree(exponent: float, monkeypatch: pytest.M
 @given(seed=st.integers(0, 10**6), exponent=st.sampled_from(EXPONENTS), part=st.floats(0.05, 0.95))
 def test_choices_stay_within_their_margin(seed: int, exponent: float, part: float) -> None:
     a, q, curve = drawn(seed, exponent)
-    choices, random = own_choices(a, q, curve), np.random.default_rng(seed)
+    choices, random = best_responses(a, q, curve), np.random.default_rng(seed)
     for one in np.flatnonzero((choices.margin > 1e-9) & choices.alone)[:10]:
         change = part * min(choices.margin[one], 0.9)
         moved = q * (1.0 + change * random.choice([-1.0, 1.0], len(q)))
         alone = Curve(curve.size[[one]], exponent)
-        after = own_choices(a[:, [one]], moved, alone)
+        after = best_responses(a[:, [one]], moved, alone)
         assert (after.place[0], after.all_time[0], after.alone[0]) == (
             choices.place[one], choices.all_time[one], True
         )  # fmt: skip
@@ -142,7 +143,7 @@ def test_choices_stay_within_their_margin(seed: int, exponent: float, part: floa
 @pytest.mark.usefixtures("way")
 def test_prices_of_nothing_send_all_to_their_best_place() -> None:
     a, q, curve = drawn(5, 0.0)
-    choices = own_choices(a, np.zeros_like(q), curve)
+    choices = best_responses(a, np.zeros_like(q), curve)
     assert choices.all_time.all() and (a[choices.place, np.arange(a.shape[1])] == 1.0).all()
 
 
@@ -155,7 +156,7 @@ def test_pinned_totals_are_the_same(
     program = scattered(jobs, pools, exponent)
     pinned = solved(program)
     assert len(answers) == 1
-    monkeypatch.setattr(total_utility, "MANY", 10**9)
+    monkeypatch.setattr(back_end, "MANY", 10**9)
     whole = solved(program)
     scale = worth(program, whole)
     assert pinned.status is Status.OPTIMAL and pinned.certificate.ok

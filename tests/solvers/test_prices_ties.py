@@ -15,11 +15,11 @@ from optsched.instance import Instance
 from optsched.performance.table import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
 from optsched.solution import Status, Termination
-from optsched.solvers.prices import best_places, merging, smallest_level
-from optsched.solvers.prices.best_places import BestPlaces
+from optsched.solvers.prices import linear_total, max_min, merging
+from optsched.solvers.prices.linear_total import LinearTotalSearch
 from optsched.solvers.prices.market import Market, market_of
+from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.merging import merged
-from optsched.solvers.prices.smallest_level import Search
 
 pytestmark = pytest.mark.property
 
@@ -101,7 +101,7 @@ def test_cuts_save_small_programs(sort: str, utility: str, monkeypatch: pytest.M
 def test_more_places_are_kept_where_few_say_nothing(
     utility: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for search, module in ((Search, smallest_level), (BestPlaces, best_places)):
+    for search, module in ((MaxMinSearch, max_min), (LinearTotalSearch, linear_total)):
         monkeypatch.setattr(search, "_cut", lambda *_, **__: None)
         monkeypatch.setattr(module, "NEAR", 2)
     program = tied("equal pools", 100, 12, utility)

@@ -22,9 +22,10 @@ from optsched.solution.certificate import dual_bound
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
 from optsched.solvers import Limits, Progress
-from optsched.solvers.prices import compiling, total_utility
+from optsched.solvers.prices import compiling
+from optsched.solvers.prices import solver as back_end
+from optsched.solvers.prices.best_response import best_responses
 from optsched.solvers.prices.interior import Curve
-from optsched.solvers.prices.own_choices import own_choices
 from optsched.solvers.prices.steps_compiled import compiled
 from optsched.solvers.prices.watch import Watch
 from optsched.solving.engine import Engine
@@ -263,7 +264,7 @@ def test_light_jobs_choose_what_is_best_for_them(
     sweeps: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(total_utility, "MANY", 500)
+    monkeypatch.setattr(back_end, "MANY", 500)
     random = np.random.default_rng(jobs)
     weight = np.where(
         random.random(jobs) < 0.4, 10.0 ** random.uniform(lightest, heaviest, jobs), 1.0
@@ -275,7 +276,7 @@ def test_light_jobs_choose_what_is_best_for_them(
     )
     level = (rates * values.x.reshape(jobs, 3)).sum(axis=1)
     prices, top = values.y[jobs : jobs + 3], rates.max(axis=1)
-    choices = own_choices(
+    choices = best_responses(
         (rates / top[:, np.newaxis]).T, prices, Curve(weight * top**exponent, exponent)
     )
     due = (choices.slope / top / weight) ** (1.0 / (exponent - 1.0))

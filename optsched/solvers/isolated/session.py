@@ -6,8 +6,6 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import scipy.sparse as sp
-
 from optsched.arrays import FloatArray, IntArray
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution.values import Basis, Values
@@ -58,46 +56,9 @@ class IsolatedSession(Session):
         self._origin = None
         self._changes.clear()
 
-    def _changed(self, what: str) -> None:
-        """The session there tells what it has to rebuild."""
-
-    def set_cost(self, cost: FloatArray) -> None:
-        """Replace the cost vector."""
-        super().set_cost(cost)
-        self._changes.append(("set_cost", (cost,)))
-
-    def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the column bounds."""
-        super().set_bounds(lower, upper)
-        self._changes.append(("set_bounds", (lower, upper)))
-
-    def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the row bounds."""
-        super().set_rows(lower, upper)
-        self._changes.append(("set_rows", (lower, upper)))
-
-    def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
-        """Set single coefficients of A."""
-        super().set_coefficients(rows, columns, values)
-        self._changes.append(("set_coefficients", (rows, columns, values)))
-
-    def add_columns(
-        self,
-        matrix: sp.csc_matrix,
-        cost: FloatArray,
-        upper: FloatArray,
-        name: str = "added columns",
-    ) -> None:
-        """Append columns."""
-        super().add_columns(matrix, cost, upper, name)
-        self._changes.append(("add_columns", (matrix, cost, upper, name)))
-
-    def add_rows(
-        self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
-    ) -> None:
-        """Append rows."""
-        super().add_rows(matrix, lower, upper, name)
-        self._changes.append(("add_rows", (matrix, lower, upper, name)))
+    def _changed(self, reason: str, setter: str, *arguments: Any) -> None:
+        """Note the change; the session there tells what it has to rebuild."""
+        self._changes.append((setter, arguments))
 
     def become(self, arrays: LinearArrays) -> None:
         """Change the program into another one; what differs is found there."""

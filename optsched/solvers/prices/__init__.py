@@ -1,1 +1,27 @@
-"""The price method: prices of resources, and the cheapest way of every job to a level."""
+"""The price method: Lagrangian prices of the resources, at which every class of jobs decides.
+
+An allocation program couples its classes by the capacities alone. With prices p on these rows it
+falls apart into one small problem per class, whose solution is the best response of the class;
+p . W and the worth of all responses are a bound (the Lagrangian dual). Four searches for the best
+prices end in an optimum and its proof:
+
+- `max_min`: the smallest level. In-out cutting planes (`cutting_planes`): the `oracle` solves the
+  problems of the classes, whose demand is a subgradient of the dual; the `master` program mixes
+  the responses (Dantzig-Wolfe). Then `polish`: nearly all classes are pinned to their responses,
+  and a linear program decides about the others. `sampling` finds the first prices where classes
+  are many.
+- `linear_total`: a total of levels, in the same way.
+- `interior`: a total of concave utilities, by a primal-dual interior-point method whose Newton
+  systems are reduced to the prices. `steps` are its sweeps over the classes.
+- `pinned_total`: the same total where classes are very many: nearly all are pinned to their
+  `best_response`.
+
+`solver` is the back-end: program in, values out. `market` and `goods` are the program in the form
+in which prices solve it, `merging` makes equal classes one, `watch` ends a search at a limit.
+
+Sweeps over all classes exist twice: in numpy, and compiled by numba (`kernels`, `steps_compiled`,
+`_choose` in `best_response`). Without numba (the extra ``fast``) there is numpy alone. With it, a
+new process takes 1.5 to 2 s to load numba and the compiled code, so that numpy is faster up to
+millions of entries; the size of the market alone decides (`compiling`). The numpy sweep is the
+definition, and tests compare the two.
+"""

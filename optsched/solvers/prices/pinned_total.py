@@ -2,7 +2,7 @@
 
 At prices p a class maximises phi f(tau) - q . x on its own. It is then in one place alone, some of its time (idle the
 rest of it) or all of it, or in two places; and it stays with that sort of choice while prices move by less than a
-margin (`own_choices`). So where prices are known within a margin, from a sample of the classes or from a similar
+margin (`best_responses`). So where prices are known within a margin, from a sample of the classes or from a similar
 program before, only the classes within it are in doubt. Of the others,
 
 - who is in place j all the time holds a constant,
@@ -28,9 +28,9 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.solvers.prices import compiling
+from optsched.solvers.prices.best_response import Choices, best_responses
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.interior import Balance, Curve, Interior
-from optsched.solvers.prices.own_choices import Choices, own_choices
 
 log = logging.getLogger("optsched")
 
@@ -89,14 +89,14 @@ class PinnedTotal:
         return self._from(self._sampled(), min(DOUBT * len(self.a), AT_MOST))
 
     def _from(self, prices: FloatArray, doubt: float) -> Balance | None:
-        choices, count = own_choices(self.a, prices, self.curve), int(doubt * len(self.level))
+        choices, count = best_responses(self.a, prices, self.curve), int(doubt * len(self.level))
         most = len(self.level)
         for _ in range(ROUNDS):
             if (found := self._small(choices, count)) is None:
                 return None
             search, pinned, time = found
             prices, before = search.prices, choices
-            choices = own_choices(self.a, prices, self.curve)
+            choices = best_responses(self.a, prices, self.curve)
             gap = self._judge(time, prices, choices)
             changed = pinned & (
                 (choices.place != before.place) | (choices.all_time != before.all_time)

@@ -16,10 +16,10 @@ from optsched.program.arrays import Block, LinearArrays
 from optsched.solution.values import BASIC, LOWER, UPPER, Basis, Termination
 from optsched.solvers.base import Limits
 from optsched.solvers.highs import Highs
+from optsched.solvers.prices.cutting_planes import PRECISE
 from optsched.solvers.prices.kernels import Sweeps
 from optsched.solvers.prices.market import Market, Places, Point, Taken
 from optsched.solvers.prices.oracle import Oracle
-from optsched.solvers.prices.phases import PRECISE
 
 NEAR = 5
 """Places of a free class that the small program has at first: its fastest, and those of the least reduced cost."""

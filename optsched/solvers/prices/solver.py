@@ -1,33 +1,52 @@
-"""The price method as a back-end: it takes an allocation program as it is."""
+"""The price method as a back-end: from an allocation program to a search for prices, and from what it found to values.
+
+The values are those of the linear program that the allocation program would be lowered to: ``x`` are the totals of the
+columns (and the level), ``y`` the duals of time, capacity and levels. Searches count levels and worth in units of their
+own, so that tolerances are relative; ``unit`` leads back to those of the program.
+"""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
-from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LinearArrays, Method
-from optsched.solution.values import Values
+from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers.base import Capability, Limits, Session, Solver
-from optsched.solvers.prices.market import WIDEST
-from optsched.solvers.prices.minimum_utility import solve_minimum
-from optsched.solvers.prices.total_utility import refuses_total, solve_total
+from optsched.solvers.interrupt import interrupt_flag
+from optsched.solvers.prices.cutting_planes import CLOSED
+from optsched.solvers.prices.goods import Goods
+from optsched.solvers.prices.interior import CLOSE, Balance, Curve, Interior
+from optsched.solvers.prices.linear_total import LinearTotalSearch, greedy_allocation
+from optsched.solvers.prices.market import WIDEST, Market, market_of
+from optsched.solvers.prices.max_min import MaxMinSearch
+from optsched.solvers.prices.merging import merged
+from optsched.solvers.prices.pinned_total import PinnedTotal
+from optsched.solvers.prices.watch import Watch
+
+MANY, MANY_KNOWN = 8000, 2000
+"""Classes from which most are pinned, without and with prices to start from."""
+MOST_GOODS = 1000
+"""Resources that can run out, beyond which the system in their prices is no small one."""
 
 
 class Prices(Solver):
     """Prices of resources, at which every job decides for itself: exact for jobs alone.
 
-    The smallest level is found by cutting planes on the prices (`optsched.solvers.prices.smallest_level`), a total of
+    The smallest level is found by cutting planes on the prices (`optsched.solvers.prices.max_min`), a total of
     concave utilities by an interior method whose steps are small systems in the prices
     (`optsched.solvers.prices.interior`).
     """
 
-    name: ClassVar[str] = "prices"
-    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+    name = "prices"
+    capabilities = frozenset(
         {Capability.ALLOCATION, Capability.DUALS, Capability.PROGRESS, Capability.INTERRUPT}
     )
 
@@ -76,3 +95,225 @@ class Prices(Solver):
             )
         solve = solve_minimum if program.utility.smallest_level else solve_total
         return solve(program, limits, start)
+
+
+# --- the smallest level ---------------------------------------------------------------------------------------------
+
+
+def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
+    """Values of the lowered program: the totals and the level; duals of time, capacity and levels.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    limits : Limits
+    start : FloatArray or None, shape (resources,)
+        Prices to start from.
+    """
+    began = time.perf_counter()
+    market = market_of(program)
+    if market.highest <= 0:
+        return _level_of_zero(program, market)
+    with interrupt_flag() as interrupted:
+        watch = Watch(limits, interrupted, market.unit)
+        same = merged(market, market.level)
+        searched = market if same is None else same.market
+        known = None if start is None else start[market.row]
+        # Where nobody's time has a price, the resources are worth the level.
+        before = None if known is None else float(known @ market.capacity) / market.unit
+        search = MaxMinSearch(searched, known, watch, before)
+        search.run()
+        found = search.equilibrium()
+    if same is not None:
+        found = replace(
+            found, x=same.totals(found.x), slope=same.of_each(found.slope), rent=same.of_each(found.rent)
+        )  # fmt: skip
+    prices = capacity_duals(program, market, found.prices, found.rent, found.slope)
+    gap = (
+        f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
+    )
+    return Values(
+        Termination.OPTIMAL if found.finished else watch.reason or Termination.IMPRECISE,
+        PointStatus.FEASIBLE, PointStatus.FEASIBLE, found.x,
+        np.concatenate([found.rent, prices, -found.slope]), found.level, found.bound, iterations=found.passes,
+        seconds=time.perf_counter() - began,
+        words=f"{found.passes} passes, {found.rounds} rounds, {gap}",
+    )  # fmt: skip
+
+
+def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
+    """Where a class can have nothing, which holds the level: no place, or places for which there is none of a good.
+
+    Such a good has the price at which none of the class's columns is worth it.
+    """
+    C = program.classes
+    held = int(market.level.max(axis=1, initial=0.0).argmin())
+    columns = np.flatnonzero(C.class_a == held)
+    worth = program.levels.tocsc()[:, columns].toarray()[held] / C.count[held]
+    needed = np.where(C.capacity[:, np.newaxis] <= 0, C.usage.tocsc()[:, columns].toarray(), 0.0)
+    prices = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0).max(
+        axis=1, initial=0.0
+    )
+    slope = np.zeros(len(C))
+    slope[held] = 1.0 / C.count[held]
+    return Values(
+        Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.zeros(C.columns + 1),
+        np.concatenate([np.zeros(len(C)), prices, -slope]), 0.0, 0.0, words="a job can have nothing: the level is 0",
+    )  # fmt: skip
+
+
+# --- totals of utilities --------------------------------------------------------------------------------------------
+
+
+def refuses_total(program: AllocationProgram) -> str | None:
+    """Why a total of utilities is none for prices; None if it is one."""
+    utility = program.total
+    if not (utility.weight >= 0).all() or (program.conic and not (utility.weight > 0).all()):
+        return "a job has no weight"
+    if utility.worthless_at_zero and not (program.highest_level > 0).all():
+        return "a job can have nothing, which is worth minus infinity"
+    if int(np.isfinite(program.classes.capacity).sum()) > MOST_GOODS:
+        return f"it has more than {MOST_GOODS} resources that can run out"
+    return None
+
+
+def solve_total(
+    program: AllocationProgram, limits: Limits, start: FloatArray | None = None
+) -> Values:
+    """Solve a program that `refuses_total` does not refuse; ``y`` are duals of the rows that it is lowered to.
+
+    Those of a concave total are the rows of its tangent. ``start`` are prices of all resources that are near the right
+    ones.
+
+    Raises
+    ------
+    SolverUnavailable
+        Where a job can have nothing because there is none of a resource that it needs, and that is no 0.
+    """
+    began = time.perf_counter()
+    found = _concave(program, limits, start) if program.conic else _linear(program, limits)
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
+    """By `PinnedTotal` or `Interior`, with levels in units of each class's highest."""
+    C, utility = program.classes, program.total
+    market = market_of(program)
+    highest = market.level.max(axis=1, initial=0.0)
+    some = np.flatnonzero(highest > 0)
+    if len(some) < int((program.highest_level > 0).sum()):
+        raise SolverUnavailable(
+            "solver prices cannot take this program: a job needs what there is none of"
+        )
+    exponent = 0.0 if utility.function == "log" else utility.exponent
+    goods = Goods.of(market, some)
+    top = highest[some] * market.unit
+    weight = C.count[some] * utility.weight[some]
+    size = weight / goods.weight * top**exponent
+    unit = float(np.median(size)) if len(some) else 1.0
+    shift = float(weight @ np.log(top)) if exponent == 0 else 0.0
+    with interrupt_flag() as interrupted:
+        watch = Watch(limits, interrupted, unit, shift)
+        level = np.ascontiguousarray(market.level[some] / highest[some, np.newaxis])
+        near = None if start is None or not start.any() else start[market.row] / unit
+        found, steps = _searched(goods, level, Curve(size / unit, exponent), watch, near)
+    rent, slope = np.zeros(len(C)), np.zeros(len(C))
+    rent[some] = found.rent * market.amount[some] * unit
+    slope[some] = found.slope * market.amount[some] * unit / top
+    return Values(
+        Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
+        PointStatus.FEASIBLE, PointStatus.FEASIBLE, goods.columns(C.count[some, np.newaxis] * found.time),
+        np.concatenate([rent, capacity_duals(program, market, found.prices * unit, rent, slope), -slope]),
+        found.value * unit + shift, found.bound * unit + shift, iterations=steps,
+        words=f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
+    )  # fmt: skip
+
+
+def _searched(
+    goods: Goods, level: FloatArray, curve: Curve, watch: Watch, near: FloatArray | None
+) -> tuple[Balance, int]:
+    """What is found, and after how many steps; ``near`` are prices to start from."""
+    found, steps = None, 0
+    if goods.market.good is not None and len(level) >= (MANY if near is None else MANY_KNOWN):
+        most_pinned = PinnedTotal(goods, level, curve, watch.over)
+        solved = most_pinned.run(near)
+        found, steps = most_pinned.found, most_pinned.steps
+        if found is not None and (solved is not None or watch.reason is not None):
+            watch.tell(found.value, found.bound)
+            return found, steps
+    search = Interior(goods, level, curve, watch)
+    again = search.run()
+    return (again if found is None or not found.gap <= again.gap else found), steps + search.steps
+
+
+def _linear(program: AllocationProgram, limits: Limits) -> Values:
+    """By `LinearTotalSearch`."""
+    C, utility = program.classes, program.total
+    market = market_of(program)
+    worth = market.level * (utility.weight * market.unit / market.amount)[:, np.newaxis]
+    most = worth.max(axis=1, initial=0.0)
+    unit = float(np.median(most[most > 0])) if (most > 0).any() else 1.0
+    worth /= unit
+    same = merged(market, worth)
+    few, rows = (market, worth) if same is None else (same.market, worth[same.groups.first])
+    goods = Goods.of(few, np.arange(len(few)))
+    with interrupt_flag() as interrupted:
+        watch = Watch(limits, interrupted, unit)
+        search = LinearTotalSearch(goods, rows, watch)
+        search.run()
+    time_spent = search.time()
+    value = search.worth_of(time_spent)
+    if search.bound > value * (1.0 + CLOSED) and market.good is not None:
+        # The search was stopped: an allocation that fills the capacities may be better than what it has.
+        filled = greedy_allocation(rows, goods.weight, market.capacity, search.prices)
+        filled *= goods.room(goods.used(filled))
+        reached = search.worth_of(filled)
+        time_spent, value = (filled, reached) if reached > value else (time_spent, value)
+    gap = max(search.bound / value - 1.0, 0.0) if value > 0 else np.inf if search.bound > 0 else 0.0
+    search.ask(search.prices)
+    rent = unit * (search.rent * market.amount if same is None else same.of_each(search.rent))
+    spent = C.count[:, np.newaxis] * (
+        time_spent if same is None else time_spent[same.groups.inverse]
+    )
+    return Values(
+        Termination.OPTIMAL if gap <= CLOSED else watch.reason or Termination.IMPRECISE,
+        PointStatus.FEASIBLE, PointStatus.FEASIBLE, Goods.of(market, np.arange(len(C))).columns(spent),
+        np.concatenate([rent, capacity_duals(program, market, search.prices * unit, rent, utility.weight)]),
+        value * unit, search.bound * unit, iterations=search.asked,
+        words=f"{search.asked} passes, {search.rounds} rounds, gap {gap:.1g}",
+    )  # fmt: skip
+
+
+def capacity_duals(
+    program: AllocationProgram,
+    market: Market,
+    known: FloatArray,
+    rent: FloatArray,
+    slope: FloatArray,
+) -> FloatArray:
+    """Duals of the capacity rows, shape (resources,).
+
+    No market finds the price of a resource of which there is nothing. Its dual is the least price at which no column
+    that needs it is worth it.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    market : Market
+    known : FloatArray, shape (R,)
+        Prices of the resources of the market.
+    rent, slope : FloatArray, shape (K,)
+        Worth of a class's time, and of one unit of ``levels @ x``.
+    """
+    C = program.classes
+    prices = np.zeros(len(C.capacity))
+    prices[market.row] = known
+    none = np.flatnonzero(C.capacity <= 0)
+    if not len(none):
+        return prices
+    gain = program.levels.T @ slope - rent[C.class_a] - C.usage.T @ prices
+    held = sp.coo_matrix(C.usage[none])
+    dearest = np.zeros(len(none))
+    np.maximum.at(dearest, held.row, gain[held.col] / held.data)
+    prices[none] = dearest
+    return prices

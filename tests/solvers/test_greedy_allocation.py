@@ -10,7 +10,7 @@ from test_prices_totals import scattered, solved
 
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination
-from optsched.solvers.prices.greedy_places import filled_places
+from optsched.solvers.prices.linear_total import greedy_allocation
 
 pytestmark = pytest.mark.property
 
@@ -22,7 +22,7 @@ def test_places_are_filled_within_time_and_capacity(seed: int, classes: int, pla
     worth = random.lognormal(0.0, 1.0, (classes, places)) * (random.random((classes, places)) > 0.3)
     weight, capacity = random.choice([1.0, 2.0, 8.0], classes), random.uniform(0.5, classes, places)
     prices = random.choice([0.0, 0.5], places)
-    time = filled_places(worth, weight, capacity, prices)
+    time = greedy_allocation(worth, weight, capacity, prices)
     assert (
         (time >= 0).all() and (time.sum(axis=1) <= 1.0 + 1e-12).all() and not time[worth == 0].any()
     )
@@ -36,7 +36,7 @@ def test_places_are_filled_within_time_and_capacity(seed: int, classes: int, pla
 
 @pytest.mark.unit
 def test_the_one_place_goes_to_those_who_make_the_most_of_it() -> None:
-    time = filled_places(
+    time = greedy_allocation(
         np.array([[1.0], [3.0], [2.0], [5.0]]), np.full(4, 2.0), np.array([5.0]), np.zeros(1)
     )
     assert time.ravel().tolist() == [0.0, 1.0, 0.5, 1.0]

@@ -6,7 +6,7 @@ With g_kj the worth of a unit of a member's time in place j, the bound of any pr
 
 and at the best prices all classes take one place alone, but for as many as there are resources that run out. So some
 cutting planes find which, and a small linear program over the classes whose choice is close, with the others where they
-are, ends in the optimum or in better prices: the search of `optsched.solvers.prices.smallest_level` without its level.
+are, ends in the optimum or in better prices: the search of `optsched.solvers.prices.max_min` without its level.
 Where many classes tie it does not, and the best mixture of choices, which the cuts find, is the optimum.
 """
 
@@ -23,17 +23,13 @@ from optsched.program.arrays import Block, LinearArrays
 from optsched.solution.values import Termination
 from optsched.solvers.base import Limits
 from optsched.solvers.highs import Highs
+from optsched.solvers.prices.cutting_planes import PRECISE, ROUNDS, STEPS, CuttingPlanes
 from optsched.solvers.prices.goods import Goods
-from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Response
-from optsched.solvers.prices.phases import COARSE, EXACT, PRECISE, QUICK, ROUNDS, STEADY, STEPS
-from optsched.solvers.prices.watch import Watch
+from optsched.solvers.prices.watch import Ends
 
 log = logging.getLogger("optsched")
 
-PASSES = 300
-CUTS = 10
-"""Cuts after a round that did not lower the bound, and one more for each resource."""
 FREE = 1500
 """Classes that the small program decides about at first, at most."""
 NEAR = 6
@@ -51,7 +47,7 @@ class Choice:
     value: float
 
 
-class BestPlaces:
+class LinearTotalSearch(CuttingPlanes):
     """One search.
 
     Parameters
@@ -59,58 +55,40 @@ class BestPlaces:
     goods : Goods
     worth : FloatArray, shape (K, w)
         g.
-    watch : Watch, optional
+    watch : Ends, optional
         What ends the search before its time.
-
-    Attributes
-    ----------
-    prices : FloatArray, shape (R,)
-        Those of the lowest bound.
-    value, bound : float
     """
 
-    def __init__(self, goods: Goods, worth: FloatArray, watch: Watch | None = None) -> None:
-        self.goods, self.worth, self._watch = goods, worth, watch
-        self.weight, self.capacity = goods.weight, goods.market.capacity
+    passes = 300
+    cuts = 10
+
+    def __init__(self, goods: Goods, worth: FloatArray, watch: Ends | None = None) -> None:
+        super().__init__(goods.market.capacity, watch)
+        self.goods, self.worth, self.weight = goods, worth, goods.weight
         self._by_place = np.ascontiguousarray(worth.T)
-        self.master = Master(self.capacity)
-        self.bound, self.value, self.asked, self.rounds = np.inf, 0.0, 0, 0
-        self.prices = np.zeros(len(self.capacity))
+        self.asked = 0
         nobody = np.full(len(worth), -1, np.int64)
         self.place, self.rent, self.margin = nobody, np.zeros(len(worth)), np.zeros(len(worth))
         self.choice = Choice(
             nobody, np.zeros(0, np.int64), np.zeros((0, worth.shape[1])), self.prices, 0.0
         )
 
-    @property
-    def gap(self) -> float:
-        """Relative distance of bound and value."""
-        return self.bound / self.value - 1.0 if self.value > 0 else np.inf
-
-    @property
-    def _ended(self) -> bool:
-        return self.gap <= EXACT or (
-            self._watch is not None and self._watch(self.value, self.bound)
-        )
-
     def run(self) -> None:
         """Cutting planes, then small programs, until the gap is closed."""
         idle = np.zeros(len(self.capacity))
-        self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
         self.ask(idle)  # where everybody fits, prices are 0
-        if self.bound <= 0 or self._ended:
+        if self.bound <= 0 or self.ended:
             return
         self.ask(np.full(len(idle), 0.5 * self.bound / len(idle)) / self.capacity)
-        for _ in range(PASSES):
-            self._mix()
-            if self.gap < COARSE or self._ended:
-                break
-            self.ask(STEADY * self.prices + (1.0 - STEADY) * self.master.duals)
+        self.coarse()
         most, grown = FREE, 1
-        while self.rounds < ROUNDS and not self._ended:
+        while self.rounds < ROUNDS and not self.ended:
             self.rounds += 1
             if not self._polish(most, grown):
                 most, grown = 2 * most, 2 * grown
+
+    def _propose(self, prices: FloatArray) -> bool:
+        return self.ask(prices)
 
     def ask(self, prices: FloatArray) -> bool:
         """Let all choose at these prices, and propose that; whether the bound is lower."""
@@ -157,10 +135,9 @@ class BestPlaces:
         time[self.choice.free] = self.choice.time
         return time * self._fit(self.choice.demand)
 
-    def _mix(self) -> None:
-        """The master's mixture of choices, which is one too, and the prices that it points to."""
-        self.master.solve()
-        self.value = max(self.value, self.master.value)
+    def _mix(self) -> FloatArray:
+        super()._mix()
+        return self.master.duals
 
     def _alone(self, classes: IntArray, place: IntArray) -> FloatArray:
         """All the time in one place each."""
@@ -168,10 +145,6 @@ class BestPlaces:
         some = np.flatnonzero(place >= 0)
         time[some, place[some]] = 1.0
         return time
-
-    def _fit(self, demand: FloatArray) -> float:
-        """What a demand is multiplied by to be within the capacities."""
-        return 1.0 / max(1.0, float((demand / self.capacity).max(initial=0.0)))
 
     def _fitted(self, choice: Choice) -> float:
         """What a choice is worth within the capacities."""
@@ -195,21 +168,10 @@ class BestPlaces:
         goal, origin = self._small(free, grown * NEAR), self.prices
         if goal is not None:
             for step in STEPS:
-                if self.ask(step * goal + (1.0 - step) * origin) or self._ended:
+                if self.ask(step * goal + (1.0 - step) * origin) or self.ended:
                     return True
         self._cut()
         return False
-
-    def _cut(self) -> None:
-        """Cuts, as long as a few of them leave little of the gap, as they do where many tie."""
-        before = np.inf
-        while self.gap < QUICK * before:
-            before = self.gap
-            for _ in range(CUTS + len(self.capacity)):
-                self._mix()
-                if self._ended:
-                    return
-                self.ask(0.5 * self.prices + 0.5 * self.master.duals)
 
     def _small(self, free: IntArray, near: int) -> FloatArray | None:
         """Decide for some classes, so many places of each, beside the others; the prices of what is left, or None."""
@@ -239,11 +201,7 @@ class BestPlaces:
             implied_upper=np.ones(columns), rows=(Block("small", 0, count + goods),),
             columns=(Block("small", 0, columns),),
         )  # fmt: skip
-        values = (
-            Highs()
-            .open(arrays)
-            .run(Limits(None if self._watch is None else self._watch.left, tolerance=PRECISE))
-        )
+        values = Highs().open(arrays).run(Limits(self.seconds_left, tolerance=PRECISE))
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
             return None
         parts = np.zeros((count, self.worth.shape[1]))
@@ -254,3 +212,50 @@ class BestPlaces:
         self._take(Choice(place, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
         return np.maximum(values.y[count:], 0.0) / self.capacity
+
+
+def greedy_allocation(
+    worth: FloatArray, weight: FloatArray, capacity: FloatArray, prices: FloatArray
+) -> FloatArray:
+    """An allocation that fills the capacities: parts of the time in places, shape (K, w).
+
+    A search that is stopped may have no better one. All classes ask for the place that is worth
+    most to them beyond its price. A place for which too many ask takes those that would lose most
+    by their next best place. A class that is refused asks again among the places that have
+    something left, until there is none, or no class that asks.
+
+    Parameters
+    ----------
+    worth : FloatArray, shape (K, w)
+        Of all the time in a place, for each unit of ``weight``; each place is one good.
+    weight : FloatArray, shape (K,)
+        What all members of a class hold of a good together.
+    capacity, prices : FloatArray, shape (w,)
+    """
+    time, left = np.zeros(worth.shape), capacity.copy()
+    gain = np.where(worth > 0, worth - prices, -np.inf)
+    idle = np.arange(len(worth))
+    while len(idle):
+        open_ = left > 1e-12 * capacity
+        asked = np.where(open_, gain[idle], -np.inf)
+        place = asked.argmax(axis=1)
+        wanted = asked[np.arange(len(idle)), place] > -np.inf
+        idle, place, asked = idle[wanted], place[wanted], asked[wanted]
+        if not len(idle):
+            break
+        rows = np.arange(len(idle))
+        best = asked[rows, place].copy()
+        asked[rows, place] = -np.inf
+        loss = best - np.maximum(asked.max(axis=1), 0.0)
+        rest = np.zeros(len(idle), bool)
+        for j in np.flatnonzero(np.bincount(place, minlength=len(left))):
+            mine = np.flatnonzero(place == j)
+            mine = mine[np.argsort(-loss[mine], kind="stable")]
+            held = weight[idle[mine]]
+            before = np.cumsum(held) - held
+            part = np.clip((left[j] - before) / held, 0.0, 1.0)
+            time[idle[mine], j] = part
+            left[j] = left[j] - float(held.sum()) if part[-1] == 1.0 else 0.0
+            rest[mine[part == 0.0]] = True
+        idle = idle[rest]
+    return time

@@ -1,4 +1,4 @@
-"""What every class chooses at prices, on its own, and how far prices may change before it chooses something else."""
+"""The best response of every class to prices, and how far prices may change before it is another one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Choices:
-    """What classes choose at prices.
+    """What classes choose at prices, their best responses.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Choices:
     margin: FloatArray
 
 
-def own_choices(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
+def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
     """Walk up the lower hull of places, (level a_j, cost q_j) from the origin, to where it is as steep as the utility.
 
     Parameters

@@ -8,8 +8,7 @@ but then a few more cuts, as long as they are quick, end in a mixture of respons
 
 References
 ----------
-G. Dantzig, P. Wolfe, "Decomposition Principle for Linear Programs", Operations Research 8, 1960; in-out stabilisation:
-W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane and column generation algorithms", Networks 49, 2007.
+G. Dantzig, P. Wolfe, "Decomposition Principle for Linear Programs", Operations Research 8, 1960.
 """
 
 from __future__ import annotations
@@ -21,18 +20,22 @@ from operator import itemgetter
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, highest_in_rows
+from optsched.solvers.prices.cutting_planes import (
+    CLOSED,
+    COARSE,
+    EXACT,
+    ROUNDS,
+    STEPS,
+    CuttingPlanes,
+)
 from optsched.solvers.prices.market import Market, Point
-from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Oracle, Response
-from optsched.solvers.prices.phases import CLOSED, COARSE, EXACT, QUICK, ROUNDS, STEADY, STEPS
 from optsched.solvers.prices.polish import NEAR, Pinned, Polished, polish, undecided
 from optsched.solvers.prices.sampling import sample_size, sampled, worth_sampling
 from optsched.solvers.prices.watch import Ends, Within
 
 log = logging.getLogger("optsched")
 
-PASSES = 150
-"""Passes of the first phase at most."""
 AT_ONCE = 3
 """Rounds of the second phase that prices from before are worth, before the first."""
 GUESS = 3e-4
@@ -41,8 +44,6 @@ NEARBY = 3e-5
 """The same of prices from a round before, of which the level is known."""
 AWAY = 1e-2
 """Distance from the level asked about beyond which the bound that comes of it is worth asking about in its turn."""
-CUTS = 6
-"""Cuts between two rounds after one that did not lower the bound, and one more for each resource."""
 FREE = 1200
 """Classes that the small program decides about at first, at most."""
 MANY = 3000
@@ -81,7 +82,7 @@ class Equilibrium:
     finished: bool
 
 
-class Search:
+class MaxMinSearch(CuttingPlanes):
     """One search for an equilibrium.
 
     Parameters
@@ -95,6 +96,9 @@ class Search:
         The level of that market, in units of this one.
     """
 
+    passes = 150
+    cuts = 6
+
     def __init__(
         self,
         market: Market,
@@ -102,36 +106,20 @@ class Search:
         watch: Ends | None = None,
         before: float | None = None,
     ) -> None:
-        self.market, self.oracle, self.master = market, Oracle(market), Master(market.capacity)
-        self._watch, self._before = (
-            watch,
-            market.highest if before is None else min(before, market.highest),
-        )
+        super().__init__(market.capacity, watch)
+        self.market, self.oracle = market, Oracle(market)
+        self._before = market.highest if before is None else min(before, market.highest)
         self._guess = GUESS if before is None else NEARBY
         self.bound, self.best, self.at = market.highest, np.inf, market.highest
-        self.level = 0.0
         self.point: Point | None = None
-        self.rounds = 0
         self.large = worth_sampling(market)
         worth = 0.0 if start is None else float(start @ market.capacity)
         even = 1.0 / market.capacity / len(market.capacity)
         self.warm = start is not None and 0 < worth < np.inf
         self.prices = start / worth if start is not None and self.warm else even
 
-    @property
-    def gap(self) -> float:
-        """Relative distance between the bound and the level that can be had."""
-        return self.bound / self.level - 1.0 if self.level > 0 else np.inf
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the caller wants no more."""
-        return self._watch is not None and self._watch(self.level, self.bound)
-
     def run(self) -> None:
         """Both phases, until the gap is closed or nothing closes it any more; from known prices the second at first."""
-        idle = np.zeros(len(self.market.capacity))
-        self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
         if self.large and not self.warm:
             self.prices, self.warm = sampled(self.oracle, self._of_sample), True
         self.ask(self.prices, self._before)
@@ -139,10 +127,13 @@ class Search:
             self.ask(self.prices, self.bound)
         if self.warm:
             self.exact(AT_ONCE)
-        if self.gap > EXACT and not self.stopped:
+        if not self.ended:
             self.coarse()
-        if self.gap > EXACT and not self.stopped:
+        if not self.ended:
             self.exact(ROUNDS)
+
+    def _propose(self, prices: FloatArray) -> bool:
+        return self.ask(prices, self.bound)
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> bool:
         """Ask the oracle, take the answer as a proposal; whether these prices are the best so far."""
@@ -155,24 +146,15 @@ class Search:
         self.bound = min(self.bound, self.best)
         return True
 
-    def coarse(self) -> None:
-        """In-out cutting planes."""
-        for _ in range(PASSES):
-            prices = self.master.solve()
-            self.level = max(self.level, self.master.value)
-            if self.gap < COARSE or self.stopped:
-                break
-            self.ask(STEADY * self.prices + (1.0 - STEADY) * prices, self.bound)
-
     def exact(self, rounds: int) -> None:
         """Pin and polish."""
         market, grown = self.market, 1
         self.oracle.ask(self.prices, self.bound, whole=True)
         for _ in range(rounds):
-            if self.gap <= EXACT or self.stopped:
+            if self.ended:
                 return
             self.rounds += 1
-            gap = self.gap if self.level > 0 else self._guess
+            gap = self.gap if self.value > 0 else self._guess
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
             few = sample_size(market) if self.large else min(FREE, wanted)
             most = max(MANY, len(market) // 2)  # a search among more of them is as good as this one
@@ -199,8 +181,7 @@ class Search:
     def _decide(self, free: IntArray, near: int) -> Polished | None:
         """Where free classes go beside the others: a small program says it, or prices again where they are many."""
         if len(free) <= MANY or 2 * len(free) > len(self.market):
-            left = None if self._watch is None else self._watch.left
-            return polish(self.oracle, free, self.prices, self.bound, near, left)
+            return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)
         pinned = Pinned.but(self.oracle, free)
         search = self._within(
             self.market.part(free, self.market.capacity, pinned.taken), self.prices
@@ -208,8 +189,8 @@ class Search:
         if search.point is None:
             return None
         return Polished(
-            pinned.beside(search.level, search.point.spent(search.market)),
-            search.level,
+            pinned.beside(search.value, search.point.spent(search.market)),
+            search.value,
             search.prices,
         )
 
@@ -217,10 +198,10 @@ class Search:
         search = self._within(market, start)
         return search.prices, search.bound
 
-    def _within(self, market: Market, start: FloatArray | None) -> Search:
+    def _within(self, market: Market, start: FloatArray | None) -> MaxMinSearch:
         """A search for a smaller market; it ends when this one has to."""
-        watch = None if self._watch is None else Within(self._watch, self.level, self.bound)
-        search = Search(market, start, watch)
+        watch = None if self.watch is None else Within(self.watch, self.value, self.bound)
+        search = MaxMinSearch(market, start, watch)
         search.run()
         return search
 
@@ -229,10 +210,10 @@ class Search:
         idle = np.zeros(len(self.market.capacity))
         self.master.add(Response(idle, point.level, point.demand, 0.0, 0.0, np.inf, point))
         self.master.solve()
-        worth = point.level * _fits(point.demand, self.market)
-        if self.point is None or worth > self.point.level * _fits(self.point.demand, self.market):
+        worth = point.level * self._fit(point.demand)
+        if self.point is None or worth > self.point.level * self._fit(self.point.demand):
             self.point = point
-        self.level = max(self.level, worth, self.master.value)
+        self.value = max(self.value, worth, self.master.value)
 
     def _towards(self, prices: FloatArray, level: float) -> bool:
         """Ask at the prices of the small program, or part of the way there, until the bound is lower."""
@@ -241,7 +222,7 @@ class Search:
             return False
         goal, origin, before = prices / worth, self.prices, self.bound
         for step in STEPS:
-            at = min(self.bound, max(level, self.level)) if step == 1.0 else self.bound
+            at = min(self.bound, max(level, self.value)) if step == 1.0 else self.bound
             self.ask(step * goal + (1.0 - step) * origin, at, whole=True)
             if self.bound < before * (1.0 - 1e-13):
                 return True
@@ -249,22 +230,10 @@ class Search:
                 return True
         return False
 
-    def _cut(self, again: bool) -> None:
-        """A few cuts; ``again`` and again, as long as they leave little of the gap, as they do where many tie."""
-        before = np.inf
-        while self.gap < QUICK * before and (again or before == np.inf):
-            before = self.gap
-            for _ in range(CUTS + len(self.market.capacity)):
-                prices = self.master.solve()
-                self.level = max(self.level, self.master.value)
-                if self.gap <= EXACT or self.stopped:
-                    return
-                self.ask(0.5 * self.prices + 0.5 * prices, self.bound)
-
     def equilibrium(self) -> Equilibrium:
         """What the search has come to: the best allocation, and the prices that prove it."""
         market, point = self.market, self.point
-        worth = 0.0 if point is None else point.level * _fits(point.demand, market)
+        worth = 0.0 if point is None else point.level * self._fit(point.demand)
         x = np.zeros(market.columns + 1) if point is None else point.totals(market)
         level = market.worth(x)
         if self.master.value > worth and self.bound > level * (1.0 + CLOSED):
@@ -309,12 +278,3 @@ def _critical(market: Market) -> tuple[FloatArray, FloatArray, FloatArray]:
     members = float(market.weight[held] / market.amount[held])
     slope[held], rent[held] = 1.0 / members, best[held] / members
     return np.zeros(len(market.capacity)), slope, rent
-
-
-def _fits(demand: FloatArray, market: Market) -> float:
-    """What a demand is multiplied by to be within the capacities."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return min(
-            1.0,
-            float(np.where(demand > 0, market.capacity / np.maximum(demand, 1e-300), np.inf).min()),
-        )
