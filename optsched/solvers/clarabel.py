@@ -24,6 +24,20 @@ from optsched.solvers.base import (
 from optsched.solvers.conic import ConicSession
 from optsched.solvers.interrupt import interrupt_flag
 
+TERMINATION = {
+    "Solved": Termination.OPTIMAL,
+    "AlmostSolved": Termination.IMPRECISE,
+    "PrimalInfeasible": Termination.INFEASIBLE,
+    "AlmostPrimalInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "DualInfeasible": Termination.UNBOUNDED,
+    "AlmostDualInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "MaxIterations": Termination.WORK_LIMIT,
+    "MaxTime": Termination.TIME_LIMIT,
+    "InsufficientProgress": Termination.IMPRECISE,
+    "NumericalError": Termination.IMPRECISE,
+    "CallbackTerminated": Termination.INTERRUPTED,
+}
+"""Terminations by the status of Clarabel."""
 AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
 
@@ -97,12 +111,15 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
             raise
         except BaseException as error:  # a panic of the library is no Exception
             raise SolverCrashed(f"Clarabel raised {type(error).__name__}: {error}") from None
+    seconds = time.perf_counter() - started
+    return _values(program, solution, interrupted.is_set(), seconds)
+
+
+def _values(program: ConicProgram, solution: Any, interrupted: bool, seconds: float) -> Values:
     words = str(solution.status)
-    termination = (
-        Termination.INTERRUPTED
-        if interrupted.is_set()
-        else _TERMINATION.get(words, Termination.ERROR)
-    )
+    termination = TERMINATION.get(words, Termination.ERROR)
+    if interrupted:
+        termination = Termination.INTERRUPTED
     if termination is Termination.ERROR:
         raise SolverCrashed(f"Clarabel stopped with {words!r}")
     claims = words in ("Solved", "AlmostSolved")
@@ -117,24 +134,9 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
         y=np.array(solution.z) if known else None,
         objective=None if x is None else program.objective(x),
         iterations=int(solution.iterations),
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
         words=words,
     )
-
-
-_TERMINATION = {
-    "Solved": Termination.OPTIMAL,
-    "AlmostSolved": Termination.IMPRECISE,
-    "PrimalInfeasible": Termination.INFEASIBLE,
-    "AlmostPrimalInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
-    "DualInfeasible": Termination.UNBOUNDED,
-    "AlmostDualInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
-    "MaxIterations": Termination.WORK_LIMIT,
-    "MaxTime": Termination.TIME_LIMIT,
-    "InsufficientProgress": Termination.IMPRECISE,
-    "NumericalError": Termination.IMPRECISE,
-    "CallbackTerminated": Termination.INTERRUPTED,
-}
 
 
 def _settings(module: Any, limits: Limits) -> Any:

@@ -25,6 +25,14 @@ from optsched.solvers.base import Capability, EngineSolver, Limits, Session, loa
 from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
+TERMINATION = {
+    "Optimal": Termination.OPTIMAL,
+    "Infeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "Unbounded": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "Undefined": Termination.INFEASIBLE_OR_UNBOUNDED,
+    "Not Solved": Termination.TIME_LIMIT,
+}
+"""Terminations by PuLP's status."""
 REFUSED = re.compile(r"No match for|.* is illegal for")
 """How CBC begins a line about an option that it does not take."""
 
@@ -72,18 +80,30 @@ class PulpSession(Session):
                 command = self._solver.command(pulp, limits, warm=start is not None, log=log)
             except TypeError as error:
                 raise UsageError(f"{self._solver.name} refused its options: {error}") from None
-            try:
-                with caught_output(limits.on_log):
-                    if self._solver.engine == "HiGHS":
-                        in_new_thread(lambda: model.solve(command))
-                    else:
-                        model.solve(command)
-            except (pulp.PulpSolverError, OSError) as error:
-                raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
-            text = log.read_text(errors="replace") if log.exists() else ""
-            if limits.on_log is not None and text:
-                limits.on_log(text)
-            self._solver.check_log(text)
+            self._call(model, command, limits, log)
+        seconds = time.perf_counter() - started
+        return self._values(pulp, model, columns, rows, reasons, seconds)
+
+    def _call(self, model: Any, command: Any, limits: Limits, log: Path) -> None:
+        """Run the solver, and pass its log on."""
+        try:
+            with caught_output(limits.on_log):
+                if self._solver.engine == "HiGHS":
+                    in_new_thread(lambda: model.solve(command))
+                else:
+                    model.solve(command)
+        except (_pulp().PulpSolverError, OSError) as error:
+            raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
+        text = log.read_text(errors="replace") if log.exists() else ""
+        if limits.on_log is not None and text:
+            limits.on_log(text)
+        self._solver.check_log(text)
+
+    def _values(
+        self, pulp: Any, model: Any, columns: list[Any], rows: list[tuple[int, Any]],
+        reasons: tuple[str, ...], seconds: float,
+    ) -> Values:  # fmt: skip
+        arrays = self.arrays
         words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
         termination = self._termination(pulp, model)
         if termination is Termination.ERROR:
@@ -113,7 +133,7 @@ class PulpSession(Session):
             bound=arrays.objective(values)
             if found and y is None and termination is Termination.OPTIMAL
             else None,
-            seconds=time.perf_counter() - started,
+            seconds=seconds,
             words=words,
             rebuilt=reasons,
         )
@@ -175,13 +195,7 @@ class PulpSession(Session):
     def _termination(self, pulp: Any, model: Any) -> Termination:
         if model.sol_status == pulp.LpSolutionIntegerFeasible:
             return Termination.TIME_LIMIT
-        return {
-            pulp.LpStatusOptimal: Termination.OPTIMAL,
-            pulp.LpStatusInfeasible: Termination.INFEASIBLE_OR_UNBOUNDED,
-            pulp.LpStatusUnbounded: Termination.INFEASIBLE_OR_UNBOUNDED,
-            pulp.LpStatusUndefined: Termination.INFEASIBLE_OR_UNBOUNDED,
-            pulp.LpStatusNotSolved: Termination.TIME_LIMIT,
-        }.get(model.status, Termination.ERROR)
+        return TERMINATION.get(pulp.LpStatus[model.status], Termination.ERROR)
 
 
 @cache

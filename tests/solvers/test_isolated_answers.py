@@ -28,7 +28,7 @@ from optsched.solution.values import Basis, Values
 from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated.messages import Address, Call
-from optsched.solvers.isolated.session import LOST
+from optsched.solvers.isolated.process import LOST
 from optsched.solvers.isolated.wire import Wire
 from optsched.solvers.isolated.worker import Worker
 from optsched.solving.engine import Engine

@@ -106,11 +106,11 @@ class Balance:
     Attributes
     ----------
     time : FloatArray, shape (K, w)
-        Within time and capacity.
+        Within time and capacity; of a point during the search, before it is scaled into them.
     prices, slope, rent : FloatArray
         p, y, u.
     value, bound : float
-        Of the sum of N phi f, in the units of the levels ``a``.
+        Of the sum of N phi f, in the units of the levels ``a``; during the search, the value that it has at least.
     scale : float
         What all levels together are worth at their slopes.
     """
@@ -118,31 +118,6 @@ class Balance:
     time: FloatArray
     prices: FloatArray
     slope: FloatArray
-    rent: FloatArray
-    value: float
-    bound: float
-    scale: float
-
-    @property
-    def gap(self) -> float:
-        """Relative to the scale."""
-        return (self.bound - self.value) / self.scale
-
-
-@dataclass(frozen=True)
-class State:
-    """A point of a search, with what is known of it before it is scaled: no more of the value than it has at least.
-
-    Attributes
-    ----------
-    x : FloatArray, shape (w, K)
-    p, y, rent : FloatArray
-    value, bound, scale : float
-    """
-
-    x: FloatArray
-    p: FloatArray
-    y: FloatArray
     rent: FloatArray
     value: float
     bound: float
@@ -207,7 +182,7 @@ class Interior:
                 nearer = better and mine < 0.9 * own
             since = 0 if nearer else since + 1
             if better:
-                best, own = now if now.gap > SMALL else replace(now, x=now.x.copy()), mine
+                best, own = now if now.gap > SMALL else replace(now, time=now.time.copy("K")), mine
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
         return self._balance(best if best.gap <= SMALL else self.state)
 
@@ -296,24 +271,23 @@ class Interior:
         else:
             worth = curve.size * np.exp(e * (log_level - np.log(over))) / e
             surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)
-        self.state = State(
-            self.x, self.p, self.y, rent, float(self.weight @ worth),
+        self.state = Balance(
+            self.x.T, self.p, self.y, rent, float(self.weight @ worth),
             float(self.p @ self.capacity) + float(self.weight @ (rent + surplus)),
             float(self.weight @ (self.y * self.tau)),
         )  # fmt: skip
 
-    def _balance(self, state: State) -> Balance:
+    def _balance(self, state: Balance) -> Balance:
         """The allocation within time and capacity, and the bound of the prices and slopes."""
-        time = state.x * np.minimum(1.0, 1.0 / state.x.sum(axis=0))
+        x = state.time.T
+        time = x * np.minimum(1.0, 1.0 / x.sum(axis=0))
         time = np.ascontiguousarray((time * self.goods.room(self.goods.used(time.T)).T).T)
         level = np.einsum("jk,kj->k", self.a, time)
         value = float(self.weight @ self.curve.value(level))
-        bound = float(state.p @ self.capacity) + float(
-            self.weight @ (state.rent + self.curve.surplus(state.y))
-        )
-        return Balance(
-            time, state.p, state.y, state.rent, value, bound, float(self.weight @ (state.y * level))
-        )
+        bound = float(state.prices @ self.capacity)
+        bound += float(self.weight @ (state.rent + self.curve.surplus(state.slope)))
+        scale = float(self.weight @ (state.slope * level))
+        return replace(state, time=time, value=value, bound=bound, scale=scale)
 
     def _logs(self, slope: FloatArray, level: FloatArray) -> tuple[FloatArray, float]:
         """Logarithms of slopes over phi, and their largest distance from that of the utility at a level.
@@ -326,7 +300,7 @@ class Interior:
         )
 
     def _step(self) -> bool:
-        """One step; False where rounding leaves none."""
+        """One predictor-corrector step; False where rounding leaves none."""
         sweeps, goods, a, q, x, z, s, u, y = (
             self._sweeps, self.goods, self.a, self._q, self.x, self.z, self.s, self.u, self.y
         )  # fmt: skip
@@ -339,16 +313,10 @@ class Interior:
         if not self._in_sweep:
             matrix = goods.curvature(self._spread.T, self._tilt.T, total, s / u, bend * damp)
             taken = None
-        matrix[np.diag_indices_from(matrix)] += self.c / self.p
-        scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
-        factor = _factor(matrix * scale[:, np.newaxis] * scale)
-        if factor is None:
+        prices = self._price_system(matrix)
+        if prices is None:
             return False
-        unheld = self.capacity - self.used - self.c
-
-        def prices(held: FloatArray, more: FloatArray) -> FloatArray:
-            return np.asarray(scale * cho_solve(factor, scale * (held + more - unheld)))
-
+        # Predictor: the step towards products of 0.
         dp = prices(goods.used(self._taken.T, taken), -self.c)
         dc = -self.c - self.c / self.p * dp
         forth, back, second, *takes = sweeps.look_ahead(
@@ -371,6 +339,7 @@ class Interior:
         plain = min(1.0, forth, back, _reach(self.c, dc), _reach(self.p, dp))
         ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
         aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
+        # Corrector: towards products of the size that the predictor would leave, with its second-order term.
         cross = dc * dp
         taken, taken_aim = takes if self._in_sweep else (None, None)
         held = goods.used(self._taken.T, taken) + aim * self.unit * goods.used(
@@ -394,6 +363,25 @@ class Interior:
         self.c, self.p = self.c + length * dc, self.p + length * dp
         self._look(length)
         return True
+
+    def _price_system(
+        self, matrix: FloatArray
+    ) -> Callable[[FloatArray, FloatArray], FloatArray] | None:
+        """Changes of prices from what the classes hold and what more is left over; None for a singular system.
+
+        Scaled to a diagonal of 1, as prices are of many orders.
+        """
+        matrix[np.diag_indices_from(matrix)] += self.c / self.p
+        scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+        factor = _factor(matrix * scale[:, np.newaxis] * scale)
+        if factor is None:
+            return None
+        unheld = self.capacity - self.used - self.c
+
+        def prices(held: FloatArray, more: FloatArray) -> FloatArray:
+            return np.asarray(scale * cho_solve(factor, scale * (held + more - unheld)))
+
+        return prices
 
     def _on_curve(self, dy: FloatArray, length: float) -> float:
         """So much of a step that slopes come nearer to those of the utility, or stay near."""
