@@ -17,7 +17,6 @@ class ClosedForm(Solver):
 
     @classmethod
     def version(cls) -> str:
-        """Its only version."""
         return "1"
 
     def open(self, program: LinearArrays) -> Session:

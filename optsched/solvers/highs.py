@@ -427,7 +427,6 @@ class Highs(Solver):
         return _version_of(_highspy())
 
     def open(self, program: LinearArrays) -> Session:
-        """Load a program."""
         self.require_columns(program)
         return HighsSession(program, self.algorithm)
 

@@ -173,7 +173,6 @@ class OrToolsSolver(EngineSolver):
         raise NotImplementedError
 
     def open(self, program: LinearArrays) -> Session:
-        """Load a program."""
         self.require_columns(program)
         return OrToolsSession(program, type(self))
 

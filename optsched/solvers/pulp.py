@@ -260,7 +260,6 @@ class PulpSolver(EngineSolver):
         """Look for what the solver says in its log alone; may raise `UsageError`."""
 
     def open(self, program: LinearArrays) -> Session:
-        """Load a program."""
         return PulpSession(program, type(self))
 
 

@@ -49,7 +49,7 @@ class Patience:
         self.end = float("inf") if seconds is None else self.started + seconds
         self.until_ready = float("inf")
         """When a process that still starts is given up."""
-        self.told = False
+        self.interrupt_seen = False
         """Whether Ctrl-C was pressed, and seen here."""
         self.on_interrupt: Callable[[], None] | None = None
         self._interrupted = interrupted
@@ -64,8 +64,8 @@ class Patience:
 
     def left(self) -> float:
         """Seconds that are left; raises `Late` if none are."""
-        if self._interrupted is not None and self._interrupted.is_set() and not self.told:
-            self.told = True
+        if self._interrupted is not None and self._interrupted.is_set() and not self.interrupt_seen:
+            self.interrupt_seen = True
             grace = 0.0 if self.on_interrupt is None else self._grace
             self.end = min(time.monotonic() + grace, self.end)
             if self.on_interrupt is not None:

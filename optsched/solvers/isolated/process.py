@@ -211,7 +211,7 @@ class SolverProcess:
             try:
                 with self._guarded(solver.name, patience, late):
                     return self._asked(solver, method, arguments, limits, session, patience)
-            except _Cut:
+            except _KilledAfterInterrupt:
                 words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
@@ -368,8 +368,8 @@ class SolverProcess:
                 )
             else:  # the next run finds it ready
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
-            if patience.told:
-                raise _Cut from None
+            if patience.interrupt_seen:
+                raise _KilledAfterInterrupt from None
             log.warning("solver %s %s", name, words)
             raise SolverCrashed(f"solver {name} {words}") from None
         except Closed:
@@ -427,8 +427,8 @@ def _bytes(memory: float | None) -> int | None:
     return int(memory)
 
 
-class _Cut(Exception):
-    """Killed after Ctrl-C."""
+class _KilledAfterInterrupt(Exception):
+    """The process did not answer in time after Ctrl-C, and was killed."""
 
 
 class IsolatedSession(Session):

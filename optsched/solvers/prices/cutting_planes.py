@@ -19,7 +19,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.solvers.prices.master import Master
 from optsched.solvers.prices.oracle import Response
-from optsched.solvers.prices.watch import Ends
+from optsched.solvers.prices.watch import StopRule
 
 COARSE = 2e-5
 """Gap at which the small program takes over from cutting planes."""
@@ -45,7 +45,7 @@ class CuttingPlanes(ABC):
     Parameters
     ----------
     capacity : FloatArray, shape (R,)
-    watch : Ends or None
+    watch : StopRule or None
         What ends the search before its time.
 
     Attributes
@@ -61,7 +61,7 @@ class CuttingPlanes(ABC):
     cuts: ClassVar[int]
     """Cuts between rounds of the second phase, and one more for each resource."""
 
-    def __init__(self, capacity: FloatArray, watch: Ends | None) -> None:
+    def __init__(self, capacity: FloatArray, watch: StopRule | None) -> None:
         self.capacity, self.watch = capacity, watch
         self.master = Master(capacity)
         self.value, self.bound, self.rounds = 0.0, np.inf, 0

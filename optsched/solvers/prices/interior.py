@@ -162,16 +162,16 @@ class Interior:
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
-        if (plenty := self._plenty()) is not None:
-            return plenty
-        self._begin()
-        self._look(0.0)
-        best, since, own = self.state, 0, self._own()
+        if (free := self._without_prices()) is not None:
+            return free
+        self._starting_point()
+        self._evaluate(0.0)
+        best, since, own = self.state, 0, self._largest_class_gap()
         while self.steps < STEPS and since < STALLED and (best.gap > EXACT or own > OWN):
             if (self._stop is not None and self._stop(best.value, best.bound)) or not self._step():
                 break
             self.steps += 1
-            now, mine = self.state, self._own()
+            now, mine = self.state, self._largest_class_gap()
             if best.gap > EXACT:
                 nearer, better = (
                     now.gap < 0.9 * best.gap or best.gap > SMALL,
@@ -184,16 +184,16 @@ class Interior:
             if better:
                 best, own = now if now.gap > SMALL else replace(now, time=now.time.copy("K")), mine
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
-        return self._balance(best if best.gap <= SMALL else self.state)
+        return self._within_limits(best if best.gap <= SMALL else self.state)
 
-    def _own(self) -> float:
+    def _largest_class_gap(self) -> float:
         """The largest gap of a class, relative to what its level is worth; infinite until that of all is closed."""
         if not self.state.gap <= EXACT:
             return np.inf
         products = np.einsum("jk,jk->k", self.x, self.z) + self.s * self.u
         return float((products / (self.y * self.tau) + np.abs(self.off)).max())
 
-    def _plenty(self) -> Balance | None:
+    def _without_prices(self) -> Balance | None:
         """Everybody in the best place all the time, at no prices, where there is room for that."""
         classes = self.a.shape[1]
         time = np.zeros((classes, len(self.a)))
@@ -212,7 +212,7 @@ class Interior:
             float(self.weight @ slope),
         )
 
-    def _begin(self) -> None:
+    def _starting_point(self) -> None:
         """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
         is_open = self.a > 0
         places = is_open.sum(axis=0)
@@ -237,7 +237,7 @@ class Interior:
         self._columns = np.empty((8, classes))
         self._log_slope = self._logs(self.y, level)[0]
 
-    def _look(self, length: float) -> None:
+    def _evaluate(self, length: float) -> None:
         """Take so much of the step of x and z, and see what the point is worth, scaled into time and capacity."""
         goods, curve, e = self.goods, self.curve, self.curve.exponent
         self._q = goods.costs_by_place(self.p)
@@ -277,7 +277,7 @@ class Interior:
             float(self.weight @ (self.y * self.tau)),
         )  # fmt: skip
 
-    def _balance(self, state: Balance) -> Balance:
+    def _within_limits(self, state: Balance) -> Balance:
         """The allocation within time and capacity, and the bound of the prices and slopes."""
         x = state.time.T
         time = x * np.minimum(1.0, 1.0 / x.sum(axis=0))
@@ -336,7 +336,7 @@ class Interior:
             self._taken,
             self._tilt,
         )
-        plain = min(1.0, forth, back, _reach(self.c, dc), _reach(self.p, dp))
+        plain = min(1.0, forth, back, _step_to_boundary(self.c, dc), _step_to_boundary(self.p, dp))
         ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
         aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
         # Corrector: towards products of the size that the predictor would leave, with its second-order term.
@@ -355,13 +355,18 @@ class Interior:
             dy, du, ds, self._rise, self._cross, self._dx, self._dz,
         )  # fmt: skip
         length = self._on_curve(
-            dy, min(1.0, 0.99 * min(forth, back, _reach(self.c, dc), _reach(self.p, dp)))
+            dy,
+            min(
+                1.0,
+                0.99
+                * min(forth, back, _step_to_boundary(self.c, dc), _step_to_boundary(self.p, dp)),
+            ),
         )
         if not length > 1e-10 or not np.isfinite(dp).all():
             return False
         self.s, self.u, self.y = s + length * ds, u + length * du, y + length * dy
         self.c, self.p = self.c + length * dc, self.p + length * dp
-        self._look(length)
+        self._evaluate(length)
         return True
 
     def _price_system(
@@ -407,6 +412,6 @@ def _factor(matrix: FloatArray) -> Any:
     return None
 
 
-def _reach(value: FloatArray, change: FloatArray) -> float:
+def _step_to_boundary(value: FloatArray, change: FloatArray) -> float:
     """Part of a change that takes the first value to 0."""
     return 1.0 / max(float((-change / value).max(initial=0.0)), 1e-300)

@@ -26,7 +26,7 @@ from optsched.solvers.highs import Highs
 from optsched.solvers.prices.cutting_planes import PRECISE, ROUNDS, STEPS, CuttingPlanes
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.oracle import Response
-from optsched.solvers.prices.watch import Ends
+from optsched.solvers.prices.watch import StopRule
 
 log = logging.getLogger("optsched")
 
@@ -55,14 +55,14 @@ class LinearTotalSearch(CuttingPlanes):
     goods : Goods
     worth : FloatArray, shape (K, w)
         g.
-    watch : Ends, optional
+    watch : StopRule, optional
         What ends the search before its time.
     """
 
     passes = 300
     cuts = 10
 
-    def __init__(self, goods: Goods, worth: FloatArray, watch: Ends | None = None) -> None:
+    def __init__(self, goods: Goods, worth: FloatArray, watch: StopRule | None = None) -> None:
         super().__init__(goods.market.capacity, watch)
         self.goods, self.worth, self.weight = goods, worth, goods.weight
         self._by_place = np.ascontiguousarray(worth.T)
@@ -165,7 +165,7 @@ class LinearTotalSearch(CuttingPlanes):
         wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
         size = min(len(self.margin), most, grown * wanted)
         free = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
-        goal, origin = self._small(free, grown * NEAR), self.prices
+        goal, origin = self._restricted(free, grown * NEAR), self.prices
         if goal is not None:
             for step in STEPS:
                 if self.ask(step * goal + (1.0 - step) * origin) or self.ended:
@@ -173,7 +173,7 @@ class LinearTotalSearch(CuttingPlanes):
         self._cut()
         return False
 
-    def _small(self, free: IntArray, near: int) -> FloatArray | None:
+    def _restricted(self, free: IntArray, near: int) -> FloatArray | None:
         """Decide for some classes, so many places of each, beside the others; the prices of what is left, or None."""
         place = self.place.copy()
         place[free] = -1

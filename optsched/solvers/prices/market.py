@@ -28,7 +28,7 @@ WIDEST = 64
 
 
 @dataclass(frozen=True)
-class Taken:
+class PinnedDemand:
     """What classes that are not in a market hold, and spend, at a level: those that are pinned to a segment.
 
     Attributes
@@ -68,7 +68,7 @@ class Market:
         Levels of the program are ``unit`` times these.
     highest : float
         What the class that is worst off could have if it were alone.
-    taken : Taken, optional
+    pinned_demand : PinnedDemand, optional
         What others hold of the capacity.
     """
 
@@ -83,7 +83,7 @@ class Market:
     held_by: Callable[[], sp.csr_matrix]
     unit: float
     highest: float
-    taken: Taken | None = None
+    pinned_demand: PinnedDemand | None = None
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -111,7 +111,9 @@ class Market:
         """Level of each class in a place; 0 at -1, the origin."""
         return np.where(places >= 0, self.level[np.arange(len(self)), places], 0.0)
 
-    def part(self, classes: IntArray, capacity: FloatArray, taken: Taken | None = None) -> Market:
+    def part(
+        self, classes: IntArray, capacity: FloatArray, pinned_demand: PinnedDemand | None = None
+    ) -> Market:
         """The market of some of the classes, of these capacities, of which others hold some."""
         place, count, held_by = self.place[classes], self.columns, self.held_by
         if self.good is None:  # costs are made for every column
@@ -121,7 +123,7 @@ class Market:
             count, held_by = len(columns), lambda: usage
         return replace(
             self, level=self.level[classes], weight=self.weight[classes], amount=self.amount[classes], place=place,
-            columns=count, held_by=held_by, capacity=capacity, taken=taken,
+            columns=count, held_by=held_by, capacity=capacity, pinned_demand=pinned_demand,
         )  # fmt: skip
 
     def costs(self, prices: FloatArray) -> FloatArray:

@@ -32,7 +32,7 @@ from optsched.solvers.prices.market import Market, Point
 from optsched.solvers.prices.oracle import Oracle, Response
 from optsched.solvers.prices.polish import NEAR, Pinned, Polished, polish, undecided
 from optsched.solvers.prices.sampling import sample_size, sampled, worth_sampling
-from optsched.solvers.prices.watch import Ends, Within
+from optsched.solvers.prices.watch import InnerWatch, StopRule
 
 log = logging.getLogger("optsched")
 
@@ -103,7 +103,7 @@ class MaxMinSearch(CuttingPlanes):
         self,
         market: Market,
         start: FloatArray | None = None,
-        watch: Ends | None = None,
+        watch: StopRule | None = None,
         before: float | None = None,
     ) -> None:
         super().__init__(market.capacity, watch)
@@ -147,7 +147,7 @@ class MaxMinSearch(CuttingPlanes):
         return True
 
     def exact(self, rounds: int) -> None:
-        """Pin and polish."""
+        """Pin the classes whose responses are known, and let a linear program decide about the others."""
         market, grown = self.market, 1
         self.oracle.ask(self.prices, self.bound, whole=True)
         for _ in range(rounds):
@@ -184,7 +184,7 @@ class MaxMinSearch(CuttingPlanes):
             return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)
         pinned = Pinned.but(self.oracle, free)
         search = self._within(
-            self.market.part(free, self.market.capacity, pinned.taken), self.prices
+            self.market.part(free, self.market.capacity, pinned.pinned_demand), self.prices
         )
         if search.point is None:
             return None
@@ -200,7 +200,7 @@ class MaxMinSearch(CuttingPlanes):
 
     def _within(self, market: Market, start: FloatArray | None) -> MaxMinSearch:
         """A search for a smaller market; it ends when this one has to."""
-        watch = None if self.watch is None else Within(self.watch, self.value, self.bound)
+        watch = None if self.watch is None else InnerWatch(self.watch, self.value, self.bound)
         search = MaxMinSearch(market, start, watch)
         search.run()
         return search

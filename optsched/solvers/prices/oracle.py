@@ -124,8 +124,8 @@ class Oracle:
             )
         else:
             demand = market.held(time)
-        if market.taken is not None:
-            held, more = market.taken.alpha, market.taken.beta
+        if market.pinned_demand is not None:
+            held, more = market.pinned_demand.alpha, market.pinned_demand.beta
             demand, slope, rent = (
                 demand + held + level * more,
                 slope + float(prices @ more),

@@ -92,7 +92,7 @@ class PinnedTotal:
         choices, count = best_responses(self.a, prices, self.curve), int(doubt * len(self.level))
         most = len(self.level)
         for _ in range(ROUNDS):
-            if (found := self._small(choices, count)) is None:
+            if (found := self._restricted(choices, count)) is None:
                 return None
             search, pinned, time = found
             prices, before = search.prices, choices
@@ -135,7 +135,9 @@ class PinnedTotal:
         self.steps += search.steps
         return found
 
-    def _small(self, choices: Choices, count: int) -> tuple[Balance, BoolArray, FloatArray] | None:
+    def _restricted(
+        self, choices: Choices, count: int
+    ) -> tuple[Balance, BoolArray, FloatArray] | None:
         """Decide for ``count`` classes and those in two places; with who was pinned, and the time of all."""
         a, weight, e, width = self.a, self.goods.weight, self.curve.exponent, len(self.a)
         margin = choices.margin[choices.alone]

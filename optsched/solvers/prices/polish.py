@@ -18,7 +18,7 @@ from optsched.solvers.base import Limits
 from optsched.solvers.highs import Highs
 from optsched.solvers.prices.cutting_planes import PRECISE
 from optsched.solvers.prices.kernels import Sweeps
-from optsched.solvers.prices.market import Market, Places, Point, Taken
+from optsched.solvers.prices.market import Market, PinnedDemand, Places, Point
 from optsched.solvers.prices.oracle import Oracle
 
 NEAR = 5
@@ -52,7 +52,7 @@ class Pinned:
     mask : BoolArray, shape (K,)
         False for the free ones.
     lower, upper : array of int, shape (K,)
-    taken : Taken
+    pinned_demand : PinnedDemand
         What the pinned ones hold.
     """
 
@@ -62,7 +62,7 @@ class Pinned:
     mask: BoolArray
     lower: Places
     upper: Places
-    taken: Taken
+    pinned_demand: PinnedDemand
 
     @classmethod
     def but(cls, oracle: Oracle, free: IntArray) -> Pinned:
@@ -82,9 +82,9 @@ class Pinned:
             alpha = market.used(
                 lower, upper, np.where(lower >= 0, weight + low * rise, 0.0), -low * rise
             )
-        if market.taken is not None:
-            alpha, beta = alpha + market.taken.alpha, beta + market.taken.beta
-        return cls(market, sweeps, free, mask, lower, upper, Taken(alpha, beta))
+        if market.pinned_demand is not None:
+            alpha, beta = alpha + market.pinned_demand.alpha, beta + market.pinned_demand.beta
+        return cls(market, sweeps, free, mask, lower, upper, PinnedDemand(alpha, beta))
 
     def beside(self, level: float, spent: FloatArray) -> Point:
         """The allocation in which pinned classes have a level and free ones spend their time so, (len(free), w)."""
@@ -105,8 +105,8 @@ class Pinned:
             )
         rows, places = np.nonzero(spent)
         demand = demand + market.rows_of(free[rows], places) @ spent[rows, places]
-        if market.taken is not None:
-            demand = demand + market.taken.alpha + level * market.taken.beta
+        if market.pinned_demand is not None:
+            demand = demand + market.pinned_demand.alpha + level * market.pinned_demand.beta
         reached = float((market.level[free] * spent).sum(axis=1).min(initial=least))
         return Point(lower, upper, share, free, spent, demand, reached)
 
@@ -152,7 +152,7 @@ def polish(
     rows, places = np.nonzero(_kept(oracle, free, prices, near))
     part = np.minimum(1.0, HIGH * about / market.level[free[rows], places])
     arrays, limits = (
-        _program(market, free, rows, places, part, pinned.taken, about),
+        _program(market, free, rows, places, part, pinned.pinned_demand, about),
         Limits(time, tolerance=PRECISE),
     )
     session = Highs().open(arrays)
@@ -224,7 +224,7 @@ def _program(
     rows: IntArray,
     places: IntArray,
     part: FloatArray,
-    taken: Taken,
+    pinned_demand: PinnedDemand,
     about: float,
 ) -> LinearArrays:
     """maximise t  s.t.  level_f >= t and time_f <= 1 for the free f,  demand + beta t <= W - alpha,  t <= highest.
@@ -238,7 +238,7 @@ def _program(
     indptr = np.concatenate([[0], np.cumsum(length + 2), [0]])
     begin, last = indptr[:-2], slice(indptr[-2], None)
     others = np.arange(held.nnz) + 2 * np.repeat(np.arange(1, columns + 1), length)
-    rising = np.flatnonzero(taken.beta)
+    rising = np.flatnonzero(pinned_demand.beta)
     indptr[-1] = indptr[-2] + count + len(rising)
     indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
     indices[begin], data[begin] = rows, market.level[free[rows], places] / about * part
@@ -247,14 +247,14 @@ def _program(
     data[others] = held.data * np.repeat(part, length) / market.capacity[held.indices]
     indices[last] = np.concatenate([np.arange(count), 2 * count + rising])
     data[last] = np.concatenate(
-        [np.full(count, -1.0), about * taken.beta[rising] / market.capacity[rising]]
+        [np.full(count, -1.0), about * pinned_demand.beta[rising] / market.capacity[rising]]
     )
     upper = np.append(np.full(columns, np.inf), market.highest / about)
     size = 2 * count + goods
     return LinearArrays(
         A=sp.csc_matrix((data, indices, indptr), shape=(size, columns + 1)),
         row_lower=np.concatenate([np.zeros(count), np.full(count + goods, -np.inf)]),
-        row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - taken.alpha / market.capacity]),
+        row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - pinned_demand.alpha / market.capacity]),
         lower=np.zeros(columns + 1), upper=upper, cost=np.append(np.zeros(columns), 1.0),
         integer=np.zeros(columns + 1, bool), maximise=True, offset=0.0, implied_lower=np.zeros(columns + 1),
         implied_upper=np.append(np.ones(columns), market.highest / about), rows=(Block("polish", 0, size),),

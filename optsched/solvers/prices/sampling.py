@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.solvers.prices.market import Market, Taken
+from optsched.solvers.prices.market import Market, PinnedDemand
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.polish import Pinned
 
@@ -72,7 +72,10 @@ def sampled(
         small = Oracle(sample)
         small.ask(prices, level)
         oracle.ask(prices, level)
-        whole, part = Pinned.but(oracle, nobody).taken, Pinned.but(small, nobody).taken
-        beyond = Taken(whole.alpha - part.alpha, whole.beta - part.beta)
-        prices, level = solve(replace(sample, taken=beyond), prices)
+        whole, part = (
+            Pinned.but(oracle, nobody).pinned_demand,
+            Pinned.but(small, nobody).pinned_demand,
+        )
+        beyond = PinnedDemand(whole.alpha - part.alpha, whole.beta - part.beta)
+        prices, level = solve(replace(sample, pinned_demand=beyond), prices)
     return prices

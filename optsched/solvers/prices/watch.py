@@ -11,38 +11,34 @@ from optsched.solution.values import Termination
 from optsched.solvers.base import PROGRESS_EVERY, Limits, Progress
 
 
-class Ends(Protocol):
-    """What may end a search."""
+class StopRule(Protocol):
+    """What may end a search before its gap is closed."""
 
     @property
-    def left(self) -> float | None:
-        """Seconds that are left; None without a limit."""
+    def left(self) -> float | None: ...
 
-    def __call__(self, value: float, bound: float) -> bool:
-        """Whether the search is to end."""
+    def __call__(self, value: float, bound: float) -> bool: ...
 
 
 @dataclass(frozen=True)
-class Within:
-    """The watch of a search for a part of the classes: what it has come to is nothing to tell."""
+class InnerWatch:
+    """The watch of a search within another one: value and bound reported are those of the outer one."""
 
-    watch: Ends
+    watch: StopRule
     value: float
     bound: float
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left; None without a limit."""
         return self.watch.left
 
     def __call__(self, value: float, bound: float) -> bool:
-        """Whether the search is to end."""
         return self.watch(self.value, self.bound)
 
 
 @dataclass
 class Watch:
-    """Called between passes with value and bound; says whether the search ends, and tells the progress.
+    """Called between passes with value and bound; says whether the search ends, and reports progress.
 
     Parameters
     ----------
@@ -79,15 +75,14 @@ class Watch:
     def tell(self, value: float, bound: float) -> None:
         """Write the log, and tell the progress from time to time."""
         limits, now = self.limits, time.perf_counter()
+        elapsed = now - self._began
+        value, bound = value * self.unit + self.shift, bound * self.unit + self.shift
         if limits.on_log is not None:
-            told, most = value * self.unit + self.shift, bound * self.unit + self.shift
-            limits.on_log(
-                f"pass {self.asked}, {now - self._began:.3f} s: value {told:.10g}, bound {most:.10g}\n"
-            )
+            numbers = f"value {value:.10g}, bound {bound:.10g}"
+            limits.on_log(f"pass {self.asked}, {elapsed:.3f} s: {numbers}\n")
         if limits.on_progress is not None and now - self._last > PROGRESS_EVERY:
             self._last = now
-            value, bound = value * self.unit + self.shift, bound * self.unit + self.shift
-            limits.on_progress(Progress(now - self._began, value, bound, f"pass {self.asked}"))
+            limits.on_progress(Progress(elapsed, value, bound, f"pass {self.asked}"))
 
     def over(self) -> bool:
         """The same between passes that have no value and bound to tell."""
