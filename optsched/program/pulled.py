@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, is_range
-from optsched.candidates import Classes
+
+if TYPE_CHECKING:  # a solver in another process loads no candidates
+    from optsched.candidates import Classes
 
 
 @dataclass(frozen=True)
