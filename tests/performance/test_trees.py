@@ -30,7 +30,6 @@ def test_a_tree_by_hand() -> None:
     trees = TreeEnsemble.from_document(HAND, "x")
     rows = np.array([[0.5, 9.0], [0.6, 2.0], [0.6, 2.1], [np.nan, 9.0], [1.0, np.nan]])
     assert trees.predict(rows).tolist() == [111.0, 112.0, 113.0, 111.0, 113.0]
-    assert trees.depth == 2
     assert trees.document() == HAND
     assert trees.predict(np.zeros((0, 2))).tolist() == []
 
@@ -66,7 +65,6 @@ def test_trees_of_one_leaf() -> None:
         np.zeros((30, 1)), np.full(30, 7.0)
     )
     trees = TreeEnsemble.of(fitted)
-    assert trees.depth == 0
     assert trees.predict(np.array([[1.0], [2.0]])).tolist() == [7.0, 7.0]
 
 

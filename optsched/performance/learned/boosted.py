@@ -234,7 +234,14 @@ class Boosted(TimeModel):
 def features(ways: Ways) -> FloatArray:
     """log m, log k, log n, k / n and log A of ways, (E, 5)."""
     k, n = ways.gpus.astype(np.float64), ways.nodes.astype(np.float64)
-    return np.column_stack((np.log(ways.samples), np.log(k), np.log(n), k / n, np.log(ways.passes)))
+    columns = (
+        np.log(ways.samples),
+        np.log(k),
+        np.log(n),
+        k / n,
+        np.log(ways.passes),
+    )
+    return np.column_stack(columns)
 
 
 def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import FloatArray, Groups, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
 from optsched.instance.reading import join, show, validate
@@ -156,9 +156,10 @@ class CrossValidated(TimeModel):
     # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        laws: dict[str, Any] = {name: law.document() for name, law in self.laws.items()}
-        for document in laws.values():
-            del document["model"]
+        laws = {}
+        for name, law in self.laws.items():
+            laws[name] = law.document()
+            del laws[name]["model"]
         chosen = [pair.model_dump(mode="json") for pair in self.chosen.values()]
         return {"model": self.name, "laws": laws, "chosen": by_names(tuple(self.chosen), chosen)}
 
@@ -203,23 +204,28 @@ def _folds(ways: Ways, pairs: Mapping[tuple[str, str], IntArray]) -> IntArray:
     """The part in which each row is left out; a way that was measured several times is left out as a whole."""
     fold = np.empty(len(ways), np.int64)
     for rows in pairs.values():
-        some = ways.take(rows)
-        same = group_rows([some.gpus, some.nodes, some.samples, some.passes], len(rows))
-        count = len(same.first)
-        fold[rows] = folds_of(count, count if count <= ONE_BY_ONE else PARTS, 0)[same.inverse]
+        same = _equal_ways(ways.take(rows))
+        count = len(same)
+        parts = count if count <= ONE_BY_ONE else PARTS
+        fold[rows] = folds_of(count, parts, 0)[same.inverse]
     return fold
+
+
+def _equal_ways(ways: Ways) -> Groups:
+    """Ways of one pair, grouped where they are equal."""
+    return group_rows([ways.gpus, ways.nodes, ways.samples, ways.passes], len(ways))
 
 
 def _first_known(values: FloatArray, order: IntArray) -> IntArray:
     """Row of the first known value of each column, its rows taken in that order; the first row where none is known."""
     known = np.isfinite(np.take_along_axis(values, order, axis=0))
-    found: IntArray = np.take_along_axis(order, known.argmax(axis=0)[np.newaxis], axis=0)[0]
-    return found
+    first = known.argmax(axis=0)
+    return np.asarray(order[first, np.arange(len(first))], np.int64)
 
 
 def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
     """The order of the laws of one pair, from the log errors of each law on the ways left out, (laws, rows)."""
-    distinct = len(group_rows([ways.gpus, ways.nodes, ways.samples, ways.passes], len(ways)).first)
+    distinct = len(_equal_ways(ways))
     errors = errors[:, np.isfinite(errors).any(axis=0)]
     rows = np.arange(errors.shape[1])
     if distinct < FEWEST or len(rows) == 0:
@@ -230,8 +236,8 @@ def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
     unknown = (~np.isfinite(errors)).sum(axis=1)
     candidates = []
     for order in permutations(range(len(LAWS))):
-        law = _first_known(errors, np.tile(np.array(order)[:, np.newaxis], len(rows)))
-        predicted = errors[law, rows]
+        order_of_rows = np.repeat([order], len(rows), axis=0).T
+        predicted = errors[_first_known(errors, order_of_rows), rows]
         error = float(np.mean(np.abs(np.expm1(predicted))))
         # Of equal orders the one whose first laws knew the most ways: a law that was never tried
         # goes last.

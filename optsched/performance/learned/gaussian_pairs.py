@@ -165,8 +165,9 @@ class PairProcess:
 
     def covariance(self, one: Pairs, other: Pairs) -> FloatArray:
         """K between pairs, without noise."""
+        _, _, _, o, _ = self._own
         _, main, cross = self._terms(one, other)
-        return np.asarray(self._gpus(one, other) * (main + cross + self._own[3]), np.float64)
+        return np.asarray(self._gpus(one, other) * (main + cross + o), np.float64)
 
     def variance(self, pairs: Pairs) -> FloatArray:
         """K of pairs with themselves, without noise."""
@@ -212,15 +213,17 @@ class PairProcess:
     ) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray]:
         """(k_au, k_bv, k_av, k_bu), p (...), q (...)."""
         k, (_, p, q, _, _) = self._k, self._own
-        au, bv = k[one.first][:, other.first], k[one.second][:, other.second]
-        av, bu = k[one.first][:, other.second], k[one.second][:, other.first]
+        a, b = k[one.first], k[one.second]
+        au, av = a[:, other.first], a[:, other.second]
+        bu, bv = b[:, other.first], b[:, other.second]
         main = p * (au + bv + self.sign * (av + bu))
         cross = q * (au * bv + self.sign * av * bu)
         return (au, bv, av, bu), main, cross
 
     def _gpus(self, one: Pairs, other: Pairs) -> FloatArray:
-        w = self._own[0]
-        return np.where(one.gpu[:, np.newaxis] == other.gpu, 1.0, w / (1 + w))
+        w, *_ = self._own
+        same = one.gpu[:, np.newaxis] == other.gpu
+        return np.where(same, 1.0, w / (1 + w))
 
 
 def most_likely(

@@ -192,7 +192,9 @@ def _left_out_squares(design: FloatArray, y: FloatArray, penalty: float) -> floa
     square = design.T @ design + penalty * np.eye(design.shape[1])
     half = np.linalg.solve(square, design.T)
     leverage = np.einsum("ij,ji->i", design, half)
-    return float((((y - design @ (half @ y)) / (1 - leverage)) ** 2).sum())
+    residual = y - design @ (half @ y)
+    left_out = residual / (1 - leverage)
+    return float((left_out**2).sum())
 
 
 def _require_names(given: Mapping[str, Any], expected: Sequence[str], path: str) -> None:
@@ -283,9 +285,11 @@ class Completion(LearnedPairs):
 
     def estimate(self, pairs: Pairs) -> Estimate:
         count = len(self.workloads)
-        first = self.completed[pairs.first, pairs.gpu * count + pairs.second]
-        second = self.completed[pairs.second, pairs.gpu * count + pairs.first]
-        return Estimate(np.log(first), np.log(second), np.full(len(pairs), self.log_sd))
+        first, second = (
+            np.log(self.completed[each.first, each.gpu * count + each.second])
+            for each in (pairs, pairs.swapped())
+        )
+        return Estimate(first, second, np.full(len(pairs), self.log_sd))
 
     @classmethod
     def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
@@ -340,8 +344,11 @@ def _solve_side(
     design = np.column_stack((other, np.ones(len(other)))) if options.biased else other
     square = np.einsum("ij,jk,jl->ikl", known.astype(np.float64), design, design, optimize=True)
     square += options.penalty * np.eye(design.shape[1])
-    solved = np.linalg.solve(square, (residual @ design)[:, :, np.newaxis])[:, :, 0]
-    return (solved[:, :-1], solved[:, -1]) if options.biased else (solved, np.zeros(len(residual)))
+    right = residual @ design
+    solved = np.linalg.solve(square, right[:, :, np.newaxis])[:, :, 0]
+    if not options.biased:
+        return solved, np.zeros(len(residual))
+    return solved[:, :-1], solved[:, -1]
 
 
 def _from_nearest(
@@ -534,8 +541,9 @@ class Utilisation(LearnedPairs):
 
 def _busy_together(features: WorkloadFeatures, pairs: Pairs) -> FloatArray:
     """x of each pair; NaN where a utilisation is not known."""
-    busy = features.utilisation
-    return np.asarray(busy[pairs.first, pairs.gpu] + busy[pairs.second, pairs.gpu], np.float64)
+    first = features.utilisation[pairs.first, pairs.gpu]
+    second = features.utilisation[pairs.second, pairs.gpu]
+    return np.asarray(first + second, np.float64)
 
 
 def _log_fraction(x: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArray:
@@ -547,20 +555,17 @@ def _log_fraction(x: FloatArray, sums: FloatArray, logs: FloatArray) -> FloatArr
 def decreasing(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The non-increasing function closest to the points in squares: the middles (by weight) and values of its levels.
 
-    Pool adjacent violators: walk along x, and as long as the last level is above the one before it, merge the two.
+    Levels of equal value are one level, so that lines between middles do not bend inside it.
     """
+    from scipy.optimize import isotonic_regression
+
     places, row, count = np.unique(x, return_inverse=True, return_counts=True)
-    points = np.column_stack((count, places, np.bincount(row, y) / count))
-    levels: list[FloatArray] = []  # (weight, mean of x, mean of y)
-    for level in points:
-        while levels and levels[-1][2] <= level[2]:
-            before = levels.pop()
-            weight = before[0] + level[0]
-            means = (before[0] * before[1:] + level[0] * level[1:]) / weight
-            level = np.append(weight, means)
-        levels.append(level)
-    _, middles, values = np.array(levels).T
-    return middles, values
+    weight = count.astype(np.float64)
+    means = np.bincount(row, y) / weight
+    level = isotonic_regression(means, weights=weight, increasing=False).x
+    start = np.append(0, np.flatnonzero(np.diff(level)) + 1)
+    middles = np.add.reduceat(weight * places, start) / np.add.reduceat(weight, start)
+    return middles, level[start]
 
 
 # --- models made of another model of pairs --------------------------------------------------------

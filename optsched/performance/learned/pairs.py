@@ -436,7 +436,8 @@ class LearnedPairs(PairModel):
         pairs = pairs.among(self.features.gpu_types, self.features.workloads)
         groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
         pairs, count = pairs.take(groups.first), len(groups.first)
-        first, second, log_sd = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
+        first, second = np.full((2, count), np.nan)
+        log_sd = np.zeros(count)
         source = np.full(count, LEARNED)
 
         named = (pairs.gpu >= 0) & (pairs.first >= 0) & (pairs.second >= 0)
@@ -453,7 +454,8 @@ class LearnedPairs(PairModel):
             one, other = estimate.first, estimate.second
             if self.profiles.symmetric:
                 one = other = (one + other) / 2
-            first[new], second[new] = np.exp(np.minimum(one, 0.0)), np.exp(np.minimum(other, 0.0))
+            first[new] = np.exp(np.minimum(one, 0.0))
+            second[new] = np.exp(np.minimum(other, 0.0))
             log_sd[new] = estimate.log_sd
         rows = groups.inverse
         return Fractions(first[rows], second[rows], log_sd[rows], source[rows])
@@ -504,7 +506,8 @@ def _plain(value: Any) -> Any:
 
 def _geometric_mean(values: FloatArray, row: IntArray, times: IntArray) -> FloatArray:
     """The geometric mean of the values of each row; exactly their value where they are equal."""
-    least, most = np.full(len(times), np.inf), np.full(len(times), -np.inf)
+    least = np.full(len(times), np.inf)
+    most = np.full(len(times), -np.inf)
     np.minimum.at(least, row, values)
     np.maximum.at(most, row, values)
     with np.errstate(divide="ignore"):

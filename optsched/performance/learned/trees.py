@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -119,15 +119,6 @@ class TreeEnsemble:
         baseline = float(np.ravel(regressor._baseline_prediction)[0])  # noqa: SLF001
         return cls(int(regressor.n_features_in_), baseline, **arrays)
 
-    @cached_property
-    def depth(self) -> int:
-        """Inner nodes on the longest path from a root to a leaf."""
-        level, depth = np.unique(self.roots[self.roots >= 0]), 0
-        while len(level):
-            below = np.concatenate((self.left[level], self.right[level]))
-            level, depth = np.unique(below[below >= 0]), depth + 1
-        return depth
-
     def predict(self, rows: FloatArray) -> FloatArray:
         """Predictions for rows, shape (E, features) -> (E,).
 
@@ -220,17 +211,6 @@ class TreeOptions(Document):
     seed: Count = 0
 
 
-def require_sklearn() -> None:
-    """Raise `SolverUnavailable` naming the extra where scikit-learn cannot be loaded."""
-    try:
-        import sklearn.ensemble  # noqa: F401
-    except ImportError as error:
-        raise SolverUnavailable(
-            f"fitting trees needs scikit-learn, which cannot be loaded ({error}); "
-            "install it with pip install 'optsched[learn]'"
-        ) from None
-
-
 @cache
 def _thread_pools() -> Any:
     """The thread pools that scikit-learn brings: finding them takes as long as a small fit."""
@@ -244,8 +224,13 @@ def fit_trees(rows: FloatArray, target: FloatArray, options: TreeOptions) -> Tre
 
     The tables are small, so one thread is used; the same rows give the same trees.
     """
-    require_sklearn()
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    try:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+    except ImportError as error:
+        raise SolverUnavailable(
+            f"fitting trees needs scikit-learn, which cannot be loaded ({error}); "
+            "install it with pip install 'optsched[learn]'"
+        ) from None
 
     regressor = HistGradientBoostingRegressor(
         max_iter=options.iterations,

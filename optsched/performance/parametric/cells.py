@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ def level_of(gpus: IntArray, nodes: IntArray) -> IntArray:
     return level
 
 
-@dataclass(frozen=True)
 class Cells:
     """The pairs (workload, GPU type) that a model knows, numbered.
 
@@ -31,53 +28,51 @@ class Cells:
     ----------
     pairs : tuple of (str, str)
         Without repetition.
+    workloads, gpu_types : dict of str to int
+        Row of each name, in order of first appearance.
     """
 
-    pairs: tuple[tuple[str, str], ...]
-    _last: dict[int, tuple[Any, IntArray]] = field(default_factory=dict, repr=False, compare=False)
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.pairs = tuple(pairs)
+        self.workloads = _numbered(workload for workload, _ in self.pairs)
+        self.gpu_types = _numbered(gpu for _, gpu in self.pairs)
+        # The names of the latest ways and their table: an instance asks many times with the same.
+        self._names: tuple[Any, Any] = (None, None)
+        self._table = np.zeros((0, 0), np.int64)
 
     def __len__(self) -> int:
         return len(self.pairs)
 
-    @cached_property
-    def workloads(self) -> dict[str, int]:
-        """Row of each workload, in order of first appearance."""
-        return _numbered(workload for workload, _ in self.pairs)
+    def finder(self, ways: Ways) -> Callable[[slice], IntArray]:
+        """A function of rows of the ways: the number of the pair of each, ``len(self)`` if not known."""
+        table = self._table_of(ways.workloads, ways.gpu_types)
+        values, width = table.ravel(), table.shape[1]
 
-    @cached_property
-    def gpu_types(self) -> dict[str, int]:
-        """Row of each GPU type, in order of first appearance."""
-        return _numbered(gpu for _, gpu in self.pairs)
+        def find(rows: slice) -> IntArray:
+            # An index of -1 (no workload) wraps around to the last row, which is unknown.
+            place = ways.workload[rows] * width + ways.gpu[rows]
+            return np.asarray(values.take(place, mode="wrap"), np.int64)
 
-    def finder(self, ways: Ways, each: int = 1) -> Callable[[slice], IntArray]:
-        """A function of rows of the ways: ``each`` times the number of the pair of each, ``len(self)`` if not known.
-
-        That is the first row of a pair in tables with ``each`` rows per pair, which end in rows of NaN. An index of -1
-        (no workload) leads to the names' last, unknown row when it is wrapped around.
-        """
-        table = self._table(ways.workloads, ways.gpu_types, each)
-        flat_table, width = table.ravel(), table.shape[1]
-        return lambda rows: flat_table.take(
-            ways.workload[rows] * width + ways.gpu[rows], mode="wrap"
-        )
-
-    def _table(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...], each: int) -> IntArray:
-        """First row of each pair of names, and of none; that of the names that were asked about last is kept."""
-        names, table = self._last.get(each, ((None, None), np.zeros((0, 0), np.int64)))
-        if names[0] is not workloads or names[1] is not gpu_types:
-            shape = (len(self.workloads) + 1, len(self.gpu_types) + 1)
-            small = np.full(shape, each * len(self), np.int64)
-            for number, (workload, gpu) in enumerate(self.pairs):
-                small[self.workloads[workload], self.gpu_types[gpu]] = each * number
-            rows = _rows_among(self.workloads, workloads)
-            columns = _rows_among(self.gpu_types, gpu_types)
-            table = small[rows[:, np.newaxis], columns]
-            self._last[each] = ((workloads, gpu_types), table)
-        return table
+        return find
 
     def find(self, ways: Ways) -> IntArray:
         """Number of the pair of each way, ``len(self)`` where it is not known."""
         return self.finder(ways)(slice(None))
+
+    def _table_of(self, workloads: tuple[str, ...], gpu_types: tuple[str, ...]) -> IntArray:
+        """Number of each pair of names, and of none."""
+        known_workloads, known_types = self._names
+        if known_workloads is workloads and known_types is gpu_types:
+            return self._table
+        shape = (len(self.workloads) + 1, len(self.gpu_types) + 1)
+        number = np.full(shape, len(self), np.int64)
+        for row, (workload, gpu) in enumerate(self.pairs):
+            number[self.workloads[workload], self.gpu_types[gpu]] = row
+        rows = _rows_among(self.workloads, workloads)
+        columns = _rows_among(self.gpu_types, gpu_types)
+        self._table = number[rows[:, np.newaxis], columns]
+        self._names = (workloads, gpu_types)
+        return self._table
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:
@@ -86,14 +81,15 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
 
 def _rows_among(known: Mapping[str, int], names: Sequence[str]) -> IntArray:
     """Row of each name among those known, and one more for none; `len(known)` where it is not known."""
-    return np.array([*(known.get(name, len(known)) for name in names), len(known)], np.int64)
+    none = len(known)
+    return np.array([*(known.get(name, none) for name in names), none], np.int64)
 
 
 def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:
     """Coefficients by column, shape (width, R + each); the last rows are NaN, for pairs that are not known."""
-    return np.ascontiguousarray(
-        np.array([*rows, *[[np.nan] * width] * each], np.float64).reshape(-1, width).T
-    )
+    unknown = [[np.nan] * width] * each
+    table = np.array([*rows, *unknown], np.float64)
+    return np.ascontiguousarray(table.T)
 
 
 def rows_by_pair(ways: Ways) -> dict[tuple[str, str], IntArray]:
@@ -102,10 +98,11 @@ def rows_by_pair(ways: Ways) -> dict[tuple[str, str], IntArray]:
     groups = group_rows([ways.workload[named], ways.gpu[named]], len(named))
     order = named[np.argsort(groups.inverse, kind="stable")]
     parts = np.split(order, np.cumsum(groups.count)[:-1]) if len(groups) else []
-    return {
-        (ways.workloads[ways.workload[rows[0]]], ways.gpu_types[ways.gpu[rows[0]]]): rows
-        for rows in parts
-    }
+    pairs = {}
+    for rows in parts:
+        workload, gpu = ways.workload[rows[0]], ways.gpu[rows[0]]
+        pairs[ways.workloads[workload], ways.gpu_types[gpu]] = rows
+    return pairs
 
 
 def split(profiles: Profiles) -> dict[tuple[str, str], Profiles]:
@@ -113,9 +110,13 @@ def split(profiles: Profiles) -> dict[tuple[str, str], Profiles]:
     return {pair: profiles.take(rows) for pair, rows in rows_by_pair(profiles.ways).items()}
 
 
-def by_names(pairs: Sequence[tuple[str, str]], values: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """Values by workload, then GPU type, as documents have them."""
-    nested: dict[str, dict[str, Any]] = {}
+ByNames = dict[str, dict[str, Any]]
+"""Values by workload, then GPU type, as documents have them."""
+
+
+def by_names(pairs: Sequence[tuple[str, str]], values: Sequence[Any]) -> ByNames:
+    """Values of pairs by workload, then GPU type."""
+    nested: ByNames = {}
     for (workload, gpu), value in zip(pairs, values, strict=True):
         nested.setdefault(workload, {})[gpu] = value
     return nested

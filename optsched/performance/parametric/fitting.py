@@ -45,7 +45,8 @@ def fit_affine(samples: FloatArray, seconds: FloatArray) -> tuple[float, float]:
         half = float(1.0 / np.mean(1.0 / seconds)) / 2
         return half, half / float(samples[0])
     scale = float(np.max(samples))
-    a, b = fit_nonnegative(np.stack([np.ones(len(samples)), samples / scale], axis=1), seconds)
+    terms = np.stack([np.ones(len(samples)), samples / scale], axis=1)
+    a, b = fit_nonnegative(terms, seconds)
     return float(a), float(b) / scale
 
 

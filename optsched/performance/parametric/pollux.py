@@ -274,7 +274,9 @@ class _Data:
         self.log_seconds = np.log(profiles.seconds)
         self.inside = bool(((ways.nodes == 1) & (ways.gpus > 1)).any())
         self.across = bool((ways.nodes > 1).any())
-        sync = np.where(ways.gpus == 1, np.fmax(np.nan_to_num(profiles.sync), 0.0), profiles.sync)
+        # A single GPU exchanges nothing, so that an unknown sync is 0 there.
+        known_sync = np.fmax(np.nan_to_num(profiles.sync), 0.0)
+        sync = np.where(ways.gpus == 1, known_sync, profiles.sync)
         compute = (profiles.seconds - sync) / ways.passes
         self.timed = np.flatnonzero(compute > 0)
         self.samples, self.compute = ways.samples[self.timed], compute[self.timed]
@@ -320,14 +322,16 @@ class _Data:
         """Log residuals of T_grad, and their derivatives, shape (timed rows, 7)."""
         compute = compute_seconds(law, self.samples)
         slopes = np.zeros((len(compute), 7))
-        slopes[:, A_C], slopes[:, B_C] = law[A_C] / compute, law[B_C] * self.samples / compute
+        slopes[:, A_C] = law[A_C] / compute
+        slopes[:, B_C] = law[B_C] * self.samples / compute
         return np.log(compute / self.compute), slopes
 
     def result(self, law: FloatArray, objective: float) -> PolluxFit:
         """The fit of a law; unmeasured steps over several nodes take at least 1.1 times those of one node."""
         if not self.across:
             law = law.copy()
-            law[A_N], law[B_N] = max(law[A_N], 1.1 * law[A_R]), max(law[B_N], 1.1 * law[B_R])
+            law[A_N] = max(law[A_N], 1.1 * law[A_R])
+            law[B_N] = max(law[B_N], 1.1 * law[B_R])
         residual = log_step_seconds(law, self.ways)[0] - self.log_seconds
         sd = log_sd(residual, self.coefficients)
         return PolluxFit(law, objective, sd, self.inside, self.across)
@@ -357,10 +361,16 @@ def fit_adaptdl(profiles: Profiles) -> PolluxFit:
         found = "no measured sync and no step of one GPU"
         raise InvalidInput("sync", found, "the time of some gradients' exchange")
     free = data.free
-    lower, upper = np.full(7, np.log(LEAST)), np.full(7, np.log(MOST))
-    lower[G], upper[G] = 1.0, MOST_OVERLAP
+    lower, upper = _bounds(LEAST)
     smooth = _least_squares(data, START, robust=False)
-    starts = [smooth, START, *(_with_g(smooth, g) for g in (1.0, 1.5, 3.0)), _with_g(START, 3.0)]
+    starts = [
+        smooth,
+        START,
+        _with_g(smooth, 1.0),
+        _with_g(smooth, 1.5),
+        _with_g(smooth, 3.0),
+        _with_g(START, 3.0),
+    ]
 
     def function(z: FloatArray) -> tuple[float, FloatArray]:
         objective, slope = _objective(data.law(z), data)
@@ -448,8 +458,7 @@ def _rmse(residual: FloatArray, slopes: FloatArray, slope: FloatArray) -> float:
 def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
     """The law with the smallest residuals: of log t with soft_l1 and priors, or of log t and log T_grad as they are."""
     free = data.free
-    lower, upper = np.full(7, np.log(LEAST / 10)), np.full(7, np.log(MOST))
-    lower[G], upper[G] = 1.0, MOST_OVERLAP
+    lower, upper = _bounds(LEAST / 10)
 
     def residuals_and_slopes(z: FloatArray) -> tuple[FloatArray, FloatArray]:
         law = data.law(z)
@@ -494,6 +503,13 @@ def _robust_objective(law: FloatArray, data: _Data) -> float:
     of_steps = log_step_seconds(law, data.ways)[0] - data.log_seconds
     residual = np.concatenate([of_steps, _priors(law)[0]]) / ROBUST
     return float(np.sum(np.sqrt(1 + residual**2) - 1)) * ROBUST**2
+
+
+def _bounds(least: float) -> tuple[FloatArray, FloatArray]:
+    """Of the logs of the coefficients, and of g."""
+    lower = np.append(np.full(6, np.log(least)), 1.0)
+    upper = np.append(np.full(6, np.log(MOST)), MOST_OVERLAP)
+    return lower, upper
 
 
 def _logs(law: FloatArray) -> FloatArray:

@@ -118,7 +118,8 @@ class Amdahl(TimeModel):
         """The law of one batch; None where nothing of its steps shrinks with more GPUs."""
         k, t = part.ways.gpus.astype(np.float64), part.seconds
         counts = len(np.unique(part.ways.gpus))  # no more coefficients than counts
-        terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)[:, : min(cls.terms, counts)]
+        terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)
+        terms = terms[:, : min(cls.terms, counts)]
         found = fit_nonnegative(terms, t)
         work, serial, crosstalk = np.append(found, np.zeros(3 - len(found))).tolist()
         if work == 0 or max(serial, crosstalk) > MOST_SHARE * work:

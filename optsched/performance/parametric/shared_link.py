@@ -281,8 +281,10 @@ class Anchors:
     """
 
     def __init__(self, samples: Sequence[FloatArray], log_factor: Sequence[FloatArray]) -> None:
-        logs = [np.log(each) if len(each) else np.zeros(1) for each in samples] + [np.zeros(1)]
-        values = [each if len(each) else np.zeros(1) for each in log_factor] + [np.zeros(1)]
+        # A pair without measurements, and the last one for none, has one knot with a factor of 1.
+        none = np.zeros(1)
+        logs = [*(np.log(each) if len(each) else none for each in samples), none]
+        values = [*(each if len(each) else none for each in log_factor), none]
         self._least = np.array([each[0] for each in logs])
         self._most = np.array([each[-1] for each in logs])
         cell = np.repeat(np.arange(len(logs)), [len(each) for each in logs])
@@ -306,7 +308,8 @@ class Anchors:
         right = np.searchsorted(self._knots, at)
         left = np.maximum(right - 1, 0)
         width = self._knots[right] - self._knots[left]
-        back = np.where(width > 0, (self._knots[right] - at) / np.where(width > 0, width, 1.0), 0.0)
+        distance = self._knots[right] - at
+        back = np.divide(distance, width, out=np.zeros(len(width)), where=width > 0)
         change = (self._values[left] - self._values[right]) * back
         return np.asarray(np.exp(self._values[right] + change), np.float64)
 
@@ -434,7 +437,8 @@ class _JointFit:
         for number, (pair, line) in enumerate(self.lines.items()):
             if line is None:
                 base = self.free[pair]
-                a, b = np.exp(z[[self.at.base_constant + base, self.at.base_slope + base]]).tolist()
+                a = float(np.exp(z[self.at.base_constant + base]))
+                b = float(np.exp(z[self.at.base_slope + base]))
             else:
                 a, b = line
             (inside, across), slowdown = (

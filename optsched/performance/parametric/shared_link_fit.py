@@ -231,7 +231,8 @@ class Phases:
 def phases_of(z: FloatArray, at: Parameters, rows: Rows) -> Phases:
     """The phases of each row by the parameters z."""
     # Rows with a measured T_1 have base -1: what is read for them does not matter.
-    constant, slope = np.exp(z[at.base_constant + rows.base]), np.exp(z[at.base_slope + rows.base])
+    constant = np.exp(z[at.base_constant + rows.base])
+    slope = np.exp(z[at.base_slope + rows.base])
     ring = np.exp(z[at.bytes + rows.workload] - z[at.bandwidth + rows.link])
     return Phases(
         one=np.where(rows.base < 0, rows.one, constant + slope * rows.samples),

@@ -92,11 +92,13 @@ class TwoPhaseTable:
         count = len(ways)
         # Both arrays at once cost fewer new pages of memory.
         (seconds, log_sd), source = np.empty((2, count)), np.empty(count, np.uint8)
-        find = self.cells.finder(ways, LEVELS)
+        find = self.cells.finder(ways)
         work = np.empty((len(self._law), CHUNK))
         for start in range(0, count, CHUNK):
             rows = slice(start, min(start + CHUNK, count))
-            at = find(rows) + level_of(ways.gpus[rows], ways.nodes[rows])
+            at = find(rows)
+            at *= LEVELS
+            at += level_of(ways.gpus[rows], ways.nodes[rows])
             # All rows are in the table: mode="clip" only saves the check.
             law = [
                 column.take(at, mode="clip", out=room[: len(at)])
