@@ -126,9 +126,7 @@ class Simulated:
     @cached_property
     def ratios(self) -> tuple[FloatArray, ...]:
         """Finish-time ratios of the jobs of each simulation."""
-        from optsched.simulation.fairness import finish_time_ratios
-
-        return tuple(finish_time_ratios(run, self.rho) for run in self.simulations)
+        return tuple(run.finish_time_ratios(self.rho) for run in self.simulations)
 
     @property
     def jobs(self) -> int:

@@ -1,7 +1,8 @@
 """Trace-driven simulation: completion times, fairness, cost and energy of a policy before anybody runs it."""
 
 from optsched.simulation.options import SimulationOptions
-from optsched.simulation.result import JobLog, RoundLog, Segments, Simulation
+from optsched.simulation.recording import JobLog, RoundLog, Segments
+from optsched.simulation.result import Simulation
 from optsched.simulation.simulate import simulate
 
 __all__ = ["JobLog", "RoundLog", "Segments", "Simulation", "SimulationOptions", "simulate"]

@@ -17,27 +17,41 @@ import numpy as np
 
 from optsched.arrays import AnyArray, FloatArray, IntArray
 from optsched.simulation.options import RHO
-from optsched.simulation.result import Simulation
 from optsched.simulation.truth import Truth
+from optsched.traces import Trace
 
 
-def finish_time_ratios(simulation: Simulation, definition: RHO = "isolated") -> FloatArray:
-    """rho of each job, shape (jobs,); NaN for one that never ended, or that no rate on a pool is known of."""
-    trace = simulation.trace
+def finish_time_ratios(
+    trace: Trace, finish: FloatArray, end: float, definition: RHO = "isolated"
+) -> FloatArray:
+    """rho of each job, shape (jobs,).
+
+    NaN for a job that never ended, or whose rate is known on no pool.
+
+    Parameters
+    ----------
+    trace : Trace
+    finish : FloatArray, shape (jobs,)
+        When each job ended, seconds; NaN for one that did not.
+    end : float
+        When the simulation ended.
+    definition : str
+    """
     truth = Truth(trace)
     rates, table = truth.alone, truth.candidates.instance.jobs_table
     sizes = np.array([pool.node_gpus.sum() for pool in trace.instance.cluster.pools], float)
+    arrival = trace.instance.jobs_table.arrival
+    present = mean_present(arrival, np.where(np.isnan(finish), end, finish))
     if definition == "isolated":
-        present = np.maximum(mean_present(simulation), 1.0)
         owner = np.concatenate([np.arange(truth.jobs), trace.regimes.job])
-        alone = truth.seconds(isolated_rates(rates, table.gpus_min, sizes, present[owner]))
+        parts = np.maximum(present, 1.0)[owner]
+        alone = truth.seconds(isolated_rates(rates, table.gpus_min, sizes, parts))
     else:
-        others = mean_present(simulation) if definition == "contention" else float(truth.jobs)
-        alone = truth.seconds(rates.max(axis=1, initial=0.0)) * np.maximum(
-            others / max(sizes.sum(), 1.0), 1.0
-        )
+        others = present if definition == "contention" else float(truth.jobs)
+        slowdown = np.maximum(others / max(sizes.sum(), 1.0), 1.0)
+        alone = truth.seconds(rates.max(axis=1, initial=0.0)) * slowdown
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = simulation.completion_times / alone
+        ratio = (finish - arrival) / alone
     return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
@@ -59,18 +73,20 @@ def isolated_rates(rate: FloatArray, gang: IntArray, gpus: AnyArray, parts: AnyA
     return isolated
 
 
-def mean_present(simulation: Simulation) -> FloatArray:
-    """Mean number of jobs there (itself among them) from the arrival of each job to its end, shape (jobs,)."""
-    arrival, finish = simulation.trace.instance.jobs_table.arrival, simulation.jobs.finish
-    last = simulation.rounds.end.max(initial=arrival.max(initial=0.0))
-    end = np.where(np.isnan(finish), last, finish)
+def mean_present(arrival: FloatArray, end: FloatArray) -> FloatArray:
+    """Mean number of jobs present (itself among them) from the arrival of each job to its end.
+
+    Parameters
+    ----------
+    arrival, end : FloatArray, shape (jobs,)
+        Seconds.
+    """
     times = np.unique(np.concatenate([arrival, end]))
     if not len(times):
         return np.zeros(0)
-    there = np.searchsorted(np.sort(arrival), times, side="right") - np.searchsorted(
-        np.sort(end), times, side="right"
-    )
-    area = np.concatenate([[0.0], np.cumsum(there[:-1] * np.diff(times))])
+    arrived = np.searchsorted(np.sort(arrival), times, side="right")
+    present = arrived - np.searchsorted(np.sort(end), times, side="right")
+    area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(times))])
     first, stop = np.searchsorted(times, arrival), np.searchsorted(times, end)
     stay = end - arrival
     mean: FloatArray = np.divide(

@@ -17,7 +17,8 @@ from optsched.instance import instance_bytes
 from optsched.instance.archive import from_npz
 from optsched.instance.documents import Document, Name, PlainObject, Tuple
 from optsched.instance.reading import named, parse_json, read_bytes, validate
-from optsched.simulation.result import JobLog, RoundLog, Segments, Simulation
+from optsched.simulation.recording import JobLog, RoundLog, Segments
+from optsched.simulation.result import Simulation
 from optsched.traces import NodeEvents, Regimes, Trace
 
 ARCHIVE = "optsched-simulation/1"

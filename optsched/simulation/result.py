@@ -1,4 +1,4 @@
-"""What came of a simulation: arrays over jobs and rounds, and who held which GPUs when."""
+"""What came of a simulation, and the numbers that describe it."""
 
 from __future__ import annotations
 
@@ -9,108 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray
+from optsched.simulation.fairness import finish_time_ratios
 from optsched.simulation.options import RHO
+from optsched.simulation.recording import JobLog, RoundLog, Segments
 from optsched.traces import Trace
 
-
-@dataclass(frozen=True)
-class JobLog:
-    """What became of each job; arrays of shape (jobs,), times in seconds on the clock of the trace.
-
-    Attributes
-    ----------
-    first_start, finish : FloatArray
-        NaN for a job that never started, or was not complete in the end.
-    steps_done : FloatArray
-    held : FloatArray
-        Seconds that it held GPUs.
-    gpu_seconds : FloatArray
-        GPU seconds; of GPUs that two jobs share, each has half.
-    restoring : FloatArray
-        GPU seconds of these in which it made no progress, as it restored its state.
-    starts : IntArray
-        How often it was put on GPUs: once, and after each preemption, move or failure again.
-    lost : FloatArray
-        Steps that were made and lost with nodes that failed.
-    cost : FloatArray
-        USD, at the prices of the pools; 0 where these are not known.
-    """
-
-    first_start: FloatArray
-    finish: FloatArray
-    steps_done: FloatArray
-    held: FloatArray
-    gpu_seconds: FloatArray
-    restoring: FloatArray
-    starts: IntArray
-    lost: FloatArray
-    cost: FloatArray
-
-
-@dataclass(frozen=True)
-class RoundLog:
-    """Rounds, or the times between two events; arrays of shape (rounds,) unless stated.
-
-    Attributes
-    ----------
-    start, end : FloatArray
-        Seconds.
-    running, waiting : IntArray
-        Jobs that have arrived and are not complete.
-    busy : FloatArray, shape (rounds, pools)
-        GPU seconds.
-    gpus : FloatArray, shape (rounds, pools)
-        GPUs of the nodes that are up.
-    stranded : FloatArray
-        GPUs that are free on nodes that are in use, a measure of fragmentation.
-    seconds : FloatArray
-        Wall time of the plan.
-    solved : BoolArray
-        Whether a program was solved, or an order made, for it.
-    fallback : BoolArray
-        Whether the plan did not follow a new allocation.
-    """
-
-    start: FloatArray
-    end: FloatArray
-    running: IntArray
-    waiting: IntArray
-    busy: FloatArray
-    gpus: FloatArray
-    stranded: FloatArray
-    seconds: FloatArray
-    solved: BoolArray
-    fallback: BoolArray
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-
-@dataclass(frozen=True)
-class Segments:
-    """Who held what, from when to when; arrays of length S, by start.
-
-    Attributes
-    ----------
-    job : IntArray
-    start, end : FloatArray
-    pool, gpus, nodes : IntArray
-        Pool, number of GPUs, and nodes that they are spread over.
-    first_gpu : IntArray
-        Number of the lowest GPU (`optsched.instance.cluster.Numbering`); -1 where none is known (fluid mode).
-    """
-
-    job: IntArray
-    start: FloatArray
-    end: FloatArray
-    pool: IntArray
-    gpus: IntArray
-    nodes: IntArray
-    first_gpu: IntArray
-
-    def __len__(self) -> int:
-        return len(self.job)
+SECONDS_PER_HOUR = 3600.0
+JOULES_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True)
@@ -153,8 +59,144 @@ class Simulation:
         """Seconds from the arrival of a job to its end (JCT), shape (jobs,); NaN where it has none."""
         return self.jobs.finish - self.trace.instance.jobs_table.arrival
 
-    def metrics(self, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:
-        """The numbers that describe it (`optsched.simulation.metrics.metrics`)."""
-        from optsched.simulation.metrics import metrics
+    @cached_property
+    def end(self) -> float:
+        """When the last round ended, seconds; the last arrival where there is no round."""
+        arrival = self.trace.instance.jobs_table.arrival
+        return float(self.rounds.end.max(initial=arrival.max(initial=0.0)))
 
-        return metrics(self, rho=rho, unfair=unfair)
+    def finish_time_ratios(self, definition: RHO = "isolated") -> FloatArray:
+        """rho of each job, shape (jobs,); NaN where it has none (`optsched.simulation.fairness`)."""
+        return finish_time_ratios(self.trace, self.jobs.finish, self.end, definition)
+
+    def metrics(self, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:
+        """The numbers that describe it; one that does not exist is None, never a filler.
+
+        Parameters
+        ----------
+        rho : str
+            Which published definition of the finish-time ratio counts (`optsched.simulation.fairness`).
+        unfair : float
+            A job is unfairly treated where its ratio is larger than this: 1 in Themis and Sia, 1.05 in Shockwave.
+
+        Returns
+        -------
+        dict
+            ``jobs`` (measured), ``completed``; ``mean_jct``, ``p50_jct``, ``p99_jct`` (s);
+            ``makespan`` (s, from the first arrival to the last end of all jobs); ``utilisation``
+            (part of the GPU time of the nodes that are up that GPUs were held, until then),
+            ``progress`` (the same without the time in which states were restored); ``mean_rho``,
+            ``worst_rho``, ``unfair_fraction``; ``deadlines_met`` (part of the jobs that have one);
+            ``gpu_hours``, ``gpu_hours_per_job``; ``restarts_per_job`` (starts after the first);
+            ``cost`` (USD), ``energy`` (kWh, where all pools state their power); ``lost_steps``;
+            ``fragmentation`` (part of the free GPU time that is free on nodes in use);
+            ``mean_queue`` (jobs that wait), ``mean_contention`` (jobs there); ``rounds``,
+            ``solves``, ``fallbacks``, ``mean_solve_ms``, ``p99_solve_ms`` (wall time of a plan).
+        """
+        table, log = self.trace.instance.jobs_table, self.jobs
+        counted = self.measured
+        done = counted & self.completed
+        jct = self.completion_times[done]
+        ratios = self.finish_time_ratios(rho)[done]
+        known = ~np.isnan(ratios)
+        due = counted & np.isfinite(table.deadline)
+        with np.errstate(invalid="ignore"):
+            met = log.finish[due] <= table.deadline[due] * (1 + 1e-12)
+        started = counted & (log.starts > 0)
+        return {
+            "jobs": int(counted.sum()),
+            "completed": int(done.sum()),
+            "mean_jct": _mean(jct),
+            "p50_jct": _quantile(jct, 0.5),
+            "p99_jct": _quantile(jct, 0.99),
+            "makespan": _makespan(self),
+            "mean_rho": _mean(ratios[known]),
+            "worst_rho": float(ratios[known].max()) if known.any() else None,
+            "unfair_fraction": _mean((ratios[known] > unfair).astype(float)),
+            "deadlines_met": _mean(met.astype(float)),
+            "gpu_hours": float(log.gpu_seconds[counted].sum()) / SECONDS_PER_HOUR,
+            "gpu_hours_per_job": _mean(log.gpu_seconds[counted] / SECONDS_PER_HOUR),
+            "restarts_per_job": _mean((log.starts[started] - 1).astype(float)),
+            "cost": _cost(self, counted),
+            "lost_steps": float(log.lost[counted].sum()),
+            **_over_time(self),
+        }
+
+
+def _over_time(simulation: Simulation) -> dict[str, float | None]:
+    """What is told of rounds."""
+    rounds, pools = simulation.rounds, simulation.trace.instance.cluster.pools
+    last = _last(simulation)
+    length = np.clip(np.minimum(rounds.end, last) - rounds.start, 0.0, None)
+    there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
+    busy = rounds.busy.sum(axis=0)
+    seconds, free = float(length.sum()), float(there.sum() - busy.sum())
+    arrival = np.maximum(
+        simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf)
+    )
+    finish = np.where(np.isnan(simulation.jobs.finish), last, simulation.jobs.finish)
+    there_time = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
+    power: list[tuple[float | None, float | None]] = [
+        (pool.watts_per_gpu, pool.watts_idle) for pool in pools
+    ]
+    joules = [
+        on * used + idle * max(all_of - used, 0.0)
+        for (on, idle), used, all_of in zip(power, busy.tolist(), there.tolist(), strict=True)
+        if on is not None and idle is not None
+    ]
+    planned = rounds.seconds[rounds.solved] * 1e3
+    return {
+        "utilisation": float(busy.sum() / there.sum()) if there.sum() > 0 else None,
+        "progress": float((busy.sum() - simulation.jobs.restoring.sum()) / there.sum())
+        if there.sum() > 0
+        else None,
+        "energy": sum(joules) / JOULES_PER_KWH if len(joules) == len(pools) else None,
+        "fragmentation": float((rounds.stranded * length).sum() / free) if free > 0 else None,
+        "mean_queue": max(there_time - float(simulation.jobs.held.sum()), 0.0) / seconds
+        if seconds > 0
+        else None,
+        "mean_contention": there_time / seconds if seconds > 0 else None,
+        "rounds": len(rounds),
+        "solves": int(rounds.solved.sum()),
+        "fallbacks": int(rounds.fallback.sum()),
+        "mean_solve_ms": _mean(planned),
+        "p99_solve_ms": _quantile(planned, 0.99),
+    }
+
+
+def _last(simulation: Simulation) -> float:
+    """When the last job ended; the end of the last round where some were cut off while they ran."""
+    rounds, finish = simulation.rounds, simulation.jobs.finish
+    if not len(rounds):
+        return 0.0
+    used = rounds.end[rounds.busy.sum(axis=1) > 0]
+    running = np.isnan(finish).any() and bool(rounds.running[-1] > 0)
+    ended = (
+        float(np.nanmax(finish))
+        if simulation.completed.any()
+        else float(used.max(initial=rounds.start[0]))
+    )
+    return float(rounds.end[-1]) if running else ended
+
+
+def _makespan(simulation: Simulation) -> float | None:
+    """Of all jobs; None where some never end."""
+    finish = simulation.jobs.finish
+    if not len(finish) or np.isnan(finish).any():
+        return None
+    return float(finish.max() - simulation.trace.instance.jobs_table.arrival.min())
+
+
+def _cost(simulation: Simulation, counted: BoolArray) -> float | None:
+    priced = all(
+        pool.cost_per_gpu_hour is not None for pool in simulation.trace.instance.cluster.pools
+    )
+    return float(simulation.jobs.cost[counted].sum()) if priced else None
+
+
+def _mean(values: FloatArray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _quantile(values: FloatArray, part: float) -> float | None:
+    return float(np.quantile(values, part)) if len(values) else None

@@ -24,7 +24,6 @@ from optsched.report.simulated import Simulated
 from optsched.report.simulation_shares import POINTS
 from optsched.report.simulation_times import busy_gpus, window_means
 from optsched.simulation import Simulation, simulate
-from optsched.simulation.fairness import finish_time_ratios
 
 pytestmark = pytest.mark.picture
 
@@ -98,7 +97,7 @@ def test_the_ratios_and_where_they_are_1() -> None:
     ax = fairness_picture([run], rho="contention")
     lines = ax.get_lines()
     assert lines[0].get_xdata()[1:-1] == pytest.approx(
-        np.sort(finish_time_ratios(run, "contention"))
+        np.sort(run.finish_time_ratios("contention"))
     )
     assert lines[1].get_xdata() == [1.0, 1.0] and "rho = 1" in told(ax)
     assert "max(1, jobs there / GPUs)" in ax.get_xlabel()

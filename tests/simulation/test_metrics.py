@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from optsched.simulation import simulate
-from optsched.simulation.fairness import finish_time_ratios, isolated_rates, mean_present
+from optsched.simulation.fairness import isolated_rates, mean_present
 from optsched.simulation.files import read_simulation, simulation_bytes
 from optsched.traces import Trace
 
@@ -27,16 +27,16 @@ def test_who_was_there_with_a_job(make: Make) -> None:
         make([job("a", 100.0), job("b", 100.0, arrival=50.0)], {"p": 2}), replan="events"
     )
     assert result.jobs.finish.tolist() == [100.0, 150.0]
-    assert mean_present(result).tolist() == [1.5, 1.5]
+    assert mean_present(np.array([0.0, 50.0]), result.jobs.finish).tolist() == [1.5, 1.5]
 
 
 def test_finish_time_ratios_by_every_definition(make: Make) -> None:
     """Two jobs of 100 s on one GPU, one after the other: 100 s and 200 s, two there, then one."""
     result = simulate(make([job("a", 100.0), job("b", 100.0)]), "fifo")
-    assert mean_present(result).tolist() == [2.0, 1.5]
-    assert finish_time_ratios(result, "isolated") == pytest.approx([100.0 / 200.0, 200.0 / 150.0])
-    assert finish_time_ratios(result, "contention") == pytest.approx([100.0 / 200.0, 200.0 / 150.0])
-    assert finish_time_ratios(result, "static") == pytest.approx([100.0 / 200.0, 200.0 / 200.0])
+    assert mean_present(np.zeros(2), result.jobs.finish).tolist() == [2.0, 1.5]
+    assert result.finish_time_ratios("isolated") == pytest.approx([100.0 / 200.0, 200.0 / 150.0])
+    assert result.finish_time_ratios("contention") == pytest.approx([100.0 / 200.0, 200.0 / 150.0])
+    assert result.finish_time_ratios("static") == pytest.approx([100.0 / 200.0, 200.0 / 200.0])
     metrics = result.metrics(rho="isolated", unfair=1.2)
     assert metrics["worst_rho"] == pytest.approx(4.0 / 3.0)
     assert metrics["unfair_fraction"] == 0.5
@@ -64,8 +64,8 @@ def test_finish_time_ratios_are_of_the_rates_at_which_jobs_ran(
                   {"performance": model(2.0), "truth": model(1.0)}):  # fmt: skip
         result = simulate(bare, mode=mode, **given)
         for definition in ("isolated", "contention", "static"):
-            expected = finish_time_ratios(stated, definition)
-            assert finish_time_ratios(result, definition) == pytest.approx(expected)
+            expected = stated.finish_time_ratios(definition)
+            assert result.finish_time_ratios(definition) == pytest.approx(expected)
         path = tmp_path / "simulation.npz"
         path.write_bytes(simulation_bytes(result))
         assert read_simulation(path).metrics()["mean_rho"] == result.metrics()["mean_rho"]
@@ -84,7 +84,7 @@ def test_regimes_count_in_ratios(make: Make) -> None:
         workloads={"slow": {"throughput": {"p": 1.0}}, "fast": {"throughput": {"p": 4.0}}},
         regimes={"a": [{"after": 100.0, "workload": "fast"}]},
     )
-    assert finish_time_ratios(simulate(trace), "static") == pytest.approx([1.0])
+    assert simulate(trace).finish_time_ratios("static") == pytest.approx([1.0])
 
 
 def test_deadlines_cost_and_energy(make: Make) -> None:
