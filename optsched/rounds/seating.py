@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.placement.beside import moving, place_beside
@@ -17,7 +17,7 @@ from optsched.placement.plain import Movable
 from optsched.placement.requests import ANTI_AFFINITY
 from optsched.placement.standing import Standing
 from optsched.rounds.room import Held, Room
-from optsched.rounds.rows import concatenate, no_rows, take
+from optsched.rounds.rows import concatenate, either, jobs_of, no_rows, take
 from optsched.rounds.selection import Claims, before_blocked, displaced, select
 from optsched.rounds.state import Reservation
 
@@ -74,8 +74,8 @@ class Seating:
         Jobs that cannot be preempted and run: they stay where they are.
     reservations : sequence of Reservation
         Of nodes on which jobs must not start that could not be stopped in time.
-    most_moved : int, optional
-        Running jobs that may be stopped or moved, at most; what is done is taken from it.
+    most_moved : float
+        Running jobs that may still be preempted or moved.
     may_move : bool
         Whether plain gangs may still be moved for others in this round: it is tried once.
     attempts : int
@@ -91,15 +91,15 @@ class Seating:
     fixed: Standing
     must: BoolArray
     reservations: Sequence[Reservation]
-    most_moved: int | None
+    most_moved: float
     may_move: bool = True
     attempts: int = ATTEMPTS
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
-    _on: Held = field(
-        default_factory=dict
-    )  # GPUs of the rows of the claims that are being run through
-    _stays: set[int] = field(default_factory=set)  # those of them whose jobs go on where they are
+    # Of the claims that are being run through: GPUs of the rows that are seated, and those of these
+    # rows whose jobs go on where they are.
+    _on: Held = field(default_factory=dict)
+    _stays: set[int] = field(default_factory=set)
 
     def run_through(
         self, claims: Claims, most_displaced: int | None = None, strict: bool = False
@@ -114,11 +114,8 @@ class Seating:
             What is left of them: no row of it that fits the resources could be placed.
         """
         self._on, self._stays = {}, set()
-        left = (
-            self._run_strictly(claims, most_displaced)
-            if strict
-            else self._run(claims, most_displaced)
-        )
+        run = self._run_strictly if strict else self._run
+        left = run(claims, most_displaced)
         rows, stays = _numbers(self._on), np.zeros(len(claims.rows), bool)
         stays[_numbers(self._stays)] = True
         self.seats = self.seats.and_also(
@@ -154,59 +151,69 @@ class Seating:
         """What is left of claims beside what has GPUs now."""
         return replace(first, order=order).beside(np.flatnonzero(tried), _numbers(self._on))
 
-    def _may_displace(
-        self, most: int | None, first: Claims, claims: Claims, chosen: IntArray
-    ) -> None:
-        """Reckon how many running jobs may still be stopped or moved beside those that the chosen rows displace."""
-        if most is not None:
+    def _may_displace(self, most: float, first: Claims, claims: Claims, chosen: IntArray) -> None:
+        """Set how many running jobs may be preempted or moved besides those already displaced.
+
+        Parameters
+        ----------
+        most : float
+            Before any row was seated.
+        first, claims : Claims
+            All claims, and what is left of them.
+        chosen : IntArray
+            Rows that are seated next.
+        """
+        if not np.isinf(most):
             gone = self._displaced(first, claims) + int(displaced(claims, chosen).sum())
             self.most_moved = max(most - gone, 0)
+
+    def _spend(self, moved: int) -> None:
+        """Running jobs were preempted or moved."""
+        self.most_moved = max(self.most_moved - moved, 0)
 
     def _displaced(self, first: Claims, left: Claims) -> int:
         """Jobs that could go on, and have been moved, or have no row left in which they could."""
         rows, jobs = first.rows, len(first.busy)
-        able, stays = (
-            first.order[first.continues[first.order]],
-            np.array(sorted(self._stays), np.int64),
-        )
-        open = left.order[left.continues[left.order]]
-        could, stay, may = np.zeros((3, jobs + 1), bool)
-        for mask, some in ((could, able), (stay, stays), (may, open)):
-            mask[rows.job[some]] = mask[rows.partner[some]] = True
-        stay[:-1] |= self.must
-        may[:-1] &= ~left.busy
-        return int((could & ~stay & ~may)[:-1][~first.busy].sum())
+
+        def continuing(order: IntArray) -> BoolArray:
+            return jobs_of(rows, order[first.continues[order]], jobs)
+
+        seated = jobs_of(rows, np.array(sorted(self._stays), np.int64), jobs)
+        still_can = continuing(left.order) & ~left.busy
+        displaced_jobs = continuing(first.order) & ~(seated | self.must) & ~still_can
+        return int((displaced_jobs & ~first.busy).sum())
 
     def _without_hopeless(self, claims: Claims, refused: IntArray) -> Claims:
-        """Claims without those that ask for no less than one that was refused, in the same pool and way."""
+        """Claims without those that need no less than one that was refused.
+
+        Such a row is in the same pool, on as many nodes, of the same workload, and has no fewer
+        GPUs. Rows that go on, and pairs, may find room all the same.
+        """
         C, column = self.classes, claims.rows.column
-        way = C.configuration[column]
-        kind = C.candidates.kinds.of_job[claims.rows.job]
-        need = C.candidates.kinds.workload[kind]
+        pool, gpus = C.pool[column], C.gpus[column]
+        nodes = C.configurations.nodes[C.configuration[column]]
+        kinds = C.candidates.kinds
+        workload = kinds.workload[kinds.of_job[claims.rows.job]]
         fewest: dict[tuple[int, int, int], int] = {}
         for row in refused.tolist():
-            key = (int(C.pool[column[row]]), int(C.configurations.nodes[way[row]]), int(need[row]))
-            fewest[key] = min(fewest.get(key, MANY), int(C.gpus[column[row]]))
+            key = (int(pool[row]), int(nodes[row]), int(workload[row]))
+            fewest[key] = min(fewest.get(key, MANY), int(gpus[row]))
         hopeless = np.zeros(len(column), bool)
-        for (pool, nodes, workload), gpus in fewest.items():
-            same = (
-                (C.pool[column] == pool)
-                & (C.configurations.nodes[way] == nodes)
-                & (need == workload)
-            )
-            hopeless |= (
-                same & (C.gpus[column] >= gpus) & ~claims.continues & (claims.rows.partner < 0)
-            )
+        for (one_pool, count, one), least in fewest.items():
+            alike = (pool == one_pool) & (nodes == count) & (workload == one)
+            hopeless |= alike & (gpus >= least)
+        hopeless &= ~claims.continues & (claims.rows.partner < 0)
         return replace(claims, order=claims.order[~hopeless[claims.order]])
 
     def _run_strictly(self, claims: Claims, most_displaced: int | None) -> Claims:
         """The rows before the first job that has no room, in any of its rows.
 
-        What is refused is taken out, and all is seated anew: rows behind it were seated as if it ran.
+        What is refused is taken out, and all is seated anew: rows behind it were seated as if it
+        ran.
         """
-        told, most_moved = self.refused, self.most_moved
+        reasons, most_moved = self.refused, self.most_moved
         while True:
-            self._on, self._stays, self.refused = {}, set(), dict(told)
+            self._on, self._stays, self.refused = {}, set(), dict(reasons)
             chosen = before_blocked(claims, select(claims, most_displaced))
             self._may_displace(most_moved, claims, claims, chosen)
             ranked = claims.order[np.isin(claims.order, chosen)]
@@ -215,31 +222,35 @@ class Seating:
             if not refused:
                 return claims.beside(chosen, chosen)
             job = int(claims.rows.job[refused[0]])
-            told.setdefault(job, self.refused[job])
+            reasons.setdefault(job, self.refused[job])
             at = int(np.flatnonzero(claims.order == refused[0])[0])
             left = np.delete(claims.order, at)
-            claims = replace(
-                claims, order=left if (claims.rows.job[left] == job).any() else left[:at]
-            )
+            # Without a further row the job lets nobody pass.
+            others = (claims.rows.job[left] == job).any()
+            claims = replace(claims, order=left if others else left[:at])
 
     def _seat(self, claims: Claims, ranked: IntArray) -> None:
-        """Seat rows, the most important first: all that can be, though others may have to go for them."""
+        """Seat as many rows as possible, the first in the order first.
+
+        Rows that go on keep their GPUs, rows without GPUs need none, all others get free ones; for
+        the first of these that find none, room is made.
+        """
         held = self._held_by(claims, ranked)
+        keeps, needs_none = np.zeros((2, len(claims.rows)), bool)
+        keeps[_numbers(held)] = True
         bare = ranked[claims.classes.gpus[claims.rows.column[ranked]] == 0]
-        stands, seatless = np.zeros((2, len(claims.rows)), bool)
-        stands[_numbers(held)] = seatless[bare] = True
-        new, going = ranked[~(stands | seatless)[ranked]], ranked[stands[ranked]]
-        if self.most_moved is not None:  # others have the GPUs of these already
-            elsewhere = new[claims.continues[new]]
-            jobs = len(elsewhere) + int((claims.rows.partner[elsewhere] >= 0).sum())
-            self.most_moved = max(self.most_moved - jobs, 0)
-        moved = self._placed(claims, going, new, held) if len(new) else {}
-        stands[_numbers(moved)] = True
-        order = np.concatenate([going, bare, new[stands[new]]])
-        self._on |= {**dict.fromkeys(order.tolist(), ()), **held, **moved}
-        stands[_numbers(moved)] = False
-        stands[bare] = True
-        self._stays.update(np.flatnonzero(stands & claims.continues).tolist())
+        needs_none[bare] = True
+        new, going = ranked[~(keeps | needs_none)[ranked]], ranked[keeps[ranked]]
+        # Others have the GPUs of rows that could have gone on.
+        elsewhere = new[claims.continues[new]]
+        self._spend(len(elsewhere) + int((claims.rows.partner[elsewhere] >= 0).sum()))
+        placed = self._placed(claims, going, new, held) if len(new) else {}
+        seated = [row for row in new.tolist() if row in placed]
+        order = [*going.tolist(), *bare.tolist(), *seated]
+        self._on |= {**dict.fromkeys(order, ()), **held, **placed}
+        keeps[_numbers(placed)] = False  # rows that were moved for others
+        keeps[bare] = True
+        self._stays.update(np.flatnonzero(keeps & claims.continues).tolist())
         for row in new.tolist():
             if row not in self._on and self.attempts:
                 self.attempts -= 1
@@ -247,55 +258,61 @@ class Seating:
 
     def _make_room(self, claims: Claims, row: int) -> bool:
         """Seat a row that found no room, if others can go elsewhere or make way for it."""
-        rows = claims.rows
-        place = np.empty(len(rows), np.int64)
-        place[claims.order] = np.arange(len(claims.order))
-        stuck = claims.held | self.must[rows.job] | gathered(self.must, rows.partner, False)
-        running, stays = np.zeros(len(rows), np.int64), np.array(sorted(self._stays), np.int64)
-        running[stays] = 1 + (rows.partner[stays] >= 0)
-        held = {other: gpus for other, gpus in self._on.items() if gpus}
-        room = Room(
-            self.classes, rows, self.constraints, self._earlier(), held, stuck, place, running,
-            lambda wanted: self._bars(rows, wanted),
-        )  # fmt: skip
-        change = room.made_for(row, np.inf if claims.urgent[row] else _most(self.most_moved))
+        room = self._room(claims)
+        change = room.made_for(row, np.inf if claims.urgent[row] else self.most_moved)
         if change is None:
             return False
         gone = [other for other in (*change.gpus, *change.out) if other in self._stays]
-        if self.most_moved is not None:
-            self.most_moved = max(self.most_moved - int(running[gone].sum()), 0)
+        self._spend(int(room.running[gone].sum()))
         self._stays.difference_update(gone)
         self._on |= change.gpus
+        name = self.instance.jobs_table.names[int(claims.rows.job[row])]
         for other in change.out:
             del self._on[other]
-            words = f"GPUs that it needs go to job {self.instance.jobs_table.names[int(rows.job[row])]} before it"
-            for job in (int(rows.job[other]), int(rows.partner[other])):
-                if job >= 0:
-                    self.refused.setdefault(job, words)
+            self._refuse(claims.rows, other, f"GPUs that it needs go to job {name} before it")
         return True
+
+    def _room(self, claims: Claims) -> Room:
+        """What is seated, and which rows may have to make way for which."""
+        rows = claims.rows
+        place = np.empty(len(rows), np.int64)
+        place[claims.order] = np.arange(len(claims.order))
+        running, stays = np.zeros(len(rows), np.int64), np.array(sorted(self._stays), np.int64)
+        running[stays] = 1 + (rows.partner[stays] >= 0)
+        return Room(
+            self.classes,
+            rows,
+            self.constraints,
+            self._earlier(),
+            held={other: gpus for other, gpus in self._on.items() if gpus},
+            stuck=claims.held | either(rows, self.must),
+            place=place,
+            running=running,
+            barred=lambda wanted: self._bars(rows, wanted),
+        )
+
+    def _refuse(self, rows: JobRows, row: int, reason: str) -> None:
+        """Remember why the jobs of a row have no GPUs; the first reason counts."""
+        for job in (int(rows.job[row]), int(rows.partner[row])):
+            if job >= 0:
+                self.refused.setdefault(job, reason)
 
     def _longest_starved(self, first: Claims, claims: Claims, tried: BoolArray) -> Claims:
         """Seat the job that has starved longest of those that can have room at all, if it is not seated."""
         rows = first.rows
         waits = first.order[first.urgent[first.order]]
-        seated = np.append(first.busy, False)
-        on = np.array(list(self._on), np.int64)
-        seated[rows.job[on]] = seated[rows.partner[on]] = True
-        seated[-1] = False
+        on = jobs_of(rows, _numbers(self._on), len(first.busy))
+        seated = np.append(first.busy | on, False)
         hopeless: set[tuple[int, ...]] = set()
         for job in dict.fromkeys(rows.job[waits].tolist()):
             if seated[job]:
                 break
             for row in waits[rows.job[waits] == job].tolist():
-                if (
-                    seated[rows.partner[row]]
-                    or not first.classes.gpus[rows.column[row]]
-                    or claims.over_limits[row]
-                ):
+                needs_gpus = first.classes.gpus[rows.column[row]] > 0
+                if seated[rows.partner[row]] or not needs_gpus or claims.over_limits[row]:
                     continue
-                alone = (
-                    -1 if self.instance.jobs_table.preemptible[job] else job
-                )  # reservations bar nodes to it
+                # Rows alike have room or not alike; reservations bar nodes to single jobs.
+                alone = -1 if self.instance.jobs_table.preemptible[job] else job
                 key = (int(rows.column[row]), alone, *self._apart(rows, row))
                 if key in hopeless:
                     continue
@@ -326,11 +343,9 @@ class Seating:
             )
             found |= placed | moved
             refused = {row: reason for row, reason in refused.items() if row not in placed}
-            self.most_moved = None if self.most_moved is None else self.most_moved - len(moved)
+            self._spend(len(moved))
         for row, reason in refused.items():
-            self.refused.setdefault(int(rows.job[row]), reason)
-            if rows.partner[row] >= 0:
-                self.refused.setdefault(int(rows.partner[row]), reason)
+            self._refuse(rows, row, reason)
         return found
 
     def _moved(
@@ -349,7 +364,7 @@ class Seating:
         """
         anti = any(item.get("kind") == ANTI_AFFINITY for item in self.constraints)
         rows, C = claims.rows, self.classes
-        firm = self.must[rows.job[going]] | gathered(self.must, rows.partner[going], False)
+        firm = either(rows, self.must, going)
         may = ~firm & np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])
         may &= (on.share == 1.0) & ~on.need.any(axis=1) & ~on.group_need.any(axis=1)
         may[on.owner[1:][(on.owner[1:] == on.owner[:-1]) & (on.node[1:] != on.node[:-1])]] = False
@@ -360,9 +375,7 @@ class Seating:
             node[free],
             [held[row] for row in going[free].tolist()],
         )
-        result = (
-            None if anti else moving(C, rows, scattered, standing, movable, _most(self.most_moved))
-        )
+        result = None if anti else moving(C, rows, scattered, standing, movable, self.most_moved)
         if result is None:
             return {}, {}
         owner = going[free].tolist()
@@ -452,9 +465,7 @@ class Seating:
         """Nodes on which each row must not start, as it could not be stopped before they are reserved."""
         table, now = self.instance.jobs_table, self.instance.now
         later = [item for item in self.reservations if item.end > now]
-        firm = ~table.preemptible[rows.job[wanted]] | gathered(
-            ~table.preemptible, rows.partner[wanted], False
-        )
+        firm = either(rows, ~table.preemptible, wanted)
         if not later or not firm.any():
             return None
         with np.errstate(divide="ignore"):
@@ -477,7 +488,3 @@ def _with_gpus(seats: Seats) -> tuple[IntArray, list[tuple[str, ...]]]:
 
 def _numbers(rows: Iterable[int]) -> IntArray:
     return np.fromiter(rows, np.int64)
-
-
-def _most(limit: int | None) -> float:
-    return np.inf if limit is None else limit

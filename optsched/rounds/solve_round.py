@@ -133,7 +133,7 @@ def _seated(rows: RoundRows) -> Seating:
         fixed,
         view.must,
         rows.state.reservations,
-        most,
+        most_moved=np.inf if most is None else most,
     )
     left = seating.run_through(claims, most, answer.strict)
     backfill = not answer.leaves_idle if policy.fill is None else policy.fill

@@ -10,10 +10,8 @@ import numpy as np
 
 from optsched import Instance
 from optsched.ranking import RankedJobs
-from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds import Plan, RoundPolicy, RoundState
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import RoundState
 from optsched.rounds.transitions import advanced, followed, with_instance
 
 Document = dict[str, Any]

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optsched.rounds.plan import Action, Plan
-from optsched.rounds.state import RoundState
+from optsched.rounds import Action, Plan, RoundState
 
 Place = tuple[str, tuple[str, ...]]
 """Pool and GPUs."""

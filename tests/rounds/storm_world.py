@@ -12,8 +12,7 @@ from storm_rules import Facts, Node, Place, broken, displaced, strained
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance.build import build_instance
-from optsched.rounds.plan import Plan
-from optsched.rounds.scheduler import Scheduler
+from optsched.rounds import Plan, Scheduler
 
 ROUND = 60.0
 WORKLOADS: dict[str, Any] = {

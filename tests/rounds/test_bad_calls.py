@@ -13,8 +13,7 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
-from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import advanced, followed
+from optsched.rounds import RoundState, advanced, followed
 
 Document = dict[str, Any]
 

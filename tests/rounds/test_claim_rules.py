@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from optsched.candidates import JobRows
+from optsched.rounds import Verdict
 from optsched.rounds.claims import (
     cannot_go_on_alone,
     due_times,
@@ -15,7 +16,6 @@ from optsched.rounds.claims import (
     running_partner,
 )
 from optsched.rounds.ledger import Ledger
-from optsched.rounds.plan import Verdict
 from optsched.rounds.plan_making import verdicts
 from optsched.rounds.rows import concatenate, either, jobs_of, larger, no_rows, take
 from optsched.rounds.selection import DUE, HELD, STARVED, order_due

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import optsched
+from optsched.rounds import Action, Setup, Verdict
 from optsched.rounds.checking import broken_rules
-from optsched.rounds.configured import Setup
-from optsched.rounds.plan import Action, Verdict
 from optsched.rounds.plan_document import plan_schema
 from optsched.rounds.view import View
 

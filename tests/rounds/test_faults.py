@@ -23,9 +23,8 @@ from optsched.errors import (
 )
 from optsched.instance.build import build_instance
 from optsched.registry import load_solver
+from optsched.rounds import Plan, Scheduler
 from optsched.rounds.journal import disk
-from optsched.rounds.plan import Plan
-from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.solve_round import solve_round
 from optsched.solvers.isolated import half_of_memory
 

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 import optsched
-from optsched.rounds.plan import Plan, Verdict
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds import Plan, RoundPolicy, RoundState, Verdict, advanced, followed
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import advanced, followed
 
 Document = dict[str, Any]
 

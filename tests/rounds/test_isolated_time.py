@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import optsched
-from optsched.rounds.scheduler import Scheduler
-from optsched.rounds.state import RoundState
+from optsched.rounds import RoundState, Scheduler
 
 INSTANCE = {
     "format": "optsched-instance/1",

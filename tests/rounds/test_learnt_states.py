@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import optsched
-from optsched.rounds.state import RoundState
+from optsched.rounds import RoundState
 
 POOL = {"name": "v100", "nodes": 1, "gpus_per_node": 1}
 DOCUMENT = {

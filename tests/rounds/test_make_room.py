@@ -9,11 +9,8 @@ import pytest
 from room_cases import LENGTH, random_state, rooms
 
 import optsched
-from optsched.rounds.plan import Plan, Verdict
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds import Plan, RoundPolicy, RoundState, Verdict, advanced, followed
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import advanced, followed
 
 pytestmark = pytest.mark.property
 

@@ -10,7 +10,7 @@ import pytest
 from storm_world import document
 
 from optsched.instance.build import build_instance
-from optsched.rounds.scheduler import Scheduler
+from optsched.rounds import Scheduler
 
 pytestmark = pytest.mark.process
 

@@ -11,11 +11,9 @@ import pytest
 import optsched
 from optsched.errors import InvalidInput, ReplayDiffers, UsageError
 from optsched.registry import names
+from optsched.rounds import Plan, RoundPolicy, RoundState
 from optsched.rounds.moves import seconds_saved
-from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import RoundState
 
 Document = dict[str, Any]
 

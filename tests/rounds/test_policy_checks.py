@@ -12,7 +12,7 @@ import pytest
 
 import optsched
 from optsched.errors import InvalidInput, JournalError, OptschedError, SolverUnavailable, UsageError
-from optsched.rounds.policy_checks import check_policy
+from optsched.rounds import check_policy
 
 Document = dict[str, Any]
 JOB = {"id": "a", "gpus": 4, "steps": 1e5, "throughput": {"v100": 40.0}}

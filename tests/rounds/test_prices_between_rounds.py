@@ -12,11 +12,8 @@ import optsched
 from optsched.conformance.allocation import scattered
 from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver
-from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.scheduler import Scheduler
+from optsched.rounds import RoundPolicy, RoundState, Scheduler, advanced, followed
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import advanced, followed
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.prices import solver as back_end

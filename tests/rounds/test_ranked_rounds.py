@@ -14,13 +14,10 @@ from ranked_cases import Document, Simulation, instance, job, planned, seen, sim
 from optsched.arrays import FloatArray
 from optsched.errors import Interrupted
 from optsched.ranking import RankedJobs, Ranking
+from optsched.rounds import Plan, Reservation, RoundPolicy, RoundState, Verdict, advanced, followed
 from optsched.rounds import policy as policies
 from optsched.rounds.order import Order
-from optsched.rounds.plan import Plan, Verdict
-from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import Reservation, RoundState
-from optsched.rounds.transitions import advanced, followed
 
 pytestmark = pytest.mark.property
 

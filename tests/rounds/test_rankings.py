@@ -16,8 +16,8 @@ from refusals import refuses
 from optsched.errors import UsageError
 from optsched.ranking import RankedJobs, Ranking
 from optsched.registry import load_ranking
+from optsched.rounds import RoundPolicy
 from optsched.rounds.order import Order
-from optsched.rounds.policy import RoundPolicy
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 SHARED = Path(__file__).parents[2].parent / "shared"

@@ -13,10 +13,8 @@ import pytest
 
 import optsched
 from optsched.instance.build import build_instance
-from optsched.rounds.policy import RoundPolicy
+from optsched.rounds import RoundPolicy, RoundState, advanced, followed
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import advanced, followed
 
 pytestmark = pytest.mark.property
 

@@ -20,7 +20,7 @@ import logging, os, sys
 logging.disable(logging.CRITICAL)
 from pathlib import Path
 from optsched.instance.build import build_instance
-from optsched.rounds.scheduler import Scheduler
+from optsched.rounds import Scheduler
 from storm_world import document
 
 folder, until, where = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -16,13 +16,12 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
+from optsched.rounds import Reservation, RoundState, advanced, followed
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_document import plan_schema
 from optsched.rounds.policy import policy_document
 from optsched.rounds.service import Service
-from optsched.rounds.state import Reservation, RoundState
 from optsched.rounds.state_document import state_schema
-from optsched.rounds.transitions import advanced, followed
 
 
 def after(
