@@ -396,7 +396,6 @@ class Classes:
 
     @property
     def columns(self) -> int:
-        """N."""
         return len(self.class_a)
 
     def at(self, instance: Instance) -> Classes:
@@ -428,7 +427,6 @@ class Classes:
 
     @property
     def instance(self) -> Instance:
-        """The instance."""
         return self.candidates.instance
 
     @property
@@ -621,7 +619,8 @@ class Classes:
     # --- jobs of classes -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _jobs_by_class(self) -> tuple[IntArray, IntArray]:
+    def jobs_by_class(self) -> tuple[IntArray, IntArray]:
+        """Jobs class by class, and where those of each class begin."""
         placed = np.flatnonzero(self.of_job >= 0)
         order = placed
         if not in_order([self.of_job[placed]]):
@@ -633,7 +632,7 @@ class Classes:
 
     def jobs_of(self, number: int) -> IntArray:
         """Jobs of a class, in order."""
-        order, start = self._jobs_by_class
+        order, start = self.jobs_by_class
         return order[start[number] : start[number + 1]]
 
     def jobs_among(self, mask: BoolArray) -> list[int]:

@@ -145,8 +145,10 @@ def _gathered(
         np.concatenate(way, dtype=np.min_scalar_type(len(ways)), casting="unsafe"),
         np.concatenate(rate, dtype=np.float64), np.zeros(cells, bool), rates,
     )  # fmt: skip
-    told = KindColumns.concatenate(dropped)
-    return found, told.take(np.lexsort((told.nodes, told.pool, told.gpus, told.kind)))
+    left_out = KindColumns.concatenate(dropped)
+    return found, left_out.take(
+        np.lexsort((left_out.nodes, left_out.pool, left_out.gpus, left_out.kind))
+    )
 
 
 class _WayNumbers:

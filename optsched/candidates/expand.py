@@ -53,7 +53,7 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
         return _expand_whole(classes, x, used)
     if classes.all_alone:
         return _rows(classes, [_alone(classes, x, used)])
-    members, start = classes._jobs_by_class  # noqa: SLF001
+    members, start = classes.jobs_by_class
     count = classes.count.astype(np.int64)
     is_alone = classes.class_b[used] < 0
     parts = [_alone(classes, x, used[is_alone])]
@@ -136,19 +136,20 @@ def _north_west(rows: int, columns: int) -> tuple[IntArray, IntArray, FloatArray
 
 def _expand_whole(classes: Classes, x: FloatArray, used: IntArray) -> JobRows:
     """Whole jobs: the columns of a class take its members one after the other."""
-    members, start = classes._jobs_by_class  # noqa: SLF001
+    members, start = classes.jobs_by_class
     units = np.round(x[used]).astype(np.int64)
     owner = np.stack([classes.class_a[used], classes.class_b[used]], axis=1).ravel()
     wanted = np.where(owner >= 0, np.repeat(units, 2), 0)
     order = np.argsort(owner, kind="stable")
     total = np.concatenate(([0], np.cumsum(wanted[order])))
-    taken = np.empty_like(wanted)  # of the same class by the columns before
-    taken[order] = total[:-1] - total[np.searchsorted(owner[order], owner[order])]
-    if ((wanted > 0) & (taken + wanted > classes.count[owner])).any():
+    # Jobs of the same class that go to the columns before.
+    before = np.empty_like(wanted)
+    before[order] = total[:-1] - total[np.searchsorted(owner[order], owner[order])]
+    if ((wanted > 0) & (before + wanted > classes.count[owner])).any():
         raise ValueError("x takes more jobs of a class than it has")
     jobs = np.full((int(units.sum()), 2), -1, np.int64)
     for side in (0, 1):
-        from_class, skip, take = owner[side::2], taken[side::2], wanted[side::2]
+        from_class, skip, take = owner[side::2], before[side::2], wanted[side::2]
         jobs[np.repeat(from_class >= 0, units), side] = members[
             ranges(start[from_class] + skip, take)
         ]

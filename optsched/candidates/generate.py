@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from optsched.candidates.columns import Drop, KindColumns, Ways
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import drop_roomless
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
+from optsched.instance import Colocation, Instance
 from optsched.instance.reading import show
 from optsched.instance.tables import ANY_SPREAD
 from optsched.performance import (
@@ -303,61 +303,78 @@ def pair_columns(
     """
     if not instance.colocation:
         return KindColumns.none()
+    # Of equal columns the first one stays (`_first_of_equals`), so the entries that win come first.
     entries = sorted(instance.colocation, key=lambda entry: entry.nodes == ANY_SPREAD)
     by_job = [entry for entry in entries if entry.jobs is not None]
     by_workload = [entry for entry in entries if entry.workloads is not None]
-    parts = []
-    jobs = np.array([entry.jobs for entry in by_job], np.int64).reshape(-1, 2)
-    here = kinds.of_job[jobs] if len(jobs) else jobs
-    rows = np.flatnonzero((here >= 0).all(axis=1))
-    parts.append((rows, here[rows, 0], here[rows, 1]))
-
-    generated = (
-        np.flatnonzero(kinds.options < 0) if among is None else among[kinds.options[among] < 0]
-    )
-    order = generated[np.argsort(kinds.workload[generated], kind="stable")]
-    workload = kinds.workload[order]
-    wanted = np.array([entry.workloads for entry in by_workload], np.int64).reshape(-1, 2)
-    start, stop = (
-        np.searchsorted(workload, wanted, "left"),
-        np.searchsorted(workload, wanted, "right"),
-    )
-    size = (stop - start).astype(np.int64)
-    products = size[:, 0] * size[:, 1]
-    entry_row = np.repeat(np.arange(len(wanted), dtype=np.int64), products)
-    local = ranges(np.zeros(len(wanted), np.int64), products)
-    first = order[start[entry_row, 0] + local // size[entry_row, 1]] if len(local) else local
-    second = order[start[entry_row, 1] + local % size[entry_row, 1]] if len(local) else local
-    once = (wanted[entry_row, 0] != wanted[entry_row, 1]) | (first <= second)
-    parts.append((entry_row[once] + len(by_job), first[once], second[once]))
-
     entries = [*by_job, *by_workload]
-    row, first, second = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    parts = (_pairs_of_jobs(by_job, kinds), _pairs_of_workloads(by_workload, kinds, among))
+    offsets = (0, len(by_job))
+    row = np.concatenate([part[0] + offset for part, offset in zip(parts, offsets, strict=True)])
+    first, second = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+
     rates = np.array([entry.throughput for entry in entries], np.float64).reshape(-1, 2)[row]
     pool = np.array([entry.pool for entry in entries], np.int64)[row]
     gpus = np.array([entry.gpus for entry in entries], np.int64)[row]
     nodes = np.array([entry.nodes for entry in entries], np.int64)[row]
     nodes = np.where(nodes > 0, nodes, sizes.fewest_nodes(pool, gpus))
 
-    alike = (kinds.workload[first] == kinds.workload[second]) & (row >= len(by_job))
+    same_workload = kinds.workload[first] == kinds.workload[second]
+    alike = same_workload & (row >= len(by_job))
     rates[alike] = rates[alike].mean(axis=1, keepdims=True)
     swap = first > second
     first, second = np.where(swap, second, first), np.where(swap, first, second)
     rates[swap] = rates[swap][:, ::-1]
 
     jobs_of = np.bincount(kinds.of_job[kinds.of_job >= 0], minlength=len(kinds))
-    allowed = kinds.allows(first, gpus) & kinds.allows(second, gpus)
-    allowed &= (first != second) | (jobs_of[first] > 1)
-    allowed &= _first_of_equals((first, second, pool, gpus, nodes))  # in the order of who wins
+    both_run = kinds.allows(first, gpus) & kinds.allows(second, gpus)
+    two_jobs = (first != second) | (jobs_of[first] > 1)
+    unmatched = _first_of_equals((first, second, pool, gpus, nodes))
     columns = KindColumns.make(
         first, pool, gpus, nodes, partner=second, rate=rates[:, 0], partner_rate=rates[:, 1]
-    ).take(np.flatnonzero(allowed))
+    ).take(np.flatnonzero(both_run & two_jobs & unmatched))
     columns = drop_unfit(columns, instance, kinds, sizes)
     columns = drop_roomless(columns, instance, kinds, later_nodes)
-    columns.drop[
-        (columns.drop == Drop.KEPT) & (columns.rate == 0) & (columns.partner_rate == 0)
-    ] = Drop.ZERO_RATE
+    idle = (columns.rate == 0) & (columns.partner_rate == 0)
+    columns.drop[(columns.drop == Drop.KEPT) & idle] = Drop.ZERO_RATE
     return columns
+
+
+KindPairs = tuple[IntArray, IntArray, IntArray]
+"""(co-location entry, kind, kind) of some pairs."""
+
+
+def _pairs_of_jobs(entries: Sequence[Colocation], kinds: Kinds) -> KindPairs:
+    """Pairs of the kinds of jobs that entries name one by one, as far as both jobs are present."""
+    jobs = np.array([entry.jobs for entry in entries], np.int64).reshape(-1, 2)
+    kind = kinds.of_job[jobs] if len(jobs) else jobs
+    rows = np.flatnonzero((kind >= 0).all(axis=1))
+    return rows, kind[rows, 0], kind[rows, 1]
+
+
+def _pairs_of_workloads(
+    entries: Sequence[Colocation], kinds: Kinds, among: IntArray | None
+) -> KindPairs:
+    """Every two kinds of the workloads that entries name; those ``among`` these kinds, if given."""
+    if among is None:
+        generated = np.flatnonzero(kinds.options < 0)
+    else:
+        generated = among[kinds.options[among] < 0]
+    order = generated[np.argsort(kinds.workload[generated], kind="stable")]
+    workload = kinds.workload[order]
+    wanted = np.array([entry.workloads for entry in entries], np.int64).reshape(-1, 2)
+    start = np.searchsorted(workload, wanted, "left")
+    size = (np.searchsorted(workload, wanted, "right") - start).astype(np.int64)
+    products = size[:, 0] * size[:, 1]
+    entry = np.repeat(np.arange(len(wanted), dtype=np.int64), products)
+    number = ranges(np.zeros(len(wanted), np.int64), products)
+    if not len(number):
+        return number, number, number
+    first = order[start[entry, 0] + number // size[entry, 1]]
+    second = order[start[entry, 1] + number % size[entry, 1]]
+    # Where both workloads are the same, two kinds come in both orders.
+    once = (wanted[entry, 0] != wanted[entry, 1]) | (first <= second)
+    return entry[once], first[once], second[once]
 
 
 def _first_of_equals(columns: tuple[IntArray, ...]) -> BoolArray:

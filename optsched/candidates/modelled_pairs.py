@@ -123,7 +123,7 @@ def _stated(
         )
     )  # fmt: skip
     groups = group_rows(both, len(both[0]))
-    told = np.zeros(len(groups), bool)
-    told[groups.inverse[: len(stated)]] = True
-    mask: np.ndarray = told[groups.inverse[len(stated) :]]
+    is_stated = np.zeros(len(groups), bool)
+    is_stated[groups.inverse[: len(stated)]] = True
+    mask: np.ndarray = is_stated[groups.inverse[len(stated) :]]
     return mask

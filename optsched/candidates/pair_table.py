@@ -18,7 +18,13 @@ from optsched.candidates.room import drop_roomless
 from optsched.candidates.usage import Usage
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, PerformanceModel, PoolSizes
+from optsched.performance import (
+    Configurations,
+    Feasibility,
+    PairPrediction,
+    PerformanceModel,
+    PoolSizes,
+)
 from optsched.performance.composed import colocating
 
 MOST_CELLS = 50_000_000
@@ -77,7 +83,6 @@ class PairTable:
 
     @property
     def ways(self) -> int:
-        """W."""
         return len(self.pool)
 
     def rate(self, kind: IntArray, partner: IntArray, way: IntArray) -> FloatArray:
@@ -159,94 +164,135 @@ def pair_table(
         If the table would have more than `MOST_CELLS` cells.
     """
     pairs = colocating(model)
-    sort = _sorts(
-        instance, kinds, pairs is not None and not getattr(pairs, "pairs_by_workload", False)
-    )
+    by_workload = pairs is None or getattr(pairs, "pairs_by_workload", False)
+    sort = _sorts(instance, kinds, apart=not by_workload)
     sorts = int(sort.max(initial=-1)) + 1
     first = np.full(sorts, len(kinds), np.int64)
     np.minimum.at(first, sort, np.arange(len(kinds), dtype=np.int64))
 
-    told = pair_columns(instance, kinds, sizes, later_nodes, among=_first_two(sort, sorts))
+    # Two kinds of a sort tell what any two of its kinds make of a configuration.
+    stated = pair_columns(instance, kinds, sizes, later_nodes, among=_first_two(sort, sorts))
     columns = KindColumns.concatenate([alone, others])
     columns = columns.take(np.flatnonzero(columns.drop == Drop.KEPT))
     seats = pairable(columns) if pairs is not None else np.zeros(0, np.int64)
     both = [
-        np.concatenate([getattr(told, name), getattr(columns, name)[seats]])
+        np.concatenate([getattr(stated, name), getattr(columns, name)[seats]])
         for name in ("pool", "gpus", "nodes")
     ]
     ways = group_rows(both, len(both[0]))
     pool, gpus, nodes = (column[ways.first] for column in both)
-    shape = (len(ways), sorts, sorts)
-    if np.prod(shape, dtype=np.float64) > MOST_CELLS:
-        raise InvalidInput(
-            "performance",
-            f"{sorts:,} sorts of jobs that share GPUs in {len(ways):,} configurations",
-            f"at most {MOST_CELLS:,} pairs of sorts; jobs of fewer workloads, or of fewer GPU counts, make fewer",
-        )
+    cells = _Cells.unknown(len(ways), sorts)
     row = np.full((len(kinds), len(ways)), -1, np.int64)
-    row[columns.kind[seats], ways.inverse[len(told) :]] = seats
-    allowed, modelled, known = (np.zeros(shape, bool) for _ in range(3))
-    fraction, stated, log_sd = (np.zeros(shape) for _ in range(3))
-    source = np.zeros(shape, np.uint8)
-
-    way = ways.inverse[: len(told)]
-    for one, other, rate in (
-        (told.kind, told.partner, told.rate),
-        (told.partner, told.kind, told.partner_rate),
-    ):
-        cell = (way, sort[one], sort[other])
-        known[cell], allowed[cell] = True, told.drop == Drop.KEPT
-        stated[cell] = np.where(told.drop == Drop.KEPT, rate, 0.0)
-
+    row[columns.kind[seats], ways.inverse[len(stated) :]] = seats
+    cells.state(stated, ways.inverse[: len(stated)], sort)
     if pairs is not None:
         seated = np.zeros((sorts, len(ways)), bool)
         np.logical_or.at(seated, sort, row >= 0)
         table = Configurations(pool, gpus, nodes, np.ones(len(ways)), np.zeros(len(ways), np.int64))
-        for w, a, b in _cells(seated, known):
+        for w, a, b in _unknown_cells(seated, cells.known):
             said = pairs.pair_fractions(kinds.batch, table, first[a], first[b], w)
             _refuse_lopsided(said.first, said.second, a == b)
-            rows = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
-            rows = drop_roomless(
-                drop_unfit(rows, instance, kinds, sizes), instance, kinds, later_nodes
-            )
-            use = (
-                (said.feasible == Feasibility.OK)
-                & (said.first + said.second > 1 + GAIN)
-                & (rows.drop == Drop.KEPT)
-            )
-            for cell, part in (((w, a, b), said.first), ((w, b, a), said.second)):
-                allowed[cell], modelled[cell] = use, use
-                fraction[cell], log_sd[cell], source[cell] = (
-                    np.where(use, part, 0.0),
-                    said.log_sd,
-                    said.source,
-                )
+            made = KindColumns.make(first[a], pool[w], gpus[w], nodes[w], partner=first[b])
+            made = drop_unfit(made, instance, kinds, sizes)
+            made = drop_roomless(made, instance, kinds, later_nodes)
+            gains = said.first + said.second > 1 + GAIN
+            runs = said.feasible == Feasibility.OK
+            cells.predict(w, a, b, said, runs & gains & (made.drop == Drop.KEPT))
 
-    _refuse_bare(instance, kinds, columns, np.any(allowed & ~modelled, axis=(0, 2))[sort])
-    w, a = np.nonzero(allowed.any(axis=2))
-    beside = KindColumns.make(first[a], pool[w], gpus[w], nodes[w])
+    _refuse_bare(instance, kinds, columns, cells.stated_sorts[sort])
+    way, of_sort = np.nonzero(cells.allowed.any(axis=2))
+    beside = KindColumns.make(first[of_sort], pool[way], gpus[way], nodes[way])
+    return PairTable(
+        kinds=kinds,
+        sort=sort,
+        pool=pool,
+        gpus=gpus,
+        nodes=nodes,
+        row=row,
+        allowed=cells.allowed,
+        modelled=cells.modelled,
+        fraction=cells.fraction,
+        stated=cells.stated,
+        log_sd=cells.log_sd,
+        source=cells.source,
+        columns=columns,
+        beside=beside,
+        needs=_needs(instance, kinds, columns, beside, (way, of_sort), (len(ways), sorts)),
+    )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Cells (way, sort, sort) while the table is made; those that are ``known`` need no model."""
+
+    known: BoolArray
+    allowed: BoolArray
+    modelled: BoolArray
+    fraction: FloatArray
+    stated: FloatArray
+    log_sd: FloatArray
+    source: NDArray[np.uint8]
+
+    @classmethod
+    def unknown(cls, ways: int, sorts: int) -> _Cells:
+        """Cells of which nothing is known; refuses more than `MOST_CELLS`."""
+        shape = (ways, sorts, sorts)
+        if np.prod(shape, dtype=np.float64) > MOST_CELLS:
+            raise InvalidInput(
+                "performance",
+                f"{sorts:,} sorts of jobs that share GPUs in {ways:,} configurations",
+                f"at most {MOST_CELLS:,} pairs of sorts; "
+                "jobs of fewer workloads, or of fewer GPU counts, make fewer",
+            )
+        known, allowed, modelled = (np.zeros(shape, bool) for _ in range(3))
+        fraction, stated, log_sd = (np.zeros(shape) for _ in range(3))
+        return cls(known, allowed, modelled, fraction, stated, log_sd, np.zeros(shape, np.uint8))
+
+    def state(self, pairs: KindColumns, way: IntArray, sort: IntArray) -> None:
+        """Take over pairs whose rates the instance states, from both sides."""
+        kept = pairs.drop == Drop.KEPT
+        for one, other, rate in (
+            (pairs.kind, pairs.partner, pairs.rate),
+            (pairs.partner, pairs.kind, pairs.partner_rate),
+        ):
+            cell = (way, sort[one], sort[other])
+            self.known[cell] = True
+            self.allowed[cell] = kept
+            self.stated[cell] = np.where(kept, rate, 0.0)
+
+    def predict(
+        self, way: IntArray, one: IntArray, other: IntArray, said: PairPrediction, use: BoolArray
+    ) -> None:
+        """Take over what a model says of pairs, where ``use`` says that they can be columns."""
+        for cell, fraction in (((way, one, other), said.first), ((way, other, one), said.second)):
+            self.allowed[cell] = use
+            self.modelled[cell] = use
+            self.fraction[cell] = np.where(use, fraction, 0.0)
+            self.log_sd[cell] = said.log_sd
+            self.source[cell] = said.source
+
+    @property
+    def stated_sorts(self) -> BoolArray:
+        """Sorts that the instance pairs in some way, shape (S,)."""
+        return np.asarray(np.any(self.allowed & ~self.modelled, axis=(0, 2)))
+
+
+def _needs(
+    instance: Instance,
+    kinds: Kinds,
+    columns: KindColumns,
+    beside: KindColumns,
+    where: tuple[IntArray, IntArray],
+    shape: tuple[int, int],
+) -> FloatArray:
+    """`PairTable.needs`, from the use of resources by the columns ``beside``."""
     resources, usage = resource_rows(instance, kinds, KindColumns.concatenate([columns, beside]))
     held = usage.matrix.tocsc()[:, len(columns) :].T.toarray()
-    held[np.arange(len(w)), pool[w]] -= gpus[w]
-    needs = np.zeros((len(ways), sorts, len(resources)))
-    needs[w, a] = held
-    return PairTable(
-        kinds,
-        sort,
-        pool,
-        gpus,
-        nodes,
-        row,
-        allowed,
-        modelled,
-        fraction,
-        stated,
-        log_sd,
-        source,
-        columns,
-        beside,
-        needs,
-    )
+    # The GPUs of a pair are counted once for both jobs, in `PairTable.usage`.
+    held[np.arange(len(beside)), beside.pool] -= beside.gpus
+    needs = np.zeros((*shape, len(resources)))
+    needs[where] = held
+    return needs
 
 
 def _sorts(instance: Instance, kinds: Kinds, apart: bool) -> IntArray:
@@ -274,7 +320,9 @@ def _first_two(sort: IntArray, sorts: int) -> IntArray:
     )
 
 
-def _cells(seated: BoolArray, known: BoolArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+def _unknown_cells(
+    seated: BoolArray, known: BoolArray
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """(way, sort, sort) of the cells that nothing is known of, the lower sort first, a part at a time."""
     for way in range(seated.shape[1]):
         here = np.flatnonzero(seated[:, way])

@@ -158,5 +158,5 @@ def _on_best(hosts: IntArray, equal: IntArray, nodes: IntArray) -> IntArray:
     order = np.argsort(-hosts, axis=1)
     count = equal[order]
     before = np.cumsum(count, axis=1) - count
-    taken = np.clip(nodes[:, None] - before, 0, count)
-    return np.asarray((np.take_along_axis(hosts, order, axis=1) * taken).sum(axis=1))
+    used = np.clip(nodes[:, None] - before, 0, count)
+    return np.asarray((np.take_along_axis(hosts, order, axis=1) * used).sum(axis=1))

@@ -39,7 +39,7 @@ from optsched.generate.profiles import Document, Site, best_rate, workload_docum
 from optsched.generate.rows import COUNTS, TYPES
 from optsched.generate.workloads import WORKLOADS
 from optsched.instance import Instance
-from optsched.instance.revise_columns import with_columns
+from optsched.instance.revise import with_columns
 from optsched.traces import Trace, describe
 
 DIGITS = 9

@@ -29,6 +29,7 @@ from optsched.instance.from_arrays import RATE_FIELDS, assemble
 from optsched.instance.instance import Instance
 from optsched.instance.job_rules import as_column
 from optsched.instance.reading import parse_json, show, validate
+from optsched.instance.references import refuse_repeated
 from optsched.instance.tables import ARRAY_FIELDS, JobNames, RateTable
 from optsched.instance.write import header_document, job_documents
 
@@ -136,13 +137,8 @@ def from_npz(data: bytes) -> Instance:
 
 def _labelled(header: Header, labels: Sequence[str]) -> Header:
     """The header with the workloads that only jobs name."""
-    known = {workload.name for workload in header.workloads}
-    for place, name in enumerate(labels):
-        if name in known:
-            raise InvalidInput(
-                f"header.labels[{place}]", f"{show(name)} a second time", "names that differ"
-            )
-        known.add(name)
+    known = (workload.name for workload in header.workloads)
+    refuse_repeated(labels, "header.labels[{}]", known)
     return replace(header, workloads=with_labels(header.workloads, labels))
 
 

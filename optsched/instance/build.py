@@ -23,7 +23,7 @@ from optsched.instance.documents import (
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.reading import key, show, validate
-from optsched.instance.references import check_needs, pool_row
+from optsched.instance.references import check_needs, pool_row, refuse_repeated
 from optsched.instance.tables import (
     OWN_GANG,
     Colocation,
@@ -71,13 +71,7 @@ def build_header(document: Mapping[str, Any]) -> Header:
     model = validate(HeaderDocument, document, hints=InstanceDocument)
     cluster = build_cluster(model.cluster)
     tenants = tuple(Tenant(tenant.name, tenant.weight, tenant.policy) for tenant in model.tenants)
-    seen: set[str] = set()
-    for row, tenant in enumerate(tenants):
-        if tenant.name in seen:
-            raise InvalidInput(
-                f"tenants[{row}].name", f"{show(tenant.name)} a second time", "names that differ"
-            )
-        seen.add(tenant.name)
+    refuse_repeated((tenant.name for tenant in tenants), "tenants[{}].name")
     rates = RateInterner(cluster)
     return Header(model, cluster, tenants, _workloads(model, rates, cluster), rates)
 

@@ -19,6 +19,7 @@ from optsched.instance.documents import (
 )
 from optsched.instance.links import check_topology
 from optsched.instance.reading import listed, show
+from optsched.instance.references import refuse_repeated
 
 MAX_NODES = 10**7
 MAX_GPUS = 10**9
@@ -29,15 +30,7 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     """Check names and references, and keep pools as arrays over their nodes."""
     _check_size(document)
     pools = tuple(map(_pool, document.pools))
-    seen: set[str] = set()
-    for row, pool in enumerate(pools):
-        if pool.name in seen:
-            raise InvalidInput(
-                f"cluster.pools[{row}].name",
-                f"{show(pool.name)} a second time",
-                "names that differ",
-            )
-        seen.add(pool.name)
+    refuse_repeated((pool.name for pool in pools), "cluster.pools[{}].name")
     _refuse_generated_names(pools)
     _check_node_names(pools)
     resources: list[Resource] = []
@@ -149,12 +142,12 @@ def _refuse_generated_names(pools: tuple[Pool, ...]) -> None:
 def _resource(
     document: ResourceDocument, pools: tuple[Pool, ...], known: set[str], path: str
 ) -> Resource:
-    taken = {
+    reserved = {
         *RESERVED,
         *(pool.name for pool in pools),
         *(f"{pool.name}.{of}" for pool in pools for of in RESERVED),
     }
-    if document.name in taken:
+    if document.name in reserved:
         expected = "a name that is no pool's and neither cpu nor memory (they belong to pools)"
         raise InvalidInput(f"{path}.name", show(document.name), expected)
     if document.name in known:

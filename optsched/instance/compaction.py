@@ -165,14 +165,14 @@ def _among(values: FloatArray, others: FloatArray) -> BoolArray:
 def _equal_by_hash(indptr: IntArray, columns: Sequence[AnyArray]) -> IntArray:
     count, length = len(indptr) - 1, np.diff(indptr)
     _, first, group = np.unique(hash_lists(indptr, columns), return_index=True, return_inverse=True)
-    stands: IntArray = first[group].astype(np.int64)
-    other = np.flatnonzero(stands != np.arange(count))
+    equal_to: IntArray = first[group].astype(np.int64)
+    other = np.flatnonzero(equal_to != np.arange(count))
     if len(other) == 0:
-        return stands
-    if (length[other] == length[stands[other]]).all():
-        one, two = (ranges(indptr[rows], length[rows]) for rows in (other, stands[other]))
+        return equal_to
+    if (length[other] == length[equal_to[other]]).all():
+        one, two = (ranges(indptr[rows], length[rows]) for rows in (other, equal_to[other]))
         if all(column[one].tobytes() == column[two].tobytes() for column in columns):
-            return stands
+            return equal_to
     seen: dict[tuple[bytes, ...], int] = {}  # two hashes are equal by chance
     bounds = zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
     keys = (tuple(column[start:stop].tobytes() for column in columns) for start, stop in bounds)

@@ -129,8 +129,10 @@ class OptionInterner:
 
 def _without_signs(option: OptionDocument) -> OptionDocument:
     """An option with 0.0 where it has -0.0, which is the same number."""
-    told: dict[str, object] = {"uses": {name: amount + 0.0 for name, amount in option.uses.items()}}
+    changed: dict[str, object] = {
+        "uses": {name: amount + 0.0 for name, amount in option.uses.items()}
+    }
     for name in ("throughput", "value", "cost"):
         value = getattr(option, name)
-        told[name] = None if value is None else value + 0.0
-    return option.model_copy(update=told)
+        changed[name] = None if value is None else value + 0.0
+    return option.model_copy(update=changed)

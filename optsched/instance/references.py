@@ -68,6 +68,19 @@ def check_gpus(gpus: Sequence[str], pool: int, cluster: Cluster, path: str) -> N
         raise InvalidInput(path, show(list(gpus)), "each GPU once")
 
 
+def refuse_repeated(names: Iterable[str], where: str, known: Iterable[str] = ()) -> None:
+    """Refuse a name that is there twice, or among those ``known``.
+
+    ``where`` is the path of a name with ``{}`` for its number: ``tenants[{}].name``.
+    """
+    seen = set(known)
+    for number, name in enumerate(names):
+        if name in seen:
+            path = where.format(number)
+            raise InvalidInput(path, f"{show(name)} a second time", "names that differ")
+        seen.add(name)
+
+
 NOWHERE = JobNames(0)
 
 

@@ -175,14 +175,14 @@ def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | i
     if isinstance(pool.node_names, int) and not (listed and any(name in listed for name in made)):
         return before + count
     plain = [other for other in cluster.pools if isinstance(other.node_names, int)]
-    taken = listed | {
+    names_in_use = listed | {
         other.node_name(row) for other in plain for row in range(len(other.node_gpus))
     }
     new: list[str] = []
     number = before
     while len(new) < count:
         name = f"{pool.name}-{number}"
-        if name not in taken:
+        if name not in names_in_use:
             new.append(name)
         number += 1
     return (*(pool.node_name(row) for row in range(before)), *new)
@@ -191,12 +191,12 @@ def _names_with(cluster: Cluster, pool: Pool, count: int) -> tuple[str, ...] | i
 def _shrunk(pool: Pool, gpus: int, now: float) -> Pool:
     """Without so many GPUs, taken from the last usable nodes."""
     usable = np.flatnonzero(pool.usable(now) & (pool.node_gpus > 0))[::-1]
-    taken = np.zeros(len(pool.node_gpus), np.int64)
+    removed = np.zeros(len(pool.node_gpus), np.int64)
     reached = np.cumsum(pool.node_gpus[usable])
-    taken[usable] = np.clip(gpus - (reached - pool.node_gpus[usable]), 0, pool.node_gpus[usable])
-    left: IntArray = pool.node_gpus - taken
-    stay: BoolArray = (left > 0) | (taken == 0)
-    part = np.where(taken > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
+    removed[usable] = np.clip(gpus - (reached - pool.node_gpus[usable]), 0, pool.node_gpus[usable])
+    left: IntArray = pool.node_gpus - removed
+    stay: BoolArray = (left > 0) | (removed == 0)
+    part = np.where(removed > 0, left / np.maximum(pool.node_gpus, 1), 1.0)
     rows = np.flatnonzero(stay)
     prefix = len(rows) == 0 or int(rows[-1]) == len(rows) - 1
     counted = isinstance(pool.node_names, int) and prefix

@@ -81,11 +81,9 @@ class RunningJobs(Mapping[int, Place]):
         return self._places.keys()
 
     def values(self) -> ValuesView[Place]:
-        """Their places."""
         return self._places.values()
 
     def items(self) -> ItemsView[int, Place]:
-        """Both."""
         return self._places.items()
 
     @property

@@ -76,12 +76,12 @@ class Allocation:
         """Clip to [0, limit] and drop negligible fractions; round if integral."""
         if integral:
             return cls(classes, np.rint(np.clip(x, 0.0, classes.limit)), True)
-        heard, limit = np.empty(len(x)), classes.limit
+        kept, limit = np.empty(len(x)), classes.limit
         members = limit if classes.all_alone else classes.count[classes.class_a]
         for part in blocks(len(x)):
             some = np.maximum(np.minimum(x[part], limit[part]), 0.0)
-            np.multiply(some, some >= NEGLIGIBLE * shown(members[part]), out=heard[part])
-        return cls(classes, heard)
+            np.multiply(some, some >= NEGLIGIBLE * shown(members[part]), out=kept[part])
+        return cls(classes, kept)
 
     @cached_property
     def rows(self) -> JobRows:

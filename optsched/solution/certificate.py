@@ -113,10 +113,10 @@ def without_noise(y: FloatArray, arrays: LinearForm) -> FloatArray:
     heaviest = max(
         (float((np.abs(y[part]) * sizes[part]).max()) for part in blocks(len(y))), default=0.0
     )
-    heard = np.empty(len(y))
+    cleaned = np.empty(len(y))
     for part in blocks(len(y)):
-        heard[part] = np.where(np.abs(y[part]) * sizes[part] < 1e-12 * heaviest, 0.0, y[part])
-    return heard
+        cleaned[part] = np.where(np.abs(y[part]) * sizes[part] < 1e-12 * heaviest, 0.0, y[part])
+    return cleaned
 
 
 def noise_of(arrays: LinearForm) -> float:
@@ -290,7 +290,6 @@ class SignErrors:
 
     @property
     def value(self) -> float:
-        """The largest."""
         least = LEAST * self._largest
         return max(
             self._rows, *(_largest_ratio(error, size, least) for error, size in self._wrong), 0.0

@@ -291,8 +291,8 @@ def binding_rows(
         price = None if costs is None else float(costs.time[k]) * worth
         found.append(Binding("time", f"{name} runs all the time", price))
     usage = C.usage @ x
-    touched = np.flatnonzero(np.diff(sp.csr_matrix(C.usage[:, columns]).indptr))
-    for row in touched[usage[touched] >= C.capacity[touched] * (1 - FEASIBILITY)].tolist():
+    used = np.flatnonzero(np.diff(sp.csr_matrix(C.usage[:, columns]).indptr))
+    for row in used[usage[used] >= C.capacity[used] * (1 - FEASIBILITY)].tolist():
         price = None if costs is None else float(costs.capacity[row]) * worth
         found.append(
             Binding("capacity", f"{C.resources.names[row]} is full ({C.capacity[row]:g})", price)

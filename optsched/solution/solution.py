@@ -216,12 +216,10 @@ class Solution:
 
     @property
     def instance(self) -> Instance:
-        """The instance."""
         return self.candidates.instance
 
     @property
     def gap(self) -> float | None:
-        """Relative gap."""
         return gap_of(self.objective, self.bound)
 
     @property
