@@ -1,4 +1,4 @@
-"""GPUs for rows that start, beside what stands and stays: no program, no bound, in the time of a round."""
+"""GPUs for rows that start, while all others stay where they are: no program, no bound, in the time of a round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.placement.best_fit import best_fit
 from optsched.placement.plain import Movable, is_plain, move_plain, place_plain
-from optsched.placement.problem import Problem
+from optsched.placement.problem import Assignment, Problem
 from optsched.placement.refusal import why_refused
 from optsched.placement.requests import Requests
 from optsched.placement.standing import Standing, refuse_standing
@@ -114,21 +114,18 @@ def place_beside(
             return _seated_plainly(classes, rows, requests, standing, found)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), standing)
     assignment = best_fit(problem, keep=True)
-    names = {
-        node: problem.nodes.name(node)
-        for gpus in assignment.values()
-        for node in np.unique(gpus[:, 0]).tolist()
-    }
-    placed = sorted(assignment)
+    names = problem.gpu_names(assignment)
     return Seated(
-        requests.row[placed],
-        tuple(
-            tuple(f"{names[node]}/{gpu}" for node, gpu in assignment[j].tolist()) for j in placed
-        ),
-        tuple(
-            Unseated(int(requests.row[j]), words, scattered)
-            for j, words, scattered in why_refused(problem, assignment)
-        ),
+        requests.row[list(names)],
+        tuple(names.values()),
+        _unseated(requests, problem, assignment),
+    )
+
+
+def _unseated(requests: Requests, problem: Problem, assignment: Assignment) -> tuple[Unseated, ...]:
+    return tuple(
+        Unseated(int(requests.row[request]), words, scattered)
+        for request, words, scattered in why_refused(problem, assignment)
     )
 
 
@@ -169,8 +166,5 @@ def _seated_plainly(
         rest = requests.take(left)
         beside = standing.and_also(Standing.of_rows(classes, rows, row, gpus))
         problem = Problem.of(rest, np.unique(rest.pool).tolist(), beside)
-        refused = tuple(
-            Unseated(int(rest.row[j]), words, scattered)
-            for j, words, scattered in why_refused(problem, {})
-        )
+        refused = _unseated(rest, problem, {})
     return Seated(row, gpus, refused)

@@ -9,13 +9,23 @@ requests move to other nodes, so that a gang finds room or spans fewer nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray
 from optsched.placement.identities import with_identities
+from optsched.placement.nodes import largest_of_groups
 from optsched.placement.problem import ROUNDING, Assignment, Pieces, Problem, limit
+
+FAILURES = 100
+"""Requests that may find no room even by pushing others, before the rest is refused without a try."""
+TRIES = 16
+"""Sets of nodes on which room is made for one request, at most."""
+CANDIDATES = 64
+"""Nodes that are looked at for that, those with the most free GPUs."""
+PUSHED = 12
+"""Requests that one may push elsewhere, at most."""
+TIGHTENED = 200
+"""Requests that span more nodes than they need and are tried again, at most."""
 
 
 class State:
@@ -52,40 +62,52 @@ class State:
         self.pieces: dict[int, Pieces] = {}
         self.shared: dict[int, IntArray] = {}
         self.on: list[set[int]] = [set() for _ in range(len(nodes))]
-        self._sets = {
-            number: np.zeros(len(nodes), np.int64)
-            for sets in problem.requests.apart
-            for number in sets
-        }
-        R = problem.requests
-        self._needy: BoolArray = np.asarray(np.hstack([R.need, R.group_need]).any(axis=1))
+        # How many jobs of each anti-affinity set are on each node.
+        sets = {number for numbers in problem.requests.apart for number in numbers}
+        self._of_set = {number: np.zeros(len(nodes), np.int64) for number in sets}
 
-    def usable(self, request: int, gpus: IntArray) -> IntArray:
-        """How many of so many GPUs of each node of its pool a request can have, by everything but the GPUs."""
-        problem, R = self.problem, self.problem.requests
-        here = problem.of_pool(request)
-        if self._needy[request]:
-            gpus = np.minimum(gpus, limit(self.own[here], R.need[request]))
-            for group in np.flatnonzero(R.group_need[request]).tolist():
-                each = limit(self.group[group : group + 1, None], R.group_need[request, [group]])
-                gpus = np.where(problem.nodes.member[group, here], np.minimum(gpus, each), gpus)
-        for number in R.apart[request]:
-            gpus = np.where(self._sets[number][here] > 0, 0, gpus)
-        return np.zeros_like(gpus) if R.torn[request] else problem.shut(request, gpus)
+    @classmethod
+    def after(cls, problem: Problem, assignment: Assignment) -> State:
+        """What is left beside an assignment."""
+        state, share = cls(problem), problem.requests.share
+        # Requests that share come first: they take GPUs that must be untouched or shared already.
+        for request in sorted(assignment, key=lambda j: share[j] == 1.0):
+            gpus = assignment[request]
+            if share[request] < 1.0:
+                state.take_shared(request, gpus)
+            else:
+                state.take(request, _pieces_of(gpus))
+        return state
 
-    def roomy(self, request: int) -> IntArray:
+    def gpus_with_room(self, request: int) -> IntArray:
         """GPUs of each node of its pool with room for a request, whatever else it needs of the node."""
         here, share = self.problem.of_pool(request), self.problem.requests.share[request]
         if share == 1.0:
             return self.free[here]
-        enough = self.room[here] >= share - ROUNDING
-        untouched = self.room[here] >= 1.0
-        taken = untouched.sum(axis=1) - self.free[here]  # by whole requests, which are only counted
-        return np.asarray(enough.sum(axis=1) - taken)
+        room = self.room[here]
+        enough = (room >= share - ROUNDING).sum(axis=1)
+        # Requests of whole GPUs are only counted: these GPUs look untouched.
+        whole = (room >= 1.0).sum(axis=1) - self.free[here]
+        return np.asarray(enough - whole)
 
     def available(self, request: int) -> IntArray:
         """GPUs that each node of its pool can give a request: whole ones, or those with room for its share."""
-        return self.usable(request, self.roomy(request))
+        gpus = self.gpus_with_room(request)
+        gpus = self.problem.within_needs(request, gpus, self.own, self.group)
+        here = self.problem.of_pool(request)
+        for number in self.problem.requests.apart[request]:
+            gpus = np.where(self._of_set[number][here] > 0, 0, gpus)
+        return gpus
+
+    def keeps_groups(self, request: int, pieces: Pieces) -> bool:
+        """Whether pieces that fit node by node also keep the resources that several of their nodes belong to."""
+        need = self.problem.requests.group_need[request]
+        if not need.any():
+            return True
+        nodes = self.problem.nodes
+        member = nodes.member[:, [node for node, _ in pieces]]
+        used = member @ np.array([gpus for _, gpus in pieces]) * need
+        return bool((used <= self.group + ROUNDING * nodes.group_capacity).all())
 
     def take(self, request: int, pieces: Pieces) -> None:
         """Place a request of whole GPUs."""
@@ -106,52 +128,30 @@ class State:
 
     def take_shared(self, request: int, gpus: IntArray) -> None:
         """Place a request on shares of these GPUs, rows (node, index)."""
-        before = self.room[gpus[:, 0], gpus[:, 1]]
-        self.room[gpus[:, 0], gpus[:, 1]] = before - self.problem.requests.share[request]
-        np.subtract.at(self.free, gpus[before >= 1.0, 0], 1)
-        nodes, count = np.unique(gpus[:, 0], return_counts=True)
-        pieces = list(zip(nodes.tolist(), count.tolist(), strict=True))
+        node, index = gpus.T
+        before = self.room[node, index]
+        self.room[node, index] = before - self.problem.requests.share[request]
+        np.subtract.at(self.free, node[before >= 1.0], 1)
+        pieces = _pieces_of(gpus)
         self._charge(request, pieces, 1)
         self.pieces[request] = pieces
         self.shared[request] = gpus
 
     def _charge(self, request: int, pieces: Pieces, sign: int) -> None:
-        R = self.problem.requests
+        problem, R = self.problem, self.problem.requests
         for number in R.apart[request]:
-            self._sets[number][[node for node, _ in pieces]] += sign
-        if self._needy[request]:
-            for node, gpus in pieces:
-                self.own[node] -= sign * gpus * R.need[request]
-                self.group -= (
-                    sign * gpus * R.group_need[request] * self.problem.nodes.member[:, node]
-                )
-
-    def fits(self, request: int, pieces: Pieces) -> bool:
-        """Whether pieces that fit node by node also keep the resources that several of their nodes belong to."""
-        R = self.problem.requests
-        if not R.group_need[request].any():
-            return True
-        member = self.problem.nodes.member[:, [node for node, _ in pieces]]
-        need = member @ np.array([gpus for _, gpus in pieces]) * R.group_need[request]
-        allowed = self.group + ROUNDING * self.problem.nodes.group_capacity
-        return bool((need <= allowed).all())
-
-    @classmethod
-    def after(cls, problem: Problem, assignment: Assignment) -> State:
-        """What is left beside an assignment."""
-        state = cls(problem)
-        for request in sorted(assignment, key=lambda j: problem.requests.share[j] == 1.0):
-            gpus = assignment[request]
-            if problem.requests.share[request] < 1.0:
-                state.take_shared(request, gpus)
-            else:
-                nodes, count = np.unique(gpus[:, 0], return_counts=True)
-                state.take(request, list(zip(nodes.tolist(), count.tolist(), strict=True)))
-        return state
+            self._of_set[number][[node for node, _ in pieces]] += sign
+        if not problem.needy[request]:
+            return
+        for node, gpus in pieces:
+            amount = sign * gpus
+            self.own[node] -= amount * R.need[request]
+            self.group -= amount * R.group_need[request] * problem.nodes.member[:, node]
 
 
-FAILURES = 100
-"""Requests that may find no place even by pushing others, before the rest is refused without a try."""
+def _pieces_of(gpus: IntArray) -> Pieces:
+    nodes, count = np.unique(gpus[:, 0], return_counts=True)
+    return list(zip(nodes.tolist(), count.tolist(), strict=True))
 
 
 def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assignment:
@@ -162,78 +162,111 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
     2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many whole nodes as they
        need, joined by the best links that so few nodes have.
-    3. A gang that finds no place, or that spans more nodes than it needs, may push smaller ones elsewhere.
+    3. A gang that finds no room, or that spans more nodes than it needs, may push smaller ones elsewhere.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
     """
     R, state = problem.requests, State(problem)
+    possible = problem.fewest > 0
     later = np.zeros(len(problem), bool)
     if smallest is not None:
-        later[np.lexsort((R.gpus * R.share, problem.fewest == 0))[smallest:]] = True
+        by_amount = np.lexsort((R.gpus * R.share, ~possible))
+        later[by_amount[smallest:]] = True
     if keep:
-        for j in _stable(problem):
-            if not later[j]:
-                _keep(state, j)
+        for request in _running_largest_first(problem):
+            if not later[request]:
+                _stay(state, request)
     by_size = np.lexsort((R.span, -R.gpus, later))
-    whole = [
-        j
-        for j in by_size.tolist()
-        if R.share[j] == 1.0 and problem.fewest[j] and j not in state.pieces
-    ]
-    refused = []
-    for j in whole:
-        pieces = choose(state, j, int(R.span[j]))
-        if pieces is None:
-            refused.append(j)
-        else:
-            state.take(j, pieces)
-    failed = 0
-    for j in refused:
-        failed += failed < FAILURES and not make_room(state, j, int(R.span[j]), choose)
-    tighten(state, choose)
-    for j in refused:  # what was pushed and tightened may have left room
-        pieces = None if j in state.pieces else choose(state, j, int(R.span[j]))
-        if pieces is not None:
-            state.take(j, pieces)
+    _place_whole(state, by_size[(R.share == 1.0)[by_size] & possible[by_size]].tolist())
     assignment = with_identities(problem, state.pieces, state.shared)
-    _block(state, assignment)
+    # From here on requests of whole GPUs have theirs for good: requests that share see which are left.
+    for request, gpus in assignment.items():
+        if request not in state.shared:
+            state.room[gpus[:, 0], gpus[:, 1]] = 0.0
     by_share = np.lexsort((-R.gpus, -R.share, later))
-    for j in by_share.tolist():
-        if R.share[j] < 1.0 and problem.fewest[j] and j not in state.pieces:
-            gpus = choose_shared(state, j)
-            if gpus is not None:
-                state.take_shared(j, gpus)
+    for request in by_share[(R.share < 1.0)[by_share] & possible[by_share]].tolist():
+        if request in state.pieces:
+            continue
+        pieces = choose(state, request, int(R.span[request]))
+        if pieces is not None:
+            state.take_shared(request, _fullest_gpus(state, request, pieces))
     fixed = {j: [(node, gpu) for node, gpu in gpus.tolist()] for j, gpus in assignment.items()}
     return with_identities(problem, state.pieces, state.shared, fixed)
 
 
+def _place_whole(state: State, order: list[int]) -> None:
+    """Requests of whole GPUs in this order, then those that found no room, by pushing smaller ones elsewhere."""
+    span = state.problem.requests.span
+    refused = []
+    for request in order:
+        if request in state.pieces:
+            continue
+        pieces = choose(state, request, int(span[request]))
+        if pieces is None:
+            refused.append(request)
+        else:
+            state.take(request, pieces)
+    failed = 0
+    for request in refused:
+        if failed < FAILURES and not make_room(state, request, int(span[request])):
+            failed += 1
+    tighten(state)
+    # Requests that were pushed or tightened may have left room.
+    for request in refused:
+        if request in state.pieces:
+            continue
+        pieces = choose(state, request, int(span[request]))
+        if pieces is not None:
+            state.take(request, pieces)
+
+
+# --- nodes for one request -----------------------------------------------------------------------------------------
+
+
 def choose(state: State, request: int, span: int) -> Pieces | None:
-    """Whole GPUs for a request on at most ``span`` nodes, or None."""
+    """Pieces of a request on at most ``span`` nodes, or None if it finds no room."""
     problem = state.problem
     here, gpus = problem.of_pool(request), int(problem.requests.gpus[request])
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
-        left = state.free[here][enough] - gpus
-        best = enough[left == left.min()]
-        return [(here.start + _tie(problem, request, best, here), gpus)]
+        left = _left_over(state, request, enough)
+        return [(here.start + _best_node(problem, request, enough[left == left.min()]), gpus)]
     if span == 1:
         return None
     reach = np.cumsum(np.sort(available)[::-1])
     nodes = int(np.searchsorted(reach, gpus)) + 1
     if nodes > min(span, len(reach)):
         return None
-    pieces = _fill(_best_joined(problem, here, available, gpus, nodes), gpus, nodes, here)
-    return pieces if state.fits(request, pieces) else _by_gain(state, request, available, span)
+    joined = _best_joined(problem, here, available, gpus, nodes)
+    pieces = _fill(joined, gpus, nodes, here)
+    if state.keeps_groups(request, pieces):
+        return pieces
+    return _by_gain(state, request, available, span)
 
 
-def _tie(problem: Problem, request: int, nodes: IntArray, here: slice) -> int:
+def _left_over(state: State, request: int, nodes: IntArray) -> IntArray | FloatArray:
+    """How much is left over on each of some nodes that could take a whole request.
+
+    Of whole GPUs that is their number; for a request that shares it is the room on the fullest GPUs that it fits on.
+    """
+    here, R = state.problem.of_pool(request), state.problem.requests
+    gpus, share = int(R.gpus[request]), R.share[request]
+    if share == 1.0:
+        return np.asarray(state.free[here][nodes] - gpus)
+    room = state.room[here][nodes]
+    fullest = np.sort(np.where(room >= share - ROUNDING, room, np.inf), axis=1)
+    return np.asarray(fullest[:, :gpus].sum(axis=1))
+
+
+def _best_node(problem: Problem, request: int, nodes: IntArray) -> int:
     """Among nodes that are equally good: the best links inside, then the most GPUs held, then the first."""
-    held = problem.held[request]
+    held, here = problem.held[request], problem.of_pool(request)
     if len(nodes) > 1 and len(problem.links.bandwidth) > 1:
         inside = (problem.links.label[:, here][:, nodes] >= 0).sum(axis=0)
         nodes = nodes[inside == inside.max()]
     if len(nodes) > 1 and len(held.gpus):
-        mine = np.bincount(held.gpus[:, 0], held.weight, len(problem.nodes))[here][nodes]
+        weight = np.bincount(held.gpus[:, 0], held.weight, len(problem.nodes))
+        mine = weight[here][nodes]
         nodes = nodes[mine == mine.max()]
     return int(nodes[0])
 
@@ -243,17 +276,11 @@ def _best_joined(
 ) -> IntArray:
     """What is available on the nodes joined by the best links among which so few have so many GPUs; else everywhere."""
     for label in problem.links.label[:, here]:
-        order = np.lexsort((-available, label))
-        order = order[label[order] >= 0]
-        if not len(order):
-            continue
-        first = np.flatnonzero(np.diff(label[order], prepend=-1))
-        total = np.concatenate(([0], np.cumsum(available[order])))
-        last = np.minimum(first + nodes, np.append(first[1:], len(order)))
-        reach = total[last] - total[first]
-        if (reach >= gpus).any():
-            tightest = first[np.flatnonzero(reach >= gpus)[np.argmin(reach[reach >= gpus])]]
-            return np.where(label == label[order[tightest]], available, 0)
+        groups, reach = largest_of_groups(label, available, nodes)
+        enough = reach >= gpus
+        if enough.any():
+            tightest = groups[enough][np.argmin(reach[enough])]
+            return np.where(label == tightest, available, 0)
     return available
 
 
@@ -265,7 +292,8 @@ def _fill(available: IntArray, gpus: int, nodes: int, here: slice) -> Pieces:
     others = available.copy()
     others[order] = 0
     enough = np.flatnonzero(others >= rest)
-    return [*pieces, (here.start + int(enough[np.argmin(others[enough])]), rest)]
+    last = int(enough[np.argmin(others[enough])])
+    return [*pieces, (here.start + last, rest)]
 
 
 def _by_gain(state: State, request: int, available: IntArray, span: int) -> Pieces | None:
@@ -274,99 +302,71 @@ def _by_gain(state: State, request: int, available: IntArray, span: int) -> Piec
     Where no two of these resources have a node in common this finds a place if there is one: what the nodes of one of
     them add, the largest first, grows ever less, so that the greatest gains are the best choice.
     """
-    problem, R = state.problem, state.problem.requests
-    here, rest = problem.of_pool(request), int(R.gpus[request])
-    groups = np.flatnonzero(R.group_need[request])
+    problem, need = state.problem, state.problem.requests.group_need[request]
+    here, rest = problem.of_pool(request), int(problem.requests.gpus[request])
+    groups = np.flatnonzero(need)
     member = problem.nodes.member[groups, here]
-    room = np.concatenate(
-        [limit(state.group[[g], None], R.group_need[request, [g]]) for g in groups.tolist()]
-    )
+    room = np.concatenate([limit(state.group[[g], None], need[[g]]) for g in groups.tolist()])
     left, pieces = available.copy(), []
     for _ in range(span):
-        gain = np.minimum(left, np.where(member, room[:, None], rest).min(axis=0))
+        by_group = np.where(member, room[:, None], rest).min(axis=0)
+        gain = np.minimum(left, by_group)
         node = int(np.argmax(gain))
         piece = min(rest, int(gain[node]))
         if piece <= 0:
             return None
         pieces.append((here.start + node, piece))
         room -= piece * member[:, node]
-        left[node], rest = 0, rest - piece
+        left[node] = 0
+        rest -= piece
         if not rest:
             return pieces
     return None
 
 
-def choose_shared(state: State, request: int) -> IntArray | None:
-    """GPUs with room for a request that shares, rows (node, index): few nodes, the fullest GPUs; or None."""
-    problem, R = state.problem, state.problem.requests
-    here, gpus, share = problem.of_pool(request), int(R.gpus[request]), float(R.share[request])
-    available = state.available(request)
-    enough = np.flatnonzero(available >= gpus)
-    if len(enough):
-        rooms = state.room[here][enough]
-        left = np.sort(np.where(rooms >= share - ROUNDING, rooms, np.inf), axis=1)[:, :gpus].sum(
-            axis=1
-        )
-        pieces = [(here.start + _tie(problem, request, enough[left == left.min()], here), gpus)]
-    else:
-        reach = np.cumsum(np.sort(available)[::-1])
-        nodes = int(np.searchsorted(reach, gpus)) + 1
-        if nodes > min(int(R.span[request]), len(reach)):
-            return None
-        pieces = _fill(_best_joined(problem, here, available, gpus, nodes), gpus, nodes, here)
-        if not state.fits(request, pieces):
-            by_gain = _by_gain(state, request, available, int(R.span[request]))
-            if by_gain is None:
-                return None
-            pieces = by_gain
+def _fullest_gpus(state: State, request: int, pieces: Pieces) -> IntArray:
+    """GPUs of a request that shares, rows (node, index): the fullest with room, of equal ones those that it holds."""
+    problem = state.problem
+    share = float(problem.requests.share[request])
     held = {(node, gpu) for node, gpu in problem.held[request].gpus.tolist()}
     spots: list[tuple[int, int]] = []
     for node, count in pieces:
         room: list[float] = state.room[node].tolist()
-        roomy = [
-            (room[gpu], (node, gpu) not in held, gpu)
-            for gpu in range(len(room))
-            if room[gpu] >= share - ROUNDING
-        ]
-        spots += [(node, gpu) for _, _, gpu in sorted(roomy)[:count]]
+        with_room = [gpu for gpu, left in enumerate(room) if left >= share - ROUNDING]
+        with_room.sort(key=lambda gpu: (room[gpu], (node, gpu) not in held))
+        spots += [(node, gpu) for gpu in with_room[:count]]
     return np.array(spots, np.int64)
 
 
-def _block(state: State, assignment: Assignment) -> None:
-    """Give requests of whole GPUs their GPUs for good, so that requests that share see which are left."""
-    for j, gpus in assignment.items():
-        if j not in state.shared:
-            state.room[gpus[:, 0], gpus[:, 1]] = 0.0
+# --- running jobs stay ---------------------------------------------------------------------------------------------
 
 
-def _stable(problem: Problem) -> list[int]:
-    """Running requests, the largest first."""
+def _running_largest_first(problem: Problem) -> list[int]:
+    """Requests that hold as many GPUs as they need."""
     R = problem.requests
     running = [
-        j
-        for j in range(len(problem))
-        if len(problem.held[j].gpus) >= R.gpus[j] and problem.fewest[j]
+        request
+        for request, held in enumerate(problem.held)
+        if len(held.gpus) >= R.gpus[request] and problem.fewest[request]
     ]
-    return sorted(running, key=lambda j: (-R.share[j], -R.gpus[j]))
+    return sorted(running, key=lambda request: (-R.share[request], -R.gpus[request]))
 
 
-def _keep(state: State, request: int) -> None:
+def _stay(state: State, request: int) -> None:
     """Let a request stay on GPUs that it holds, if these are on as few nodes as it needs and still free."""
     problem, R = state.problem, state.problem.requests
-    held, gpus = problem.held[request], int(R.gpus[request])
     here, whole = problem.of_pool(request), R.share[request] == 1.0
     most = state.available(request)
-    spots = held.gpus.tolist() if whole else _roomy(state, request)
     by_node: dict[int, list[int]] = {}
-    for node, gpu in spots:
+    held = problem.held[request].gpus.tolist() if whole else _held_with_room(state, request)
+    for node, gpu in held:
         by_node.setdefault(node, []).append(gpu)
-    count = {node: min(len(mine), int(most[node - here.start])) for node, mine in by_node.items()}
-    rest, pieces = gpus, []
-    for node in sorted(count, key=lambda node: (-count[node], node))[: problem.fewest[request]]:
-        piece = min(rest, count[node])
-        rest -= piece
-        pieces += [(node, piece)] * (piece > 0)
-    if rest or not state.fits(request, pieces):
+    count = {node: min(len(gpus), int(most[node - here.start])) for node, gpus in by_node.items()}
+    largest = sorted(count, key=lambda node: (-count[node], node))
+    pieces, rest = _poured(
+        [(node, count[node]) for node in largest[: problem.fewest[request]]], int(R.gpus[request])
+    )
+    if rest or not state.keeps_groups(request, pieces):
         return
     if whole:
         state.take(request, pieces)
@@ -375,136 +375,143 @@ def _keep(state: State, request: int) -> None:
         state.take_shared(request, np.array(kept, np.int64))
 
 
-def _roomy(state: State, request: int) -> list[tuple[int, int]]:
+def _held_with_room(state: State, request: int) -> list[tuple[int, int]]:
     """GPUs that a request which shares holds and that have room for it: those in use first.
 
     Of the untouched GPUs of a node only as many count as requests of whole GPUs leave free.
     """
     share = float(state.problem.requests.share[request])
-    spots = [
-        (node, gpu, float(state.room[node, gpu]))
-        for node, gpu in state.problem.held[request].gpus.tolist()
-    ]
-    used = [(node, gpu) for node, gpu, room in spots if share - ROUNDING <= room < 1.0]
-    for node in dict.fromkeys(node for node, _, _ in spots):
-        untouched = [(node, gpu) for where, gpu, room in spots if where == node and room >= 1.0]
-        used += untouched[: int(state.free[node])]
+    used: list[tuple[int, int]] = []
+    untouched: dict[int, list[tuple[int, int]]] = {}
+    for node, gpu in state.problem.held[request].gpus.tolist():
+        room = float(state.room[node, gpu])
+        if room >= 1.0:
+            untouched.setdefault(node, []).append((node, gpu))
+        elif room >= share - ROUNDING:
+            used.append((node, gpu))
+    for node, spots in untouched.items():
+        used += spots[: int(state.free[node])]
     return used
 
 
-Choose = Callable[[State, int, int], Pieces | None]
+def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
+    """GPUs of nodes in turn until there are enough; and how many are missing."""
+    pieces = []
+    for node, most in nodes:
+        piece = min(gpus, most)
+        gpus -= piece
+        if piece > 0:
+            pieces.append((node, piece))
+    return pieces, gpus
 
-TRIES = 16
-"""Sets of nodes on which room is made for one request, at most."""
-LOOKED = 64
-"""Nodes that are looked at for that, those with the most free GPUs."""
-PUSHED = 12
-"""Requests that one may push elsewhere, at most."""
-TIGHTENED = 200
-"""Requests that span more nodes than they need and are tried again, at most."""
+
+# --- repair --------------------------------------------------------------------------------------------------------
 
 
-def make_room(state: State, request: int, span: int, choose: Choose) -> bool:
+def make_room(state: State, request: int, span: int) -> bool:
     """Place a request of whole GPUs by pushing smaller ones elsewhere; no node more is spanned by those.
 
     Returns whether it is placed; if it isn't, nothing has changed.
     """
-    problem, R = state.problem, state.problem.requests
-    here, gpus, nodes = problem.of_pool(request), int(R.gpus[request]), int(problem.fewest[request])
-    most = problem.at_most(request)
-    if nodes > span or state.free[here].sum() < gpus:
+    problem = state.problem
+    here, gpus = problem.of_pool(request), int(problem.requests.gpus[request])
+    nodes, free = int(problem.fewest[request]), state.free[here]
+    if nodes > span or free.sum() < gpus:
         return False
-    looked = np.argsort(-np.minimum(state.free[here], most), kind="stable")[
-        : LOOKED + nodes
-    ].astype(np.int64)
+    most = problem.at_most(request)
+    looked = np.argsort(-np.minimum(free, most), kind="stable")[: CANDIDATES + nodes]
     pushable = [
-        sum(_piece(state, j, n) for j in _smaller(state, request, n))
-        for n in (looked + here.start).tolist()
+        sum(_piece(state, smaller, node) for smaller in _smaller_on(state, request, node))
+        for node in (looked + here.start).tolist()
     ]
-    possible = np.minimum(state.free[here][looked] + np.array(pushable, np.int64), most[looked])
+    possible = np.minimum(free[looked] + np.array(pushable, np.int64), most[looked])
     best = np.argsort(-np.minimum(possible, gpus), kind="stable")
     best = best[possible[best] > 0]
-    order, possible = looked[best], possible[best]
-    for first in range(min(TRIES, len(order) - nodes + 1)):
-        window = order[first : first + nodes]
-        if possible[first : first + nodes].sum() >= gpus and _try(
-            state, request, window + here.start, choose
-        ):
+    looked, possible = looked[best] + here.start, possible[best]
+    for first in range(min(TRIES, len(looked) - nodes + 1)):
+        window = slice(first, first + nodes)
+        if possible[window].sum() >= gpus and _push_and_place(state, request, looked[window]):
             return True
     return False
 
 
 def _piece(state: State, request: int, node: int) -> int:
-    return next(gpus for n, gpus in state.pieces[request] if n == node)
+    return next(gpus for at, gpus in state.pieces[request] if at == node)
 
 
-def _smaller(state: State, request: int, node: int) -> list[int]:
+def _smaller_on(state: State, request: int, node: int) -> list[int]:
     """Requests on a node that this one may push away: those of fewer GPUs."""
-    R = state.problem.requests
-    return [j for j in sorted(state.on[node]) if R.gpus[j] < R.gpus[request]]
+    gpus = state.problem.requests.gpus
+    return [other for other in sorted(state.on[node]) if gpus[other] < gpus[request]]
 
 
-def _try(state: State, request: int, window: IntArray, choose: Choose) -> bool:
+def _push_and_place(state: State, request: int, window: IntArray) -> bool:
     """Push requests off some nodes until this one fits there, and place those elsewhere; or undo everything."""
-    here, gpus = state.problem.of_pool(request), int(state.problem.requests.gpus[request])
+    problem, R = state.problem, state.problem.requests
     pushed: dict[int, Pieces] = {}
+    placed: list[int] = []
+
+    def undo() -> bool:
+        for other in placed:
+            state.give_back(other)
+        if request in state.pieces:
+            state.give_back(request)
+        for other, pieces in pushed.items():
+            state.take(other, pieces)
+        return False
+
+    here, gpus = problem.of_pool(request), int(R.gpus[request])
     while True:
         available = state.available(request)[window - here.start]
         missing = gpus - int(available.sum())
         if missing <= 0:
             break
-        there = {
-            j: _piece(state, j, n) for n in window.tolist() for j in _smaller(state, request, n)
+        pushable = {
+            other: _piece(state, other, node)
+            for node in window.tolist()
+            for other in _smaller_on(state, request, node)
         }
-        if not there or len(pushed) == PUSHED:
-            _undo(state, pushed)
-            return False
-        enough = [j for j, piece in there.items() if piece >= missing]
-        j = (
-            min(enough, key=lambda j: (there[j], j))
-            if enough
-            else max(there, key=lambda j: (there[j], -j))
-        )
-        pushed[j] = state.give_back(j)
-    rest, pieces = gpus, []
-    for place in np.argsort(-available, kind="stable").tolist():
-        piece = min(rest, int(available[place]))
-        rest -= piece
-        pieces += [(int(window[place]), piece)] * (piece > 0)
-    if not state.fits(request, pieces):
-        _undo(state, pushed)
-        return False
+        if not pushable or len(pushed) == PUSHED:
+            return undo()
+        other = _one_to_push(pushable, missing)
+        pushed[other] = state.give_back(other)
+    order = np.argsort(-available, kind="stable")
+    nodes = zip(window[order].tolist(), available[order].tolist(), strict=True)
+    pieces, _ = _poured(list(nodes), gpus)
+    if not state.keeps_groups(request, pieces):
+        return undo()
     state.take(request, pieces)
-    placed: list[int] = []
-    for j in sorted(pushed, key=lambda j: (-state.problem.requests.gpus[j], j)):
-        elsewhere = choose(state, j, len(pushed[j]))
+    for other in sorted(pushed, key=lambda other: (-R.gpus[other], other)):
+        elsewhere = choose(state, other, len(pushed[other]))
         if elsewhere is None:
-            for other in [*placed, request]:
-                state.give_back(other)
-            _undo(state, pushed)
-            return False
-        state.take(j, elsewhere)
-        placed.append(j)
+            return undo()
+        state.take(other, elsewhere)
+        placed.append(other)
     return True
 
 
-def _undo(state: State, pushed: dict[int, Pieces]) -> None:
-    for j, pieces in pushed.items():
-        state.take(j, pieces)
+def _one_to_push(pieces: dict[int, int], missing: int) -> int:
+    """The smallest piece that is enough, else the largest one."""
+    enough = [other for other, piece in pieces.items() if piece >= missing]
+    if enough:
+        return min(enough, key=lambda other: (pieces[other], other))
+    return max(pieces, key=lambda other: (pieces[other], -other))
 
 
-def tighten(state: State, choose: Choose) -> None:
+def tighten(state: State) -> None:
     """Give requests that span more nodes than they need another try with the fewest."""
     problem = state.problem
     loose = [
-        j
-        for j, pieces in state.pieces.items()
-        if len(pieces) > problem.fewest[j] and j not in state.shared
+        request
+        for request, pieces in state.pieces.items()
+        if len(pieces) > problem.fewest[request] and request not in state.shared
     ]
-    for j in sorted(loose, key=lambda j: (-problem.requests.gpus[j], j))[:TIGHTENED]:
-        before = state.give_back(j)
-        pieces = choose(state, j, int(problem.fewest[j]))
+    loose.sort(key=lambda request: (-problem.requests.gpus[request], request))
+    for request in loose[:TIGHTENED]:
+        fewest = int(problem.fewest[request])
+        before = state.give_back(request)
+        pieces = choose(state, request, fewest)
         if pieces is not None:
-            state.take(j, pieces)
-        elif not make_room(state, j, int(problem.fewest[j]), choose):
-            state.take(j, before)
+            state.take(request, pieces)
+        elif not make_room(state, request, fewest):
+            state.take(request, before)

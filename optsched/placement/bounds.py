@@ -9,6 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows, ranges
 from optsched.arrays.matrices import sum_by
+from optsched.placement.nodes import largest_of_groups
 from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.shares import dual_feasible
 from optsched.program import LinearProgram
@@ -183,14 +184,9 @@ def most_bandwidth(problem: Problem) -> float:
 def _best_bottleneck(problem: Problem, request: int) -> float:
     """Of one gang without others."""
     here, most, R = problem.of_pool(request), problem.at_most(request), problem.requests
-    for level, groups in zip(
-        problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True
-    ):
-        order = np.lexsort((-most, groups))
-        order = order[groups[order] >= 0]
-        first = np.flatnonzero(np.diff(groups[order], prepend=-1))
-        total = np.concatenate(([0], np.cumsum(most[order])))
-        last = np.minimum(first + R.span[request], np.append(first[1:], len(order)))
-        if len(order) and (total[last] - total[first] >= R.gpus[request]).any():
-            return float(level)
+    levels = zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True)
+    for bandwidth, label in levels:
+        _, reach = largest_of_groups(label, most, int(R.span[request]))
+        if (reach >= R.gpus[request]).any():
+            return float(bandwidth)
     return 0.0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
-from optsched.placement.best_fit import State, choose, choose_shared
+from optsched.placement.best_fit import State, choose
 from optsched.placement.needs import members
 from optsched.placement.problem import Problem
 from optsched.placement.requests import Requests
@@ -50,11 +50,6 @@ class Clearing:
         problem = Problem.of(requests, requests.pool.tolist(), standing)
         self._problem, self._state, self._loose = problem, State(problem), loose
         self._gpus, self._span = int(requests.gpus[0]), int(requests.span[0])
-        self._choose: Callable[[State], object] = (
-            (lambda state: choose(state, 0, self._span))
-            if requests.share[0] == 1.0
-            else (lambda state: choose_shared(state, 0))
-        )
         nodes, numbering = problem.nodes, classes.instance.cluster.numbering
         local = nodes.local()[loose.node]
         here = local >= 0
@@ -77,13 +72,13 @@ class Clearing:
     def fits(self, gone: BoolArray) -> bool:
         """Whether the gang has room once the holders of a mask are gone."""
         self._without(gone)
-        return self._choose(self._state) is not None
+        return choose(self._state, 0, self._span) is not None
 
     @property
     def scattered(self) -> bool:
         """Whether as many GPUs are free as the gang asks for, wherever they are, while nobody is gone."""
         self._without(np.zeros(len(self._loose), bool))
-        return bool(self._state.roomy(0).sum() >= self._gpus)
+        return bool(self._state.gpus_with_room(0).sum() >= self._gpus)
 
     def needed(self, order: IntArray) -> IntArray | None:
         """Holders that have to go; None if there is no room even without all that may go.

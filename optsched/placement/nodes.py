@@ -202,3 +202,19 @@ def _without_repetition(bandwidth: FloatArray, label: IntArray) -> tuple[FloatAr
     new = np.ones(len(label), bool)
     new[1:] = (shape[1:] != shape[:-1]).any(axis=1)
     return bandwidth[new], shape[new]
+
+
+def largest_of_groups(
+    label: IntArray, available: IntArray, nodes: int
+) -> tuple[IntArray, IntArray]:
+    """Groups of nodes with equal labels, and what the ``nodes`` largest of each have together.
+
+    Nodes of label -1 are in no group.
+    """
+    order = np.lexsort((-available, label))
+    order = order[label[order] >= 0]
+    first = np.flatnonzero(np.diff(label[order], prepend=-1))
+    total = np.concatenate(([0], np.cumsum(available[order])))
+    end = np.append(first[1:], len(order))[: len(first)]
+    reach = total[np.minimum(first + nodes, end)] - total[first]
+    return label[order[first]], reach

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,16 @@ from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
 from optsched.placement.keeping import unmoved
 from optsched.placement.needs import renewable_groups
-from optsched.placement.problem import ROUNDING, Assignment, Problem, Worth
+from optsched.placement.problem import ROUNDING, Bounds, Problem, Scored, Worth, better
 from optsched.placement.refusal import why_refused
 from optsched.placement.requests import Requests
 from optsched.placement.standing import Standing, refuse_standing
 from optsched.solution.placement import Placement
 from optsched.solution.solution import Solution
 from optsched.solving.engine import Engine
+
+FIGURES = ("rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved")
+"""Figures of a placement that are sums over its parts."""
 
 
 def place_rows(
@@ -79,105 +82,116 @@ def place_rows(
         ``barred`` has another length, or names that are no nodes.
     """
     constraints, wanted = list(constraints), np.asarray(wanted, np.int64)
-    stays = unmoved(classes, rows, wanted, constraints, standing)
-    rest = ~np.isin(wanted, np.concatenate([stays.row, np.array(list(stays.refused), np.int64)]))
-    if barred is not None and len(barred) == len(wanted):
-        barred = [names for names, open_ in zip(barred, rest.tolist(), strict=True) if open_]
-    requests = Requests.of(classes, rows, wanted[rest], constraints, barred)
-    refuse_standing(stays.standing, requests.jobs_of_all)
-    searcher = (
-        engine
-        if work is None
-        else Engine(engine.load, engine.solver, replace(engine.limits, work=work))
-    )
-    placed = dict(zip(stays.row.tolist(), stays.gpus, strict=True))
+    # 1. Jobs that cannot be preempted keep their GPUs.
+    fixed = unmoved(classes, rows, wanted, constraints, standing)
+    placed = dict(zip(fixed.row.tolist(), fixed.gpus, strict=True))
     refused = [
-        (row, words) for row, words in stays.refused.items() if classes.gpus[rows.column[row]] > 0
+        (row, words) for row, words in fixed.refused.items() if classes.gpus[rows.column[row]] > 0
     ]
-    goes_on = _worth_of(classes, rows, stays.row, stays.gpus)
-    total = dict.fromkeys(FIGURES, 0.0) | {"exact": 1.0}
-    fixed = (goes_on.rows, goes_on.rows, goes_on.nodes, goes_on.nodes, goes_on.bandwidth, 0.0)
-    total |= dict(zip(FIGURES, map(float, fixed), strict=True))
-    total["rows_wanted"] = float(len(requests) + len(refused) + len(placed))
+    # 2. All others are requests beside them.
+    others = ~np.isin(wanted, [*placed, *fixed.refused])
+    if barred is not None and len(barred) == len(wanted):
+        barred = [barred[i] for i in np.flatnonzero(others).tolist()]
+    requests = Requests.of(classes, rows, wanted[others], constraints, barred)
+    refuse_standing(fixed.standing, requests.jobs_of_all)
+    wanted_count = len(requests) + len(refused) + len(placed)
+    # 3. Each set of pools that belong together is a problem of its own.
+    unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
+    figures = _figures(unchanged, Bounds(unchanged.rows, unchanged.nodes)) | {"gpus_moved": 0.0}
+    exact = True
+    searcher = engine
+    if work is not None:
+        searcher = Engine(engine.load, engine.solver, replace(engine.limits, work=work))
     for pools in _components(requests):
         part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        problem = Problem.of(part, pools, stays.standing)
-        assignment, worth, limits, proven = _solve(problem, engine, searcher, columns)
-        names = [problem.nodes.name(node) for node in range(len(problem.nodes))]
-        for j, gpus in assignment.items():
-            placed[int(part.row[j])] = tuple(f"{names[node]}/{gpu}" for node, gpu in gpus.tolist())
-        refused += [
-            (int(part.row[told.request]), told.words) for told in why_refused(problem, assignment)
-        ]
-        found = (worth.rows, limits[0], worth.nodes, limits[1], worth.bandwidth, worth.moved)
-        for name, value in zip(FIGURES, found, strict=True):
-            total[name] += value
-        total["exact"] = min(total["exact"], float(proven))
+        problem = Problem.of(part, pools, fixed.standing)
+        found = _solve(problem, engine, searcher, columns)
+        assignment, worth = found.best
+        for request, names in problem.gpu_names(assignment).items():
+            placed[int(part.row[request])] = names
+        for refusal in why_refused(problem, assignment):
+            refused.append((int(part.row[refusal.request]), refusal.words))
+        for name, value in _figures(worth, found.bounds).items():
+            figures[name] += value
+        exact = exact and found.proven
+    figures |= {"exact": float(exact), "rows_wanted": float(wanted_count)}
     order = sorted(placed)
-    row = np.array(order, np.int64)
-    contradicted = tuple(stays.contradicted.items())
     return Placement(
-        rows, row, tuple(placed[r] for r in order), tuple(sorted(refused)), total, contradicted
+        rows,
+        np.array(order, np.int64),
+        tuple(placed[row] for row in order),
+        tuple(sorted(refused)),
+        figures,
+        tuple(fixed.contradicted.items()),
     )
 
 
-FIGURES = ("rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved")
+def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
+    values = (worth.rows, limits.rows, worth.nodes, limits.nodes, worth.bandwidth, worth.moved)
+    return dict(zip(FIGURES, map(float, values), strict=True))
 
 
 def _components(requests: Requests) -> list[list[int]]:
     """Pools that are placed together: those that a resource of some nodes joins."""
     instance = requests.classes.instance
     pools = np.unique(requests.pool).tolist()
-    of = {pool: pool for pool in pools}
-    if requests.group_need.any():
-        cluster = instance.cluster
-        for group in renewable_groups(instance):
-            mine = [
-                pool
-                for pool in pools
-                if not frozenset(group.nodes or ()).isdisjoint(_names(cluster.pools[pool]))
-            ]
-            joined = {of[pool] for pool in mine}
-            of = {pool: min(joined) if part in joined else part for pool, part in of.items()}
-    return [[pool for pool in pools if of[pool] == part] for part in sorted(set(of.values()))]
+    component = {pool: pool for pool in pools}
+    groups = renewable_groups(instance) if requests.group_need.any() else ()
+    for group in groups:
+        names = frozenset(group.nodes or ())
+        members = set()
+        for pool in pools:
+            nodes = instance.cluster.pools[pool]
+            if any(nodes.node_name(row) in names for row in range(len(nodes.node_gpus))):
+                members.add(component[pool])
+        for pool, number in component.items():
+            if number in members:
+                component[pool] = min(members)
+    return [
+        [pool for pool in pools if component[pool] == number]
+        for number in sorted(set(component.values()))
+    ]
 
 
-def _names(pool: Any) -> list[str]:
-    return [pool.node_name(row) for row in range(len(pool.node_gpus))]
+class _Solved(NamedTuple):
+    """The best assignment found, bounds on its rows and nodes, and whether no other one is better."""
+
+    best: Scored
+    bounds: Bounds
+    proven: bool
 
 
-def _solve(
-    problem: Problem, engine: Engine, searcher: Engine, columns: int
-) -> tuple[Assignment, Worth, tuple[int, int], bool]:
-    """The best assignment found, its worth, bounds on rows and nodes, and whether none is better."""
-    best = best_fit(problem, keep=True)
-    worth = problem.worth(best)
-    if any(held.running for held in problem.held) and (
-        worth.rows < len(problem) or worth.nodes > problem.fewest.sum()
-    ):
-        free = best_fit(problem, keep=False)
-        if problem.worth(free).key < worth.key:
-            best, worth = free, problem.worth(free)
-    limits = bounds(problem, worth, engine)
-    if worth.rows < limits.rows:
-        small = best_fit(problem, keep=True, smallest=limits.rows)
-        if problem.worth(small).key < worth.key:
-            best, worth = small, problem.worth(small)
-            limits = bounds(problem, worth, engine)
-    proven = False
-    if worth.rows == limits.rows and worth.nodes == limits.nodes and worth.moved == 0:
-        proven = worth.rows == len(problem) and worth.bandwidth >= most_bandwidth(problem) * (
-            1 - ROUNDING
-        )
+def _solve(problem: Problem, engine: Engine, searcher: Engine, columns: int) -> _Solved:
+    """Best fit in several ways, then the integer program where a gap to the bounds is left."""
+
+    def fitted(keep: bool, smallest: int | None = None) -> Scored:
+        return problem.scored(best_fit(problem, keep, smallest))
+
+    best = fitted(keep=True)
+    complete = best.worth.rows == len(problem) and best.worth.nodes <= problem.fewest.sum()
+    if not complete and any(held.running for held in problem.held):
+        # Running jobs that may move are in the way: see what is possible if they do.
+        best = better(best, fitted(keep=False))
+    limits = bounds(problem, best.worth, engine)
+    if best.worth.rows < limits.rows:
+        best = better(best, fitted(keep=True, smallest=limits.rows))
+        limits = bounds(problem, best.worth, engine)
+    proven = _meets_bounds(problem, best.worth, limits)
     if not proven and size(problem) <= columns:
-        exact = solve_exactly(problem, worth, limits, searcher)
+        exact = solve_exactly(problem, best.worth, limits, searcher)
         proven = exact.proven
-        if exact.assignment is not None and problem.worth(exact.assignment).key <= worth.key:
-            best, worth = exact.assignment, problem.worth(exact.assignment)
+        if exact.assignment is not None:
+            best = better(problem.scored(exact.assignment), best)
     if proven:
-        return best, worth, (worth.rows, worth.nodes), True
-    limits = bounds(problem, worth, engine)
-    return best, worth, (limits.rows, limits.nodes), False
+        return _Solved(best, Bounds(best.worth.rows, best.worth.nodes), True)
+    return _Solved(best, bounds(problem, best.worth, engine), False)
+
+
+def _meets_bounds(problem: Problem, worth: Worth, limits: Bounds) -> bool:
+    """Whether the bounds alone show that no assignment is better."""
+    if Bounds(worth.rows, worth.nodes) != limits or worth.moved or worth.rows < len(problem):
+        return False
+    return worth.bandwidth >= most_bandwidth(problem) * (1 - ROUNDING)
 
 
 def placement_worth(
@@ -202,16 +216,12 @@ def placement_worth(
     requests = Requests.of(classes, rows, np.arange(len(job)))
     problem = Problem.of(requests, np.unique(requests.pool).tolist())
     number = {problem.nodes.name(node): node for node in range(len(problem.nodes))}
-    spots = {
-        j: np.array(
-            [
-                (number[node], int(index))
-                for node, _, index in (gpu.rpartition("/") for gpu in gpus[row])
-            ]
-        )
-        for j, row in enumerate(requests.row.tolist())
-    }
-    return problem.worth(spots)
+    assignment = {}
+    for request, row in enumerate(requests.row.tolist()):
+        parts = [gpu.rpartition("/") for gpu in gpus[row]]
+        spots = [(number[node], int(index)) for node, _, index in parts]
+        assignment[request] = np.array(spots, np.int64)
+    return problem.worth(assignment)
 
 
 def _worth_of(
@@ -241,17 +251,17 @@ def runs_first(solution: Solution) -> IntArray:
         return np.unique(first.indices[first.data != 0]).astype(np.int64)
     allocation = solution.allocation
     rows = np.flatnonzero(allocation.rows.fraction > 0)
-    told = _excess(allocation.classes, allocation.rows, rows)
-    if told:
+    excess = _excess(allocation.classes, allocation.rows, rows)
+    if excess:
         raise UsageError(
-            f"the rows of this allocation take turns and can't all be placed at once ({told}): "
+            f"the rows of this allocation take turns and can't all be placed at once ({excess}): "
             "realise it in rounds first (--rounds), or say which rows run at the same time"
         )
     return rows
 
 
 def _excess(classes: Classes, rows: JobRows, wanted: IntArray) -> str:
-    """Why rows cannot run at the same time, in words; empty if they can, as far as jobs and totals go."""
+    """Why rows cannot run at the same time, as text; empty if they can, as far as jobs and totals go."""
     names, resources = classes.instance.jobs_table.names, classes.resources
     jobs = np.concatenate([rows.job[wanted], rows.partner[wanted]])
     distinct, count = np.unique(jobs[jobs >= 0], return_counts=True)

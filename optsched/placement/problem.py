@@ -21,10 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import gpus_allowed
 from optsched.placement.nodes import Links, Nodes
 from optsched.placement.requests import NO_NODE, Requests
@@ -75,6 +76,18 @@ class Worth:
     def key(self) -> tuple[float, ...]:
         """The objective, to be minimised lexicographically."""
         return (-self.rows, self.nodes, -float(f"{self.bandwidth:.12g}"), self.moved)
+
+
+class Scored(NamedTuple):
+    """An assignment and its worth."""
+
+    assignment: Assignment
+    worth: Worth
+
+
+def better(first: Scored, second: Scored) -> Scored:
+    """The better of two assignments, of equal ones the first."""
+    return min(first, second, key=lambda scored: scored.worth.key)
 
 
 @dataclass(frozen=True)
@@ -141,18 +154,41 @@ class Problem:
             else (self.nodes.room[here] >= share - ROUNDING).sum(axis=1)
         )
 
+    @cached_property
+    def needy(self) -> BoolArray:
+        """Mask of the requests that need CPUs, memory or resources of some nodes; shape (P,)."""
+        need = np.hstack([self.requests.need, self.requests.group_need])
+        return np.asarray(need.any(axis=1))
+
+    def within_needs(
+        self, request: int, gpus: IntArray, own: FloatArray, group: FloatArray
+    ) -> IntArray:
+        """How many of these GPUs of each node of its pool a request can have, by everything but the GPUs.
+
+        Parameters
+        ----------
+        request : int
+        gpus : IntArray, shape (nodes of the pool,)
+        own : FloatArray, shape (N, 2)
+            CPUs and memory of every node that are left.
+        group : FloatArray, shape (G,)
+            What is left of the resources of some nodes.
+        """
+        R, here = self.requests, self.of_pool(request)
+        if R.torn[request]:
+            return np.zeros_like(gpus)
+        if self.needy[request]:
+            gpus = np.minimum(gpus, limit(own[here], R.need[request]))
+            for number in np.flatnonzero(R.group_need[request]).tolist():
+                allowed = limit(group[[number], None], R.group_need[request, [number]])
+                member = self.nodes.member[number, here]
+                gpus = np.where(member, np.minimum(gpus, allowed), gpus)
+        return self.shut(request, gpus)
+
     def at_most(self, request: int) -> IntArray:
-        """GPUs that every node of its pool could give a request if it had no others; 0 for a request that is torn."""
-        here = self.of_pool(request)
-        own = limit(self.nodes.own[here], self.requests.need[request])
-        most = np.minimum(self.gpus_for(request), own)
-        for group in np.flatnonzero(self.requests.group_need[request]).tolist():
-            each = limit(
-                self.nodes.group_capacity[group : group + 1, None],
-                self.requests.group_need[request, [group]],
-            )
-            most = np.where(self.nodes.member[group, here], np.minimum(most, each), most)
-        return np.zeros_like(most) if self.requests.torn[request] else self.shut(request, most)
+        """GPUs that every node of its pool could give a request if it had no others."""
+        nodes = self.nodes
+        return self.within_needs(request, self.gpus_for(request), nodes.own, nodes.group_capacity)
 
     def shut(self, request: int, gpus: IntArray) -> IntArray:
         """GPUs by node of its pool, without those of nodes that are closed to a request."""
@@ -208,6 +244,19 @@ class Problem:
             ),
             moved=sum(self.moved(j, gpus) for j, gpus in assignment.items()),
         )
+
+    def scored(self, assignment: Assignment) -> Scored:
+        """An assignment with its worth."""
+        return Scored(assignment, self.worth(assignment))
+
+    def gpu_names(self, assignment: Assignment) -> dict[int, tuple[str, ...]]:
+        """GPUs of an assignment as ``node/index``, in the order of the requests."""
+        used = {int(node) for gpus in assignment.values() for node in gpus[:, 0]}
+        names = {node: self.nodes.name(node) for node in used}
+        return {
+            request: tuple(f"{names[node]}/{gpu}" for node, gpu in assignment[request].tolist())
+            for request in sorted(assignment)
+        }
 
     def moved(self, request: int, gpus: IntArray) -> int:
         """GPUs that a request's running jobs get and don't hold."""

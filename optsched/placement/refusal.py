@@ -31,7 +31,7 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
     for request in range(len(problem)):
         if request not in assignment:
             scattered = not problem.requests.torn[request] and (
-                int(state.roomy(request).sum()) >= problem.requests.gpus[request]
+                int(state.gpus_with_room(request).sum()) >= problem.requests.gpus[request]
             )
             yield Refused(request, _why(state, request), bool(scattered))
 
