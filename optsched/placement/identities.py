@@ -29,36 +29,47 @@ def with_identities(
         GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first served.
     """
     taken = {(node, gpu) for gpus in shared.values() for node, gpu in gpus.tolist()}
+    whole = [request for request in sorted(pieces) if request not in shared]
     chosen: dict[int, list[tuple[int, int]]] = {}
-    whole = [j for j in sorted(pieces) if j not in shared]
-    for j in whole:
-        counts = dict(pieces[j])
-        mine: list[tuple[int, int]] = []
-        for node, gpu in _held(problem, j) if kept is None else sorted(kept.get(j, ())):
-            if (
-                counts.get(node, 0)
-                and (node, gpu) not in taken
-                and problem.nodes.room[node, gpu] >= 1.0
-            ):
-                counts[node] -= 1
+    # GPUs that a request holds are its own first.
+    for request in whole:
+        missing = dict(pieces[request])
+        wanted = _held(problem, request) if kept is None else sorted(kept.get(request, ()))
+        chosen[request] = mine = []
+        for node, gpu in wanted:
+            free = (node, gpu) not in taken and problem.nodes.room[node, gpu] >= 1.0
+            if free and missing.get(node, 0):
+                missing[node] -= 1
                 taken.add((node, gpu))
                 mine.append((node, gpu))
-        chosen[j] = mine
-    on: dict[int, list[tuple[int, int]]] = {}
-    for j in whole:
-        for node, count in pieces[j]:
-            missing = count - sum(spot[0] == node for spot in chosen[j])
-            if missing:
-                on.setdefault(node, []).append((-missing, j))
-    for node, wanted in on.items():
+    for node, wanted_here in _missing_by_node(pieces, chosen).items():
         untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0).tolist()
-        free = [gpu for gpu in untouched if (node, gpu) not in taken]
-        for negative, j in sorted(wanted):
-            for gpu in consecutive(free, -negative):
-                free.remove(gpu)
-                chosen[j].append((node, gpu))
-    result = {j: np.array(sorted(spots), np.int64).reshape(-1, 2) for j, spots in chosen.items()}
-    return result | {j: gpus[np.lexsort((gpus[:, 1], gpus[:, 0]))] for j, gpus in shared.items()}
+        left = [gpu for gpu in untouched if (node, gpu) not in taken]
+        # The most GPUs first: they need the longest run of consecutive ones.
+        for count, request in sorted(wanted_here, key=lambda item: (-item[0], item[1])):
+            for gpu in consecutive(left, count):
+                left.remove(gpu)
+                chosen[request].append((node, gpu))
+    result = {
+        request: np.array(sorted(spots), np.int64).reshape(-1, 2)
+        for request, spots in chosen.items()
+    }
+    for request, gpus in shared.items():
+        result[request] = gpus[np.lexsort((gpus[:, 1], gpus[:, 0]))]
+    return result
+
+
+def _missing_by_node(
+    pieces: Mapping[int, Pieces], chosen: Mapping[int, list[tuple[int, int]]]
+) -> dict[int, list[tuple[int, int]]]:
+    """(GPUs, request) of the GPUs that requests still need on each node."""
+    missing: dict[int, list[tuple[int, int]]] = {}
+    for request, spots in chosen.items():
+        for node, count in pieces[request]:
+            left = count - sum(spot[0] == node for spot in spots)
+            if left:
+                missing.setdefault(node, []).append((left, request))
+    return missing
 
 
 def _held(problem: Problem, request: int) -> list[tuple[int, int]]:

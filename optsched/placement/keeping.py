@@ -1,4 +1,8 @@
-"""Running jobs keep their GPUs: which of them can, and which must because they cannot be preempted."""
+"""Running jobs keep their GPUs: which of them can, and which must because they cannot be preempted.
+
+`Keeping` is the one rule by which rows stay where their jobs run. Rounds ask it for every running job, and
+`unmoved` for the jobs that no placement may move.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
 from optsched.placement.needs import OWN, members, needs_per_gpu, renewable_groups
-from optsched.placement.requests import ANTI_AFFINITY
+from optsched.placement.requests import anti_affinity_sets
 from optsched.placement.running import Running, must_stay, standing_of
 from optsched.placement.standing import Standing
 
 FULL = 1.0 + 1e-9
+"""Shares of a capacity add up to at most this, whatever the rounding."""
+BLOCKED = "other jobs that cannot be preempted are in its way there"
 
 
 class Keeping:
-    """What is left of GPUs and nodes beside what stands; rows that go on take their part of it.
+    """What is left of GPUs and nodes beside what stands; rows that stay take their part of it.
 
     Parameters
     ----------
     classes : Classes
     standing : Standing
-        What has got places: it may be in the way of what ran there before.
+        What has GPUs already: it may be in the way of what ran there before.
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     """
@@ -37,31 +43,27 @@ class Keeping:
         self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]
     ) -> None:
         instance = classes.instance
-        cluster, numbering = instance.cluster, instance.cluster.numbering
-        self._classes, self._numbering = classes, numbering
+        pools = instance.cluster.pools
+        self._classes, self._numbering = classes, instance.cluster.numbering
         self._load = standing.load.copy()
-        own = [
-            np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
-            for name in OWN
-        ]
-        self._own = np.where(np.isnan(own), np.inf, own).T * FULL
+        # CPUs and memory of each node, inf where the instance does not state them.
+        stated = [np.concatenate([getattr(pool, PER_NODE[name]) for pool in pools]) for name in OWN]
+        self._own = np.where(np.isnan(stated), np.inf, stated).T * FULL
         np.subtract.at(self._own, standing.node, standing.need[standing.owner])
+        # Resources of some nodes.
         self._member = members(instance).astype(np.float64)
-        self._groups = np.array([group.capacity for group in renewable_groups(instance)]) * FULL
-        self._groups -= (
-            self._member[:, standing.node].T * standing.group_need[standing.owner]
-        ).sum(axis=0)
-        names = instance.jobs_table.names
-        sets = [item["jobs"] for item in constraints if item.get("kind") == ANTI_AFFINITY]
-        self._apart = [frozenset(names.index(name) for name in jobs) for jobs in sets]
-        self._nodes = [
-            set(standing.nodes_of(np.array(sorted(jobs), np.int64)).tolist()) for jobs in self._apart
-        ]  # fmt: skip
+        capacity = np.array([group.capacity for group in renewable_groups(instance)])
+        used = self._member[:, standing.node].T * standing.group_need[standing.owner]
+        self._groups: FloatArray = capacity * FULL - used.sum(axis=0)
+        # Jobs of each anti-affinity set, and the nodes on which one of them is.
+        sets = anti_affinity_sets(classes, constraints)
+        self._apart = [frozenset(jobs.tolist()) for jobs in sets]
+        self._nodes = [set(standing.nodes_of(jobs).tolist()) for jobs in sets]
 
     def keep(
         self, rows: JobRows, going: IntArray, gpus: Sequence[tuple[str, ...]], firm: BoolArray
     ) -> dict[int, tuple[str, ...]]:
-        """GPUs of those of the rows that can go on, each beside those before it.
+        """GPUs of those of the rows that can stay, each beside those before it.
 
         Parameters
         ----------
@@ -71,43 +73,51 @@ class Keeping:
         gpus : sequence of tuples of str
             What each of them holds now.
         firm : BoolArray, shape of ``going``
-            Those that must go on as they run, though their nodes have too little, or may not have them together.
+            Those that must stay as they run, though their nodes have too little, or may not have them together.
         """
-        C, column = self._classes, rows.column[going]
-        share = C.configurations.share[C.configuration[column]].tolist()
-        need, group_need = needs_per_gpu(C, column)
-        held = {}
+        classes, column = self._classes, rows.column[going]
+        share = classes.configurations.share[classes.configuration[column]].tolist()
+        need, group_need = needs_per_gpu(classes, column)
+        kept = {}
         for place, row in enumerate(going.tolist()):
             mine = self._numbering.numbers(gpus[place])
-            spread = Counter(self._numbering.node_of(mine).tolist())
-            nodes, count = list(spread), np.array(list(spread.values()), np.float64)[:, None]
-            own, groups = (
-                count * need[place],
-                (self._member[:, nodes] @ count).ravel() * group_need[place],
-            )
+            if (self._load[mine] + share[place] > FULL).any():
+                continue
+            on_node = Counter(self._numbering.node_of(mine).tolist())
+            nodes = list(on_node)
+            count = np.array(list(on_node.values()), np.float64)[:, None]
+            own = count * need[place]
+            groups = (self._member[:, nodes] @ count).ravel() * group_need[place]
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
-            torn = any(len(self._apart[number] & jobs) > 1 for number in apart)
-            refused = (
-                torn
-                or ((own > 0) & (own > self._own[nodes])).any()
-                or ((groups > 0) & (groups > self._groups)).any()
-                or any(self._nodes[number].intersection(nodes) for number in apart)
-            )
-            if (self._load[mine] + share[place] > FULL).any() or (refused and not firm[place]):
+            allowed = self._have(nodes, own, groups) and self._may_be_on(nodes, jobs, apart)
+            if not allowed and not firm[place]:
                 continue
             self._load[mine] += share[place]
             self._own[nodes] -= own
             self._groups -= groups
             for number in apart:
                 self._nodes[number].update(nodes)
-            held[row] = gpus[place]
-        return held
+            kept[row] = gpus[place]
+        return kept
+
+    def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
+        """Whether nodes have so much of their own resources, and of those that belong to some nodes."""
+        missing = ((own > 0) & (own > self._own[nodes])).any()
+        missing_in_group = ((groups > 0) & (groups > self._groups)).any()
+        return not (missing or missing_in_group)
+
+    def _may_be_on(self, nodes: list[int], jobs: set[int], apart: list[int]) -> bool:
+        """Whether no other job of their anti-affinity sets is on these nodes; two of one set may not share GPUs."""
+        return not any(
+            len(self._apart[number] & jobs) > 1 or self._nodes[number].intersection(nodes)
+            for number in apart
+        )
 
 
 @dataclass(frozen=True)
 class Unmoved:
-    """What of the rows wanted goes on where it is, and what stays beside them.
+    """What of the rows wanted stays where it is, and what stays beside them.
 
     Attributes
     ----------
@@ -120,7 +130,7 @@ class Unmoved:
     contradicted : mapping of int to str
         Such jobs that no row wanted lets run on, each with the reason.
     standing : Standing
-        The rows that go on, and the jobs that do so though no row lets them.
+        The rows that stay, and the jobs that stay though no row lets them.
     """
 
     row: IntArray
@@ -145,72 +155,81 @@ def unmoved(
     stays[fixed.jobs] = False
     if not stays.any():
         return Unmoved(np.zeros(0, np.int64), (), {}, {}, fixed)
-    column, going, refused = rows.column[wanted], dict[int, tuple[str, ...]](), dict[int, int]()
-    for place, row in enumerate(wanted.tolist()):
-        firm = [
-            job for job in (int(rows.job[row]), int(rows.partner[row])) if job >= 0 and stays[job]
-        ]
-        held = {frozenset(instance.jobs_table.running[job][1]) for job in firm}
-        c = int(column[place])
-        if len(held) == 1 and all(_goes_on(classes, running, job, c) for job in firm):
-            going[row] = instance.jobs_table.running[firm[0]][1]
-        elif firm:
-            refused[row] = firm[0]
+    continued, moved = _continued(classes, rows, wanted, running, stays)
+    chosen = np.array(list(continued), np.int64)
+    # Jobs that must stay though no row wanted lets them: what they hold is not free either.
     outside = stays.copy()
-    chosen = np.array(list(going), np.int64)
-    for jobs in (rows.job[chosen], rows.partner[chosen][rows.partner[chosen] >= 0]):
-        outside[jobs] = False
+    outside[rows.job[chosen]] = False
+    outside[rows.partner[chosen][rows.partner[chosen] >= 0]] = False
     left = np.flatnonzero(outside)
     if len(left):
-        fixed = fixed.and_also(standing_of(instance, left, np.full(len(left), -1, np.int64)))
-    documents = list(constraints)
-    kept = Keeping(classes, fixed, documents).keep(
-        rows, chosen, list(going.values()), np.zeros(len(chosen), bool)
+        unknown_option = np.full(len(left), -1, np.int64)
+        fixed = fixed.and_also(standing_of(instance, left, unknown_option))
+    kept = Keeping(classes, fixed, list(constraints)).keep(
+        rows, chosen, list(continued.values()), np.zeros(len(chosen), bool)
     )
-    crowded = {row: int(rows.job[row]) for row in going if row not in kept}
-    why = {job: _why(classes, rows, refused, job) for job in left.tolist()}
-    words = "other jobs that cannot be preempted are in its way there"
-    why |= {job: f"{_told(instance, job)}; {words}" for job in crowded.values() if stays[job]}
-    on = Standing.of_rows(classes, rows, np.array(list(kept), np.int64), list(kept.values()))
-    return Unmoved(
-        np.array(list(kept), np.int64),
-        tuple(kept.values()),
-        {
-            row: why.get(job, f"{_told(instance, job)}; {words}")
-            for row, job in (refused | crowded).items()
-        },
-        dict(sorted(why.items())),
-        fixed.and_also(on),
-    )
+    blocked = {row: int(rows.job[row]) for row in continued if row not in kept}
+    reason = {job: _contradiction(classes, rows, moved, job) for job in left.tolist()}
+    reason |= {job: _blocked(instance, job) for job in blocked.values() if stays[job]}
+    refused = {
+        row: reason.get(job, _blocked(instance, job)) for row, job in (moved | blocked).items()
+    }
+    row, gpus = np.array(list(kept), np.int64), tuple(kept.values())
+    beside = fixed.and_also(Standing.of_rows(classes, rows, row, gpus))
+    return Unmoved(row, gpus, refused, dict(sorted(reason.items())), beside)
 
 
-def _goes_on(classes: Classes, running: Running, job: int, column: int) -> bool:
+def _continued(
+    classes: Classes, rows: JobRows, wanted: IntArray, running: Running, stays: BoolArray
+) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
+    """Rows that continue jobs which must stay, with their GPUs; rows that would move one, with that job."""
+    held_by = classes.instance.jobs_table.running
+    continued, moved = dict[int, tuple[str, ...]](), dict[int, int]()
+    for row in wanted.tolist():
+        jobs = (int(rows.job[row]), int(rows.partner[row]))
+        firm = [job for job in jobs if job >= 0 and stays[job]]
+        if not firm:
+            continue
+        held = {frozenset(held_by[job][1]) for job in firm}
+        column = int(rows.column[row])
+        if len(held) == 1 and all(_continues(classes, running, job, column) for job in firm):
+            continued[row] = held_by[firm[0]][1]
+        else:
+            moved[row] = firm[0]
+    return continued, moved
+
+
+def _continues(classes: Classes, running: Running, job: int, column: int) -> bool:
     """Whether a column is the configuration in which a job runs, on nodes that take work."""
-    return bool(
-        classes.pool[column] == running.pool[job]
-        and classes.gpus[column] == running.gpus[job]
-        and running.nodes[job]
-        <= max(int(classes.configurations.nodes[classes.configuration[column]]), 1)
-        and not running.leaves[job]
+    span = max(int(classes.configurations.nodes[classes.configuration[column]]), 1)
+    same_gpus = (
+        classes.pool[column] == running.pool[job] and classes.gpus[column] == running.gpus[job]
     )
+    return bool(same_gpus and running.nodes[job] <= span and not running.leaves[job])
 
 
-def _why(classes: Classes, rows: JobRows, refused: Mapping[int, int], job: int) -> str:
+def _contradiction(classes: Classes, rows: JobRows, moved: Mapping[int, int], job: int) -> str:
+    """Why no row lets a job run on that cannot be preempted, as text."""
     instance = classes.instance
-    row = next((row for row, of in refused.items() if of == job), None)
+    runs = _runs(instance, job)
+    row = next((row for row, of in moved.items() if of == job), None)
     if row is None:
-        return f"{_told(instance, job)}, but the rows to place do not include that job"
+        return f"{runs}, but the rows to place do not include that job"
     column = int(rows.column[row])
     pool, gpus = int(classes.pool[column]), int(classes.gpus[column])
-    where = (
-        "no GPU"
-        if pool < 0
-        else f"{gpus} GPU{'s' * (gpus != 1)} of {instance.cluster.pools[pool].name}"
-    )
-    return f"{_told(instance, job)}, but the row to place gives it {where} in another configuration"
+    where = "no GPU" if pool < 0 else _gpus_of(instance, gpus, pool)
+    return f"{runs}, but the row to place gives it {where} in another configuration"
 
 
-def _told(instance: Instance, job: int) -> str:
+def _blocked(instance: Instance, job: int) -> str:
+    return f"{_runs(instance, job)}; {BLOCKED}"
+
+
+def _runs(instance: Instance, job: int) -> str:
     pool, gpus, _ = instance.jobs_table.running[job]
-    on = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)} of {instance.cluster.pools[pool].name}"
-    return f"job {instance.jobs_table.names[job]} runs on {on} and cannot be preempted"
+    where = _gpus_of(instance, len(gpus), pool)
+    return f"job {instance.jobs_table.names[job]} runs on {where} and cannot be preempted"
+
+
+def _gpus_of(instance: Instance, gpus: int, pool: int) -> str:
+    return f"{gpus} GPU{'s' * (gpus != 1)} of {instance.cluster.pools[pool].name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,38 +67,46 @@ def realise(
         raise InvalidArgument("rounds", str(rounds), f"a number from 1 to {MOST_ROUNDS:,}")
     rows = allocation.rows
     instant = Instant.of(allocation.classes, rows)
-    scale, bound, finished, made = 1.0, 1.0, True, method
+    if method == "priority":
+        rounds = PRIORITY_ROUNDS if rounds is None else rounds
+        length, runs = priority_slices(instant, rounds)
+        scale = _smallest_share(instant, length, runs)
+        return Rounds(rows, length, runs, scale, 1.0, method, rounds, True)
+    used, cut = _cut_by(method, instant, engine)
+    length, runs = _firm_first(allocation, cut.length, cut.runs)
+    if rounds is None:
+        rounds = max(len(length), 1)
+    return Rounds(rows, length, runs, cut.scale, cut.bound, used, rounds, cut.finished)
+
+
+class _Cut(NamedTuple):
+    """Slices of the window, the share of the allocation that they realise, and a bound on that share."""
+
+    length: FloatArray
+    runs: sp.csr_matrix
+    scale: float
+    bound: float
+    finished: bool = True
+
+
+def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, _Cut]:
+    """The method that is used, and what it gives."""
     shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
     if method == "open-shop" and shop is None:
         raise UsageError(
             "method: open-shop takes jobs that hold one GPU (or gangs of one size per pool) and share with nobody; "
             "use patterns"
         )
-    if method == "priority":
-        rounds = PRIORITY_ROUNDS if rounds is None else rounds
-        length, runs = priority_slices(instant, rounds)
-        scale = _smallest_share(instant, length, runs)
-    elif instant.impossible.any():
-        length, runs, scale, bound = np.zeros(0), run_matrix([], len(instant)), 0.0, 0.0
-        made = "patterns" if method == "auto" else made
-    elif len(instant) == 0 or (method == "auto" and instant.all_fit()):
-        made = "at-once"
-        length, runs, scale = _at_once(instant)
-        bound = scale
-    elif shop is not None:
-        made = "open-shop"
-        length, runs, scale = _open_shop(instant, *shop)
-        bound = scale
-    elif engine is None:
+    if instant.impossible.any():
+        nothing = _Cut(np.zeros(0), run_matrix([], len(instant)), 0.0, 0.0)
+        return "patterns" if method == "auto" else method, nothing
+    if len(instant) == 0 or (method == "auto" and instant.all_fit()):
+        return "at-once", _at_once(instant)
+    if shop is not None:
+        return "open-shop", _open_shop(instant, *shop)
+    if engine is None:
         raise UsageError("method: patterns runs linear programs, for which it needs an engine")
-    else:
-        made = "patterns"
-        length, runs, scale, bound, finished = _patterns(instant, engine)
-    if rounds is None:
-        rounds = max(len(length), 1)
-    if method != "priority":
-        length, runs = _firm_first(allocation, length, runs)
-    return Rounds(rows, length, runs, scale, bound, made, rounds, finished)
+    return "patterns", _patterns(instant, engine)
 
 
 def _firm_first(
@@ -113,33 +122,28 @@ def _firm_first(
     return length[order], sp.csr_matrix(runs[order])
 
 
-def _at_once(instant: Instant) -> tuple[FloatArray, sp.csr_matrix, float]:
+def _at_once(instant: Instant) -> _Cut:
     """All rows start together; one slice ends wherever some fraction does."""
     ends = np.unique(instant.fraction)
     running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
-    return _into_window(
-        np.diff(ends, prepend=0.0), run_matrix(running, len(instant)), ends.max(initial=0.0)
-    )
+    runs = run_matrix(running, len(instant))
+    return _into_window(np.diff(ends, prepend=0.0), runs, ends.max(initial=0.0))
 
 
-def _open_shop(
-    instant: Instant, place: IntArray, takes: IntArray
-) -> tuple[FloatArray, sp.csr_matrix, float]:
+def _open_shop(instant: Instant, place: IntArray, takes: IntArray) -> _Cut:
     length, running, total = decompose(instant.job, place, instant.fraction, takes)
     length, runs = in_order(length, run_matrix(running, len(instant)))
     return _into_window(length, runs, total)
 
 
-def _patterns(
-    instant: Instant, engine: Engine
-) -> tuple[FloatArray, sp.csr_matrix, float, float, bool]:
+def _patterns(instant: Instant, engine: Engine) -> _Cut:
     items = Items.of(instant)
     packing = shortest(items, engine)
     length, runs = spread(items, packing.lengths, packing.counts, engine)
     length, runs = in_order(length, runs)
     length, runs = _exactly(instant, length, runs)
-    length, runs, scale = _into_window(length, runs, float(length.sum()))
-    return length, runs, scale, max(packing.bound, scale), packing.finished
+    cut = _into_window(length, runs, float(length.sum()))
+    return cut._replace(bound=max(packing.bound, cut.scale), finished=packing.finished)
 
 
 def _exactly(
@@ -175,11 +179,11 @@ def _smallest_share(instant: Instant, length: FloatArray, runs: sp.csr_matrix) -
     return float(min(1.0, (received[wanted] / instant.fraction[wanted]).min(initial=1.0)))
 
 
-def _into_window(
-    length: FloatArray, runs: sp.csr_matrix, total: float
-) -> tuple[FloatArray, sp.csr_matrix, float]:
+def _into_window(length: FloatArray, runs: sp.csr_matrix, total: float) -> _Cut:
     """Slices that take longer than the window are shortened, all in the same proportion."""
-    return (length, runs, 1.0) if total <= FULL else (length / total, runs, 1.0 / total)
+    if total <= FULL:
+        return _Cut(length, runs, 1.0, 1.0)
+    return _Cut(length / total, runs, 1.0 / total, 1.0 / total)
 
 
 NOTHING = 1e-13

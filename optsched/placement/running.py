@@ -42,28 +42,26 @@ class Running:
     @classmethod
     def of(cls, instance: Instance) -> Running:
         """What runs in an instance."""
-        table, cluster, now = instance.jobs_table, instance.cluster, instance.now
-        count = len(table)
-        pool, gpus, nodes = (
-            np.full(count, -1, np.int64),
-            np.zeros(count, np.int64),
-            np.zeros(count, np.int64),
-        )
-        lost, leaves = np.zeros(count, bool), np.zeros(count, bool)
-        places, numbering = table.places, cluster.numbering
+        table, cluster = instance.jobs_table, instance.cluster
+        jobs, places, numbering = len(table), table.places, cluster.numbering
+        pool, gpus = np.full(jobs, -1, np.int64), np.zeros(jobs, np.int64)
         pool[places.job], gpus[places.job] = places.pool, places.length
+        # One entry for each GPU that is held: who holds it, and its node.
         owner = np.repeat(places.job, places.length)
         node = numbering.node_of(places.numbers(numbering))
-        state = np.concatenate([*(p.node_state for p in cluster.pools), np.zeros(0, np.int64)])
-        usable = np.concatenate([*(p.usable(now) for p in cluster.pools), np.zeros(0, bool)])
+        no_pools = np.zeros(0, np.int64)
+        state = np.concatenate([*(part.node_state for part in cluster.pools), no_pools])
+        usable = [*(part.usable(instance.now) for part in cluster.pools), no_pools.astype(bool)]
+        lost, leaves = np.zeros(jobs, bool), np.zeros(jobs, bool)
         lost[owner[state[node] == DOWN]] = True
-        leaves[owner[~usable[node]]] = True
-        both = owner * max(numbering.nodes, 1) + node
-        both = both if (both[1:] >= both[:-1]).all() else np.sort(both)
-        once = both[np.concatenate([both[:1] >= 0, both[1:] != both[:-1]])] // max(
-            numbering.nodes, 1
-        )
-        nodes += np.bincount(once, minlength=count)
+        leaves[owner[~np.concatenate(usable)[node]]] = True
+        # Nodes of each job: different pairs of a job and a node. Most tables are sorted already.
+        width = max(numbering.nodes, 1)
+        pair = owner * width + node
+        if not (pair[1:] >= pair[:-1]).all():
+            pair = np.sort(pair)
+        new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
+        nodes = np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
         return cls(pool, gpus, nodes, lost, leaves)
 
     @property
@@ -98,26 +96,20 @@ def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: I
     spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
     if not len(jobs) or not spread:
         return cluster
-    names = tuple(item.name for item in spread)
-    running = [instance.jobs_table.running[job] for job in jobs.tolist()]
+    table = instance.jobs_table
+    running = [table.running[job] for job in jobs.tolist()]
     count, pool = np.array([(len(gpus), row) for row, gpus, _ in running]).T
-    needs = _held(instance, jobs, option, names)[1] * count[:, np.newaxis]
+    _, per_gpu = _held(instance, jobs, option, [item.name for item in spread])
+    # Options name what they use, wherever they run.
+    stated = table.options[jobs] >= 0
     left = {}
-    for item, need in zip(spread, needs.T, strict=True):
-        stated = (
-            instance.jobs_table.options[jobs] >= 0
-        )  # options name what they use, wherever they run
-        counts = (
-            np.ones(len(jobs), bool)
-            if item.pool is None
-            else stated | (pool == cluster.pool_index[item.pool])
-        )
-        left[item.name] = replace(
-            item, capacity=max(item.capacity - float(need[counts].sum()), 0.0)
-        )
-    return replace(
-        cluster, resources=tuple(left.get(item.name, item) for item in cluster.resources)
-    )
+    for item, need in zip(spread, per_gpu.T, strict=True):
+        used = need * count
+        if item.pool is not None:
+            used = used[stated | (pool == cluster.pool_index[item.pool])]
+        left[item.name] = replace(item, capacity=max(item.capacity - float(used.sum()), 0.0))
+    resources = tuple(left.get(item.name, item) for item in cluster.resources)
+    return replace(cluster, resources=resources)
 
 
 def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standing:
@@ -128,15 +120,17 @@ def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standin
     gpus = [instance.jobs_table.running[job][1] for job in jobs.tolist()]
     share, needs = held_of(instance, jobs, option)
     numbering = instance.cluster.numbering
-    gpu = numbering.numbers(chain.from_iterable(gpus))
-    owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
-    load, holders = (
-        np.bincount(gpu, share[owner], numbering.gpus),
-        np.bincount(gpu, minlength=numbering.gpus),
-    )
+    gpu, owner = numbering.numbers(chain.from_iterable(gpus)), _owners(gpus)
+    load = np.bincount(gpu, share[owner], numbering.gpus)
+    holders = np.bincount(gpu, minlength=numbering.gpus)
     over = load[gpu] > 1.0 + SLACK
     np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
     return Standing.of_jobs(instance, jobs, gpus, share=share, needs=needs)
+
+
+def _owners(gpus: Sequence[Sequence[str]]) -> IntArray:
+    """Of lists of GPUs, one after the other: which list each GPU is in."""
+    return np.repeat(np.arange(len(gpus)), [len(names) for names in gpus])
 
 
 def _held(
@@ -144,52 +138,59 @@ def _held(
 ) -> tuple[FloatArray, FloatArray]:
     """Share of each of its GPUs that each job holds, and what it needs per GPU of these, shape (jobs, names)."""
     table, options, workloads = instance.jobs_table, instance.options, instance.workloads
-    need = np.zeros((len(workloads) + 1, len(names)))
+    # The last row is that of jobs without a workload. Workers and servers need what their law says.
+    demand = np.zeros((len(workloads) + 1, len(names)))
     for row, workload in enumerate(workloads):
         if workload.demand and KEY not in workload.parameters:
-            need[row] = [workload.demand.get(name, 0.0) for name in names]
-    needs, share = need[table.workload[jobs]], np.ones(len(jobs))
+            demand[row] = [workload.demand.get(name, 0.0) for name in names]
+    needs, share = demand[table.workload[jobs]], np.ones(len(jobs))
     for place in np.flatnonzero(table.options[jobs] >= 0).tolist():
-        own = int(table.options[jobs[place]])
-        pool, gpus, _ = table.running[int(jobs[place])]
-        rows = np.arange(options.indptr[own], options.indptr[own + 1])
-        rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
-        exact = rows[rows - options.indptr[own] == option[jobs[place]]]
-        rows = exact if len(exact) else rows
+        job = int(jobs[place])
+        gpus = len(table.running[job][1])
+        rows = _options_in_use(instance, job, int(option[job]))
         share[place] = options.share[rows].max(initial=0.0) or 1.0
-        each = [
-            [options.uses[row].get(name, 0.0) / len(gpus) for name in names]
-            for row in rows.tolist()
-        ]
-        needs[place] = np.max(each, axis=0) if each else 0.0
+        needs[place] = 0.0
+        if len(rows):
+            used = [[options.uses[row].get(name, 0.0) for name in names] for row in rows.tolist()]
+            needs[place] = np.max(np.array(used) / gpus, axis=0)
     return share, needs
+
+
+def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
+    """The option in which a job runs if it is known, else all that are like the place where it runs."""
+    options, own = instance.options, int(instance.jobs_table.options[job])
+    pool, gpus, _ = instance.jobs_table.running[job]
+    first = int(options.indptr[own])
+    rows = np.arange(first, options.indptr[own + 1])
+    rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
+    exact = rows[rows - first == option]
+    return exact if len(exact) else rows
 
 
 def crowded(instance: Instance, option: IntArray) -> BoolArray:
     """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
-    table, cluster, options = instance.jobs_table, instance.cluster, instance.options
+    table, cluster = instance.jobs_table, instance.cluster
     hit = np.zeros(len(table), bool)
-    if not table.running or not (
-        any(own.demand for own in instance.workloads) or any(options.uses)
-    ):
+    demanding = any(own.demand for own in instance.workloads) or any(instance.options.uses)
+    if not table.running or not demanding:
         return hit
     jobs = np.fromiter(table.running, np.int64, len(table.running))
     gpus = [names for _, names, _ in table.running.values()]
-    owner = np.repeat(np.arange(len(jobs)), [len(names) for names in gpus])
-    numbering, groups = cluster.numbering, renewable_groups(instance)
+    owner, numbering = _owners(gpus), cluster.numbering
     node = numbering.node_of(numbering.numbers(chain.from_iterable(gpus)))
+    groups = renewable_groups(instance)
     for place, (name, need) in enumerate(held_of(instance, jobs, option)[1].items()):
         if not need.any():
             continue
         used = np.bincount(node, need[owner], numbering.nodes)
         if name in OWN:
-            there = np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
-            over = used > np.where(np.isnan(there), np.inf, there) * (1.0 + SLACK)
+            stated = np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
+            over = used > np.where(np.isnan(stated), np.inf, stated) * (1.0 + SLACK)
         else:
             group, member = groups[place - len(OWN)], members(instance)[place - len(OWN)]
             over = member & (used[member].sum() > group.capacity * (1.0 + SLACK))
-        there_too = over[node] & (need[owner] > 0)
-        hit[jobs[owner[there_too]]] = True
+        needs_it_there = over[node] & (need[owner] > 0)
+        hit[jobs[owner[needs_it_there]]] = True
     return hit
 
 
