@@ -15,16 +15,20 @@ from optsched.instance import Instance
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
-from optsched.solution import Allocation, Solution, Status, Termination, gap_of
+from optsched.solution import Allocation, Solution, Status
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import STOPPED, is_reproducible
+from optsched.verify.claims import (
+    check_gap,
+    check_own_certificate,
+    check_reproducible,
+    check_termination,
+)
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers
-from optsched.verify.packed import check_packed
-from optsched.verify.placement import check_placed
+from optsched.verify.placement import check_packed, check_placed
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import SolutionSource, read_solution
 from optsched.verify.rounds import check_document_rounds
@@ -38,23 +42,15 @@ from optsched.verify.rows import (
 )
 from optsched.verify.subject import Subject, rebuild
 
-TERMINATIONS = {
-    Status.OPTIMAL: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
-    Status.FEASIBLE: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
-    Status.INFEASIBLE: (Termination.INFEASIBLE,),
-    Status.UNBOUNDED: (Termination.UNBOUNDED,),
-    Status.LIMIT: (Termination.IMPRECISE, *STOPPED),
-    Status.ERROR: (Termination.ERROR,),
-}
-"""Terminations that lead to each status."""
 OF_CLOSED_FORM = (
     "status", "termination", "objective", "bound_source", "certificate", "prices", "duals", "conflicts",
     "schedule", "figures",
 )  # fmt: skip
+"""Fields that a closed form decides."""
+OF_ALLOCATION = ("allocation", "throughput", "metrics")
+"""Fields that follow from the allocation of a closed form."""
 FIGURE = 1e-9
 """Largest absolute difference of figures, which may be near 0 for jobs that get nearly nothing."""
-OF_ALLOCATION = ("allocation", "throughput", "metrics")
-"""Fields that a closed form decides, and those that follow from its allocation."""
 
 
 @checks_keywords
@@ -165,24 +161,9 @@ def _check_header(subject: Subject, findings: Findings) -> None:
             "declined", document.declined, None, "there is no schedule that leaves out jobs"
         )
     findings.same("sense", document.sense, subject.formulation.sense)
-    gap = gap_of(document.objective, document.bound)
-    findings.close("gap", document.gap, gap, "what objective and bound give", relative=1e-12)
-    by_clock = not document.reproducible and bool(
-        document.solver.attempts
-    )  # one of them may have been stopped
-    reproducible = is_reproducible(document.termination, document.explanation, by_clock)
-    findings.same(
-        "reproducible",
-        document.reproducible,
-        reproducible,
-        f"the run ended with {document.termination}",
-    )
-    if not document.certificate.ok:
-        told = "; ".join(document.certificate.problems) or "no problem is told"
-        findings.add(
-            "certificate.ok", f"found false: the solution's own certificate does not hold ({told})"
-        )
-    elif document.certificate.problems:
+    check_gap(document, findings, "what objective and bound give")
+    check_reproducible(document, findings)
+    if check_own_certificate(document, findings) and document.certificate.problems:
         findings.add(
             "certificate.problems", "found problems, expected none where the certificate is ok"
         )
@@ -219,11 +200,7 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
             "schedule",
             f"found a schedule, expected none: {document.formulation} decides fractions of time",
         )
-    if document.termination not in TERMINATIONS[document.status]:
-        findings.add(
-            "termination",
-            f'found "{document.termination}", which leads to no status "{document.status}"',
-        )
+    check_termination(document, findings)
     if not isinstance(program, AllocationProgram):
         findings.same("figures", document.figures, None, "a plan has none")
         return check_plan(subject, program, findings)

@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
-from optsched.solution.certificate import FEASIBILITY, is_bounded
+from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
@@ -22,6 +22,7 @@ from optsched.solving.infeasibility import (
     elastic_relaxation,
     rows_alone,
 )
+from optsched.verify.claims import check_unproved
 from optsched.verify.findings import Bound, Findings
 from optsched.verify.subject import Subject
 
@@ -39,14 +40,7 @@ def check_nothing(
     findings.same("certificate.ok", document.certificate.ok, True, "nothing is wrong with it")
     if document.status == "infeasible":
         return _check_infeasible(subject, program, arrays, findings)
-    findings.alike("conflicts", document.conflicts, [])
-    findings.alike("certificate.residuals", document.certificate.residuals, {})
-    proof = "claimed" if document.status == "unbounded" else "none"
-    findings.same("certificate.proof", document.certificate.proof, proof)
-    if document.status == "unbounded" and is_bounded(arrays):
-        findings.add(
-            "status", 'found "unbounded", but the columns are bounded, and with them the objective'
-        )
+    check_unproved(document, arrays, findings)
     return "consistent"
 
 

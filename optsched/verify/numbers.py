@@ -20,12 +20,9 @@ from optsched.solution.solution import DUAL_ROWS, allocation_metrics
 from optsched.solvers import Capability
 from optsched.solving.column_generation import Duals
 from optsched.solving.outcome import STOPPED
+from optsched.verify.claims import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.subject import Subject
-
-CLAIM = "no duals prove the bound, and of a program of fractions a solver's word is no proof"
-RESIDUAL = 1e-9
-"""Largest absolute difference between residuals."""
 
 
 @dataclass(frozen=True)
@@ -317,9 +314,6 @@ def check_certificate(point: Point) -> None:
                 "duals",
                 f"their signs are off by {residuals['duals']:.3g}, the certificate says otherwise",
             )
-    findings.alike(
-        "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
-    )
     proof = PROOFS.get(document.bound_source)
     if proof is None:
         findings.add(
@@ -329,18 +323,8 @@ def check_certificate(point: Point) -> None:
         expected = " or ".join(f'"{name}"' for name in proof)
         why = f'the source of the bound is "{document.bound_source}"'
         findings.add("certificate.proof", f'found "{stated.proof}", expected {expected}: {why}')
-    for problem in found.problems:
-        findings.add("allocation", problem + _row_words(point, problem))
-        if stated.ok:
-            findings.add("certificate.ok", f"found true, expected false: {problem}")
-
-
-PROOFS = {
-    "dual": ("dual",),
-    "solver": ("claimed", "cross-checked"),
-    "none": ("none",),
-}
-"""What may prove a bound, by its source."""
+    problems = [(problem, _row_words(point, problem)) for problem in found.problems]
+    check_residuals(stated, residuals, problems, "allocation", findings)
 
 
 def _row_words(point: Point, problem: str) -> str:

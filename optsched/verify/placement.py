@@ -1,4 +1,7 @@
-"""The placement of a solution file: each entry against its row of the allocation, GPU by GPU, and its figures."""
+"""Whole GPUs in a solution file: whether rows that run side by side fit, and which GPUs each row has.
+
+A file that says nothing of shares of GPUs claims that whole jobs find GPUs side by side.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,46 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.candidates import JobRows
 from optsched.instance.reading import show
-from optsched.placement import check_placement, placement_worth
+from optsched.placement import check_placement, packed, placement_worth
 from optsched.placement.keeping import unmoved
+from optsched.solution import Allocation
 from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
+from optsched.verify.plans import schedule_of
 from optsched.verify.rows import AllocationRows, resolve_rows
 from optsched.verify.subject import Subject
 
 FIGURES = (
     "rows_wanted", "rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved", "exact",
 )  # fmt: skip
+
+
+def check_packed(subject: Subject, findings: Findings) -> None:
+    """Compare ``packed`` of the file with a packing made anew."""
+    document = subject.document
+    if subject.expects_nothing:
+        findings.same("packed", document.packed, None, "there is no allocation")
+        return
+    wrong = Findings()  # what is wrong with the rows is told elsewhere
+    schedule = schedule_of(subject.classes, document.schedule, wrong) if document.schedule else None
+    rows = resolve_rows(subject, wrong)
+    if len(wrong) or rows is None:
+        return
+    made = packed(Allocation(rows.classes, rows.x, subject.formulation.integral), schedule)
+    if made is not None and document.packed is None:
+        can = "fit" if made.held == made.most else "are shown to fit"
+        told = f"of {made.rows} rows that run side by side {made.held} {can} into whole GPUs"
+        findings.add(
+            "packed", f"found nothing, which says that all rows fit side by side, but {told}"
+        )
+        return
+    stated = None if document.packed is None else document.packed.model_dump(exclude_none=True)
+    expected = (
+        None
+        if made is None
+        else {name: value for name, value in made._asdict().items() if value is not None}
+    )
+    findings.alike("packed", stated, expected, "what packing the shares of GPUs again gives")
 
 
 def check_placed(subject: Subject, findings: Findings) -> None:

@@ -13,16 +13,10 @@ from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, dual_re
 from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
+from optsched.verify.claims import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.nothing import check_empty, check_nothing
-from optsched.verify.numbers import (
-    CLAIM,
-    PROOFS,
-    RESIDUAL,
-    check_contradiction,
-    check_metrics,
-    read_duals,
-)
+from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
 from optsched.verify.subject import Subject
 
@@ -158,13 +152,8 @@ def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: F
     findings.close("objective", document.objective, value, "what the schedule gives")
     method, of_duals = _check_bound(subject, plan, findings)
     residuals = {**certificate.residuals, **of_duals}
-    findings.alike(
-        "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
-    )
-    for problem in certificate.problems:
-        findings.add("schedule", problem)
-        if stated.ok:
-            findings.add("certificate.ok", f"found true, expected false: {problem}")
+    problems = [(problem, "") for problem in certificate.problems]
+    check_residuals(stated, residuals, problems, "schedule", findings)
     proof = PROOFS.get(document.bound_source, ())
     proves = isinstance(plan, LinearPlan) and plan.proves
     if (document.bound_source == "dual" and not proves) or stated.proof not in proof:

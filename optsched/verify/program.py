@@ -16,17 +16,24 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import join, show, validate
 from optsched.program import LinearArrays
-from optsched.solution import Status, certify_point, dual_bound, gap_of
-from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, is_bounded, noise_at
+from optsched.solution import Status, certify_point, dual_bound
+from optsched.solution.certificate import OPTIMALITY, alike, dual_residual, noise_at
 from optsched.solution.document import ProgramSolutionDocument
 from optsched.solution.explanation import Explanation
 from optsched.solvers import Limits
 from optsched.solving.infeasibility import Analyst, check_claim
-from optsched.solving.outcome import is_reproducible
-from optsched.verify.check import TERMINATIONS
+from optsched.verify.claims import (
+    PROOFS,
+    check_gap,
+    check_own_certificate,
+    check_reproducible,
+    check_residuals,
+    check_termination,
+    check_unproved,
+)
 from optsched.verify.findings import Bound, Findings, Verification
 from optsched.verify.nothing import can_be_met, check_infeasible
-from optsched.verify.numbers import PROOFS, RESIDUAL, check_solver_without_duals
+from optsched.verify.numbers import check_solver_without_duals
 
 
 @dataclass(frozen=True)
@@ -79,28 +86,10 @@ class _Check:
         findings.alike(
             "program", document.program.model_dump(), self.program.facts(), "what this program has"
         )
-        findings.close(
-            "gap",
-            document.gap,
-            gap_of(document.objective, document.bound),
-            "what they give",
-            relative=1e-12,
-        )
-        by_clock = not document.reproducible and bool(
-            document.solver.attempts
-        )  # one of them may have been stopped
-        reproducible = is_reproducible(document.termination, document.explanation, by_clock)
-        why = f"the run ended with {document.termination}"
-        findings.same("reproducible", document.reproducible, reproducible, why)
-        if document.termination not in TERMINATIONS[document.status]:
-            told = f'found "{document.termination}", which leads to no status "{document.status}"'
-            findings.add("termination", told)
-        if not document.certificate.ok:
-            told = "; ".join(document.certificate.problems) or "no problem is told"
-            findings.add(
-                "certificate.ok",
-                f"found false: the solution's own certificate does not hold ({told})",
-            )
+        check_gap(document, findings, "what they give")
+        check_reproducible(document, findings)
+        check_termination(document, findings)
+        check_own_certificate(document, findings)
         found = document.status in (Status.OPTIMAL, Status.FEASIBLE)
         bound = self._check_point() if found else self._check_nothing()
         return bound if len(findings) == before else "not verifiable"
@@ -137,11 +126,8 @@ class _Check:
         certificate = certify_point(arrays, x, value, stated.proof)
         bound, residuals, method = self._check_bound(noise)
         residuals = {**certificate.residuals, **residuals}
-        findings.alike(
-            "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
-        )
-        for problem in certificate.problems:
-            findings.add("values", problem)
+        problems = [(problem, "") for problem in certificate.problems]
+        check_residuals(stated, residuals, problems, "values", findings)
         if stated.proof not in PROOFS.get(document.bound_source, ()):
             told = f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
             findings.add("certificate.proof", told)
@@ -207,17 +193,7 @@ class _Check:
             findings.same("bound", document.bound, None, why)
         if document.status is Status.INFEASIBLE:
             return self._check_infeasible()
-        findings.alike("conflicts", document.conflicts, [])
-        findings.alike("certificate.residuals", document.certificate.residuals, {})
-        unbounded = document.status is Status.UNBOUNDED
-        findings.same(
-            "certificate.proof", document.certificate.proof, "claimed" if unbounded else "none"
-        )
-        if unbounded and is_bounded(arrays):
-            findings.add(
-                "status",
-                'found "unbounded", but the columns are bounded, and with them the objective',
-            )
+        check_unproved(document, arrays, findings)
         return "consistent"
 
     def _check_infeasible(self) -> Bound:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
+from optsched.arrays import IntArray
 from optsched.assembly import compile_for, own_constraints
 from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
@@ -20,15 +22,24 @@ from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram
 from optsched.registry import load_constraint, load_formulation, load_solver
 from optsched.solution import Solution
-from optsched.solution.document import SolutionDocument
+from optsched.solution.document import ColumnsMadeDocument, SolutionDocument
 from optsched.solution.plan import Plan
 from optsched.solvers import Limits
+from optsched.solving.column_generation import (
+    Chosen,
+    ClassPairs,
+    ConfigurationPricing,
+    PairPricing,
+    with_configurations,
+    with_pairs,
+)
 from optsched.solving.engine import Engine
 from optsched.verify.findings import Findings
-from optsched.verify.generated import Pricing, pricing_of, with_columns_in
 from optsched.verify.stages import settle
 
 LARGEST_SEED = 2**31 - 1
+
+Pricing = PairPricing | ConfigurationPricing
 
 
 @dataclass(frozen=True)
@@ -98,58 +109,64 @@ def rebuild(
     formulation = _formulation(document, instance, findings)
     if formulation is None:
         return None
-    made = document.columns_made
+    on_demand = document.columns_made is not None
     try:
-        candidates = compile_for(formulation, instance, model, made is not None)
+        candidates = compile_for(formulation, instance, model, on_demand)
     except UsageError as error:
         findings.add("columns_made", str(error))
         return None
     if not document.classes:
         candidates = candidates.per_job()
     try:
-        classes = formulation.classes(candidates)
-        program = _program(formulation, classes)
-        pricing = None
-        if (
-            isinstance(program, AllocationProgram)
-            and made is not None
-            and not nothing_to_decide(program)
-        ):
-            pricing = pricing_of(program)
-            findings.same("columns_made.of", made.of, pricing.of_what)
-            findings.same(
-                "columns_made.possible",
-                made.possible,
-                pricing.count,
-                f"the {pricing.of_what} there can be",
-            )
-            fewer, classes = classes, with_columns_in(document, pricing)
-            used = classes.columns - fewer.columns
-            if not used <= made.made <= pricing.count:
-                most = f"{pricing.count}, which there can be"
-                findings.add(
-                    "columns_made.made",
-                    f"found {made.made}, expected from {used}, which are in use, to {most}",
-                )
-            program = _program(formulation, classes)
-        if (
-            isinstance(program, AllocationProgram)
-            and not nothing_to_decide(program)
-            and formulation.sense != "rule"
-        ):
-            program = settle(document, program, findings)
-            if program is None:
-                return None
-        subject = Subject(document, formulation, candidates, classes, program, pricing)
-        if subject.closed_form:
+        subject = _built(document, formulation, candidates, findings)
+        if subject is not None and subject.closed_form:
             _ = subject.again  # may refuse as well: a rule takes no side constraints
     except UsageError as error:
-        findings.add(
-            "constraints" if formulation.sense == "rule" and formulation.constraints else "options",
-            str(error),
-        )
+        rule_with_rows = formulation.sense == "rule" and formulation.constraints
+        findings.add("constraints" if rule_with_rows else "options", str(error))
         return None
     return subject
+
+
+def _built(
+    document: SolutionDocument, formulation: Formulation, candidates: Candidates, findings: Findings
+) -> Subject | None:
+    """Classes and program, with the columns that were generated and the stages that were solved before."""
+    classes = formulation.classes(candidates)
+    program = _program(formulation, classes)
+    pricing = None
+    made = document.columns_made
+    if (
+        made is not None
+        and isinstance(program, AllocationProgram)
+        and not nothing_to_decide(program)
+    ):
+        pricing = pricing_of(program)
+        kept = classes.columns
+        classes = with_columns_in(document, pricing)
+        _check_columns_made(made, pricing, classes.columns - kept, findings)
+        program = _program(formulation, classes)
+    solved = isinstance(program, AllocationProgram) and not nothing_to_decide(program)
+    if solved and formulation.sense != "rule":
+        program = settle(document, program, findings)
+        if program is None:
+            return None
+    return Subject(document, formulation, candidates, classes, program, pricing)
+
+
+def _check_columns_made(
+    made: ColumnsMadeDocument, pricing: Pricing, used: int, findings: Findings
+) -> None:
+    """How many columns were generated: at least those in use, at most those that there can be."""
+    what, possible = pricing.of_what, pricing.count
+    findings.same("columns_made.of", made.of, what)
+    findings.same("columns_made.possible", made.possible, possible, f"the {what} there can be")
+    if not used <= made.made <= possible:
+        most = f"{possible}, which there can be"
+        findings.add(
+            "columns_made.made",
+            f"found {made.made}, expected from {used}, which are in use, to {most}",
+        )
 
 
 def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | Plan | None:
@@ -250,3 +267,58 @@ def _check_own_constraints(
 
 def _as_written(document: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(document))
+
+
+# --- generated columns: pairs of jobs, or configurations, that the file names --------------------------------------
+
+
+def pricing_of(program: AllocationProgram) -> Pricing:
+    """What prices the columns that are on demand; raises `UsageError` where they cannot be priced."""
+    pairs = program.classes.candidates.elastic is None
+    return PairPricing.of(program) if pairs else ConfigurationPricing.of(program)
+
+
+def with_columns_in(document: SolutionDocument, pricing: Pricing) -> Classes:
+    """The classes with the columns that the file names."""
+    if isinstance(pricing, PairPricing):
+        return with_pairs(pricing, pairs_in(document, pricing))
+    return with_configurations(pricing, configurations_in(document, pricing))[0]
+
+
+def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
+    """The pairs of classes that rows of the file name, as far as they can share GPUs so; others are no columns."""
+    C = pricing.classes
+    names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index
+    rows = [
+        (
+            *(int(C.of_job[names.index(job)]) for job in row.jobs),
+            pools[row.pool],
+            row.gpus,
+            row.nodes,
+        )
+        for row in document.allocation
+        if row.jobs is not None
+        and row.pool is not None
+        and row.pool in pools
+        and all(job in names for job in row.jobs)
+    ]
+    first, second, pool, gpus, nodes = _numbers(rows, 2)
+    return pricing.possible(first, second, pricing.table.find(pool, gpus, nodes))
+
+
+def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing) -> Chosen:
+    """The configurations of classes that rows of the file name, as far as they can be made columns."""
+    C = pricing.classes
+    names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index
+    rows = [
+        (int(C.of_job[names.index(row.job)]), pools[row.pool], row.gpus, row.nodes)
+        for row in document.allocation
+        if row.job is not None and row.pool is not None and row.pool in pools and row.job in names
+    ]
+    return pricing.possible(*_numbers(rows, 1))
+
+
+def _numbers(rows: Sequence[tuple[int, ...]], classes: int) -> IntArray:
+    """Rows of numbers, columnwise, of which the first are classes (below 0: not in the program)."""
+    there = [row for row in rows if min(row[:classes]) >= 0 and max(row) < np.iinfo(np.int64).max]
+    return np.array(there, np.int64).reshape(-1, classes + 3).T

@@ -1,0 +1,116 @@
+"""What every solution file claims of its run, whether of an instance or of a program: compared in one way for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from optsched.program import LinearArrays
+from optsched.solution import Status, Termination, gap_of
+from optsched.solution.certificate import is_bounded
+from optsched.solution.document import (
+    CertificateDocument,
+    ProgramSolutionDocument,
+    SolutionDocument,
+)
+from optsched.solving.outcome import STOPPED, is_reproducible
+from optsched.verify.findings import Findings
+
+Document = SolutionDocument | ProgramSolutionDocument
+
+TERMINATIONS = {
+    Status.OPTIMAL: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
+    Status.FEASIBLE: (Termination.OPTIMAL, Termination.IMPRECISE, *STOPPED),
+    Status.INFEASIBLE: (Termination.INFEASIBLE,),
+    Status.UNBOUNDED: (Termination.UNBOUNDED,),
+    Status.LIMIT: (Termination.IMPRECISE, *STOPPED),
+    Status.ERROR: (Termination.ERROR,),
+}
+"""Terminations that lead to each status."""
+PROOFS = {
+    "dual": ("dual",),
+    "solver": ("claimed", "cross-checked"),
+    "none": ("none",),
+}
+"""What may prove a bound, by its source."""
+CLAIM = "no duals prove the bound, and of a program of fractions a solver's word is no proof"
+RESIDUAL = 1e-9
+"""Largest absolute difference between residuals."""
+
+
+def check_gap(document: Document, findings: Findings, why: str) -> None:
+    """The gap follows from objective and bound."""
+    gap = gap_of(document.objective, document.bound)
+    findings.close("gap", document.gap, gap, why, relative=1e-12)
+
+
+def check_reproducible(document: Document, findings: Findings) -> None:
+    """A run that was stopped by the clock cannot be repeated."""
+    # One of the attempts may have been stopped: the file does not say which.
+    by_clock = not document.reproducible and bool(document.solver.attempts)
+    findings.same(
+        "reproducible",
+        document.reproducible,
+        is_reproducible(document.termination, document.explanation, by_clock),
+        f"the run ended with {document.termination}",
+    )
+
+
+def check_termination(document: Document, findings: Findings) -> None:
+    """The termination leads to the status."""
+    if document.termination not in TERMINATIONS[document.status]:
+        words = f'found "{document.termination}", which leads to no status "{document.status}"'
+        findings.add("termination", words)
+
+
+def check_own_certificate(document: Document, findings: Findings) -> bool:
+    """The certificate of the file says that it holds."""
+    certificate = document.certificate
+    if not certificate.ok:
+        words = "; ".join(certificate.problems) or "no problem is told"
+        findings.add(
+            "certificate.ok", f"found false: the solution's own certificate does not hold ({words})"
+        )
+    return certificate.ok
+
+
+def check_residuals(
+    stated: CertificateDocument,
+    residuals: Mapping[str, float],
+    problems: Iterable[tuple[str, str]],
+    field: str,
+    findings: Findings,
+) -> None:
+    """Residuals are those that we find; what is wrong with the point is a finding at its field.
+
+    Parameters
+    ----------
+    stated : CertificateDocument
+    residuals : mapping of str to float
+        As we find them.
+    problems : iterable of (str, str)
+        What our certificate finds wrong, and an explanation that is added at the field.
+    field : str
+        Where the file has the point.
+    findings : Findings
+    """
+    findings.alike(
+        "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
+    )
+    for problem, explanation in problems:
+        findings.add(field, problem + explanation)
+        if stated.ok:
+            findings.add("certificate.ok", f"found true, expected false: {problem}")
+
+
+def check_unproved(document: Document, arrays: LinearArrays, findings: Findings) -> None:
+    """Without a point and without infeasibility nothing is proved; what is unbounded has columns without bounds."""
+    unbounded = document.status is Status.UNBOUNDED
+    findings.alike("conflicts", document.conflicts, [])
+    findings.alike("certificate.residuals", document.certificate.residuals, {})
+    findings.same(
+        "certificate.proof", document.certificate.proof, "claimed" if unbounded else "none"
+    )
+    if unbounded and is_bounded(arrays):
+        findings.add(
+            "status", 'found "unbounded", but the columns are bounded, and with them the objective'
+        )
