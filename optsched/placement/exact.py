@@ -10,11 +10,18 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.arrays.matrices import rows_of, sum_by
 from optsched.placement.identities import with_identities
-from optsched.placement.problem import ROUNDING, Assignment, Bounds, Problem, Worth
+from optsched.placement.problem import ROUNDING, Assignment, Bounds, Pieces, Problem, Worth
 from optsched.program import LinearProgram
 from optsched.program.linear import Expression
 from optsched.solution.solution import Status
 from optsched.solving.engine import Engine
+
+COLUMNS = 2_000
+"""Pairs of a request and a node (or a GPU, of requests that share) up to which the integer program is solved."""
+WORK = 500
+"""Nodes of branch and bound after which each search of `optsched.place` stops: some ten seconds at worst."""
+SLACK = 1e-9
+"""Relative slack of the bandwidth that the fewest moves may not give up."""
 
 
 class PlacementProgram:
@@ -45,203 +52,250 @@ class PlacementProgram:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        R, N = problem.requests, problem.nodes
+        most = self._find_pairs()
+        self._find_gpus()
+        self._find_kept(most)
+        self.program = LinearProgram()
+        amount = self._gangs()
+        self._gpus(amount)
+        self._resources(amount)
+        self._anti_affinity()
+        if len(self.keep_j):
+            self._kept(amount)
+        self._bandwidth()
+
+    # --- which columns there are -----------------------------------------------------------------------------------
+
+    def _find_pairs(self) -> IntArray:
+        """Pairs of a request and a node (j, n) with the GPUs that the node can give it; all of them as a table."""
+        R, N = self.problem.requests, self.problem.nodes
         most = np.zeros((len(R), len(N)), np.int64)
-        for j in np.flatnonzero(problem.fewest > 0).tolist():
-            most[j, problem.of_pool(j)] = np.minimum(problem.at_most(j), R.gpus[j])
+        for j in np.flatnonzero(self.problem.fewest > 0).tolist():
+            most[j, self.problem.of_pool(j)] = np.minimum(self.problem.at_most(j), R.gpus[j])
+        # A request of one node needs all its GPUs there.
         single = (R.span == 1) | (R.gpus == 1)
-        most[single] = np.where(most[single] >= R.gpus[single, None], R.gpus[single, None], 0)
+        gpus = R.gpus[single, None]
+        most[single] = np.where(most[single] >= gpus, gpus, 0)
         self.j, self.n = np.nonzero(most)
         self.most = most[self.j, self.n]
-        shares = R.share < 1.0
-        pair_shares = shares[self.j]
+        whole = R.share[self.j] == 1.0
+        self.alone = np.flatnonzero(single[self.j] & whole)
+        self.several = np.flatnonzero(~single[self.j] & whole)
+        return most
+
+    def _find_gpus(self) -> None:
+        """GPUs of all nodes; those with room for a request that shares, for each of its pairs."""
+        R, N = self.problem.requests, self.problem.nodes
         self.gpu_node = np.repeat(np.arange(len(N), dtype=np.int64), N.gpus)
         self.gpu_index = ranges(np.zeros(len(N), np.int64), N.gpus)
         self.start = np.cumsum(N.gpus) - N.gpus
-        pairs = np.flatnonzero(pair_shares)
-        self.part_pair = np.repeat(pairs, N.gpus[self.n[pairs]])
-        self.part_gpu = ranges(self.start[self.n[pairs]], N.gpus[self.n[pairs]])
         self.room = N.room[self.gpu_node, self.gpu_index]
-        roomy = self.room[self.part_gpu] >= R.share[self.j[self.part_pair]] - ROUNDING
-        self.part_pair, self.part_gpu = self.part_pair[roomy], self.part_gpu[roomy]
+        pairs = np.flatnonzero(R.share[self.j] < 1.0)
+        count = N.gpus[self.n[pairs]]
+        pair, gpu = np.repeat(pairs, count), ranges(self.start[self.n[pairs]], count)
+        fits = self.room[gpu] >= R.share[self.j[pair]] - ROUNDING
+        self.part_pair, self.part_gpu = pair[fits], gpu[fits]
         self.open_gpu = np.unique(self.part_gpu)
-        self.several = np.flatnonzero(~single[self.j] & ~pair_shares)
-        self.alone = np.flatnonzero(single[self.j] & ~pair_shares)
-        self._find_kept(most)
-        self.program = LinearProgram()
-        self._build(self.program)
 
     def _find_kept(self, most: IntArray) -> None:
         """Held GPUs that a request of whole GPUs could keep, each with how many of its jobs hold it."""
-        keep_j, keep_gpu, weight = [], [], []
+        R, room = self.problem.requests, self.problem.nodes.room
+        kept: list[tuple[int, int, int]] = []
         for j, held in enumerate(self.problem.held):
-            for (node, index), count in zip(held.gpus.tolist(), held.weight.tolist(), strict=True):
-                free = self.problem.nodes.room[node, index] >= 1.0
-                if self.problem.requests.share[j] == 1.0 and most[j, node] and free:
-                    keep_j.append(j)
-                    keep_gpu.append(int(self.start[node]) + index)
-                    weight.append(count)
-        self.keep_j, self.keep_gpu = np.array(keep_j, np.int64), np.array(keep_gpu, np.int64)
-        self.keep_weight = np.array(weight, np.float64)
+            if R.share[j] < 1.0:
+                continue
+            for (node, index), weight in zip(held.gpus.tolist(), held.weight.tolist(), strict=True):
+                if most[j, node] and room[node, index] >= 1.0:
+                    kept.append((j, int(self.start[node]) + index, weight))
+        self.keep_j, self.keep_gpu, weights = np.array(kept, np.int64).reshape(-1, 3).T
+        self.keep_weight = weights.astype(np.float64)
 
-    def _build(self, program: LinearProgram) -> None:
-        R, N = self.problem.requests, self.problem.nodes
-        requests, pairs = len(R), len(self.j)
+    def _binary(self, count: int, name: str) -> Expression:
+        return self.program.variables(count, name=name, upper=1.0, integer=True)
 
-        def binary(count: int, name: str) -> Expression:
-            return program.variables(count, name=name, upper=1.0, integer=True)
+    # --- families of rows ------------------------------------------------------------------------------------------
 
+    def _gangs(self) -> Expression:
+        """A request has all its GPUs or none, on nodes that it spans, at most k_j of them; returns a[j,n]."""
+        R, program, pairs = self.problem.requests, self.program, len(self.j)
         fits = (self.problem.fewest > 0).astype(np.float64)
-        self.place = program.variables(requests, name="place", upper=fits, integer=True)
-        self.used = binary(pairs, "used")
+        self.place = program.variables(len(R), name="place", upper=fits, integer=True)
+        self.used = self._binary(pairs, "used")
         gang = np.zeros(pairs)
         gang[self.alone] = R.gpus[self.j[self.alone]]
         amount = self.used * gang
         if len(self.several):
-            self.whole = program.variables(
-                len(self.several), name="whole", upper=self.most[self.several], integer=True
-            )
+            most = self.most[self.several]
+            self.whole = program.variables(len(most), name="whole", upper=most, integer=True)
             amount = amount + sum_by(self.several, 1.0, pairs) @ self.whole
         if len(self.part_pair):
-            self.part, self.open = (
-                binary(len(self.part_pair), "part"),
-                binary(len(self.open_gpu), "open"),
-            )
+            self.part = self._binary(len(self.part_pair), "part")
+            self.open = self._binary(len(self.open_gpu), "open")
             amount = amount + sum_by(self.part_pair, 1.0, pairs) @ self.part
-        by_request = sum_by(self.j, 1.0, requests)
+        by_request = sum_by(self.j, 1.0, len(R))
         program.constrain(by_request @ amount == self.place * R.gpus, name="gang")
         program.constrain(amount <= self.used * self.most, name="spanned")
         program.constrain(by_request @ self.used <= self.place * R.span, name="span")
+        return amount
 
+    def _gpus(self, amount: Expression) -> None:
+        """Free GPUs are given as a whole or opened for shares; the shares of an open GPU are within its room."""
+        R, N = self.problem.requests, self.problem.nodes
         whole = (R.share[self.j] == 1.0).astype(np.float64)
         taken = sum_by(self.n, whole, len(N)) @ amount
         if len(self.part_pair):
-            place_of = np.searchsorted(self.open_gpu, self.part_gpu)
-            share = sum_by(place_of, R.share[self.j[self.part_pair]], len(self.open_gpu))
-            room = self.room[self.open_gpu]
-            program.constrain(share @ self.part <= self.open * room, name="shares")
-            taken = (
-                taken
-                + sum_by(self.gpu_node[self.open_gpu], (room >= 1.0).astype(float), len(N))
-                @ self.open
-            )
-        program.constrain(taken <= N.free, name="gpus")
-        self._resources(program, amount)
-        self._apart(program)
-        if len(self.keep_j):
-            self._keep_rows(program, binary(len(self.keep_j), "keep"), amount)
-        self._levels(program)
+            gpus, room = len(self.open_gpu), self.room[self.open_gpu]
+            place = np.searchsorted(self.open_gpu, self.part_gpu)
+            share = sum_by(place, R.share[self.j[self.part_pair]], gpus)
+            self.program.constrain(share @ self.part <= self.open * room, name="shares")
+            free = (room >= 1.0).astype(float)
+            taken = taken + sum_by(self.gpu_node[self.open_gpu], free, len(N)) @ self.open
+        self.program.constrain(taken <= N.free, name="gpus")
 
-    def _resources(self, program: LinearProgram, amount: Expression) -> None:
-        R, N = self.problem.requests, self.problem.nodes
+    def _resources(self, amount: Expression) -> None:
+        """CPUs and memory of every node, and resources of some nodes."""
+        R, N, program = self.problem.requests, self.problem.nodes, self.program
         for place, name in enumerate(("cpu", "memory")):
             limited = np.flatnonzero(np.isfinite(N.own[:, place]))
             if len(limited) and R.need[:, place].any():
                 need = sum_by(self.n, R.need[self.j, place], len(N))[limited]
-                program.constrain(
-                    need @ amount <= N.own[limited, place] * (1 + ROUNDING), name=name
-                )
+                capacity = N.own[limited, place] * (1 + ROUNDING)
+                program.constrain(need @ amount <= capacity, name=name)
         for place, group in enumerate(N.groups):
-            need = R.group_need[self.j, place] * N.member[place, self.n]
-            if need.any():
-                row = sp.csr_matrix(need[None, :])
-                program.constrain(
-                    row @ amount <= [N.group_capacity[place] * (1 + ROUNDING)],
-                    name=f"resource {group.name}",
-                )
+            each = R.group_need[self.j, place] * N.member[place, self.n]
+            if each.any():
+                row = sp.csr_matrix(each[None, :])
+                group_capacity = [N.group_capacity[place] * (1 + ROUNDING)]
+                program.constrain(row @ amount <= group_capacity, name=f"resource {group.name}")
 
-    def _apart(self, program: LinearProgram) -> None:
-        N = len(self.problem.nodes)
-        for number in sorted({number for sets in self.problem.requests.apart for number in sets}):
-            mine = np.array([number in sets for sets in self.problem.requests.apart])[self.j]
-            program.constrain(
-                sum_by(self.n, mine.astype(float), N) @ self.used <= np.ones(N),
-                name=f"apart {number}",
-            )
+    def _anti_affinity(self) -> None:
+        """At most one request of each anti-affinity set is on a node."""
+        apart, nodes = self.problem.requests.apart, len(self.problem.nodes)
+        for number in sorted({number for sets in apart for number in sets}):
+            in_set = np.array([number in sets for sets in apart])[self.j].astype(float)
+            on_node = sum_by(self.n, in_set, nodes) @ self.used
+            self.program.constrain(on_node <= np.ones(nodes), name=f"apart {number}")
 
-    def _keep_rows(self, program: LinearProgram, keep: Expression, amount: Expression) -> None:
-        self.keep = keep
+    def _kept(self, amount: Expression) -> None:
+        """A GPU is kept by one request, is not open for shares then, and counts among those on its node."""
+        keep = self.keep = self._binary(len(self.keep_j), "keep")
         gpus, place = np.unique(self.keep_gpu, return_inverse=True)
         once = sum_by(place, 1.0, len(gpus)) @ keep
         shared = np.flatnonzero(np.isin(gpus, self.open_gpu))
         if len(shared):
             column = np.searchsorted(self.open_gpu, gpus[shared])
-            once = once + sum_by(shared, 1.0, len(gpus)) @ (
-                rows_of(column, len(self.open_gpu)) @ self.open
-            )
-        program.constrain(once <= np.ones(len(gpus)), name="held once")
-        width = len(self.problem.nodes)
-        pair = np.searchsorted(
-            self.j * width + self.n, self.keep_j * width + self.gpu_node[self.keep_gpu]
-        )
-        pairs = len(self.j)
-        program.constrain(sum_by(pair, 1.0, pairs) @ keep <= amount, name="kept on the node")
+            opened = rows_of(column, len(self.open_gpu)) @ self.open
+            once = once + sum_by(shared, 1.0, len(gpus)) @ opened
+        self.program.constrain(once <= np.ones(len(gpus)), name="held once")
+        width, pairs = len(self.problem.nodes), len(self.j)
+        # Pairs are sorted by request and node.
+        wanted = self.keep_j * width + self.gpu_node[self.keep_gpu]
+        pair = np.searchsorted(self.j * width + self.n, wanted)
+        kept = sum_by(pair, 1.0, pairs) @ keep
+        self.program.constrain(kept <= amount, name="kept on the node")
 
-    def _levels(self, program: LinearProgram) -> None:
-        """The columns and rows of bandwidth; requests of one GPU have none."""
-        links, R = self.problem.links, self.problem.requests
+    def _bandwidth(self) -> None:
+        """The bottleneck of each gang by levels; requests of one GPU have none."""
+        links, R, program = self.problem.links, self.problem.requests, self.program
+        self.bandwidth: Expression | None = None
         gangs = np.flatnonzero((R.gpus > 1) & (self.problem.fewest > 0))
+        if not len(gangs):
+            return
         rank = np.full(len(R), -1, np.int64)
         rank[gangs] = np.arange(len(gangs))
         pairs = np.flatnonzero(rank[self.j] >= 0)
+        more_nodes = np.maximum(R.span[gangs] - 1.0, 0.0)
         value = links.bandwidth - np.append(links.bandwidth[1:], 0.0)
-        self.bandwidth: Expression | None = None
-        if not len(gangs):
-            return
         for b, label in enumerate(links.label):
-            level = program.variables(len(gangs), name=f"level{b}", upper=1.0, integer=True)
+            level = self._binary(len(gangs), f"level{b}")
             program.constrain(level <= rows_of(gangs, len(R)) @ self.place, name=f"placed{b}")
             group = label[self.n[pairs]]
+            # A node in no group of the level: a gang on it is not joined at this bandwidth.
             apart, joined = pairs[group < 0], pairs[group >= 0]
             if len(apart):
+                used = rows_of(apart, len(self.j)) @ self.used
                 of_gang = rows_of(rank[self.j[apart]], len(gangs)) @ level
-                program.constrain(
-                    rows_of(apart, len(self.j)) @ self.used + of_gang <= 1.0, name=f"in parts{b}"
-                )
+                program.constrain(used + of_gang <= 1.0, name=f"in parts{b}")
             if len(joined):
                 groups = int(label.max()) + 1
-                key, place = np.unique(
-                    rank[self.j[joined]] * groups + label[self.n[joined]], return_inverse=True
-                )
+                number = rank[self.j[joined]] * groups + label[self.n[joined]]
+                key, place = np.unique(number, return_inverse=True)
                 touch = program.variables(len(key), name=f"touch{b}", upper=1.0)
-                touched = (
-                    rows_of(joined, len(self.j)) @ self.used <= rows_of(place, len(key)) @ touch
-                )
-                program.constrain(touched, name=f"touched{b}")
-                more = np.maximum(R.span[gangs] - 1.0, 0.0)
+                used = rows_of(joined, len(self.j)) @ self.used
+                program.constrain(used <= rows_of(place, len(key)) @ touch, name=f"touched{b}")
                 parts = sum_by(key // groups, 1.0, len(gangs)) @ touch
-                program.constrain(parts + level * more <= 1.0 + more, name=f"joined{b}")
+                program.constrain(parts + level * more_nodes <= 1.0 + more_nodes, name=f"joined{b}")
             total = level.sum() * value[b]
             self.bandwidth = total if self.bandwidth is None else self.bandwidth + total
 
     @property
     def moved(self) -> Expression:
-        """GPUs moved."""
+        """GPUs given to running jobs that do not hold them."""
         R = self.problem.requests
         running = np.array([held.running for held in self.problem.held], np.float64)
         moved = (running * R.gpus)[None, :] @ self.place
         if len(self.keep_j):
             moved = moved - self.keep_weight[None, :] @ self.keep
         if len(self.part_pair):
-            weight = np.zeros(len(self.part_pair))
-            for j, held in enumerate(self.problem.held):
-                for (node, index), count in zip(
-                    held.gpus.tolist(), held.weight.tolist(), strict=True
-                ):
-                    mine = (self.j[self.part_pair] == j) & (
-                        self.part_gpu == self.start[node] + index
-                    )
-                    weight[mine] = count
-            moved = moved - weight[None, :] @ self.part
+            moved = moved - self._held_parts()[None, :] @ self.part
         return moved
 
+    def _held_parts(self) -> FloatArray:
+        """By how many of its jobs a request that shares holds each GPU that it could be on."""
+        weight = np.zeros(len(self.part_pair))
+        request = self.j[self.part_pair]
+        for j, held in enumerate(self.problem.held):
+            for (node, index), count in zip(held.gpus.tolist(), held.weight.tolist(), strict=True):
+                weight[(request == j) & (self.part_gpu == self.start[node] + index)] = count
+        return weight
 
-COLUMNS = 2_000
-"""Pairs of a request and a node (or a GPU, of requests that share) up to which the integer program is solved."""
-WORK = 500
-"""Nodes of branch and bound after which each search of `optsched.place` stops: some ten seconds at worst."""
-SLACK = 1e-9
-"""Relative slack of the bandwidth that the fewest moves may not give up."""
+    # --- from a point to an assignment -----------------------------------------------------------------------------
+
+    def read(self, x: FloatArray) -> Assignment:
+        """The assignment that a point of the program stands for."""
+        gang = self.problem.requests.gpus[self.j[self.alone]]
+        amount = np.zeros(len(self.j), np.int64)
+        amount[self.alone] = gang * _whole(x, self.used)[self.alone]
+        if len(self.several):
+            amount[self.several] = _whole(x, self.whole)
+        pieces: dict[int, Pieces] = {}
+        for pair in np.flatnonzero(amount).tolist():
+            piece = (int(self.n[pair]), int(amount[pair]))
+            pieces.setdefault(int(self.j[pair]), []).append(piece)
+        shared: dict[int, Pieces] = {}
+        if len(self.part_pair):
+            on = np.flatnonzero(_whole(x, self.part))
+            shared = self._spots(self.j[self.part_pair[on]], self.part_gpu[on])
+        kept: dict[int, Pieces] = {}
+        if len(self.keep_j):
+            on = np.flatnonzero(_whole(x, self.keep))
+            kept = self._spots(self.keep_j[on], self.keep_gpu[on])
+        gpus = {j: np.array(spots, np.int64) for j, spots in shared.items()}
+        return with_identities(self.problem, pieces, gpus, kept)
+
+    def _spots(self, request: IntArray, gpu: IntArray) -> dict[int, list[tuple[int, int]]]:
+        """(node, index) of GPUs by request."""
+        spots: dict[int, list[tuple[int, int]]] = {}
+        node, index = self.gpu_node[gpu].tolist(), self.gpu_index[gpu].tolist()
+        for j, spot in zip(request.tolist(), zip(node, index, strict=True), strict=True):
+            spots.setdefault(j, []).append(spot)
+        return spots
+
+
+def _whole(x: FloatArray, block: Expression) -> IntArray:
+    """Values of integer columns."""
+    assert block.variables is not None
+    return np.round(x[block.variables.slice]).astype(np.int64)
+
+
+def size(problem: Problem) -> int:
+    """Columns that the program of a problem has at most, those of the levels of bandwidth left out."""
+    R, N = problem.requests, problem.nodes
+    pools = int(R.pool.max(initial=0)) + 1
+    nodes = np.bincount(N.pool, minlength=pools)[R.pool]
+    gpus = np.bincount(N.pool, N.gpus, pools).astype(np.int64)[R.pool]
+    whole = np.where(R.span > 1, 2 * nodes, nodes)
+    return int(np.where(R.share < 1.0, nodes + gpus, whole).sum())
 
 
 @dataclass(frozen=True)
@@ -260,16 +314,6 @@ class Exact:
     proven: bool
 
 
-def size(problem: Problem) -> int:
-    """Columns that the program of a problem has at most, those of the levels of bandwidth left out."""
-    R, N = problem.requests, problem.nodes
-    nodes, gpus = (
-        np.bincount(N.pool, weight, int(R.pool.max(initial=0)) + 1).astype(np.int64)[R.pool]
-        for weight in (None, N.gpus)
-    )
-    return int(np.where(R.share < 1.0, nodes + gpus, np.where(R.span > 1, 2 * nodes, nodes)).sum())
-
-
 def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine) -> Exact:
     """Most rows, then fewest nodes, then best bandwidth, then fewest moves, each with what came before it fixed.
 
@@ -278,76 +322,40 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
     """
     built = PlacementProgram(problem)
     program, rows, nodes = built.program, built.place.sum(), built.used.sum()
-    fixed, best, proven = start, None, True
-    known = start.rows == bounds.rows
-    for stage in ("rows", "nodes", "bandwidth", "moved"):
-        if stage == "nodes":
-            known = known and start.nodes == bounds.nodes
-        elif stage == "bandwidth":
-            known = built.bandwidth is None
-        elif stage == "moved":
-            known = not any(held.running for held in problem.held)
-        if not known:
-            if stage == "rows":
-                program.maximise(rows)
-            elif stage == "nodes":
-                program.minimise(nodes)
-            elif stage == "bandwidth" and built.bandwidth is not None:
-                program.maximise(built.bandwidth)
-            else:
-                program.minimise(built.moved)
-            outcome = engine.solve_linear(program)
-            if outcome.x is None:
-                return Exact(best, False)
-            found = read(built, outcome.x)
-            fixed = problem.worth(found)
-            if best is None or fixed.key < problem.worth(best).key:
-                best = found
-            if outcome.status is not Status.OPTIMAL or not outcome.certificate.ok:
-                return Exact(best, False)
-        if stage == "rows":
-            program.constrain(rows >= float(fixed.rows), name="most rows")
-        elif stage == "nodes":
-            program.constrain(nodes <= float(fixed.nodes), name="fewest nodes")
-        elif stage == "bandwidth" and built.bandwidth is not None:
-            program.constrain(
-                built.bandwidth >= fixed.bandwidth * (1 - SLACK), name="best bandwidth"
-            )
-    return Exact(best, proven)
+    best: Assignment | None = None
+    worth = start
 
+    def improve() -> bool:
+        """Solve for the objective that is set; whether its optimum is proven."""
+        nonlocal best, worth
+        outcome = engine.solve_linear(program)
+        if outcome.x is None:
+            return False
+        found = built.read(outcome.x)
+        worth = problem.worth(found)
+        if best is None or worth.key < problem.worth(best).key:
+            best = found
+        return outcome.status is Status.OPTIMAL and outcome.certificate.ok
 
-def read(built: PlacementProgram, x: FloatArray) -> Assignment:
-    """The assignment that a point of the program stands for."""
-    R = built.problem.requests
-
-    def values(block: Expression) -> IntArray:
-        assert block.variables is not None
-        return np.round(x[block.variables.slice]).astype(np.int64)
-
-    amount = np.zeros(len(built.j), np.int64)
-    amount[built.alone] = R.gpus[built.j[built.alone]] * values(built.used)[built.alone]
-    if len(built.several):
-        amount[built.several] = values(built.whole)
-    pieces: dict[int, list[tuple[int, int]]] = {}
-    for j, n, gpus in zip(built.j.tolist(), built.n.tolist(), amount.tolist(), strict=True):
-        if gpus:
-            pieces.setdefault(j, []).append((n, gpus))
-
-    def spots(owner: IntArray, gpu: IntArray) -> dict[int, list[tuple[int, int]]]:
-        gathered: dict[int, list[tuple[int, int]]] = {}
-        for j, node, index in zip(
-            owner.tolist(), built.gpu_node[gpu].tolist(), built.gpu_index[gpu].tolist(), strict=True
-        ):
-            gathered.setdefault(j, []).append((node, index))
-        return gathered
-
-    shared: dict[int, IntArray] = {}
-    if len(built.part_pair):
-        on = np.flatnonzero(values(built.part))
-        of = spots(built.j[built.part_pair[on]], built.part_gpu[on])
-        shared = {j: np.array(gpus, np.int64) for j, gpus in of.items()}
-    kept: dict[int, list[tuple[int, int]]] = {}
-    if len(built.keep_j):
-        on = np.flatnonzero(values(built.keep))
-        kept = spots(built.keep_j[on], built.keep_gpu[on])
-    return with_identities(built.problem, pieces, shared, kept)
+    most_rows = start.rows == bounds.rows
+    if not most_rows:
+        program.maximise(rows)
+        if not improve():
+            return Exact(best, False)
+    program.constrain(rows >= float(worth.rows), name="most rows")
+    if not (most_rows and start.nodes == bounds.nodes):
+        program.minimise(nodes)
+        if not improve():
+            return Exact(best, False)
+    program.constrain(nodes <= float(worth.nodes), name="fewest nodes")
+    if built.bandwidth is not None:
+        program.maximise(built.bandwidth)
+        if not improve():
+            return Exact(best, False)
+        least = worth.bandwidth * (1 - SLACK)
+        program.constrain(built.bandwidth >= least, name="best bandwidth")
+    if any(held.running for held in problem.held):
+        program.minimise(built.moved)
+        if not improve():
+            return Exact(best, False)
+    return Exact(best, True)
