@@ -57,17 +57,12 @@ class Clearing:
         self._spot = (
             self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
         )
-        self._room, self._own, self._group = (
-            nodes.room.copy(),
-            nodes.own.copy(),
-            nodes.group_capacity.copy(),
-        )
         use = members(classes.instance)[:, loose.node].T * loose.group_need[loose.owner]
         self._group_use = np.zeros((len(loose), len(nodes.groups)))
         np.add.at(self._group_use, loose.owner, use)
         sets = [requests.sets[number] for number in requests.apart[0]]
-        enemies = np.concatenate([np.zeros(0, np.int64), *sets])
-        self._enemy = np.isin(loose.job, enemies) | np.isin(loose.partner, enemies)
+        conflicting = np.concatenate([np.zeros(0, np.int64), *sets])
+        self._conflicts = np.isin(loose.job, conflicting) | np.isin(loose.partner, conflicting)
 
     def fits(self, gone: BoolArray) -> bool:
         """Whether the gang has room once the holders of a mask are gone."""
@@ -134,20 +129,17 @@ class Clearing:
 
     def _without(self, gone: BoolArray) -> None:
         """Let the state be what is left beside what stands and the holders that are not gone."""
-        state, problem, loose = self._state, self._problem, self._loose
+        state, nodes, loose = self._state, self._problem.nodes, self._loose
         stays = ~gone[self._owner]
-        owner, node, shape = self._owner[stays], self._node[stays], self._room.shape
-        load = np.bincount(self._spot[stays], loose.share[owner], shape[0] * shape[1]).reshape(
-            shape
-        )
-        room: FloatArray = np.where(self._room > 0, np.maximum(self._room - load, 0.0), 0.0)
-        if self._enemy.any():
-            room[node[self._enemy[owner]]] = 0.0
+        owner, node, shape = self._owner[stays], self._node[stays], nodes.room.shape
+        load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
+        # GPUs that a node does not have keep room 0.
+        room: FloatArray = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
+        if self._conflicts.any():
+            room[node[self._conflicts[owner]]] = 0.0
         state.room, state.free = room, np.asarray((room >= 1.0).sum(axis=1), np.int64)
-        if loose.need.any() and problem.requests.need.any():
-            use = np.stack(
-                [np.bincount(node, part[owner], shape[0]) for part in loose.need.T], axis=1
-            )
-            state.own = np.maximum(self._own - use, 0.0)
+        if loose.need.any() and self._problem.requests.need.any():
+            used = [np.bincount(node, need[owner], shape[0]) for need in loose.need.T]
+            state.own = np.maximum(nodes.own - np.stack(used, axis=1), 0.0)
         if self._group_use.any():
-            state.group = np.maximum(self._group - (~gone) @ self._group_use, 0.0)
+            state.group = np.maximum(nodes.group_capacity - (~gone) @ self._group_use, 0.0)

@@ -65,50 +65,48 @@ class Nodes:
     def of(cls, instance: Instance, pools: Sequence[int]) -> Nodes:
         """The usable nodes of these pools, given in ascending order."""
         cluster = instance.cluster
-        numbers, rows, gpus, own = [], [], [], []
-        for number in pools:
-            pool = cluster.pools[number]
-            here = np.flatnonzero(pool.usable(instance.now) & (pool.node_gpus > 0))
-            numbers.append(np.full(len(here), number, np.int64))
+        no_node = np.zeros(0, np.int64)
+        pool_of, rows, gpus, own = [no_node], [no_node], [no_node], [np.zeros((0, len(OWN)))]
+        for which in pools:
+            part = cluster.pools[which]
+            here = np.flatnonzero(part.usable(instance.now) & (part.node_gpus > 0))
+            stated = np.stack([part.node_cpus[here], part.node_memory[here]], axis=1)
+            pool_of.append(np.full(len(here), which, np.int64))
             rows.append(here)
-            gpus.append(pool.node_gpus[here])
-            stated = np.stack([pool.node_cpus[here], pool.node_memory[here]], axis=1)
+            gpus.append(part.node_gpus[here])
             own.append(np.where(np.isnan(stated), np.inf, stated))
         groups = renewable_groups(instance)
-        pool_of, row_of = (
-            np.concatenate([*numbers, np.zeros(0, np.int64)]),
-            np.concatenate([*rows, np.zeros(0, int)]),
-        )
-        count = np.concatenate([*gpus, np.zeros(0, np.int64)])
-        number = cluster.numbering.first[pool_of] + row_of
+        pool, row, count = np.concatenate(pool_of), np.concatenate(rows), np.concatenate(gpus)
+        number = cluster.numbering.first[pool] + row
+        exists = np.arange(count.max(initial=0)) < count[:, None]
         return cls(
-            instance,
-            pool_of.astype(np.int64),
-            row_of.astype(np.int64),
-            number,
-            count,
-            (np.arange(count.max(initial=0)) < count[:, None]).astype(np.float64),
-            np.concatenate([*own, np.zeros((0, len(OWN)))]),
-            groups,
-            np.array([group.capacity for group in groups], np.float64),
-            members(instance)[:, number],
+            instance=instance,
+            pool=pool,
+            row=row,
+            number=number,
+            gpus=count,
+            room=exists.astype(np.float64),
+            own=np.concatenate(own),
+            groups=groups,
+            group_capacity=np.array([group.capacity for group in groups], np.float64),
+            member=members(instance)[:, number],
         )
 
     def beside(self, standing: Standing) -> Nodes:
         """The same nodes with what is left beside what stands."""
-        numbering, at = self.instance.cluster.numbering, standing.node
-        gpu = np.minimum(
-            numbering.start[self.number, None] + np.arange(self.room.shape[1]), numbering.gpus - 1
-        )
+        numbering = self.instance.cluster.numbering
+        index = np.arange(self.room.shape[1])
+        # Beyond the GPUs of a node the number is that of another one; room is 0 there.
+        gpu = np.minimum(numbering.start[self.number, None] + index, numbering.gpus - 1)
         room = np.where(self.room > 0, np.maximum(1.0 - standing.load[gpu], 0.0), 0.0)
-        own = self.own.copy()
+        own, need = self.own.copy(), standing.need[standing.owner]
         for place in np.flatnonzero(standing.need.any(axis=0)).tolist():
-            use = np.bincount(at, standing.need[standing.owner, place], numbering.nodes)
-            own[:, place] = np.maximum(own[:, place] - use[self.number], 0.0)
-        use = (standing.group_need[standing.owner].T * members(self.instance)[:, at]).sum(axis=1)
-        return replace(
-            self, room=room, own=own, group_capacity=np.maximum(self.group_capacity - use, 0.0)
-        )
+            used = np.bincount(standing.node, need[:, place], numbering.nodes)
+            own[:, place] = np.maximum(own[:, place] - used[self.number], 0.0)
+        member = members(self.instance)[:, standing.node]
+        used = (standing.group_need[standing.owner].T * member).sum(axis=1)
+        group_capacity = np.maximum(self.group_capacity - used, 0.0)
+        return replace(self, room=room, own=own, group_capacity=group_capacity)
 
     def __len__(self) -> int:
         return len(self.pool)

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import SolverCrashed
 from optsched.placement.instant import FULL, Instant
 from optsched.placement.open_shop import decompose
@@ -90,43 +90,30 @@ class Items:
     def of(cls, instant: Instant) -> Items:
         """Put the rows of an allocation together."""
         use, shares = instant.usage.toarray(), instant.shares
-        alike = use if shares is None else np.vstack([use, shares.pool, shares.gpus, shares.share])
-        kind = np.zeros(len(instant), np.int64)
-        if len(alike):
-            kind = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
-        sharing = np.zeros(instant.jobs + 1, bool)
-        pairs = np.flatnonzero(instant.partner >= 0)
-        sharing[instant.job[pairs]] = sharing[instant.partner[pairs]] = True
-        own: dict[int, list[int]] = {}
-        for row in np.lexsort((instant.fraction, kind)).tolist():
-            own.setdefault(int(instant.job[row]), []).append(row)
-        for row in pairs.tolist():
-            own.setdefault(int(instant.partner[row]), [])
+        rows_of_job, has_partner = _rows_of_jobs(instant, _kinds(use, shares))
+        # Jobs with the same rows are one group; those that share with another are groups of their own.
         groups: dict[object, list[int]] = {}
-        for job in sorted(own):
-            same = tuple((int(kind[row]), float(instant.fraction[row])) for row in own[job])
-            groups.setdefault(job if sharing[job] else same, []).append(job)
-        group_of = {
-            job: number for number, members in enumerate(groups.values()) for job in members
-        }
+        for job, (_, alike) in sorted(rows_of_job.items()):
+            groups.setdefault(job if has_partner[job] else alike, []).append(job)
+        group_of = {job: number for number, jobs in enumerate(groups.values()) for job in jobs}
         rows: list[IntArray] = []
         member: list[tuple[int, int]] = []
-        for number, members in enumerate(groups.values()):
-            for i, row in enumerate(own[members[0]]):
+        for number, jobs in enumerate(groups.values()):
+            for i, row in enumerate(rows_of_job[jobs[0]][0]):
                 item = len(rows)
-                rows.append(np.array([own[job][i] for job in members], np.int64))
+                rows.append(np.array([rows_of_job[job][0][i] for job in jobs], np.int64))
                 member.append((number, item))
                 if instant.partner[row] >= 0:
                     member.append((group_of[int(instant.partner[row])], item))
         first = np.array([part[0] for part in rows], np.int64)
-        where = np.array(member, np.int64).reshape(-1, 2).T
+        group, item_of = np.array(member, np.int64).reshape(-1, 2).T
         return cls(
             need=np.array([instant.fraction[part].sum() for part in rows]),
             usage=use[:, first],
             member=sp.csr_matrix(
-                (np.ones(where.shape[1]), (where[0], where[1])), shape=(len(groups), len(rows))
+                (np.ones(len(group)), (group, item_of)), shape=(len(groups), len(rows))
             ),
-            count=np.array([len(members) for members in groups.values()], np.int64),
+            count=np.array([len(jobs) for jobs in groups.values()], np.int64),
             rows=tuple(rows),
             shares=None if shares is None else shares.take(first),
         )
@@ -190,6 +177,35 @@ CLOSED = 1e-9
 """Gap between the share and its bound at which the search ends."""
 COST = 2.0**13
 """Prices are handed over so much larger, as solvers stop at absolute gaps of 1e-6."""
+
+
+def _kinds(use: FloatArray, shares: Shares | None) -> IntArray:
+    """Equal numbers for rows that use the same of every resource."""
+    alike = use if shares is None else np.vstack([use, shares.pool, shares.gpus, shares.share])
+    if not len(alike):
+        return np.zeros(use.shape[1], np.int64)
+    return np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+
+
+def _rows_of_jobs(
+    instant: Instant, kind: IntArray
+) -> tuple[dict[int, tuple[list[int], tuple[tuple[int, float], ...]]], BoolArray]:
+    """Rows of each job by kind and fraction, with these as a key; mask of the jobs that share with another.
+
+    A row of two jobs is listed with the first of them.
+    """
+    rows: dict[int, list[int]] = {}
+    for row in np.lexsort((instant.fraction, kind)).tolist():
+        rows.setdefault(int(instant.job[row]), []).append(row)
+    has_partner = np.zeros(instant.jobs + 1, bool)
+    for row in np.flatnonzero(instant.partner >= 0).tolist():
+        has_partner[instant.job[row]] = has_partner[instant.partner[row]] = True
+        rows.setdefault(int(instant.partner[row]), [])
+    keyed = {
+        job: (mine, tuple((int(kind[row]), float(instant.fraction[row])) for row in mine))
+        for job, mine in rows.items()
+    }
+    return keyed, has_partner
 
 
 @dataclass(frozen=True)

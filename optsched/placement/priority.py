@@ -93,27 +93,28 @@ def first_fit(
         return _first_fit_of_shares(instant, order, free, busy)
     uses = instant.uses.take(order)
     free = np.full(uses.resources, FULL) if free is None else free.copy()
-    running, busy = busy, np.zeros(instant.jobs + 1, bool)  # the last one stands for no partner
-    if running is not None:
-        busy[:-1] = running[: instant.jobs]
+    # The last entry stands for no partner, and is never busy.
+    occupied = np.zeros(instant.jobs + 1, bool)
+    if busy is not None:
+        occupied[:-1] = busy[: instant.jobs]
     left, row, resource, share = order, uses.row, uses.resource, uses.share
     taken: list[IntArray] = []
     while len(left):
-        job, partner = instant.job[left], instant.partner[left]
-        possible = ~(busy[job] | busy[partner])
+        # 1. Rows that no longer fit are dropped.
+        possible = ~(occupied[instant.job[left]] | occupied[instant.partner[left]])
         possible[row[share > free[resource]]] = False
         if not possible.all():
             left, row, resource, share = _kept(possible, left, row, resource, share)
             continue
+        # 2. Rows are taken that fit beside all rows before them.
         fits = _first_of_jobs(instant, left)
         fits[row[_beyond(resource, share, free)]] = False
         fits[0] = True  # it was possible, whatever the rounding of the sums
-        chosen = left[fits]
+        chosen, held = left[fits], fits[row]
         taken.append(chosen)
-        held = fits[row]
         free -= np.bincount(resource[held], share[held], minlength=len(free))
-        busy[instant.job[chosen]] = busy[instant.partner[chosen]] = True
-        busy[-1] = False
+        occupied[instant.job[chosen]] = occupied[instant.partner[chosen]] = True
+        occupied[-1] = False
         left, row, resource, share = _kept(~fits, left, row, resource, share)
     return np.sort(np.concatenate(taken)) if taken else np.zeros(0, np.int64)
 
@@ -137,7 +138,7 @@ def _first_fit_of_shares(
 def _kept(
     mask: BoolArray, left: IntArray, row: IntArray, resource: IntArray, share: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The rows of a mask with their uses, numbered anew."""
+    """The rows of a mask with their uses, numbered anew; faster than `Uses.take`, which takes rows in any order."""
     entries = mask[row]
     return left[mask], (np.cumsum(mask) - 1)[row[entries]], resource[entries], share[entries]
 

@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +41,7 @@ Pieces = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldGpus:
     """GPUs of usable nodes that the jobs of a request hold now.
 
     Attributes
@@ -60,7 +59,7 @@ class Held:
     running: int
 
 
-NOTHING_HELD = Held(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), 0)
+NOTHING_HELD = HeldGpus(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), 0)
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Problem:
     nodes : Nodes
         With what is left beside what stands.
     links : Links
-    held : tuple of Held, length P
+    held : tuple of HeldGpus, length P
     closed : tuple of IntArray, length P
         Nodes that a request may not have whatever is placed: barred ones, and those on which a job of one of its
         anti-affinity sets stands.
@@ -117,7 +116,7 @@ class Problem:
     requests: Requests
     nodes: Nodes
     links: Links
-    held: tuple[Held, ...]
+    held: tuple[HeldGpus, ...]
     closed: tuple[IntArray, ...]
 
     @classmethod
@@ -277,19 +276,28 @@ def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
     return gpus_allowed(capacity, need)
 
 
-def _held(requests: Requests, nodes: Nodes) -> tuple[Held, ...]:
-    running = requests.classes.instance.jobs_table.running
+def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
+    """What the running jobs of each request hold."""
+    running, numbering = (
+        requests.classes.instance.jobs_table.running,
+        nodes.instance.cluster.numbering,
+    )
     result = [NOTHING_HELD] * len(requests)
     if not running:
         return tuple(result)
-    pairs = enumerate(zip(requests.job.tolist(), requests.partner.tolist(), strict=True))
-    mine = [(j, running[job]) for j, jobs in pairs for job in jobs if job in running]
-    pool, numbering = requests.pool.tolist(), nodes.instance.cluster.numbering
-    own = [(j, gpus) for j, (where, gpus, _) in mine if where == pool[j]]
-    gpu = numbering.numbers(chain.from_iterable(gpus for _, gpus in own))
-    owner = np.repeat(
-        np.array([j for j, _ in own], np.int64), np.array([len(gpus) for _, gpus in own], np.int64)
-    )
+    # Jobs that run, by request; of those that run in its pool, their GPUs.
+    jobs_of, owners, names = np.zeros(len(requests), np.int64), [], []
+    pairs = zip(requests.job.tolist(), requests.partner.tolist(), strict=True)
+    for request, jobs in enumerate(pairs):
+        for job in jobs:
+            if job in running:
+                pool, gpus, _ = running[job]
+                jobs_of[request] += 1
+                if pool == requests.pool[request]:
+                    owners += [request] * len(gpus)
+                    names += gpus
+    # Each GPU of a request once, with how many of its jobs hold it.
+    gpu, owner = numbering.numbers(names), np.array(owners, np.int64)
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
     at = numbering.node_of(gpu)
@@ -297,12 +305,10 @@ def _held(requests: Requests, nodes: Nodes) -> tuple[Held, ...]:
     usable = node >= 0
     owner, weight = owner[usable], weight[usable].astype(np.int64)
     spots = np.stack([node, gpu - numbering.start[at]], axis=1)[usable]
-    count = np.bincount(np.array([j for j, _ in mine], np.int64), minlength=len(requests)).tolist()
-    bounds = np.searchsorted(owner, np.arange(len(requests) + 1)).tolist()
-    for j, jobs in enumerate(count):
-        if jobs:
-            part = slice(bounds[j], bounds[j + 1])
-            result[j] = Held(spots[part], weight[part], jobs)
+    start = np.searchsorted(owner, np.arange(len(requests) + 1)).tolist()
+    for request in np.flatnonzero(jobs_of).tolist():
+        part = slice(start[request], start[request + 1])
+        result[request] = HeldGpus(spots[part], weight[part], int(jobs_of[request]))
     return tuple(result)
 
 

@@ -35,7 +35,7 @@ PIECES = 100
 STEPS = 5_000
 """GPUs that such a search fills at most before it gives up."""
 COUNTED = 2_000
-"""Rows up to which it is looked for how many of them a packing holds, beyond what one first fit shows."""
+"""Rows up to which a bisection looks for how many of them a packing holds; above, one first fit counts."""
 
 
 @dataclass(frozen=True)
