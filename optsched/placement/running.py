@@ -130,7 +130,7 @@ def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standin
 
 def _owners(gpus: Sequence[Sequence[str]]) -> IntArray:
     """Of lists of GPUs, one after the other: which list each GPU is in."""
-    return np.repeat(np.arange(len(gpus)), [len(names) for names in gpus])
+    return np.repeat(np.arange(len(gpus)), [len(names) for names in gpus]).astype(np.int64)
 
 
 def _held(
@@ -163,7 +163,7 @@ def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
     first = int(options.indptr[own])
     rows = np.arange(first, options.indptr[own + 1])
     rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
-    exact = rows[rows - first == option]
+    exact: IntArray = rows[rows - first == option]
     return exact if len(exact) else rows
 
 
