@@ -286,7 +286,9 @@ def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     if not running:
         return tuple(result)
     # Jobs that run, by request; of those that run in its pool, their GPUs.
-    jobs_of, owners, names = np.zeros(len(requests), np.int64), [], []
+    jobs_of = np.zeros(len(requests), np.int64)
+    owners: list[int] = []
+    names: list[str] = []
     pairs = zip(requests.job.tolist(), requests.partner.tolist(), strict=True)
     for request, jobs in enumerate(pairs):
         for job in jobs:

@@ -146,8 +146,11 @@ def _built(
         classes = with_columns_in(document, pricing)
         _check_columns_made(made, pricing, classes.columns - kept, findings)
         program = _program(formulation, classes)
-    solved = isinstance(program, AllocationProgram) and not nothing_to_decide(program)
-    if solved and formulation.sense != "rule":
+    if (
+        isinstance(program, AllocationProgram)
+        and not nothing_to_decide(program)
+        and formulation.sense != "rule"
+    ):
         program = settle(document, program, findings)
         if program is None:
             return None
