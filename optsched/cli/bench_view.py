@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optsched.cli.tables import bullets, count, heading, name, number, seconds, share, table
+from optsched.cli.tables import (
+    bullets,
+    count,
+    heading,
+    name,
+    number,
+    optional,
+    seconds,
+    share,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,8 +24,8 @@ ROUNDING = 1e-9
 """An objective that is better than the best known by less is not."""
 SHOWN = 40
 """Rows that are listed one by one."""
-WORDS = 10
-"""Errors that are told."""
+ERRORS = 10
+"""Errors that are listed."""
 
 
 def bench_view(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
@@ -33,13 +43,13 @@ def bench_view(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
             "time",
         )
         yield table(*columns, rows=[_cells(row) for row in rows], left=4)
-    told = [f"{_title(row)}: {row['error']}" for row in rows if row.get("error")]
-    if told:
+    errors = [f"{_title(row)}: {row['error']}" for row in rows if row.get("error")]
+    if errors:
         yield ""
         yield heading("Without an answer:")
-        yield bullets(told[:WORDS])
-        if len(told) > WORDS:
-            yield f"... and {len(told) - WORDS:,} more"
+        yield bullets(errors[:ERRORS])
+        if len(errors) > ERRORS:
+            yield f"... and {len(errors) - ERRORS:,} more"
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -57,8 +67,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         f"{row['formulation'] or '-'}{' *' if row.get('options') else ''}",
         str(solver) if row["seed"] == 0 else f"{solver} seed {row['seed']}",
         str(row["status"]),
-        "" if objective is None else number(objective),
-        "" if gap is None else share(gap),
+        optional(objective, number),
+        optional(gap, share),
         "" if best is None else share(best) if best > -ROUNDING else f"-{share(-best)}",
         seconds(row["wall_s"] if spent is None else spent),
     ]

@@ -164,8 +164,8 @@ def check_entry_points() -> Iterator[Check]:
             for name in found:
                 load[what](name)
             # Solvers have a check each, which says which of them are here.
-            told = f"{len(found)} names" if what == "solver" else ", ".join(found)
-            ok, words = bool(found), told if found else "none was found; is optsched installed?"
+            text = f"{len(found)} names" if what == "solver" else ", ".join(found)
+            ok, words = bool(found), text if found else "none was found; is optsched installed?"
         except Exception as error:  # a third party's package may fail in any way
             ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
         yield Check(f"{what}s", ok, words)

@@ -253,6 +253,7 @@ class _Parameter:
             kind = list[str]
         elif option.many:
             kind, default = list[str] | None, None
+        # typer reads text alone: `value` makes the values, so that errors are the library's own
         elif self._read is not None and default is not inspect.Parameter.empty:
             kind = str | None
             default = None if default is None else option.default or str(default)
@@ -274,6 +275,7 @@ class _Parameter:
         if self._read is None:
             return given
         assert self._option is not None
+        # typer gives an empty list, or None, for an option that can be repeated and is not there
         absent = not given if self._option.many else given is None
         if absent:
             return self._default

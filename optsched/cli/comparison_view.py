@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from optsched.cli.resource_view import quantity
-from optsched.cli.solution_view import COLOUR, cluster_words, decided_elsewhere, plain
-from optsched.cli.tables import bullets, count, heading, name, percent, seconds, share, table
+from optsched.cli.solution_view import (
+    cluster_words,
+    decided_elsewhere,
+    plain,
+    quantity,
+    status_text,
+)
+from optsched.cli.tables import (
+    bullets,
+    count,
+    heading,
+    name,
+    optional,
+    percent,
+    seconds,
+    share,
+    table,
+)
 from optsched.registry import objective_words
 from optsched.solution import Status
 from optsched.solution.explanation import assumptions_of, conflict_statement
@@ -63,10 +78,11 @@ def _answer(row: ComparisonRow) -> list[str | Text]:
     proved = (
         solution.certificate.proof if solution.status in (Status.OPTIMAL, Status.FEASIBLE) else ""
     )
+    objective = "" if solution.objective is None else quantity(solution.objective, unit)
     return [
-        Text(str(solution.status), style=COLOUR.get(solution.status, "bold red")),
-        "" if solution.objective is None else quantity(solution.objective, unit).partition(" (")[0],
-        "" if solution.gap is None else share(solution.gap),
+        status_text(solution.status),
+        objective.partition(" (")[0],
+        optional(solution.gap, share),
         proved,
     ]
 
@@ -76,14 +92,14 @@ def _measured(row: ComparisonRow) -> list[str]:
     measures = row.measures
     if measures is None or row.solution is None:
         return [""] * len(MEASURED)
-    smallest, mean = measures.smallest_share, measures.mean_share
+    makespan = "never" if measures.makespan is None else seconds(measures.makespan)
     return [
-        "" if smallest is None else percent(smallest),
-        "" if mean is None else percent(mean),
-        "" if measures.fairness is None else f"{measures.fairness:.3f}",
-        "" if measures.utilisation is None else percent(min(measures.utilisation, 1.0)),
-        "" if measures.cost_per_hour is None else f"{measures.cost_per_hour:,.2f}",
-        "never" if measures.makespan is None else seconds(measures.makespan),
+        optional(measures.smallest_share, percent),
+        optional(measures.mean_share, percent),
+        optional(measures.fairness, "{:.3f}".format),
+        optional(measures.utilisation, lambda used: percent(min(used, 1.0))),
+        optional(measures.cost_per_hour, "{:,.2f}".format),
+        makespan,
         f"{measures.deadlines_met:,} of {measures.deadlines:,}" if measures.deadlines else "",
         f"{measures.idle:,}" if measures.idle else "",
         seconds(row.solution.timings.get("total", 0.0)),
@@ -123,5 +139,5 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
         if len(set(unplaced.values())) == 1:
             yield f"{count(next(iter(unplaced.values())), 'job is', 'jobs are')} in no program: see `optsched explain`."
         else:
-            told = (f"{label} {number:,}" for label, number in unplaced.items() if number)
-            yield f"Jobs that are in no program: {', '.join(told)}."
+            counts = (f"{label} {number:,}" for label, number in unplaced.items() if number)
+            yield f"Jobs that are in no program: {', '.join(counts)}."

@@ -62,12 +62,12 @@ def explain(
 
 def _view(solution: Solution, document: Mapping[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli import solution_view as view
-    from optsched.cli.allocation_view import idle_jobs
+    from optsched.cli.solution_view import idle_jobs
     from optsched.cli.tables import facts
 
     yield from view.title(solution, view.classes_of(solution))
-    told = ("options", "constraints", "status", "objective", "bound")
-    yield facts((key, words) for key, words in view.result_facts(solution) if key in told)
+    shown = ("options", "constraints", "status", "objective", "bound")
+    yield facts((key, words) for key, words in view.result_facts(solution) if key in shown)
     if solution.allocation is not None:
         yield from _pools(solution)
         yield from _holding(solution, document["holding"])
@@ -80,7 +80,7 @@ def _view(solution: Solution, document: Mapping[str, Any]) -> Iterator[Renderabl
 
 
 def _pools(solution: Solution) -> Iterator[RenderableType]:
-    from optsched.cli.resource_view import resource_tables
+    from optsched.cli.solution_view import resource_tables
     from optsched.cli.tables import listed
     from optsched.solution import Status
 
@@ -98,7 +98,7 @@ def _pools(solution: Solution) -> Iterator[RenderableType]:
 
 def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Jobs whose level is the smallest, by how much of the objective hangs on them."""
-    from optsched.cli.tables import count, heading, name, percent, rounded, table
+    from optsched.cli.tables import heading, more, name, percent, rounded, table
     from optsched.registry import objective_words
 
     if not holding:
@@ -111,22 +111,17 @@ def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[R
         others = f" and {item['jobs'] - 1:,} like it" if item["jobs"] > 1 else ""
         rows.append([name(item["job"]) + others, rounded(item["rate"]), percent(item["share"])])
     yield table("job", "steps/s", "share", rows=rows)
-    if len(holding) > SHOWN:
-        yield f"... and {count(len(holding) - SHOWN, 'more class', 'more classes')} of jobs (use --json)"
+    yield from more(len(holding) - SHOWN, "class of jobs", "classes of jobs", see="--json")
     yield "share: if the job ran 1 % faster everywhere, the objective would improve by this part of 1 %"
 
 
 def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Side rows with a price."""
-    from optsched.cli.tables import bullets, count, heading, rounded
+    from optsched.cli.tables import rounded, section
 
-    if not requirements:
-        return
-    yield ""
-    yield heading("Requirements that cost something:")
-    costs = [(item["requirement"], rounded(item["worth"])) for item in requirements[:SHOWN]]
-    yield bullets(
-        f"{requirement}: 1 % less of it would be worth {worth}" for requirement, worth in costs
-    )
-    if len(requirements) > SHOWN:
-        yield f"... and {count(len(requirements) - SHOWN, 'more requirement')} (use --json)"
+    items = [
+        f"{item['requirement']}: 1 % less of it would be worth {rounded(item['worth'])}"
+        for item in requirements
+    ]
+    title = "Requirements that cost something:"
+    yield from section(title, items, SHOWN, "requirement", see="--json")

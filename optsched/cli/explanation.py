@@ -72,15 +72,15 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
         return []
     program = settled(program, solution.stages)
     worth = abs(program.worth_of_duals(solution.allocation.x))
-    told = []
+    parts = []
     for side in program.side:
         if side.name not in solution.duals:
             continue
         dual = dual_of(solution.duals, side.name, side.lower, side.upper)
         asked = np.where(np.isfinite(side.lower), side.lower, side.upper)
         gain = 0.01 * np.abs(dual * asked) * worth
-        told += [
+        parts += [
             {"constraint": side.name, "requirement": side.describe(row), "worth": float(gain[row])}
             for row in np.flatnonzero(gain > NEGLIGIBLE * 0.01).tolist()
         ]
-    return sorted(told, key=lambda item: -float(item["worth"]))
+    return sorted(parts, key=lambda item: -float(item["worth"]))

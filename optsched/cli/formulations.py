@@ -242,10 +242,10 @@ def mathematics(text: str) -> Iterator[RenderableType]:
     for line in lines:
         column = SECOND_COLUMN.match(line)
         more = " " * (len(column[0]) if column else _indent(line))
-        told = textwrap.fill(
+        wrapped = textwrap.fill(
             line.replace("``", ""), terminal_width(), subsequent_indent=more, break_on_hyphens=False
         )
-        yield Text(told)
+        yield Text(wrapped)
 
 
 def _indent(line: str) -> int:

@@ -10,15 +10,17 @@ import numpy as np
 
 from optsched.cli.solution_view import conflicts, result_facts
 from optsched.cli.tables import (
-    bullets,
     count,
     facts,
     heading,
+    more,
     name,
     number,
+    optional,
     percent,
     rounded,
     seconds,
+    section,
     spread,
     table,
 )
@@ -38,29 +40,30 @@ CONCAVE = 1e-9
 """Relative gap up to which a curve counts as concave."""
 
 
-def job_view(told: JobExplanation) -> Iterator[RenderableType]:
+def job_view(found: JobExplanation) -> Iterator[RenderableType]:
     """The whole explanation, part by part."""
-    solution = told.solution
-    yield heading(f"{name(solution.instance.name)}: {solution.formulation}: job {name(told.job)}")
+    solution = found.solution
+    yield heading(f"{name(solution.instance.name)}: {solution.formulation}: job {name(found.job)}")
     yield ""
     shown = ("options", "constraints", "status", "objective")
     yield facts(
-        [(key, words) for key, words in result_facts(solution) if key in shown] + list(_facts(told))
+        [(key, words) for key, words in result_facts(solution) if key in shown]
+        + list(_facts(found))
     )
-    if told.unplaced is not None:
+    if found.unplaced is not None:
         yield ""
-        yield f"It is not placed: {told.unplaced}."
-    yield from _pays(told)
-    yield from _binding(told)
-    yield from _ways(told)
-    yield from _dropped(told)
+        yield f"It is not placed: {found.unplaced}."
+    yield from _pays(found)
+    yield from _binding(found)
+    yield from _ways(found)
+    yield from _dropped(found)
     yield from conflicts(solution)
 
 
-def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
+def _facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
     """What the job is and gets."""
-    instance = told.solution.instance
-    row = instance.jobs_table.names.index(told.job)
+    instance = found.solution.instance
+    row = instance.jobs_table.names.index(found.job)
     left, deadline = (
         float(instance.jobs_table.steps_left[row]),
         float(instance.jobs_table.deadline[row]),
@@ -69,30 +72,27 @@ def _facts(told: JobExplanation) -> Iterator[tuple[str, str]]:
     if np.isfinite(deadline):
         due = deadline - instance.now
         words += f", deadline in {seconds(due)}" if due > 0 else f", deadline {seconds(-due)} ago"
-    yield "job", words + (f"; {count(told.like, 'other job')} like it" if told.like else "")
-    if told.solution.schedule is not None:
-        for number_, record in enumerate(told.gets[:SHOWN]):
+    yield "job", words + (f"; {count(found.like, 'other job')} like it" if found.like else "")
+    if found.solution.schedule is not None:
+        hidden = len(found.gets) - SHOWN
+        for number_, record in enumerate(found.gets[:SHOWN]):
             start, end = (_moment(record[key] - instance.now) for key in ("start", "end"))
             yield "" if number_ else "gets", f"{_place(record)} from {start} to {end}"
-        if len(told.gets) > SHOWN:
-            yield (
-                "",
-                f"... and {count(len(told.gets) - SHOWN, 'more stretch', 'more stretches')} (use --json)",
-            )
-    elif told.throughput > 0:
+        yield from (("", line) for line in more(hidden, "stretch", "stretches", see="--json"))
+    elif found.throughput > 0:
         yield (
             "gets",
-            f"{rounded(told.throughput)} steps/s: at this rate it ends in {seconds(left / told.throughput)}",
+            f"{rounded(found.throughput)} steps/s: at this rate it ends in {seconds(left / found.throughput)}",
         )
-    yield from _scaling(told)
-    if not told.gets and told.unplaced is None:
-        yield "gets", "nothing" + (f": {told.why_nothing}" if told.why_nothing else "")
+    yield from _scaling(found)
+    if not found.gets and found.unplaced is None:
+        yield "gets", "nothing" + (f": {found.why_nothing}" if found.why_nothing else "")
 
 
-def _scaling(told: JobExplanation) -> Iterator[tuple[str, str]]:
+def _scaling(found: JobExplanation) -> Iterator[tuple[str, str]]:
     """Of a job that may have several numbers of GPUs: by how much its rates in a pool are below a concave curve."""
     by_pool: dict[str, dict[int, float]] = {}
-    for way in told.ways:
+    for way in found.ways:
         where = way.configuration
         if (
             where["pool"] is not None
@@ -135,12 +135,12 @@ def _place(record: dict[str, Any] | Any) -> str:
     )
 
 
-def _pays(told: JobExplanation) -> Iterator[RenderableType]:
+def _pays(found: JobExplanation) -> Iterator[RenderableType]:
     """What the job holds and what that costs."""
-    if not told.pays:
+    if not found.pays:
         return
-    if told.no_prices is not None:
-        rows = [[name(item.resource), number(round(item.used, 6))] for item in told.pays]
+    if found.no_prices is not None:
+        rows = [[name(item.resource), number(round(item.used, 6))] for item in found.pays]
         yield table("resource", "holds", rows=rows, title="What it holds")
         return
     rows = [
@@ -150,53 +150,42 @@ def _pays(told: JobExplanation) -> Iterator[RenderableType]:
             rounded(item.price or 0.0),
             rounded(item.paid or 0.0),
         ]
-        for item in told.pays
+        for item in found.pays
     ]
     yield table(
         "resource", "holds", "price of one", "pays", rows=rows, title="What it holds and pays"
     )
-    words, unit = objective_words(told.solution.formulation)
-    change = "fall" if told.solution.sense == "min" else "rise"
+    words, unit = objective_words(found.solution.formulation)
+    change = "fall" if found.solution.sense == "min" else "rise"
     yield f"prices: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
 
 
-def _binding(told: JobExplanation) -> Iterator[RenderableType]:
-    """Rows without slack."""
-    if not told.binding:
-        return
-    yield ""
-    yield heading("What holds it")
-    shown = told.binding[:SHOWN]
+def _binding(found: JobExplanation) -> Iterator[RenderableType]:
+    """Rows without slack, with what easing them is worth."""
     eased = {"capacity": "one more is worth", "time": "as much time again would be worth"}
-    yield bullets(
-        item.words
-        + (
-            f": {eased.get(item.row, 'easing it by 1 would be worth')} {rounded(item.price)}"
-            if item.price
-            else ""
-        )
-        for item in shown
-    )
-    if len(told.binding) > SHOWN:
-        yield f"... and {count(len(told.binding) - SHOWN, 'more row')} (use --json)"
+    items = []
+    for item in found.binding:
+        worth = eased.get(item.row, "easing it by 1 would be worth")
+        items.append(item.words + (f": {worth} {rounded(item.price)}" if item.price else ""))
+    yield from section("What holds it", items, SHOWN, "row", see="--json")
 
 
-def _ways(told: JobExplanation) -> Iterator[RenderableType]:
+def _ways(found: JobExplanation) -> Iterator[RenderableType]:
     """Every column of its class: those in use, then the others, what costs least first."""
-    if not told.ways:
+    if not found.ways:
         return
-    ways = sorted(told.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
-    priced = told.no_prices is None and any(way.gain is not None for way in ways)
+    ways = sorted(found.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
+    priced = found.no_prices is None and any(way.gain is not None for way in ways)
     cells: dict[str, list[str]] = {
         "column": [_place({**way.configuration, "uses": way.uses}) for way in ways],
-        "value": ["" if way.value is None else rounded(way.value) for way in ways],
+        "value": [optional(way.value, rounded) for way in ways],
         "steps/s": [rounded(way.rate) if way.rate else "" for way in ways],
         "from": [_source(way) for way in ways],
-        "takes": ["" if way.seconds is None else seconds(way.seconds) for way in ways],
-        "time": [_share(told, way) for way in ways],
+        "takes": [optional(way.seconds, seconds) for way in ways],
+        "time": [_share(found, way) for way in ways],
         "too little left": [_lacking(way) for way in ways],
         "reduced cost": [_change(way.gain) if priced else "" for way in ways],
-        "needs steps/s": [_rate(way) if priced else "" for way in ways],
+        "needs steps/s": [optional(way.rate_needed, rounded) if priced else "" for way in ways],
     }
     needed = {"column", *(("reduced cost", "needs steps/s") if priced else ())}
     shown = {
@@ -205,13 +194,12 @@ def _ways(told: JobExplanation) -> Iterator[RenderableType]:
     yield table(
         *shown, rows=[list(row) for row in zip(*shown.values(), strict=True)], title="Ways to run"
     )
-    if len(ways) > SHOWN:
-        yield f"... and {count(len(ways) - SHOWN, 'more column')} (use --json)"
+    yield from more(len(ways) - SHOWN, "column", see="--json")
     if priced:
         yield "reduced cost: what all its time there would change the objective by; 0 where it runs or could as well"
-        yield from _best(told.best_alternative)
-    elif told.no_prices is not None and told.solution.status is not Status.INFEASIBLE:
-        yield told.no_prices
+        yield from _best(found.best_alternative)
+    elif found.no_prices is not None and found.solution.status is not Status.INFEASIBLE:
+        yield found.no_prices
 
 
 def _source(way: Way) -> str:
@@ -219,29 +207,25 @@ def _source(way: Way) -> str:
     return "" if way.source == "measured" else f"{way.source}{spread(way.log_sd)}"
 
 
-def _share(told: JobExplanation, way: Way) -> str:
+def _share(found: JobExplanation, way: Way) -> str:
     """Of a plan, which way was chosen; else the fraction of time."""
     if not way.in_use:
         return ""
-    return "chosen" if told.solution.schedule is not None else percent(way.fraction)
+    return "chosen" if found.solution.schedule is not None else percent(way.fraction)
 
 
 def _lacking(way: Way) -> str:
     """``16 of v100, needs 20``: what keeps a whole job from running there beside the others."""
-    told = [
+    lacking = [
         f"{number(round(left, 6))} of {name(resource)}, needs {number(round(way.uses[resource], 6))}"
         for resource, left in list(way.lacks.items())[:2]
     ]
-    more = len(way.lacks) - len(told)
-    return "; ".join(told) + (f" and {more} more" if more else "")
+    hidden = len(way.lacks) - len(lacking)
+    return "; ".join(lacking) + (f" and {hidden} more" if hidden else "")
 
 
 def _change(gain: float | None) -> str:
     return "" if gain is None else "0" if gain == 0 else rounded(gain)
-
-
-def _rate(way: Way) -> str:
-    return "" if way.rate_needed is None else rounded(way.rate_needed)
 
 
 def _best(way: Way | None) -> Iterator[RenderableType]:
@@ -269,21 +253,17 @@ def _best(way: Way | None) -> Iterator[RenderableType]:
         yield f"Best alternative: {place}, not worth taking at any price of what it needs."
 
 
-def _dropped(told: JobExplanation) -> Iterator[RenderableType]:
+def _dropped(found: JobExplanation) -> Iterator[RenderableType]:
     """Configurations that cannot run."""
     if (
-        not told.dropped or told.unplaced is not None
-    ):  # the reason of a job without any is told already
+        not found.dropped or found.unplaced is not None
+    ):  # the reason of a job without any stands above
         return
-    yield ""
-    yield heading("Where it cannot run")
     places = Counter(
         f"{'without a pool' if item['pool'] is None else name(item['pool'])}: {item['reason']}"
-        for item in told.dropped
+        for item in found.dropped
     )
-    told_once = [
+    items = [
         words + (f" ({times:,} columns)" if times > 1 else "") for words, times in places.items()
     ]
-    yield bullets(told_once[:SHOWN])
-    if len(told_once) > SHOWN:
-        yield f"... and {count(len(told_once) - SHOWN, 'more reason')} (use --json)"
+    yield from section("Where it cannot run", items, SHOWN, "reason", see="--json")

@@ -14,9 +14,9 @@ class _Lines(logging.Handler):
     """Log lines on the standard error of the moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line; where an error was raised is told with ``-vv`` alone."""
-        told = self.format(record) if self.level <= logging.DEBUG else record.getMessage()
-        sys.stderr.write(f"optsched: {told}\n")
+        """Write one line; the traceback comes with ``-vv`` alone."""
+        line = self.format(record) if self.level <= logging.DEBUG else record.getMessage()
+        sys.stderr.write(f"optsched: {line}\n")
 
 
 def _format(file: str) -> logging.Formatter:

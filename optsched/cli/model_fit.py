@@ -58,9 +58,9 @@ def _summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, Any]:
 
     from optsched.study.fitting import predict_times
 
-    told = predict_times(document, profiles.ways).seconds
-    known = np.isfinite(told)
-    error = np.abs(told[known] / profiles.seconds[known] - 1)
+    predicted = predict_times(document, profiles.ways).seconds
+    known = np.isfinite(predicted)
+    error = np.abs(predicted[known] / profiles.seconds[known] - 1)
     return {
         "models": _names(document),
         "measurements": len(profiles),
@@ -78,7 +78,7 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
     ways = profiles.ways
     rows = []
     for workload, by_gpu in document.get("chosen", {}).items():
-        for gpu, told in by_gpu.items():
+        for gpu, choice in by_gpu.items():
             mine = (ways.workload == ways.workloads.index(workload)) & (
                 ways.gpu == ways.gpu_types.index(gpu)
             )
@@ -89,15 +89,15 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
                 ]
                 for name in ("gpus", "nodes", "samples")
             }
-            law = told["laws"][0]
+            law = choice["laws"][0]
             rows.append(
                 {
                     "workload": workload,
                     "gpu": gpu,
-                    "ways": told["ways"],
+                    "ways": choice["ways"],
                     **ranges,
                     "law": law,
-                    "error": told["error"],
+                    "error": choice["error"],
                 }
             )
     return rows

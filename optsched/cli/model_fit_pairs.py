@@ -97,11 +97,11 @@ def _summary(document: Mapping[str, Any], measured: PairProfiles) -> dict[str, A
     pairs, known = measured.pairs, measured.features
     low, high = np.minimum(pairs.first, pairs.second), np.maximum(pairs.first, pairs.second)
     count = len(known.workloads)
-    told = document["pairs"]
+    fitted = document["pairs"]
     return {
-        "model": told["model"],
-        "chosen": told["chosen"]["model"] if told["model"] == "auto" else None,
-        "because": told.get("because"),
+        "model": fitted["model"],
+        "chosen": fitted["chosen"]["model"] if fitted["model"] == "auto" else None,
+        "because": fitted.get("because"),
         "of": document["of"]["model"],
         "pairs": len(np.unique((pairs.gpu * count + low) * count + high)),
         "possible": len(known.gpu_types) * count * (count + 1) // 2,

@@ -41,7 +41,7 @@ def counts(text: str, option: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Asked:
-    """Ways to run that are told by options."""
+    """Ways to run that are given by options."""
 
     section: ClassVar = WAYS
 
@@ -227,25 +227,25 @@ SHOWN = 60
 
 
 def _view(rows: Sequence[dict[str, Any]], with_measured: bool) -> Iterator[RenderableType]:
-    from optsched.cli.tables import count, name, number, rounded, table
+    from optsched.cli.tables import count, more, name, number, rounded, table
 
     cells = []
     for row in rows[:SHOWN]:
         head = [name(row["workload"]), name(row["gpu"]), str(row["gpus"]), str(row["nodes"])]
         head.append(number(row["samples"]) + (f" x {row['passes']}" if row["passes"] > 1 else ""))
         if row["seconds"] is None:
-            told = ["unknown", "", "", ""]
+            answer = ["unknown", "", "", ""]
         else:
-            told = [
+            answer = [
                 rounded(row["samples_per_second"]),
                 f"{rounded(row['low'])} - {rounded(row['high'])}",
             ]
-            told += [rounded(row["seconds"]), row["source"]]
+            answer += [rounded(row["seconds"]), row["source"]]
         if with_measured:
-            told[2] = rounded(
+            answer[2] = rounded(
                 row["gpus"] * row["samples"] * row["passes"] / row["measured_seconds"]
             )
-        cells.append(head + told)
+        cells.append(head + answer)
     last = "measured" if with_measured else "s/step"
     columns = [
         "workload",
@@ -259,8 +259,7 @@ def _view(rows: Sequence[dict[str, Any]], with_measured: bool) -> Iterator[Rende
         "source",
     ]
     yield table(*columns, rows=cells, left=2)
-    if len(rows) > SHOWN:
-        yield f"... and {count(len(rows) - SHOWN, 'more way')} (use --json)"
+    yield from more(len(rows) - SHOWN, "way", see="--json")
     outside = sum(row["source"] == EXTRAPOLATED for row in rows)
     if outside:
         yield f"{count(outside, 'way')} outside of the range of GPUs, nodes and samples that was measured: extrapolated"

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.cli.solution_view import COLOUR, cluster_words, conflicts, plain
-from optsched.cli.tables import bullets, count, facts, heading, name, number, rounded, share, table
+from optsched.cli.solution_view import changed_options, cluster_words, conflicts, status_text
+from optsched.cli.tables import (
+    bullets,
+    count,
+    facts,
+    heading,
+    name,
+    number,
+    optional,
+    rounded,
+    share,
+    table,
+)
 from optsched.sensitivity import Front
 from optsched.sensitivity.front import Axis
 
@@ -36,29 +47,20 @@ def pareto_view(front: Front) -> Iterator[RenderableType]:
 
 def _label(axis: Axis) -> str:
     """The formulation with options that are not at their defaults."""
-    from optsched.registry import load_formulation
-
-    fields = load_formulation(axis.formulation).Options.model_fields
-    default = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
-    options = ",".join(
-        f"{key}={plain(value)}" for key, value in axis.options.items() if value != default.get(key)
-    )
+    options = ",".join(changed_options(axis.formulation, axis.options))
     return f"{axis.formulation}:{options}" if options else axis.formulation
 
 
 def _points(front: Front) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     rows: list[list[str | Text]] = []
     for place, point in enumerate(front.points, 1):
-        solution = point.solution
         rows.append(
             [
                 str(place),
-                Text(str(solution.status), style=COLOUR.get(solution.status, "bold red")),
+                status_text(point.solution.status),
                 *(_number(value) for value in point.objectives),
-                "" if point.exchange is None else rounded(point.exchange),
-                "" if solution.gap is None else share(solution.gap),
+                optional(point.exchange, rounded),
+                optional(point.solution.gap, share),
             ]
         )
     for label, corner in (("ideal", front.ideal), ("nadir", front.nadir)):

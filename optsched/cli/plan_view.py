@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from optsched.cli.placement_view import gpus_words
-from optsched.cli.resource_view import quantity
-from optsched.cli.solution_view import certificate_words, cluster_words, status_words, time_words
+from optsched.cli.solution_view import (
+    certificate_words,
+    cluster_words,
+    gpus_words,
+    objective_facts,
+    status_words,
+    time_words,
+)
 from optsched.cli.tables import (
     bullets,
     count,
     facts,
     heading,
     listed,
+    more,
     name,
     number,
     percent,
     seconds,
-    share,
     table,
 )
 from optsched.registry import objective_words
@@ -66,10 +71,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
         solution = plan.solution
         yield "status", status_words(solution.status, solution.termination, "allocation")
         words, unit = objective_words(solution.formulation)
-        if solution.objective is not None:
-            yield "objective", f"{quantity(solution.objective, unit)}  {words}"
-        if solution.bound is not None and solution.gap is not None:
-            yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
+        yield from objective_facts(solution, unit, words)
         yield (
             "certificate",
             certificate_words(solution.certificate, solution.status, True, "allocation"),
@@ -84,8 +86,8 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str | Text]]:
 
 def gpus_in_use(used: int, gpus: int, by_pool: dict[str, float | None]) -> str:
     """``15 of 16 in use: v100 100 %, p100 75 %``."""
-    told = [f"{name(pool)} {percent(part)}" for pool, part in by_pool.items() if part is not None]
-    return f"{used:,} of {gpus:,} in use" + (f": {listed(told, most=8)}" if told else "")
+    parts = [f"{name(pool)} {percent(part)}" for pool, part in by_pool.items() if part is not None]
+    return f"{used:,} of {gpus:,} in use" + (f": {listed(parts, most=8)}" if parts else "")
 
 
 def stages(timings: Mapping[str, float]) -> dict[str, float]:
@@ -116,8 +118,7 @@ def _running(plan: Plan) -> Iterator[RenderableType]:
     yield table(
         "", "job", "GPUs", "count", *(["configuration"] if plan.setups else []), rows=rows, left=3
     )
-    if len(items) > SHOWN:
-        yield f"... and {count(len(items) - SHOWN, 'more job')} (use -o or --json)"
+    yield from more(len(items) - SHOWN, "job")
     yield from _reasons("Why jobs move", plan.move)
 
 
@@ -132,6 +133,4 @@ def _reasons(title: str, items: tuple[Decision, ...]) -> Iterator[RenderableType
     yield ""
     yield heading(f"{title}: {count(len(items), 'job')}")
     yield bullets(f"{listed(jobs)}: {reason}" for reason, jobs in reasons[:WAITING])
-    if len(reasons) > WAITING:
-        left = sum(len(jobs) for _, jobs in reasons[WAITING:])
-        yield f"... and {count(left, 'more job')} (use -o or --json)"
+    yield from more(sum(len(jobs) for _, jobs in reasons[WAITING:]), "job")

@@ -10,14 +10,14 @@ from optsched.cli.options import Problem, Search
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.cli.solution_view import (
-    attempts_words,
     certificate_words,
     explanation_words,
-    solver_words,
+    objective_facts,
+    solver_facts,
     status_words,
     time_words,
 )
-from optsched.cli.tables import bullets, count, facts, heading, listed, name, number, share, table
+from optsched.cli.tables import bullets, count, facts, heading, listed, more, name, number, table
 from optsched.errors import UsageError
 from optsched.solution.explanation import Explanation
 
@@ -102,8 +102,7 @@ def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:
                 rows=cells,
                 title=f"Columns that are not 0: {len(used):,} of {columns:,}",
             )
-        if len(used) > SHOWN:
-            yield f"... and {len(used) - SHOWN:,} more (use -o or --json)"
+        yield from more(len(used) - SHOWN)
     if solution.conflicts:
         yield ""
         yield heading("These rows cannot all hold:")
@@ -114,16 +113,10 @@ def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:
 
 def _facts(solution: ProgramSolution) -> Iterator[tuple[str, str | Text]]:
     yield "status", status_words(solution.status, solution.termination, "point")
-    if solution.objective is not None:
-        yield "objective", number(solution.objective)
-    if solution.bound is not None:
-        gap = f"  gap {share(solution.gap)}" if solution.gap is not None else ""
-        yield "bound", f"{number(solution.bound)}{gap}"
+    yield from objective_facts(solution)
     yield (
         "certificate",
         certificate_words(solution.certificate, solution.status, solution.x is not None, "point"),
     )
-    yield "solver", solver_words(solution.solver)
-    if solution.solver.attempts:
-        yield "attempts", attempts_words(solution.solver)
+    yield from solver_facts(solution.solver)
     yield "time", time_words(solution.timings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 from optsched.benchmarking.forking import few_threads
 from optsched.cli import values
@@ -13,7 +14,6 @@ from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
 from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of
 from optsched.cli.sweep_options import (
-    RUNNING,
     RowsFile,
     Running,
     run_sweep,
@@ -51,6 +51,72 @@ def ratio(text: str, option: str) -> str:
     return values.choice(*get_args(RHO))(text, option)
 
 
+@dataclass(frozen=True)
+class Tasks(Running):
+    """How the simulations are run."""
+
+    time_limit: Annotated[
+        float | None, Option("Of a simulation.", "TIME", read=values.duration)
+    ] = None
+    memory_limit: Annotated[float | None, Option("Of a simulation.", "SIZE", read=values.size)] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class Results:
+    """What is measured and kept."""
+
+    section: ClassVar = OUTPUT
+
+    rho: Annotated[
+        Any,
+        Option(
+            "Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
+            "KIND",
+            read=ratio,
+        ),
+    ] = "isolated"
+    unfair: Annotated[float, Option("A larger ratio is unfair.", "R", default="1")] = 1.0
+    output: RowsFile = None
+    keep: Annotated[str | None, Option("Keep every simulation there (npz).", "FOLDER")] = None
+    page: Annotated[
+        str | None,
+        Option(
+            "FILE.html: tables and pictures; .svg, .png or .pdf: pictures. Of what --keep keeps.",
+            "FILE",
+        ),
+    ] = None
+
+    def check_page(self) -> None:
+        """Refuse a page that cannot be made, before anything is simulated."""
+        if self.page is None:
+            return
+        from optsched.report.pictures import require_matplotlib
+
+        if Path(self.page).suffix.lower() not in PAGES:
+            endings = ", ".join(PAGES)
+            raise UsageError(f"--page: {self.page}: expected a name that ends in {endings}")
+        if self.keep is None:
+            raise UsageError(
+                "--page needs --keep FOLDER: it is made of the simulations that are kept there"
+            )
+        check_target(self.page)
+        require_matplotlib()
+
+    @property
+    def folder(self) -> str | None:
+        """The folder for simulations, made if it does not exist."""
+        if self.keep is None:
+            return None
+        try:
+            Path(self.keep).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--keep: {self.keep}: {error.strerror}") from None
+        check_target(str(Path(self.keep) / "x.npz"))
+        return self.keep
+
+
 def simulate(
     shell: Shell,
     trace: Annotated[
@@ -60,38 +126,8 @@ def simulate(
     *,
     model: ModelFile = None,
     conditions: Conditions,
-    running: Running,
-    time_limit: Annotated[
-        float | None, Option("Of a simulation.", "TIME", section=RUNNING, read=values.duration)
-    ] = None,
-    memory_limit: Annotated[
-        float | None, Option("Of a simulation.", "SIZE", section=RUNNING, read=values.size)
-    ] = None,
-    rho: Annotated[
-        Any,
-        Option(
-            "Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
-            "KIND",
-            section=OUTPUT,
-            read=ratio,
-        ),
-    ] = "isolated",
-    unfair: Annotated[
-        float, Option("A larger ratio is unfair.", "R", section=OUTPUT, default="1")
-    ] = 1.0,
-    output: RowsFile = None,
-    keep: Annotated[
-        str | None,
-        Option("Keep every simulation there (npz).", "FOLDER", section=OUTPUT),
-    ] = None,
-    page: Annotated[
-        str | None,
-        Option(
-            "FILE.html: tables and pictures; .svg, .png or .pdf: pictures. Of what --keep keeps.",
-            "FILE",
-            section=OUTPUT,
-        ),
-    ] = None,
+    running: Tasks,
+    results: Results,
     as_json: Json = False,
 ) -> int:
     """Let policies schedule the jobs of a trace, from the first arrival to the last end, and compare what comes of it.
@@ -106,7 +142,7 @@ def simulate(
             "TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file"
         )
     options, policies = options_of(simulated, conditions), simulated.documents
-    _check_page(page, keep)
+    results.check_page()
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.table import rows_document
@@ -123,22 +159,22 @@ def simulate(
         seeds_of(simulated.seeds, 0, "--seeds"),
         options,
         {name: file for name, file in models.items() if file},
-        rho,
-        unfair,
-        _folder(keep),
-        time_limit,
-        memory_limit,
+        results.rho,
+        results.unfair,
+        results.folder,
+        running.time_limit,
+        running.memory_limit,
     )
     check_options(options)
-    sweep = run_sweep(shell, simulations, running, output)
+    sweep = run_sweep(shell, simulations, running, results.output)
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
-    write_rows(rows, output, running.append)
+    write_rows(rows, results.output, running.append)
     written = []
-    if page is not None and not sweep.interrupted:
-        _draw(simulations, rows, page)
-        written += ["", f"{page} written"]
-    if output is not None and rows:
-        written += ["", f"results written to {output}"]
+    if results.page is not None and not sweep.interrupted:
+        _draw(simulations, rows, results.page)
+        written += ["", f"{results.page} written"]
+    if results.output is not None and rows:
+        written += ["", f"results written to {results.output}"]
     shell.answer(
         as_json,
         lambda: rows_document(rows),
@@ -151,7 +187,7 @@ def simulate(
         for row in rows
         if row["status"] != "ok"
     ]
-    return sweep_exit_code(shell, sweep, len(simulations.tasks()), output, failures)
+    return sweep_exit_code(shell, sweep, len(simulations.tasks()), results.output, failures)
 
 
 def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -171,22 +207,6 @@ def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterato
             yield note
 
 
-def _check_page(page: str | None, keep: str | None) -> None:
-    """Refuse a page that cannot be made, before anything is simulated."""
-    if page is None:
-        return
-    from optsched.report.pictures import require_matplotlib
-
-    if Path(page).suffix.lower() not in PAGES:
-        raise UsageError(f"--page: {page}: expected a name that ends in {', '.join(PAGES)}")
-    if keep is None:
-        raise UsageError(
-            "--page needs --keep FOLDER: it is made of the simulations that are kept there"
-        )
-    check_target(page)
-    require_matplotlib()
-
-
 def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
     """The page, or the pictures, of what came to its end."""
     from optsched.report import write_simulation_page, write_simulation_picture
@@ -199,15 +219,3 @@ def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
         write_simulation_page(kept, page, rho=sweep.rho, unfair=sweep.unfair)
     else:
         write_simulation_picture(kept, page)
-
-
-def _folder(keep: str | None) -> str | None:
-    """The folder for simulations, made if it is not there."""
-    if keep is None:
-        return None
-    try:
-        Path(keep).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--keep: {keep}: {error.strerror}") from None
-    check_target(str(Path(keep) / "x.npz"))
-    return keep

@@ -35,8 +35,8 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
     instance = trace.instance
     gpus = sum(int(pool.node_gpus.sum()) for pool in instance.cluster.pools)
     seeds = len({row["seed"] for row in rows})
-    told = f"{name(trace.name)}: {count(len(instance.jobs_table), 'job')} on {count(gpus, 'GPU')}"
-    yield heading(told + (f"; means over {seeds} seeds" if seeds > 1 else ""))
+    title = f"{name(trace.name)}: {count(len(instance.jobs_table), 'job')} on {count(gpus, 'GPU')}"
+    yield heading(title + (f"; means over {seeds} seeds" if seeds > 1 else ""))
     done = [row for row in rows if row["status"] == "ok"]
     policies = list(dict.fromkeys(str(row["policy"]) for row in done))
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in done)]

@@ -1,29 +1,34 @@
-"""A solution as people read it: heading, result, allocation, pools, jobs without a place, conflicts."""
+"""A solution as people read it, from its heading to the GPUs that each job runs on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from optsched.api import make_formulation
-from optsched.cli.allocation_view import allocation_table, idle_jobs
-from optsched.cli.placement_view import placement_view
-from optsched.cli.resource_view import quantity, resource_tables
-from optsched.cli.rounds_view import rounds_view
-from optsched.cli.schedule_view import schedule_table
+from optsched.candidates import Absence, Classes
 from optsched.cli.tables import (
-    bullets,
     count,
     facts,
     heading,
     listed,
+    more,
     name,
     number,
+    percent,
+    rounded,
     seconds,
+    section,
     share,
+    table,
 )
+from optsched.placement.running import must_stay
 from optsched.registry import load_formulation, objective_words
-from optsched.solution import Solution, Status
+from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
 from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
 from optsched.solving.stages import RELAXING
@@ -32,15 +37,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from optsched.candidates import Classes
     from optsched.instance import Instance
+    from optsched.instance.tables import JobNames
     from optsched.program import Assumption
     from optsched.solution import Certificate, SolverRecord
     from optsched.solution.solution import Packed
+    from optsched.study.direct import ProgramSolution
 
 COLOUR = {Status.OPTIMAL: "bold green", Status.FEASIBLE: "bold yellow", Status.LIMIT: "bold yellow"}
-MOST_CONFLICTS = 20
-"""Requirements that are listed."""
 STOPPED = {
     "time_limit": "the time limit was reached",
     "work_limit": "the work limit was reached",
@@ -55,6 +59,29 @@ PROOF = {
     "rule": "closed form, nothing to prove",
     "none": "no bound",
 }
+METHOD = {
+    "at-once": "all rows fit side by side on the GPUs of their pools",
+    "open-shop": "exact decomposition into matchings of jobs and GPUs",
+    "patterns": "column generation over sets of rows that fit side by side",
+    "priority": "priority rule, round by round",
+}
+
+# What is listed at most.
+JOBS = 20
+PARTS = 12
+"""Configurations of one job."""
+IDLE = 10
+REASONS = 20
+REQUIREMENTS = 20
+RESOURCES = 40
+STRETCHES = 40
+PLACED = 20
+REFUSED = 10
+
+INVISIBLE = 5e-5
+"""Smaller fractions of the time are not shown in the matrix: 18 ms of a round of 6 minutes."""
+MATRIX_POOLS = 5
+"""Pools that fit beside each other."""
 
 
 def solution_view(solution: Solution) -> Iterator[RenderableType]:
@@ -103,42 +130,59 @@ def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
 def cluster_words(instance: Instance) -> str:
     """``16 GPUs in 3 pools: v100 8, p100 4, k80 4``."""
     pools, sizes = instance.cluster.pools, instance.cluster.gpus(instance.now).tolist()
-    told = listed(
+    shown = listed(
         [f"{name(pool.name)} {size:,}" for pool, size in zip(pools, sizes, strict=True)], most=8
     )
-    return f"{count(sum(sizes), 'usable GPU')} in {count(len(pools), 'pool')}: {told}"
+    return f"{count(sum(sizes), 'usable GPU')} in {count(len(pools), 'pool')}: {shown}"
 
 
 def result_facts(solution: Solution) -> Iterator[tuple[str, str | Text]]:
     """Status, objective, bound, proof, solver, times."""
-    options = _changed(solution)
+    options = changed_options(solution.formulation, solution.options)
     if options:
-        yield "options", options
+        yield "options", ", ".join(options)
     if solution.constraints:
         yield "constraints", "; ".join(_constraint_words(item) for item in solution.constraints)
     yield "status", status_words(solution.status, solution.termination, "allocation")
     if solution.packed is not None:
         yield "relaxation", packed_words(solution.packed, solution.instance.now)
     words, unit = objective_words(solution.formulation)
-    if solution.objective is not None:
-        yield "objective", f"{quantity(solution.objective, unit)}  {words}"
-    if solution.bound is not None and solution.gap is not None:
-        yield "bound", f"{quantity(solution.bound, unit)}  gap {share(solution.gap)}"
-    elif solution.bound is not None:
-        yield "bound", quantity(solution.bound, unit)
+    yield from objective_facts(solution, unit, words)
     yield from (("then", words) for words in later_words(solution))
-    placed = solution.allocation is not None
+    found = solution.allocation is not None
     yield (
         "certificate",
-        certificate_words(solution.certificate, solution.status, placed, "allocation"),
+        certificate_words(solution.certificate, solution.status, found, "allocation"),
     )
     if solution.solver.version:
-        yield "solver", solver_words(solution.solver)
-    if solution.solver.attempts:
-        yield "attempts", attempts_words(solution.solver)
+        yield from solver_facts(solution.solver)
     if solution.metrics.get("cost_per_hour"):
         yield "cost", f"{solution.metrics['cost_per_hour']:,.2f} USD/h"
     yield "time", time_words(solution.timings)
+
+
+def objective_facts(
+    solution: Solution | ProgramSolution, unit: str = "", words: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Objective, bound and gap, as far as there are any."""
+    if solution.objective is not None:
+        objective = quantity(solution.objective, unit)
+        yield "objective", f"{objective}  {words}" if words else objective
+    if solution.bound is not None:
+        gap = "" if solution.gap is None else f"  gap {share(solution.gap)}"
+        yield "bound", quantity(solution.bound, unit) + gap
+
+
+def solver_facts(record: SolverRecord) -> Iterator[tuple[str, str]]:
+    """Name, version, why it was chosen, how much it did, and what was tried."""
+    parts = [f"{record.name} {record.version}"]
+    parts += [record.reason] if record.reason else []
+    parts += [count(record.iterations, "iteration")] if record.iterations else []
+    parts += [count(record.nodes, "node")] if record.nodes else []
+    yield "solver", ", ".join(parts)
+    if record.attempts:
+        outcomes = [f"{attempt.name}: {attempt.outcome}" for attempt in record.attempts]
+        yield "attempts", "; ".join(outcomes)
 
 
 def packed_words(packed: Packed, now: float) -> str:
@@ -168,15 +212,14 @@ def later_words(solution: Solution) -> Iterator[str]:
         yield f"{stage.name} {number(stage.value)}{least}  {'; '.join(stage.words)}"
 
 
-def _changed(solution: Solution) -> str:
-    """Options that are not at their defaults."""
-    fields = load_formulation(solution.formulation).Options.model_fields
-    default = {key: field.get_default(call_default_factory=True) for key, field in fields.items()}
-    return ", ".join(
+def changed_options(formulation: str, options: Mapping[str, Any]) -> list[str]:
+    """Options that are not at their defaults, as they are typed behind ``-O``."""
+    fields = load_formulation(formulation).Options.model_fields
+    return [
         f"{key}={plain(value)}"
-        for key, value in solution.options.items()
-        if value != default.get(key)
-    )
+        for key, value in options.items()
+        if value != fields[key].get_default(call_default_factory=True)
+    ]
 
 
 def _constraint_words(document: Any) -> str:
@@ -186,16 +229,22 @@ def _constraint_words(document: Any) -> str:
 
 def plain(value: Any) -> str:
     """A value as it is typed behind ``-O``."""
-    import json
 
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def status_text(status: Status) -> Text:
+    """A status in its colour."""
+    from rich.text import Text
+
+    return Text(str(status), style=COLOUR.get(status, "bold red"))
 
 
 def status_words(status: Status, termination: str, what: str) -> Text:
     """Status, and why the run was stopped short."""
     from rich.text import Text
 
-    text = Text.assemble((str(status), COLOUR.get(status, "bold red")))
+    text = Text.assemble(status_text(status))
     if status in (Status.FEASIBLE, Status.LIMIT) and termination in STOPPED:
         text.append(f"  {STOPPED[termination]}")
     if status is Status.LIMIT:
@@ -223,20 +272,6 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
     return Text(f"ok: largest residual {worst:.1g}, {PROOF[certificate.proof]}")
 
 
-def solver_words(record: SolverRecord) -> str:
-    """Name, version, why it was chosen, and how much it did."""
-    parts = [f"{record.name} {record.version}"]
-    parts += [record.reason] if record.reason else []
-    parts += [count(record.iterations, "iteration")] if record.iterations else []
-    parts += [count(record.nodes, "node")] if record.nodes else []
-    return ", ".join(parts)
-
-
-def attempts_words(record: SolverRecord) -> str:
-    """What was tried, in its order, and what came of it."""
-    return "; ".join(f"{attempt.name}: {attempt.outcome}" for attempt in record.attempts)
-
-
 def time_words(timings: Mapping[str, float]) -> str:
     """The whole time and what it went into."""
     stages = dict(timings)
@@ -245,35 +280,30 @@ def time_words(timings: Mapping[str, float]) -> str:
     return f"{seconds(total)}: {', '.join(parts)}" if parts else seconds(total)
 
 
+# --- jobs without a place, requirements that do not hold ------------------------------------------
+
+
 def unplaced(
     jobs: tuple[tuple[str, str], ...], title: str = "Not placed"
 ) -> Iterator[RenderableType]:
     """Jobs that are not in the program or not in its schedule, by reason."""
-    if not jobs:
-        return
     reasons: dict[str, list[str]] = {}
     for job, reason in jobs:
         reasons.setdefault(reason, []).append(job)
-    yield ""
-    yield heading(f"{title}: {count(len(jobs), 'job')}")
-    yield bullets(f"{listed(members)}: {reason}" for reason, members in list(reasons.items())[:20])
-    if len(reasons) > 20:
-        yield f"... and {len(reasons) - 20:,} more reasons (use -o or --json)"
+    items = [f"{listed(members)}: {reason}" for reason, members in reasons.items()]
+    yield from section(f"{title}: {count(len(jobs), 'job')}", items, REASONS, "reason")
 
 
 def gives_way(solution: Solution) -> Iterator[RenderableType]:
     """Requirements that gave way, as they cannot all hold."""
     relaxed = [stage for stage in solution.stages if stage.name == RELAXING]
-    words = [word for stage in relaxed for word in stage.words]
-    if not words:
+    items = [words for stage in relaxed for words in stage.words]
+    if not items:
         return
     assumed = tuple(dict.fromkeys(item for stage in relaxed for item in stage.assumptions))
-    shown = sentence(under(assumed, "not all requirements can be met"))
-    yield ""
-    yield heading(f"{shown}; {count(len(words), 'requirement gives', 'requirements give')} way:")
-    yield bullets(words[:20])
-    if len(words) > 20:
-        yield f"... and {len(words) - 20:,} more (use -o or --json)"
+    why = sentence(under(assumed, "not all requirements can be met"))
+    yielding = count(len(items), "requirement gives", "requirements give")
+    yield from section(f"{why}; {yielding} way:", items, REQUIREMENTS)
     yield from decided_elsewhere(assumed)
 
 
@@ -290,14 +320,11 @@ def decided_elsewhere(assumptions: Iterable[Assumption]) -> Iterator[RenderableT
 
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
-    """The requirements that cannot all hold, or of which none can, each for itself; and what decides more than that."""
+    """The requirements that cannot all hold, or of which none can; and what decides more than that."""
     found, explanation = solution.conflicts, solution.explanation
     if found:
-        yield ""
-        yield heading(f"{sentence(conflict_statement(found, solution.certificate.proof))}:")
-        yield bullets(conflict.words for conflict in found[:MOST_CONFLICTS])
-        if len(found) > MOST_CONFLICTS:
-            yield f"... and {len(found) - MOST_CONFLICTS:,} more (use -o or --json)"
+        title = f"{sentence(conflict_statement(found, solution.certificate.proof))}:"
+        yield from section(title, [conflict.words for conflict in found], REQUIREMENTS)
     if explanation is not Explanation.IRREDUCIBLE:
         yield explanation_words(explanation, bool(found))
     yield from decided_elsewhere(assumptions_of(found))
@@ -313,3 +340,402 @@ def explanation_words(explanation: Explanation, found: bool) -> str:
     if not found:
         return f"Which requirements cannot all hold was not found: {why}."
     return f"Some of these may conflict without the others: {why} before this set was as small as it can be."
+
+
+# --- allocation -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Line:
+    """A job, or two that share GPUs: fractions and steps/s by configuration."""
+
+    names: str
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def rate(self) -> str:
+        """steps/s in all, of both jobs where two share."""
+        return _rates(
+            [sum(rates) for rates in zip(*(part.rates for part in self.parts), strict=True)]
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One configuration of a line."""
+
+    pool: str
+    gpus: int
+    nodes: int
+    fraction: float
+    rates: tuple[float, ...]
+    details: str
+    uses: str = ""
+    value: float = 0.0
+    cost: float = 0.0
+
+
+def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
+    """Percent of the time by pool; where counts or options differ inside a pool, a line per configuration."""
+    lines, total = _lines(allocation)
+    if not lines:
+        return
+    pools = [pool.name for pool in allocation.classes.instance.cluster.pools]
+    parts = [part for line in lines for part in line.parts]
+    plain = all(not part.details and part.pool for part in parts)
+    steady = all(len({part.gpus for part in line.parts}) == 1 for line in lines)
+    if plain and steady and len(pools) <= MATRIX_POOLS:
+        yield _matrix(lines, pools)
+    else:
+        yield _long(lines)
+    if total > len(lines):
+        shared = (allocation.rows.partner >= 0).any()
+        what = ("job or pair", "jobs or pairs") if shared else ("job",)
+        yield from more(total - len(lines), *what)
+
+
+def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
+    rows = []
+    for line in lines:
+        shares = dict.fromkeys(pools, 0.0)
+        for part in line.parts:
+            shares[part.pool] += part.fraction
+        cells = [percent(share) if share > INVISIBLE else "" for share in shares.values()]
+        rows.append([line.names, str(line.parts[0].gpus), *cells, line.rate])
+    return table("job", "GPUs", *map(name, pools), "steps/s", rows=rows)
+
+
+def _long(lines: list[Line]) -> RenderableType:
+    """A line per configuration, with the columns that say something."""
+    parts = [part for line in lines for part in line.parts]
+    pooled = any(part.pool for part in parts)
+    useful = {
+        "job": True,
+        "pool": pooled,
+        "option": any(part.details for part in parts),
+        "uses": any(part.uses for part in parts),
+        "GPUs": pooled,
+        "nodes": pooled,
+        "value": any(part.value for part in parts),
+        "cost": any(part.cost for part in parts),
+        "time": True,
+        "steps/s": any(rate for part in parts for rate in part.rates),
+    }
+    heads = [head for head, shown in useful.items() if shown]
+    cells: list[dict[str, str]] = []
+    for line in lines:
+        # The largest parts are shown, in the order that they have.
+        sizes = [-part.fraction for part in line.parts]
+        largest = sorted(np.argsort(sizes, kind="stable")[:PARTS].tolist())
+        own = [_cells(line.parts[turn]) for turn in largest]
+        own[0]["job"] = line.names
+        hidden = len(line.parts) - len(largest)
+        if hidden:
+            rest = -sum(sizes) - sum(line.parts[turn].fraction for turn in largest)
+            own.append({heads[1]: f"... {hidden:,} more", "time": percent(rest)})
+        cells += own
+    rows = [[record.get(head, "") for head in heads] for record in cells]
+    text = [head for head in heads if head in ("job", "pool", "option", "uses")]
+    return table(*heads, rows=rows, left=len(text))
+
+
+def _cells(part: Part) -> dict[str, str]:
+    """One configuration by the heads of its columns."""
+    return {
+        "pool": name(part.pool) or "none",
+        "option": part.details,
+        "uses": part.uses,
+        "GPUs": f"{part.gpus:,}",
+        "nodes": f"{part.nodes:,}",
+        "value": number(part.value),
+        "cost": number(part.cost),
+        "time": percent(part.fraction),
+        "steps/s": _rates(part.rates),
+    }
+
+
+def _rates(rates: list[float] | tuple[float, ...]) -> str:
+    return " + ".join(rounded(rate) for rate in rates)
+
+
+def _lines(allocation: Allocation) -> tuple[list[Line], int]:
+    """The first jobs and pairs with their parts, and how many there are."""
+    C, rows = allocation.classes, allocation.rows
+    names, pools = C.instance.jobs_table.names, C.instance.cluster.pools
+    jobs = len(C.instance.jobs_table)
+    key = rows.job * (jobs + 1) + rows.partner + 1
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    end = starts[JOBS] if len(starts) > JOBS else len(order)
+    option_of = C.candidates.columns.option[C.kind_column]
+    options = C.instance.options
+    lines: dict[int, Line] = {}
+    for row in order[:end].tolist():
+        job, partner, column = int(rows.job[row]), int(rows.partner[row]), int(rows.column[row])
+        fraction, rates = float(rows.fraction[row]), [float(rows.rate[row])]
+        rates += [float(rows.partner_rate[row])] if partner >= 0 else []
+        c = int(C.configuration[column])
+        pool, option = int(C.configurations.pool[c]), int(option_of[column])
+        bare = pool < 0 and option >= 0
+        part = Part(
+            "" if pool < 0 else pools[pool].name,
+            int(C.configurations.gpus[c]),
+            int(C.configurations.nodes[c]),
+            fraction,
+            tuple(rate * fraction for rate in rates),
+            mode_words(C, column, job, "" if pool < 0 else None),
+            listed([f"{key} {number(held)}" for key, held in options.uses[option].items()])
+            if bare
+            else "",
+            float(options.value[option]) if bare else 0.0,
+            float(options.cost[option]) if bare else 0.0,
+        )
+        lines.setdefault(int(key[row]), Line(_job_words(names, job, partner))).parts.append(part)
+    return list(lines.values()), len(starts)
+
+
+def _job_words(names: JobNames, job: int, partner: int) -> str:
+    """``a``, or ``a + b`` of two jobs that share GPUs."""
+    return name(names[job]) if partner < 0 else f"{name(names[job])} + {name(names[partner])}"
+
+
+def mode_words(C: Classes, column: int, job: int, numbered: str | None) -> str:
+    """What a column is beside its pool, GPUs and nodes: share, attributes, workers and servers.
+
+    First comes the number of the option in the job's own list, from 0 as in solution files, where that list has
+    several; ``numbered`` is what stands before the number, and None leaves it out.
+    """
+    configuration, table = int(C.configuration[column]), C.configurations
+    option, words = int(C.candidates.columns.option[C.kind_column[column]]), []
+    if numbered is not None and option >= 0:
+        first, end = C.instance.options.indptr[C.instance.jobs_table.options[job] :][:2].tolist()
+        words = [f"{numbered}{option - first}"] if end - first > 1 else []
+    share = float(table.share[configuration])
+    words += [f"share {share:g}"] if share != 1 else []
+    attributes = table.attribute_sets[table.attributes[configuration]]
+    return ", ".join([*words, *(f"{key}={value}" for key, value in attributes.items())])
+
+
+def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
+    """Jobs that could run but get nothing."""
+    C, rows = allocation.classes, allocation.rows
+    idle = (C.of_job >= 0) & (C.candidates.absence == Absence.PRESENT)
+    idle[rows.job] = False
+    idle[rows.partner[rows.partner >= 0]] = False
+    jobs = np.flatnonzero(idle)
+    if len(jobs):
+        names = [C.instance.jobs_table.names[job] for job in jobs[:IDLE].tolist()]
+        hidden = "" if len(jobs) <= IDLE else f" and {len(jobs) - IDLE:,} more"
+        yield f"{count(len(jobs), 'job gets', 'jobs get')} nothing: {listed(names, IDLE)}{hidden}"
+
+
+# --- objective and resources ----------------------------------------------------------------------
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit; seconds also as a readable duration."""
+    if not unit:
+        return number(value)
+    long = f" ({seconds(value)})" if unit == "s" and 120 <= value < float("inf") else ""
+    return f"{number(value)} {unit}{long}"
+
+
+def resource_tables(solution: Solution) -> Iterator[RenderableType]:
+    """GPUs of the pools, then further resources: capacity, use, and what one more is worth."""
+    allocation = solution.allocation
+    assert allocation is not None
+    resources, usage = allocation.classes.resources, allocation.usage
+    known = solution.prices if solution.status is Status.OPTIMAL else {}
+    prices = known if any(known.values()) else {}
+    for title, unit, rows in (
+        ("pool", "GPUs", np.flatnonzero(resources.pool >= 0)),
+        ("resource", "capacity", np.flatnonzero(resources.pool < 0)),
+    ):
+        if len(rows) == 0:
+            continue
+        columns = [title, unit, "used", "utilisation"] + (["one more is worth"] if prices else [])
+        lines = []
+        for row in rows[:RESOURCES].tolist():
+            capacity, used = float(resources.capacity[row]), float(usage[row])
+            line = [name(resources.names[row]), number(capacity), number(round(used, 6))]
+            line.append(percent(min(used / capacity, 1.0)) if capacity > 0 else "")
+            lines.append(line + ([price(prices[resources.names[row]])] if prices else []))
+        yield table(*columns, rows=lines)
+        yield from more(len(rows) - RESOURCES)
+    if known and not prices:
+        yield "One more of any would not help: all prices are 0."
+    elif prices:
+        yield worth_words(solution)
+
+
+def worth_words(solution: Solution) -> str:
+    """What the prices are."""
+    words, unit = objective_words(solution.formulation)
+    change = "fall" if solution.sense == "min" else "rise"
+    return (
+        f"worth: {change} of the {words}{f' ({unit})' if unit else ''} for one more, at the margin"
+    )
+
+
+def price(value: float) -> str:
+    """A price; what is zero is left out."""
+    return "" if value == 0 else rounded(value)
+
+
+# --- schedule -------------------------------------------------------------------------------------
+
+
+def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
+    """The first stretches in order of their start, in seconds from now."""
+    yield ""
+    if not len(schedule):
+        yield "No job is planned."
+        return
+    C, instance = schedule.classes, schedule.classes.instance
+    names, pools, now = instance.jobs_table.names, instance.cluster.pools, instance.now
+    deadline = instance.jobs_table.deadline
+    nodes = C.configurations.nodes[C.configuration]
+    cells: list[dict[str, str]] = []
+    for row in range(min(len(schedule), STRETCHES)):
+        job, pool, column = (
+            int(values[row]) for values in (schedule.job, schedule.pool, schedule.column)
+        )
+        due = float(deadline[job])
+        cells.append(
+            {
+                "job": name(names[job]),
+                "pool": "" if pool < 0 else name(pools[pool].name),
+                "mode": mode_words(C, column, job, "option "),
+                "GPUs": f"{int(schedule.gpus[row]):,}",
+                "nodes": f"{int(nodes[column]):,}",
+                "start": _moment(float(schedule.start[row]) - now),
+                "end": _moment(float(schedule.end[row]) - now),
+                "deadline": _moment(due - now) if np.isfinite(due) else "",
+            }
+        )
+    unused = {
+        "mode": not any(record["mode"] for record in cells),
+        "nodes": not (nodes > 1).any(),
+        "deadline": not np.isfinite(deadline[schedule.job]).any(),
+    }
+    heads = [head for head in cells[0] if not unused.get(head)]
+    yield heading("Schedule, from now")
+    rows = [[record[head] for head in heads] for record in cells]
+    yield table(*heads, rows=rows, left=2 if unused["mode"] else 3)
+    yield from more(len(schedule) - STRETCHES, "stretch", "stretches")
+
+
+def _moment(time: float) -> str:
+    return "0" if time == 0 else seconds(time) if time > 0 else f"-{seconds(-time)}"
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def rounds_view(rounds: Rounds, instance: Instance) -> Iterator[RenderableType]:
+    """How the slices were made, how many there are, and how much of the allocation they realise."""
+    yield ""
+    yield heading("Rounds")
+    yield facts(_rounds_facts(rounds, instance))
+
+
+def _rounds_facts(rounds: Rounds, instance: Instance) -> Iterator[tuple[str, str]]:
+    yield "method", f"{rounds.method}: {METHOD[rounds.method]}"
+    yield "window", f"{seconds(rounds.rounds * instance.round)}: {count(rounds.rounds, 'round')}"
+    most = int(rounds.runs.sum(axis=1).max()) if len(rounds) else 0
+    yield (
+        "slices",
+        f"{len(rounds):,}, at most {count(most, 'row')} at a time, {count(rounds.switches, 'start')}",
+    )
+    yield "realised", _realised(rounds)
+    stopped = [
+        name(instance.jobs_table.names[job]) for job in rounds.stopped(must_stay(instance)).tolist()
+    ]
+    if stopped:
+        yield (
+            "stopped",
+            f"{listed(stopped)}: running, and cannot be preempted (-C uninterrupted lets such jobs run on)",
+        )
+
+
+def _realised(rounds: Rounds) -> str:
+    if rounds.scale == 1:
+        return "the whole allocation"
+    part = f"{percent(rounds.scale)} of every fraction"
+    if rounds.method == "priority":
+        return f"at least {part}"
+    if rounds.finished:
+        return f"{part}, the most that is possible"
+    return f"{part}; the search ended without a proof, at most {percent(rounds.bound)} is possible"
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+def placement_view(solution: Solution) -> Iterator[RenderableType]:
+    """What runs first, on its GPUs; nothing where no placement was asked for."""
+    placement = solution.placement
+    if placement is None:
+        return
+    yield ""
+    yield heading("Placement of what runs first")
+    yield facts(_placement_facts(placement.figures))
+    names = solution.instance.jobs_table.names
+    rows = []
+    for row, gpus in zip(placement.row[:PLACED].tolist(), placement.gpus[:PLACED], strict=True):
+        jobs = _job_words(names, int(placement.rows.job[row]), int(placement.rows.partner[row]))
+        rows.append([jobs, gpus_words(gpus), f"{len(gpus):,}"])
+    if rows:
+        yield table("job", "GPUs", "count", rows=rows, left=2)
+    yield from more(len(placement) - PLACED, "row")
+    contradicted = [reason for _, reason in placement.contradicted]
+    jobs = count(len(contradicted), "job")
+    yield from section(
+        f"Not preemptible, but stopped or moved by the allocation: {jobs}", contradicted, REFUSED
+    )
+    if contradicted:
+        yield (
+            "These jobs keep their GPUs. Solve with -C uninterrupted for an allocation in which they "
+            "continue."
+        )
+    refused = [reason for _, reason in placement.refused]
+    yield from section(f"No place: {count(len(refused), 'row')}", refused, REFUSED)
+
+
+def _placement_facts(figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    wanted, placed, most = (
+        int(figures[key]) for key in ("rows_wanted", "rows_placed", "rows_bound")
+    )
+    bound = "" if placed == wanted else f"; no placement has more than {most:,}"
+    yield "placed", f"{placed:,} of {count(wanted, 'row')}{bound}"
+    spanned, least = int(figures["nodes_spanned"]), int(figures["nodes_bound"])
+    tight = "the fewest" if spanned == least else f"at least {least:,}"
+    yield "nodes spanned", f"{spanned:,} in all ({tight} for so many rows)"
+    if figures["bandwidth"]:
+        yield "bandwidth", f"{number(figures['bandwidth'])} GB/s: bottlenecks of the gangs added up"
+    yield "moved", count(int(figures["gpus_moved"]), "GPU")
+    yield (
+        "proof",
+        "no placement is better"
+        if figures["exact"]
+        else "best fit: a better placement is not excluded",
+    )
+
+
+def gpus_words(gpus: Sequence[str]) -> str:
+    """``v100-0/0-3, v100-1/0 2``: indices by node, consecutive ones together."""
+    by_node: dict[str, list[int]] = {}
+    for gpu in gpus:
+        node, _, index = gpu.rpartition("/")
+        by_node.setdefault(node, []).append(int(index))
+    return ", ".join(f"{name(node)}/{_runs(sorted(indices))}" for node, indices in by_node.items())
+
+
+def _runs(indices: list[int]) -> str:
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -57,8 +57,8 @@ class SweepLine:
         console = Console(file=sys.stderr, width=width, markup=False, highlight=False, emoji=False)
         with Status(words(progress), console=console, refresh_per_second=1 / ON_TERMINAL) as status:
             while not self._done.wait(ON_TERMINAL):
-                told = f"{words(progress)} (Ctrl-C stops){under_way(progress)}"
-                status.update(told if len(told) <= width - 3 else f"{told[: width - 6]}...")
+                line = f"{words(progress)} (Ctrl-C stops){under_way(progress)}"
+                status.update(line if len(line) <= width - 3 else f"{line[: width - 6]}...")
 
     def _elsewhere(self, progress: Progress) -> None:
         while not self._done.wait(ELSEWHERE):

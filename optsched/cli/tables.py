@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from optsched.cli.grid import Grid
 from optsched.cli.shell import printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
 LONGEST_NAME = 32
 LISTED = 5
-"""Names told before "and N more"."""
+"""Names before "and N more"."""
 
 
 def number(value: float) -> str:
@@ -77,8 +78,8 @@ def name(text: str) -> str:
 
 def listed(names: Sequence[str], most: int = LISTED) -> str:
     """``a, b, c and 12 more``."""
-    told = ", ".join(name(item) for item in names[:most])
-    return told if len(names) <= most else f"{told} and {len(names) - most:,} more"
+    shown = ", ".join(name(item) for item in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
 def table(
@@ -109,6 +110,29 @@ def facts(entries: Iterable[tuple[str, str | Text]]) -> Table:
     for key, words in entries:
         made.add_row(key, Text(words) if isinstance(words, str) else words)
     return made
+
+
+def more(hidden: int, one: str = "", many: str = "", see: str = "-o or --json") -> Iterator[str]:
+    """``... and 12 more rows (use --json)``, where something is hidden."""
+    if hidden > 0:
+        what = f" {one if hidden == 1 else many or one + 's'}" if one else ""
+        yield f"... and {hidden:,} more{what} (use {see})"
+
+
+def section(
+    title: str, items: Sequence[str], most: int, one: str = "", see: str = "-o or --json"
+) -> Iterator[RenderableType]:
+    """A list of at most so many items under a title; nothing where there is none."""
+    if items:
+        yield ""
+        yield heading(title)
+        yield bullets(items[:most])
+        yield from more(len(items) - most, one, see=see)
+
+
+def optional(value: float | None, written: Callable[[float], str]) -> str:
+    """A number as it is written; nothing where there is none."""
+    return "" if value is None else written(value)
 
 
 def bullets(items: Iterable[str]) -> Table:

@@ -73,13 +73,13 @@ def _bars(
     most = max(len(name(pool)) for pool, _ in pools[:POOLS]) if pools else 0
     for pool, part in pools[:POOLS]:
         filled = round(BAR * min(part or 0.0, 1.0))
-        told = "no usable GPUs" if part is None else percent(part)
+        use = "no usable GPUs" if part is None else percent(part)
         bar = Text.assemble(
             (f"{name(pool):<{most}}  ", "dim"),
             (full * filled, "green"),
             (empty * (BAR - filled), "dim"),
         )
-        yield _cut(bar.append(f"  {told}"), width)
+        yield _cut(bar.append(f"  {use}"), width)
     if len(pools) > POOLS:
         yield Text(f"... and {count(len(pools) - POOLS, 'more pool')} (--json)", style="dim")
 
@@ -111,10 +111,10 @@ def _facts(watcher: Watcher, last: dict[str, Any]) -> Iterator[tuple[str, str]]:
     fell = next(
         (record for record in reversed(watcher.plans) if record["fallback"] is not None), None
     )
-    told = f"{metrics.fallbacks:,} of {count(metrics.rounds, 'round')}"
+    fallbacks = f"{metrics.fallbacks:,} of {count(metrics.rounds, 'round')}"
     yield (
         "fallbacks",
-        told if fell is None else f"{told}; round {fell['round']:,}: {fell['fallback']}",
+        fallbacks if fell is None else f"{fallbacks}; round {fell['round']:,}: {fell['fallback']}",
     )
     if watcher.plans:
         waiting = [f"{name(job)} {seconds(spent)}" for job, spent in last.get("waiting", ())]
@@ -126,12 +126,12 @@ def _plan_words(watcher: Watcher, last: dict[str, Any]) -> str:
     spent = [record["seconds"] for record in watcher.plans if record["seconds"] is not None]
     if not last or not spent:
         return "none yet"
-    told = [
+    parts = [
         f"{seconds(spent[-1])} (median {seconds(statistics.median(spent))}, most {seconds(max(spent))})"
     ]
-    told += [f"gap {share(last['gap'])}"] if last["gap"] is not None else []
-    told += [str(last["status"])] if last.get("status") else []
-    return ", ".join(told)
+    parts += [f"gap {share(last['gap'])}"] if last["gap"] is not None else []
+    parts += [str(last["status"])] if last.get("status") else []
+    return ", ".join(parts)
 
 
 def _events(watcher: Watcher, room: int, width: int) -> Iterator[Text]:
@@ -146,7 +146,7 @@ def _events(watcher: Watcher, room: int, width: int) -> Iterator[Text]:
 
 def _limited(entries: Iterator[tuple[str, str]], width: int) -> RenderableType:
     """Facts of a line each."""
-    return facts((key, _shortened(printable(told), width - 12)) for key, told in entries)
+    return facts((key, _shortened(printable(text), width - 12)) for key, text in entries)
 
 
 def _shortened(text: str, width: int) -> str:

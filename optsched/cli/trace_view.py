@@ -78,8 +78,8 @@ def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
         )
     due = summary.deadlines
     if due.jobs:
-        told = f"{count(due.jobs, 'job')} ({percent(due.jobs / summary.jobs)}), {due.soft:,} of them soft"
-        yield "deadlines", told
+        jobs = f"{count(due.jobs, 'job')} ({percent(due.jobs / summary.jobs)}), {due.soft:,} of them soft"
+        yield "deadlines", jobs
         tight = [
             f"{key} {rounded(value)}" for key, value in due.tightness.items() if value is not None
         ]
@@ -92,8 +92,8 @@ def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
         yield "regimes", f"{count(summary.regime_jobs, 'job')} with {changes} of rates on the way"
     events = summary.node_events
     if events["nodes"]:
-        told = ", ".join(f"{events[state]:,} {state}" for state in ("down", "drain", "up"))
-        yield "node events", f"{told}, on {count(events['nodes'], 'node')}"
+        changes = ", ".join(f"{events[state]:,} {state}" for state in ("down", "drain", "up"))
+        yield "node events", f"{changes}, on {count(events['nodes'], 'node')}"
 
 
 def _clock(time: float) -> str:

@@ -123,34 +123,43 @@ def summary(candidates: Candidates) -> dict[str, Any]:
 
 def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli.solution_view import unplaced
-    from optsched.cli.tables import count, facts, heading, listed, name, spread
+    from optsched.cli.tables import facts, heading, name
+
+    yield heading(f"{name(document['name'])}: valid {document['format']}")
+    yield ""
+    yield facts(_facts(document))
+    yield from unplaced(tuple((row["job"], row["reason"]) for row in document["unplaced"]))
+
+
+def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Sizes of the instance, and what it compiles to."""
+    from optsched.cli.tables import count, listed, name, spread
 
     def amounts(mapping: dict[str, int]) -> str:
         return listed([f"{name(key)} {value:,}" for key, value in mapping.items()], most=8)
 
-    yield heading(f"{name(document['name'])}: valid {document['format']}")
-    yield ""
-    jobs = f"{document['jobs']:,}, of which {document['present']:,} can run now"
-    lines = [("jobs", f"{jobs}, in {count(document['kinds'], 'kind')}")]
-    lines += [("workloads", f"{document['workloads']:,}")] if document["workloads"] else []
-    lines.append(
-        ("usable GPUs", f"{sum(document['pools'].values()):,}: {amounts(document['pools'])}")
-    )
-    further = [item for item in document["resources"] if item not in document["pools"]]
-    lines += [("resources", listed(further, most=8))] if further else []
-    kinds = [str(item.get("kind")) for item in document["constraints"]]
-    lines += [("constraints", listed(kinds, most=8))] if kinds else []
+    jobs, present = document["jobs"], document["present"]
+    kinds = count(document["kinds"], "kind")
+    yield "jobs", f"{jobs:,}, of which {present:,} can run now, in {kinds}"
+    if document["workloads"]:
+        yield "workloads", f"{document['workloads']:,}"
+    pools = document["pools"]
+    yield "usable GPUs", f"{sum(pools.values()):,}: {amounts(pools)}"
+    further = [item for item in document["resources"] if item not in pools]
+    if further:
+        yield "resources", listed(further, most=8)
+    if document["constraints"]:
+        yield "constraints", listed([str(item.get("kind")) for item in document["constraints"]], 8)
     pairs = f", {document['pairs']:,} of them pairs" if document["pairs"] else ""
-    lines.append(("columns", f"{document['columns']:,}{pairs}"))
+    yield "columns", f"{document['columns']:,}{pairs}"
     if document["dropped"]:
         reasons = [f"{amount:,} {reason}" for reason, amount in document["dropped"].items()]
-        lines.append(("dropped", listed(reasons, most=8)))
+        yield "dropped", listed(reasons, most=8)
     if set(document["sources"]) - {"measured"}:
-        words = [
+        rates = [
             f"{item['columns']:,} {source}{spread(item['log_sd'])}"
             for source, item in document["sources"].items()
         ]
-        lines.append(("rates from", listed(words, most=8)))
-    lines += [("classes", amounts(document["classes"])), ("sha256", document["sha256"])]
-    yield facts(lines)
-    yield from unplaced(tuple((row["job"], row["reason"]) for row in document["unplaced"]))
+        yield "rates from", listed(rates, most=8)
+    yield "classes", amounts(document["classes"])
+    yield "sha256", document["sha256"]

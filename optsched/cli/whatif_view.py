@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.cli.resource_view import price, quantity, worth_words
-from optsched.cli.solution_view import COLOUR, classes_of, title
-from optsched.cli.tables import bullets, count, heading, listed, name, number, rounded, table
+from optsched.cli.solution_view import classes_of, price, quantity, status_text, title, worth_words
+from optsched.cli.tables import (
+    bullets,
+    count,
+    heading,
+    listed,
+    more,
+    name,
+    number,
+    optional,
+    rounded,
+    table,
+)
 from optsched.instance.resize import words_of
 from optsched.registry import objective_words
 from optsched.sensitivity import CapacityCurve, CapacityRange, Change, WhatIf
@@ -52,23 +62,15 @@ def _label(change: Change) -> str:
 
 
 def _answer(solution: Solution) -> list[str | Text]:
-    from rich.text import Text
-
     _, unit = objective_words(solution.formulation)
-    objective = (
-        "" if solution.objective is None else quantity(solution.objective, unit).partition(" ")[0]
-    )
-    return [Text(str(solution.status), style=COLOUR.get(solution.status, "bold red")), objective]
+    objective = "" if solution.objective is None else quantity(solution.objective, unit)
+    return [status_text(solution.status), objective.partition(" ")[0]]
 
 
 def _signed(difference: float | None) -> str:
-    return (
-        ""
-        if difference is None
-        else "0"
-        if difference == 0
-        else f"{float(f'{difference:.4g}'):+,.6g}"
-    )
+    if difference is None or difference == 0:
+        return "" if difference is None else "0"
+    return f"{float(f'{difference:.4g}'):+,.6g}"
 
 
 def _prices(found: WhatIf) -> Iterator[RenderableType]:
@@ -80,39 +82,32 @@ def _prices(found: WhatIf) -> Iterator[RenderableType]:
             for solution in (found.base, change.solution)
         )
         shown = list(dict.fromkeys((*now, *then))) if len(found.changes) == 1 else list(change.add)
-        capacities = [
-            dict(
-                zip(
-                    s.candidates.resources.names,
-                    s.candidates.resources.capacity.tolist(),
-                    strict=True,
-                )
-            )
-            for s in (found.base, change.solution)
-        ]
+        capacities = [_capacities(solution) for solution in (found.base, change.solution)]
         for resource in shown if now or then else ():
-            cells = [number(held[resource]) if resource in held else "" for held in capacities]
-            prices = [
-                rounded(known[resource]) if resource in known else "" for known in (now, then)
-            ]
+            cells = [optional(held.get(resource), number) for held in capacities]
+            prices = [optional(known.get(resource), rounded) for known in (now, then)]
             rows.append([name(resource), *cells, *prices])
     if rows:
         yield table("resource", "now", "then", "price now", "price then", rows=rows[:SHOWN])
-        if len(rows) > SHOWN:
-            yield f"... and {len(rows) - SHOWN:,} more (use --json)"
+        yield from more(len(rows) - SHOWN, see="--json")
         yield worth_words(found.base)
+
+
+def _capacities(solution: Solution) -> dict[str, float]:
+    resources = solution.candidates.resources
+    return dict(zip(resources.names, resources.capacity.tolist(), strict=True))
 
 
 def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
     yield "change: of the objective, with the other cluster recompiled as a whole"
     if held:
         session = f"{count(found.runs, 'run')} of one session, changed in place"
-        told = (
+        how = (
             f"{count(found.runs, 'run')}, not all in place: {'; '.join(found.rebuilt)}"
             if found.rebuilt
             else session
         )
-        yield f"held: with all coefficients and normalisers held ({told})"
+        yield f"held: with all coefficients and normalisers held ({how})"
     elif found.not_held:
         yield f"no held optimum: {found.not_held}"
     if predicted:
@@ -120,11 +115,11 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
     old = {job for job, _ in found.base.unplaced}
     for change in found.changes:
         new = {job for job, _ in change.solution.unplaced}
-        for jobs, told in ((new - old, "can run no longer, and the objective does not see"),
+        for jobs, words in ((new - old, "can run no longer, and the objective does not see"),
                            (old - new, "can run then, and the objective sees")):  # fmt: skip
             if jobs:
                 them = "it" if len(jobs) == 1 else "them"
-                yield f"{_label(change)}: {listed(sorted(jobs))} {told} {them}"
+                yield f"{_label(change)}: {listed(sorted(jobs))} {words} {them}"
         for solution, when in ((found.base, "now"), (change.solution, _label(change))):
             if solution.conflicts and (when != "now" or change is found.changes[0]):
                 yield f"{when}: {solution.why_infeasible}"
@@ -150,8 +145,7 @@ def ranging_view(
     yield table(
         "resource", "capacity", "price", "from", "to", "price below", "price above", rows=rows
     )
-    if len(ranges) > SHOWN:
-        yield f"... and {len(ranges) - SHOWN:,} more (use --json)"
+    yield from more(len(ranges) - SHOWN, see="--json")
     if not all(item.finished for item in ranges.values()):
         yield "A limit was reached: some prices hold further than is told here."
     yield worth_words(solution)
@@ -175,8 +169,7 @@ def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableT
                   for value in curve.objective.tolist()]  # fmt: skip
     rows = [list(pair) for pair in zip(sizes, objectives, strict=True)]
     yield table("capacity", "objective", rows=rows[:SHOWN], left=0)
-    if len(rows) > SHOWN:
-        yield f"... and {count(len(rows) - SHOWN, 'more breakpoint')} (use --json)"
+    yield from more(len(rows) - SHOWN, "breakpoint", see="--json")
     if not curve.finished:
         yield "A limit was reached: further breakpoints may lie between these."
 

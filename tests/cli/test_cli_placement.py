@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from optsched.cli.placement_view import gpus_words
+from optsched.cli.solution_view import gpus_words
 
 WHOLE = ("-f", "max-throughput", "-O", "integral=true")
 
