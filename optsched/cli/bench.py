@@ -11,7 +11,7 @@ from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import Shell
 from optsched.cli.sweep_options import (
     RowsFile,
-    Running,
+    SweepRunning,
     run_sweep,
     sweep_exit_code,
     write_rows,
@@ -33,7 +33,7 @@ def bench(
     shell: Shell,
     swept: Swept,
     contest: Contest,
-    running: Running,
+    running: SweepRunning,
     output: RowsFile = None,
     best: Annotated[
         str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optsched.cli import values
 from optsched.cli.command import Option
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.profile_files import MODELS, Models, ProfileFiles, Reading
+from optsched.cli.profile_files import MODELS, Models, ProfileFiles, ProfileReading
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 
@@ -31,7 +31,7 @@ def evaluate(
     shell: Shell,
     profiles: ProfileFiles,
     models: Models,
-    reading: Reading,
+    reading: ProfileReading,
     split: Annotated[
         list[tuple[str, dict[str, Any]]] | None,
         Option(

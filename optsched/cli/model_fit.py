@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optsched.cli.options import Json, output_option
-from optsched.cli.profile_files import Models, ProfileFiles, Reading, naming_parts, written
+from optsched.cli.profile_files import Models, ProfileFiles, ProfileReading, naming_parts, written
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 
@@ -27,7 +27,7 @@ def fit(
     shell: Shell,
     profiles: ProfileFiles,
     models: Models,
-    reading: Reading,
+    reading: ProfileReading,
     output: Annotated[str, output_option("FILE.json; - for standard output.")],
     as_json: Json = False,
 ) -> int:

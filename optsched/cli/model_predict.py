@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import Json
-from optsched.cli.profile_files import Reading
+from optsched.cli.profile_files import ProfileReading
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import InvalidArgument, UsageError
@@ -78,7 +78,7 @@ def predict(
         Argument("MODEL", "File that `optsched model fit` wrote, or - for standard input."),
     ],
     asked: Asked,
-    reading: Reading,
+    reading: ProfileReading,
     profiles: Annotated[
         list[str] | None,
         Argument("[PROFILES...]", "Measured steps: what is said beside them."),
@@ -116,7 +116,7 @@ def predict(
     return 0
 
 
-def _ways(asked: Asked, reading: Reading) -> tuple[Profiles, FloatArray]:
+def _ways(asked: Asked, reading: ProfileReading) -> tuple[Profiles, FloatArray]:
     """The ways of the options, every number of GPUs with every batch, and the samples that a step is worth.
 
     Batches are split as those of an instance's workloads are, into whole samples of the fullest GPU. The seconds of the
@@ -168,7 +168,7 @@ def _ways(asked: Asked, reading: Reading) -> tuple[Profiles, FloatArray]:
     return ways, each if asked.batch else each * gpus
 
 
-def _nodes(gpus: Sequence[int], asked: Asked, reading: Reading) -> list[int]:
+def _nodes(gpus: Sequence[int], asked: Asked, reading: ProfileReading) -> list[int]:
     if asked.nodes is not None:
         if len(asked.nodes) != len(gpus):
             expected = f"{len(gpus)}, one for each of --gpus"

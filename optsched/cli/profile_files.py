@@ -23,7 +23,7 @@ PROFILES, MODELS = "Profiles", "Models"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ProfileReading:
     """What the files of profiles do not state themselves."""
 
     section: ClassVar = PROFILES

@@ -12,10 +12,10 @@ from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json, ModelFile
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, check_target
-from optsched.cli.simulate_options import Conditions, Simulated, check_options, options_of
+from optsched.cli.simulate_options import Conditions, PolicyChoice, check_options, options_of
 from optsched.cli.sweep_options import (
     RowsFile,
-    Running,
+    SweepRunning,
     run_sweep,
     sweep_exit_code,
     write_rows,
@@ -52,7 +52,7 @@ def ratio(text: str, option: str) -> str:
 
 
 @dataclass(frozen=True)
-class Tasks(Running):
+class RunningSimulations(SweepRunning):
     """How the simulations are run."""
 
     time_limit: Annotated[
@@ -64,7 +64,7 @@ class Tasks(Running):
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultOptions:
     """What is measured and kept."""
 
     section: ClassVar = OUTPUT
@@ -122,12 +122,12 @@ def simulate(
     trace: Annotated[
         str, Argument("TRACE", "Trace or instance: file (json, yaml, npz), or @name.")
     ],
-    simulated: Simulated,
+    simulated: PolicyChoice,
     *,
     model: ModelFile = None,
     conditions: Conditions,
-    running: Tasks,
-    results: Results,
+    running: RunningSimulations,
+    results: ResultOptions,
     as_json: Json = False,
 ) -> int:
     """Let policies schedule the jobs of a trace, from the first arrival to the last end, and compare what comes of it.

@@ -22,7 +22,7 @@ def policy_documents(texts: Sequence[str], option: str) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Simulated:
+class PolicyChoice:
     """The policies, and how time passes."""
 
     section: ClassVar = PROBLEM
@@ -129,7 +129,7 @@ class Conditions:
     ] = None
 
 
-def options_of(simulated: Simulated, conditions: Conditions) -> dict[str, Any]:
+def options_of(simulated: PolicyChoice, conditions: Conditions) -> dict[str, Any]:
     """`SimulationOptions` that are given, apart from the seed."""
     return given_fields(simulated, "policies", "seeds") | given_fields(conditions, "truth")
 

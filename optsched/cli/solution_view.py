@@ -350,7 +350,7 @@ class Line:
     """A job, or two that share GPUs: fractions and steps/s by configuration."""
 
     names: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[LinePart] = field(default_factory=list)
 
     @property
     def rate(self) -> str:
@@ -361,7 +361,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Part:
+class LinePart:
     """One configuration of a line."""
 
     pool: str
@@ -439,7 +439,7 @@ def _long(lines: list[Line]) -> RenderableType:
     return table(*heads, rows=rows, left=len(text))
 
 
-def _cells(part: Part) -> dict[str, str]:
+def _cells(part: LinePart) -> dict[str, str]:
     """One configuration by the heads of its columns."""
     return {
         "pool": name(part.pool) or "none",
@@ -477,7 +477,7 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int]:
         c = int(C.configuration[column])
         pool, option = int(C.configurations.pool[c]), int(option_of[column])
         bare = pool < 0 and option >= 0
-        part = Part(
+        part = LinePart(
             "" if pool < 0 else pools[pool].name,
             int(C.configurations.gpus[c]),
             int(C.configurations.nodes[c]),

@@ -54,7 +54,7 @@ class Solved(Problem):
 
 
 @dataclass(frozen=True)
-class Slices:
+class RoundsOptions:
     """How an allocation is cut into rounds."""
 
     section: ClassVar = ROUNDS
@@ -132,7 +132,7 @@ def solve(
         bool, Option("Exit 5 if optimality is not proven.", section=SOLVER)
     ] = False,
     *,
-    slices: Slices,
+    slices: RoundsOptions,
     place: Annotated[bool, Option("Put what runs first on GPUs of nodes.", section=OUTPUT)] = False,
     output: Annotated[str | None, output_option("Write the solution (json, or .sol).")] = None,
     duals: Annotated[

@@ -44,7 +44,7 @@ RowsFile = Annotated[
 
 
 @dataclass(frozen=True)
-class Running:
+class SweepRunning:
     """How the tasks are run."""
 
     section: ClassVar = RUNNING
@@ -71,7 +71,7 @@ class Running:
 
 
 def run_sweep(
-    shell: Shell, sweep: Benchmark | Simulations, running: Running, output: str | None
+    shell: Shell, sweep: Benchmark | Simulations, running: SweepRunning, output: str | None
 ) -> Sweep:
     """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
     sweep.tasks()  # wrong values are refused before a file is touched
