@@ -10,11 +10,33 @@ from optsched.benchmarking.results import OVERHEAD
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 
-TEXT = frozenset({
-    "instance", "trace", "sha256", "formulation", "options", "constraints", "policy", "solver", "solver_used",
-    "solver_version", "settings", "status", "sense", "proof", "best_known_from", "termination", "error", "optsched",
-    "python", "cpu", "date", "key", "notes",
-})  # fmt: skip
+TEXT = frozenset(
+    {
+        "instance",
+        "trace",
+        "sha256",
+        "formulation",
+        "options",
+        "constraints",
+        "policy",
+        "solver",
+        "solver_used",
+        "solver_version",
+        "settings",
+        "status",
+        "sense",
+        "proof",
+        "best_known_from",
+        "termination",
+        "error",
+        "optsched",
+        "python",
+        "cpu",
+        "date",
+        "key",
+        "notes",
+    }
+)
 """Columns whose cells are text, in CSV even those that look like numbers."""
 STRUCTURED = frozenset({"options", "constraints", "settings"})
 """Columns that may be lists and objects as well."""

@@ -14,9 +14,18 @@ from optsched.errors import UsageError
 
 Row = Mapping[str, Any]
 IDENTITY = (
-    "instance", "trace", "formulation", "options", "constraints", "policy", "solver", "seed", "threads",
-    "time_limit_s", "settings",
-)  # fmt: skip
+    "instance",
+    "trace",
+    "formulation",
+    "options",
+    "constraints",
+    "policy",
+    "solver",
+    "seed",
+    "threads",
+    "time_limit_s",
+    "settings",
+)
 """Columns that say what was asked; all others say what came of it."""
 METHODS = ("policy", "solver", "formulation", "options", "settings", "threads")
 """Columns that are compared, the first one that has several values."""
@@ -26,10 +35,25 @@ SETTLED = frozenset({"ok", "optimal", "infeasible", "unbounded"})
 ANSWERED = SETTLED | {"feasible"}
 """There is an answer: its figures count."""
 TIMES = ("total_s", "wall_s")
-OVERHEAD = frozenset({
-    "n", "m", "classes", "columns", "objective", "bound", "gap", "best_known", "gap_to_best", "iterations", "nodes",
-    "exit_code", "cores", "repeat", "peak_memory_mb",
-})  # fmt: skip
+OVERHEAD = frozenset(
+    {
+        "n",
+        "m",
+        "classes",
+        "columns",
+        "objective",
+        "bound",
+        "gap",
+        "best_known",
+        "gap_to_best",
+        "iterations",
+        "nodes",
+        "exit_code",
+        "cores",
+        "repeat",
+        "peak_memory_mb",
+    }
+)
 """Numbers that have tables of their own, or cannot be averaged over problems."""
 
 

@@ -122,11 +122,20 @@ class Simulations:
     ) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
         return run_tasks(
-            self.tasks(), simulate_task, prepare=prepare_simulation, kind="simulate",
+            self.tasks(),
+            simulate_task,
+            prepare=prepare_simulation,
+            kind="simulate",
             time_limit=seconds_or_none(self.time_limit, "time_limit"),
-            memory_limit=self.memory_limit, processes=processes, threads=threads, results_file=results_file,
-            append=append, retry=retry, on_row=on_row, on_start=on_start,
-        )  # fmt: skip
+            memory_limit=self.memory_limit,
+            processes=processes,
+            threads=threads,
+            results_file=results_file,
+            append=append,
+            retry=retry,
+            on_row=on_row,
+            on_start=on_start,
+        )
 
 
 def _digest(model: Any) -> str:

@@ -119,9 +119,15 @@ def paired(
         return value if value is None or not ratio else float(np.exp(value))
 
     return Paired(
-        len(a), told(interval.mean), told(interval.low), told(interval.high),
-        int((a < b).sum()), int((a > b).sum()), int((a == b).sum()), signed_rank(difference),
-    )  # fmt: skip
+        len(a),
+        told(interval.mean),
+        told(interval.low),
+        told(interval.high),
+        int((a < b).sum()),
+        int((a > b).sum()),
+        int((a == b).sum()),
+        signed_rank(difference),
+    )
 
 
 def signed_rank(difference: FloatArray) -> float | None:

@@ -129,13 +129,28 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
         mean, geometric = shared[method], shifted_geometric_mean(own, reading.shift)
         ratio = None if mean is None or not least else mean / least
         interval = _interval(own, reading)
-        rows.append((results.method_name(method), len(own), interval.mean, interval.low, interval.high,
-                     median(own) if own else None, geometric, own[-1] if own else None, mean, ratio))  # fmt: skip
+        rows.append(
+            (
+                results.method_name(method),
+                len(own),
+                interval.mean,
+                interval.low,
+                interval.high,
+                median(own) if own else None,
+                geometric,
+                own[-1] if own else None,
+                mean,
+                ratio,
+            )
+        )
     seconds = ("mean", "95 % from", "to", "median", "geometric", "longest")
     columns = (
-        Column(_by(results), "text"), Column("settled", "count"), *(Column(name, "seconds") for name in seconds),
-        Column(f"geometric of {len(common)}", "seconds"), Column("ratio", "ratio"),
-    )  # fmt: skip
+        Column(_by(results), "text"),
+        Column("settled", "count"),
+        *(Column(name, "seconds") for name in seconds),
+        Column(f"geometric of {len(common)}", "seconds"),
+        Column("ratio", "ratio"),
+    )
     words = (
         f"{column} of the tasks that were settled ({', '.join(sorted(SETTLED))}); those that were not are in no mean. "
         f"Geometric means are shifted by {reading.shift:g} s. Only the last two columns compare methods: they are over "
@@ -208,16 +223,31 @@ def _pairs(
     adjusted = holm([pair.p for *_, pair in compared])
     kind = "ratio" if ratio else "number"
     rows = tuple(
-        (results.method_name(first), results.method_name(second), pair.n, pair.estimate, pair.low, pair.high,
-         pair.less, pair.more, pair.p, p)
+        (
+            results.method_name(first),
+            results.method_name(second),
+            pair.n,
+            pair.estimate,
+            pair.low,
+            pair.high,
+            pair.less,
+            pair.more,
+            pair.p,
+            p,
+        )
         for (first, second, pair), p in zip(compared, adjusted, strict=True)
-    )  # fmt: skip
+    )
     columns = (
-        Column("first", "text"), Column("second", "text"), Column("both", "count"),
+        Column("first", "text"),
+        Column("second", "text"),
+        Column("both", "count"),
         Column("ratio" if ratio else "difference", kind),
-        Column("95 % from", kind), Column("to", kind), *(Column(end, "count") for end in ends),
-        Column("p", "p"), Column("p Holm", "p"),
-    )  # fmt: skip
+        Column("95 % from", kind),
+        Column("to", kind),
+        *(Column(end, "count") for end in ends),
+        Column("p", "p"),
+        Column("p Holm", "p"),
+    )
     return SummaryTable(name, title, columns, rows, words)
 
 
@@ -230,13 +260,29 @@ def gaps(results: Results, reading: Reading) -> SummaryTable:
             interval = _interval(found, reading)
             at_best = sum(gap <= AT_BEST for gap in found)
             better = sum(gap < -AT_BEST for gap in found)
-            rows.append((results.method_name(method), len(found), at_best, better, interval.mean, interval.low,
-                         interval.high, median(found), found[-1], len(results.problems) - len(found)))  # fmt: skip
+            rows.append(
+                (
+                    results.method_name(method),
+                    len(found),
+                    at_best,
+                    better,
+                    interval.mean,
+                    interval.low,
+                    interval.high,
+                    median(found),
+                    found[-1],
+                    len(results.problems) - len(found),
+                )
+            )
     percents = ("mean", "95 % from", "to", "median", "worst")
     columns = (
-        Column(_by(results), "text"), Column("objectives", "count"), Column("at best", "count"),
-        Column("better", "count"), *(Column(name, "percent") for name in percents), Column("without", "count"),
-    )  # fmt: skip
+        Column(_by(results), "text"),
+        Column("objectives", "count"),
+        Column("at best", "count"),
+        Column("better", "count"),
+        *(Column(name, "percent") for name in percents),
+        Column("without", "count"),
+    )
     sources = [str(row["best_known_from"]) for row in results.rows if row.get("best_known_from")]
     told = ", ".join(f"{sources.count(name):,} {name}" for name in dict.fromkeys(sources))
     words = (
@@ -254,12 +300,27 @@ def figures(results: Results, name: str, reading: Reading) -> SummaryTable:
         found = sorted(results.values(name, method, settled=False).values())
         interval = _interval(found, reading)
         ends = (median(found), found[0], found[-1]) if found else (None, None, None)
-        rows.append((results.method_name(method), len(found), interval.mean, interval.low, interval.high, *ends,
-                     len(results.problems) - len(found)))  # fmt: skip
+        rows.append(
+            (
+                results.method_name(method),
+                len(found),
+                interval.mean,
+                interval.low,
+                interval.high,
+                *ends,
+                len(results.problems) - len(found),
+            )
+        )
     columns = (
-        Column(_by(results), "text"), Column("values", "count"), Column("mean"), *INTERVAL, Column("median"),
-        Column("least"), Column("most"), Column("without", "count"),
-    )  # fmt: skip
+        Column(_by(results), "text"),
+        Column("values", "count"),
+        Column("mean"),
+        *INTERVAL,
+        Column("median"),
+        Column("least"),
+        Column("most"),
+        Column("without", "count"),
+    )
     words = "Problems without a value are in no mean, but counted last."
     return SummaryTable(name, name, columns, tuple(rows), words)
 
@@ -276,9 +337,13 @@ def contradictions(results: Results) -> SummaryTable:
             groups.setdefault(problem_of(row), []).append(row)
     rows = [line for group in groups.values() for line in _contradictions(group)]
     columns = (
-        Column("instance", "text"), Column("formulation", "text"), Column("found by", "text"), Column("objective"),
-        Column("bound of", "text"), Column("bound"),
-    )  # fmt: skip
+        Column("instance", "text"),
+        Column("formulation", "text"),
+        Column("found by", "text"),
+        Column("objective"),
+        Column("bound of", "text"),
+        Column("bound"),
+    )
     words = "An objective that is better than a bound says that one of the two is wrong."
     return SummaryTable("contradictions", "Contradictions", columns, tuple(rows), words)
 

@@ -99,10 +99,20 @@ class Benchmark:
         seconds = seconds_or_none(self.time_limit, "time_limit")
         limit = None if seconds is None else (1 + GRACE_SHARE) * seconds + GRACE
         return run_tasks(
-            self.tasks(), solve_task, prepare=prepare_solve, processes=processes, threads=self.threads,
-            time_limit=limit, memory_limit=self.memory_limit, results_file=results_file, kind="bench", append=append,
-            retry=retry, on_row=on_row, on_start=on_start,
-        )  # fmt: skip
+            self.tasks(),
+            solve_task,
+            prepare=prepare_solve,
+            processes=processes,
+            threads=self.threads,
+            time_limit=limit,
+            memory_limit=self.memory_limit,
+            results_file=results_file,
+            kind="bench",
+            append=append,
+            retry=retry,
+            on_row=on_row,
+            on_start=on_start,
+        )
 
     # --- how -------------------------------------------------------------------------------------------------------
 
@@ -150,8 +160,11 @@ class Benchmark:
     def _check(self) -> None:
         if not self.sources:
             raise UsageError("there is nothing to be solved: no instance is given")
-        for what, given in (("formulation", [canonical([*item]) for item in self.formulations]),
-                            ("solver", self.solvers), ("seed", self.seeds)):  # fmt: skip
+        for what, given in (
+            ("formulation", [canonical([*item]) for item in self.formulations]),
+            ("solver", self.solvers),
+            ("seed", self.seeds),
+        ):
             if not given:
                 raise UsageError(f"there is nothing to be done: no {what} is given")
             twice = [item for place, item in enumerate(given) if item in given[:place]]

@@ -103,9 +103,14 @@ class WorkerProcess:
         command = [sys.executable, "-P", "-c", WORKER, *map(str, descriptors), work, prepare]
         environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": paths}
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors,
-            pass_fds=descriptors, env=environment, start_new_session=True,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            pass_fds=descriptors,
+            env=environment,
+            start_new_session=True,
+        )
 
     def ask(self, spec: Mapping[str, Any], memory: int | None) -> None:
         """Hand it a task; one that has died is seen by `messages`."""

@@ -160,7 +160,7 @@ def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) ->
 
 
 def _drawn(answer: Answer, kind: str | None) -> Axes:
-    from optsched.report.parts import has_part
+    from optsched.report.answers import has_part
 
     return _picture(kind or ("gantt" if has_part(answer, "schedule") else "allocation"))(answer)
 

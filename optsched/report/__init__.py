@@ -2,8 +2,7 @@
 
 from optsched.report.answers import SolutionFile
 from optsched.report.front import FrontLines, front_picture
-from optsched.report.gantt import rounds_gantt, schedule_gantt
-from optsched.report.gantt_rows import GanttRows
+from optsched.report.gantt import GanttRows, rounds_gantt, schedule_gantt
 from optsched.report.gpu_gantt import gpu_gantt_picture
 from optsched.report.heatmap import HeatmapRows, allocation_heatmap, heatmap_rows
 from optsched.report.model_errors import evaluation_picture
@@ -16,10 +15,13 @@ from optsched.report.simulation_page import (
     write_simulation_page,
     write_simulation_picture,
 )
-from optsched.report.simulation_shares import completion_times_picture, fairness_picture
-from optsched.report.simulation_times import queue_picture, utilisation_picture
-from optsched.report.topology import topology_picture
-from optsched.report.topology_cells import TopologyCells
+from optsched.report.simulation_pictures import (
+    completion_times_picture,
+    fairness_picture,
+    queue_picture,
+    utilisation_picture,
+)
+from optsched.report.topology import TopologyCells, topology_picture
 from optsched.report.traces import (
     arrivals_picture,
     durations_picture,

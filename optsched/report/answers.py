@@ -1,4 +1,7 @@
-"""What pictures are drawn from: a `Solution`, or a solution file beside its instance."""
+"""Allocation, schedule, rounds and placement as pictures need them, from a `Solution` or from a solution file.
+
+This is the only module that knows how the last three look in a file.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, make_formulation
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
-from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
-from optsched.solution import Solution, Status
+from optsched.instance.reading import (
+    listed,
+    named,
+    parse_json,
+    read_bytes,
+    read_stdin,
+    show,
+    translate,
+    validate,
+)
+from optsched.report.pictures import amount
+from optsched.solution import Allocation, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
+# --- solutions, and files of them ----------------------------------------------------------------
+
 PARTS = ("schedule", "rounds", "placement")
-"""Fields that `optsched.report.parts` reads by itself."""
+"""Fields that `optsched.report.answers` reads by itself."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +146,300 @@ def headline(answer: Answer, *more: str) -> str:
     return "; ".join([f"{answer.formulation}: {answer.status}{value}{doubt}", *filter(None, more)])
 
 
-def amount(value: float) -> str:
-    """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
-    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+# --- schedule, rounds and placement --------------------------------------------------------------
+
+NOBODY = -1
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 job``, ``1,200 jobs``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+@dataclass(frozen=True)
+class Runs:
+    """Jobs (or pairs) that run somewhere for some time; arrays of length S.
+
+    Attributes
+    ----------
+    job, partner, pool : IntArray
+        Rows of the job table and of the pools; -1 for no partner, no pool.
+    gpus : FloatArray
+        GPUs held; of a share of a GPU that share.
+    start, end : FloatArray
+        Seconds or shares of a window, as the owner says.
+    """
+
+    job: IntArray
+    partner: IntArray
+    pool: IntArray
+    gpus: FloatArray
+    start: FloatArray
+    end: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Rows of an allocation: who has which pool (-1: none) for what fraction of the time; arrays of equal length.
+
+    Attributes
+    ----------
+    job, partner, pool : IntArray
+        Rows of the job table and of the pools; -1 for no partner, no pool.
+    gpus, fraction : FloatArray
+        GPUs held (of a share of a GPU that share), and the fraction of the time.
+    """
+
+    job: IntArray
+    partner: IntArray
+    pool: IntArray
+    gpus: FloatArray
+    fraction: FloatArray
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Rounds: stretches of rows of the allocation, where rows that run on in the next slice are one stretch.
+
+    Attributes
+    ----------
+    runs : Runs
+        From 0, in the unit of ``window``.
+    cuts : FloatArray
+        Ends of the slices.
+    window : float or None
+        Seconds; None: ``runs`` are shares of a window whose length nobody states.
+    scale : float
+        Share of every fraction of the allocation that the slices realise.
+    """
+
+    runs: Runs
+    cuts: FloatArray
+    window: float | None
+    scale: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """GPUs, each written ``node/index``, and the jobs (rows of the job table) that hold them."""
+
+    jobs: tuple[int, ...]
+    gpus: tuple[str, ...]
+
+
+# --- from a solution, or from a file -------------------------------------------------------------------------------
+
+
+def shares_of(source: Allocation | SolutionFile) -> Shares:
+    """The rows of an allocation."""
+    if isinstance(source, SolutionFile):
+        return _allocation_in(source)
+    rows, table = source.rows, source.classes.configurations
+    configuration = source.classes.configuration[rows.column]
+    gpus = table.gpus[configuration] * table.share[configuration]
+    return Shares(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
+
+
+def schedule_of(answer: Answer) -> Runs:
+    """The schedule, in absolute seconds; raises `UsageError` where there is none."""
+    if isinstance(answer, SolutionFile):
+        return _schedule_in(answer)
+    schedule = answer.schedule
+    if schedule is None:
+        raise _lacks(answer, "schedule")
+    table, configuration = (
+        schedule.classes.configurations,
+        schedule.classes.configuration[schedule.column],
+    )
+    alone = np.full(len(schedule), NOBODY)
+    gpus = table.gpus[configuration] * table.share[configuration]
+    return Runs(schedule.job, alone, schedule.pool, gpus, schedule.start, schedule.end)
+
+
+def slices_of(answer: Answer) -> Slices:
+    """The rounds; raises `UsageError` where there are none."""
+    if isinstance(answer, SolutionFile):
+        return _slices_in(answer)
+    rounds, allocation = answer.rounds, answer.allocation
+    if rounds is None or allocation is None:
+        raise _lacks(answer, "rounds")
+    rows = shares_of(allocation)
+    window = rounds.rounds * answer.instance.round
+    row, start, end, cuts = _joined(rounds.length * window, rounds.runs.toarray() > 0)
+    runs = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
+    return Slices(runs, cuts, window, rounds.scale)
+
+
+def placement_of(answer: Answer) -> tuple[Held, ...]:
+    """The placement; raises `UsageError` where there is none."""
+    if isinstance(answer, SolutionFile):
+        return _placement_in(answer)
+    placement = answer.placement
+    if placement is None:
+        raise _lacks(answer, "placement")
+    job, partner = (
+        placement.rows.job[placement.row].tolist(),
+        placement.rows.partner[placement.row].tolist(),
+    )
+    return tuple(
+        Held((a,) if b < 0 else (a, b), gpus)
+        for a, b, gpus in zip(job, partner, placement.gpus, strict=True)
+    )
+
+
+def has_part(answer: Answer, name: str) -> bool:
+    """Whether there is a schedule, rounds or a placement."""
+    return (
+        name in answer.parts
+        if isinstance(answer, SolutionFile)
+        else getattr(answer, name) is not None
+    )
+
+
+def _lacks(answer: Answer, name: str) -> UsageError:
+    none = "no rounds" if name == "rounds" else f"no {name}"
+    return UsageError(f"the solution of {answer.formulation} has {none}: there is nothing to draw")
+
+
+def _joined(
+    length: FloatArray, runs: np.ndarray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Row, start and end of every stretch of slices in which a row runs without a break; and the ends of slices."""
+    edge = np.concatenate(([0.0], np.cumsum(length)))
+    border = np.zeros((1, runs.shape[1]), bool)
+    change = np.diff(np.concatenate((border, runs, border)).astype(np.int8), axis=0)
+    row, begin = np.nonzero(change.T == 1)
+    _, after = np.nonzero(
+        change.T == -1
+    )  # in the same order: beginnings and ends of a row alternate
+    return row, edge[begin], edge[after], edge[1:]
+
+
+# --- the shape of files --------------------------------------------------------------------------------------------
+
+
+class _Row(BaseModel):
+    """Keys that a picture does not need are left to `optsched verify`."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
+
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _ScheduleRow(_Row):
+    job: str
+    pool: str | None
+    gpus: int
+    share: _Number = 1.0
+    start: _Number
+    end: _Number
+
+
+class _PlacementRow(_Row):
+    job: str | None = None
+    jobs: list[str] | None = None
+    gpus: list[str]
+
+
+class _Slice(_Row):
+    duration: Annotated[float, Field(allow_inf_nan=False, ge=0)]
+    run: list[int]
+
+
+class _Rounds(_Row):
+    window: Annotated[float, Field(allow_inf_nan=False, gt=0)] | None = None
+    scale: _Number
+    slices: list[_Slice]
+
+
+def _schedule_in(file: SolutionFile) -> Runs:
+    rows: list[_ScheduleRow] = _read(file, "schedule", list[_ScheduleRow], _ScheduleRow)
+    job = [_job(file.instance, row.job, f"schedule[{place}].job") for place, row in enumerate(rows)]
+    pool = [
+        _pool(file.instance, row.pool, f"schedule[{place}].pool") for place, row in enumerate(rows)
+    ]
+    start, end = np.array([row.start for row in rows]), np.array([row.end for row in rows])
+    for place in np.flatnonzero(end < start)[:1].tolist():
+        raise InvalidInput(
+            f"schedule[{place}].end", show(rows[place].end), f"at least its start, {start[place]:g}"
+        )
+    gpus = np.array([row.gpus * row.share for row in rows], np.float64)
+    return Runs(_rows(job), np.full(len(rows), NOBODY), _rows(pool), gpus, start, end)
+
+
+def _slices_in(file: SolutionFile) -> Slices:
+    rounds: _Rounds = _read(file, "rounds", _Rounds, _Rounds)
+    allocation = file.document.allocation
+    runs = np.zeros((len(rounds.slices), len(allocation)), bool)
+    for place, piece in enumerate(rounds.slices):
+        for position, number in enumerate(piece.run):
+            if not 0 <= number < len(allocation):
+                expected = f"the number of one of the {len(allocation)} rows of the allocation"
+                raise InvalidInput(
+                    f"rounds.slices[{place}].run[{position}]", show(number), expected
+                )
+        runs[place, piece.run] = True
+    rows = _allocation_in(file)
+    row, start, end, cuts = _joined(
+        np.array([piece.duration for piece in rounds.slices], np.float64), runs
+    )
+    of_row = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
+    return Slices(of_row, cuts, rounds.window, rounds.scale)
+
+
+def _allocation_in(file: SolutionFile) -> Shares:
+    """The rows of the allocation of a solution file."""
+    instance, rows = file.instance, file.document.allocation
+    job, partner, pool = [], [], []
+    for place, row in enumerate(rows):
+        path = f"allocation[{place}]"
+        first, second = (row.job, None) if row.jobs is None else row.jobs
+        job.append(_job(instance, first, f"{path}.job" if row.jobs is None else f"{path}.jobs[0]"))
+        partner.append(NOBODY if second is None else _job(instance, second, f"{path}.jobs[1]"))
+        pool.append(_pool(instance, row.pool, f"{path}.pool"))
+    gpus, fraction = [row.gpus * row.share for row in rows], [row.fraction for row in rows]
+    return Shares(
+        _rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float)
+    )
+
+
+def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
+    held = []
+    for place, row in enumerate(_read(file, "placement", list[_PlacementRow], _PlacementRow)):
+        path = f"placement[{place}]"
+        if (row.job is None) == (row.jobs is None):
+            raise InvalidInput(
+                path, "both job and jobs" if row.job else "neither job nor jobs", "one of them"
+            )
+        names = [row.job] if row.jobs is None else row.jobs
+        held.append(Held(tuple(_job(file.instance, name, path) for name in names), tuple(row.gpus)))
+    return tuple(held)
+
+
+def _rows(numbers: list[int]) -> IntArray:
+    return np.array(numbers, np.int64)
+
+
+def _job(instance: Instance, name: str | None, path: str) -> int:
+    try:
+        return instance.jobs_table.names.index(name or "")
+    except KeyError:
+        raise InvalidInput(path, show(name), "the id of a job of the instance") from None
+
+
+def _pool(instance: Instance, name: str | None, path: str) -> int:
+    if name is None:
+        return NOBODY
+    if name not in instance.cluster.pool_index:
+        raise InvalidInput(
+            path, show(name), f"one of the pools {listed(instance.cluster.pool_index)}"
+        )
+    return instance.cluster.pool_index[name]
+
+
+def _read(file: SolutionFile, name: str, shape: Any, model: type[BaseModel]) -> Any:
+    if name not in file.parts:
+        raise _lacks(file, name)
+    try:
+        return TypeAdapter(shape).validate_python(file.parts[name])
+    except ValidationError as error:
+        raise translate(error, name, model) from None

@@ -128,10 +128,17 @@ def fabric_of(instance: Instance) -> Fabric:
     for (leaves, _), hosts in members.items():
         first_of.setdefault(leaves, hosts[0])
     groups = tuple(
-        Group(pool, leaves, np.array(hosts, np.int64), _values(inside[host] for host in hosts if host in inside),
-              _values(list(uplinks.get(host, {}).values()) for host in hosts))
-        for (leaves, pool), hosts in sorted(members.items(), key=lambda item: (first_of[item[0][0]], item[1][0]))
-    )  # fmt: skip
+        Group(
+            pool,
+            leaves,
+            np.array(hosts, np.int64),
+            _values(inside[host] for host in hosts if host in inside),
+            _values(list(uplinks.get(host, {}).values()) for host in hosts),
+        )
+        for (leaves, pool), hosts in sorted(
+            members.items(), key=lambda item: (first_of[item[0][0]], item[1][0])
+        )
+    )
     bottom = {leaf for group in groups for leaf in group.leaves}
     first = np.concatenate(([0], np.cumsum(gpus)[:-1])).astype(np.int64)
     return Fabric(names, gpus, state, first, groups, _levels(bottom, others), tuple(others))

@@ -9,9 +9,11 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.report.answers import amount, count
-from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
+from optsched.report.palette import INK, LABEL, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
 from optsched.report.pictures import (
+    amount,
+    count,
+    grid_below,
     head,
     legend_below,
     new_axes,
@@ -99,12 +101,18 @@ class FrontLines:
         units = [_unit(axis, both[:, place]) for place, axis in enumerate(front.axes)]
         scale = np.array([unit for unit, _ in units])
         return cls(
-            both[:, 0] / scale[0], both[:, 1] / scale[1], proved, not integral,
+            both[:, 0] / scale[0],
+            both[:, 1] / scale[1],
+            proved,
+            not integral,
             None if ideal is None else (float(ideal[0] / scale[0]), float(ideal[1] / scale[1])),
-            (float(worst[0] / scale[0]), float(worst[1] / scale[1])), hidden,
-            f"{front.instance.name}: {first.formulation} against {second.formulation}", "; ".join(told),
-            units[0][1], units[1][1],
-        )  # fmt: skip
+            (float(worst[0] / scale[0]), float(worst[1] / scale[1])),
+            hidden,
+            f"{front.instance.name}: {first.formulation} against {second.formulation}",
+            "; ".join(told),
+            units[0][1],
+            units[1][1],
+        )
 
 
 def _unit(axis: Axis, values: FloatArray) -> tuple[float, str]:
@@ -156,11 +164,21 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
         (~lines.proved, PAPER, "feasible, with a gap"),
     ):
         if mask.any():
-            ax.plot(lines.first[mask], lines.second[mask], "o", color=MAIN, markerfacecolor=face, markersize=6,
-                    zorder=4, label=label, linestyle="none")  # fmt: skip
+            ax.plot(
+                lines.first[mask],
+                lines.second[mask],
+                "o",
+                color=MAIN,
+                markerfacecolor=face,
+                markersize=6,
+                zorder=4,
+                label=label,
+                linestyle="none",
+            )
     for corner, marker, colour, label in (
-        (lines.ideal, "*", SECOND, "ideal: the best of both"), (lines.nadir, "X", WARNING, "nadir: the worst of both"),
-    ):  # fmt: skip
+        (lines.ideal, "*", SECOND, "ideal: the best of both"),
+        (lines.nadir, "X", WARNING, "nadir: the worst of both"),
+    ):
         if corner is not None:
             ax.plot(
                 *corner, marker, color=colour, markersize=9, zorder=3, label=label, linestyle="none"
@@ -170,8 +188,7 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
     ax.set_ylabel(lines.second_axis, fontsize=LABEL)
     ax.ticklabel_format(useOffset=False, style="plain")
     ax.margins(x=0.17, y=0.09)  # room for the numbers
-    ax.grid(color=LINE, linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
+    grid_below(ax)
     legend_below(ax, ax.get_legend_handles_labels()[0], 0.5, 4)
     head(ax, lines.title, lines.subtitle)
 
@@ -184,6 +201,14 @@ def _number(ax: Axes, lines: FrontLines) -> None:
     right, up = (nadir[place] > ideal[place] for place in (0, 1))
     for row in rows:
         words = f"{amount(float(lines.first[row]))}, {amount(float(lines.second[row]))}"
-        ax.annotate(words, (lines.first[row], lines.second[row]), (7 if right else -7, 5 if up else -5),
-                    textcoords="offset points", ha="left" if right else "right", va="bottom" if up else "top",
-                    fontsize=SMALL, color=INK if row in (0, last) else MUTED, zorder=5)  # fmt: skip
+        ax.annotate(
+            words,
+            (lines.first[row], lines.second[row]),
+            (7 if right else -7, 5 if up else -5),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="bottom" if up else "top",
+            fontsize=SMALL,
+            color=INK if row in (0, last) else MUTED,
+            zorder=5,
+        )

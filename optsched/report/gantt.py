@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import UsageError
+from optsched.instance import Instance
 from optsched.instance.tables import JobNames
-from optsched.report.answers import Answer, count
-from optsched.report.bands import Band, bands_of
-from optsched.report.gantt_rows import GanttRows
+from optsched.report.answers import NOBODY, Answer, Runs, headline, schedule_of, slices_of
 from optsched.report.palette import (
     INK,
     JOBS,
     LABEL,
-    LINE,
     MAIN,
     PANEL,
     PAPER,
@@ -27,18 +26,279 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
+    LEGEND,
+    count,
+    grid_below,
     head,
     new_axes,
     plain_frame,
+    rectangles,
     require_matplotlib,
     short,
     size_of,
+    time_unit,
     width_of,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import Collection
+
+
+# --- lanes ---------------------------------------------------------------------------------------
+
+FINEST = 8
+"""A GPU is cut into at most so many lanes where jobs hold shares of it."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Blocks of neighbouring lanes; a stretch that finds no room in one piece has several.
+
+    Attributes
+    ----------
+    stretch, lane, height : IntArray, shape (B,)
+        Whose block it is, its first lane and how many it covers.
+    per_gpu : int
+        Lanes of a GPU.
+    count : int
+        Lanes in all: those of the pool's GPUs, and more where more run at a time than fit.
+    """
+
+    stretch: IntArray
+    lane: IntArray
+    height: IntArray
+    per_gpu: int
+    count: int
+
+
+def lay_out(
+    start: FloatArray, end: FloatArray, gpus: FloatArray, owner: IntArray, size: int
+) -> Lanes:
+    """Greedy packing in order of start; as many lanes are used as GPUs are held at a time, no more.
+
+    Each stretch takes lanes that are free when it starts: those that its owner had before if it can, else the smallest
+    gap that holds it in one piece, else the lowest free lanes. All free lanes are equally good for what comes later,
+    so no stretch ever needs a lane beyond the largest number of GPUs held at once.
+
+    Parameters
+    ----------
+    start, end, gpus : FloatArray, shape (S,)
+    owner : IntArray, shape (S,)
+        The job that runs.
+    size : int
+        GPUs of the pool.
+    """
+    per_gpu = next(
+        (n for n in range(1, FINEST) if np.allclose(gpus * n, np.round(gpus * n))), FINEST
+    )
+    height = np.maximum(np.ceil(gpus * per_gpu - 1e-9), 1).astype(np.int64)
+    slack = 1e-9 * float(np.ptp(np.concatenate((start, end)))) if len(start) else 0.0
+    busy_until = np.full(size * per_gpu, -np.inf)
+    before: dict[int, IntArray] = {}
+    blocks: list[tuple[int, int, int]] = []
+    for stretch in np.lexsort((owner, -height, start)).tolist():
+        wanted, who = int(height[stretch]), int(owner[stretch])
+        free = np.flatnonzero(busy_until <= start[stretch] + slack)
+        if len(free) < wanted:
+            more = wanted - len(free)
+            free = np.concatenate((free, np.arange(len(busy_until), len(busy_until) + more)))
+            busy_until = np.concatenate((busy_until, np.full(more, -np.inf)))
+        own = before.get(who)
+        if own is not None and len(own) == wanted and np.isin(own, free).all():
+            taken = own
+        else:
+            taken = _smallest_gap(free, wanted)
+        busy_until[taken] = end[stretch]
+        before[who] = taken
+        blocks += [(stretch, int(part[0]), len(part)) for part in _neighbours(taken)]
+    table = np.array(blocks, np.int64).reshape(-1, 3)
+    return Lanes(table[:, 0], table[:, 1], table[:, 2], per_gpu, len(busy_until))
+
+
+def _smallest_gap(free: IntArray, wanted: int) -> IntArray:
+    """The lowest lanes of the smallest run of free ones that is long enough, else the lowest free lanes."""
+    runs = [run for run in _neighbours(free) if len(run) >= wanted]
+    return min(runs, key=len)[:wanted] if runs else free[:wanted]
+
+
+def _neighbours(lanes: IntArray) -> list[IntArray]:
+    """Sorted lanes cut into runs of consecutive numbers."""
+    return np.split(lanes, np.flatnonzero(np.diff(lanes) != 1) + 1)
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GanttRows:
+    """What a Gantt diagram shows.
+
+    Attributes
+    ----------
+    instance : Instance
+    runs : Runs
+        In the unit of the axis.
+    unit : str
+        ``s``, ``min``, ``h``, ``days`` or ``%``.
+    deadline : FloatArray, shape (S,)
+        Of the job of each stretch, in the unit of the axis; inf for none, and for all but the job's last stretch.
+    now : float or None
+        On the axis.
+    cuts : FloatArray
+        Ends of slices on the axis.
+    title, subtitle, axis : str
+    """
+
+    instance: Instance
+    runs: Runs
+    unit: str
+    deadline: FloatArray
+    now: float | None
+    cuts: FloatArray
+    title: str
+    subtitle: str
+    axis: str
+
+    @classmethod
+    def of_schedule(cls, answer: Answer) -> GanttRows:
+        """The schedule of a solution or of a solution file, on an axis that counts from now."""
+        runs, instance = schedule_of(answer), answer.instance
+        if not len(runs):
+            raise UsageError("the schedule is empty: there is nothing to draw")
+        scale, unit = time_unit(
+            float(max(runs.end.max(), instance.now) - min(runs.start.min(), instance.now))
+        )
+        last = _last_of_job(runs)
+        deadline = np.where(last, instance.jobs_table.deadline[runs.job], np.inf)
+        missed, due = int((runs.end > deadline + 1e-6).sum()), int(np.isfinite(deadline).sum())
+        told = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
+        return cls(
+            instance,
+            _moved(runs, instance.now, scale),
+            unit,
+            (deadline - instance.now) / scale,
+            0.0,
+            np.zeros(0),
+            f"{instance.name}: what runs when",
+            headline(answer, *told),
+            f"time from now, {unit}",
+        )
+
+    @classmethod
+    def of_rounds(cls, answer: Answer) -> GanttRows:
+        """The rounds of a solution or of a solution file: seconds where the window is known, else percent of it."""
+        slices, instance = slices_of(answer), answer.instance
+        if not len(slices.runs):
+            raise UsageError("nothing runs in the rounds: there is nothing to draw")
+        end = float(slices.cuts[-1]) if slices.window is None else slices.window
+        scale, unit = (0.01, "%") if slices.window is None else time_unit(end)
+        realised = f"{100 * slices.scale:.4g} % of every fraction is realised"
+        axis = "part of the window, %" if slices.window is None else f"time in the window, {unit}"
+        return cls(
+            instance,
+            _moved(slices.runs, 0.0, scale),
+            unit,
+            np.full(len(slices.runs), np.inf),
+            None,
+            slices.cuts / scale,
+            f"{instance.name}: rounds of the allocation",
+            headline(answer, _amounts(slices.runs), count(len(slices.cuts), "slice"), realised),
+            axis,
+        )
+
+
+def _moved(runs: Runs, origin: float, scale: float) -> Runs:
+    start, end = (runs.start - origin) / scale, (runs.end - origin) / scale
+    return Runs(runs.job, runs.partner, runs.pool, runs.gpus, start, end)
+
+
+def _last_of_job(runs: Runs) -> BoolArray:
+    """Whether a stretch is the last of its job."""
+    order = np.lexsort((runs.end, runs.job))
+    last = np.zeros(len(runs), bool)
+    last[order[np.diff(runs.job[order], append=-1) != 0]] = True
+    return last
+
+
+def _amounts(runs: Runs) -> str:
+    jobs = len(np.unique(np.concatenate((runs.job, runs.partner[runs.partner >= 0]))))
+    stretches = f", {count(len(runs), 'stretch', 'stretches')}" if len(runs) > jobs else ""
+    return count(jobs, "job") + stretches
+
+
+# --- bands ---------------------------------------------------------------------------------------
+
+OF_GPU, SMALLEST, LARGEST, PAGE = 0.27, 0.42, 4.5, 7.5
+"""Inches: of a GPU, of a band at least and at most, and of all bands together."""
+GAP = 0.12
+"""Inches between bands."""
+MAX_IDLE = 8
+"""With more pools than this, those on which nothing runs are left out."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """One pool of the diagram.
+
+    Attributes
+    ----------
+    pool : int
+        Row of the pools, -1 for stretches without one.
+    label : str
+    gpus : int
+        Of the pool; without a pool as many as are held at a time.
+    runs : IntArray
+        The stretches that run here.
+    lanes : Lanes
+        Their blocks; ``lanes.stretch`` counts in ``runs``.
+    top, inches, gap : float
+        Where the band begins, its height, and what is left free above it.
+    """
+
+    pool: int
+    label: str
+    gpus: int
+    runs: IntArray
+    lanes: Lanes
+    top: float
+    inches: float
+    gap: float
+
+    @property
+    def of_gpu(self) -> float:
+        """Height of a GPU."""
+        return self.inches * self.lanes.per_gpu / max(self.lanes.count, 1)
+
+
+def bands_of(instance: Instance, runs: Runs) -> list[Band]:
+    """The bands from top to bottom: pools in their order, then what runs without one."""
+    pools = instance.cluster.pools
+    used = set(runs.pool.tolist())
+    shown = [row for row in range(len(pools)) if row in used or len(pools) <= MAX_IDLE]
+    found = []
+    for row in [*shown, *([NOBODY] if NOBODY in used else [])]:
+        mine = np.flatnonzero(runs.pool == row)
+        size = 0 if row == NOBODY else int(pools[row].node_gpus.sum())
+        gpus = np.maximum(runs.gpus[mine], 1.0) if row == NOBODY else runs.gpus[mine]
+        lanes = lay_out(runs.start[mine], runs.end[mine], gpus, runs.job[mine], size)
+        label = (
+            "no pool" if row == NOBODY else f"{short(pools[row].name, 18)}\n{count(size, 'GPU')}"
+        )
+        found.append((row, label, size or lanes.count // lanes.per_gpu, mine, lanes))
+    wanted = np.array(
+        [np.clip(OF_GPU * lanes.count / lanes.per_gpu, SMALLEST, LARGEST) for *_, lanes in found]
+    )
+    if wanted.sum() > PAGE:
+        wanted = np.maximum(wanted * PAGE / wanted.sum(), SMALLEST)
+    tops = np.concatenate(([0.0], np.cumsum(wanted + GAP)))
+    return [
+        Band(*parts, top=float(top), inches=float(inches), gap=GAP)
+        for parts, top, inches in zip(found, tops, wanted, strict=False)
+    ]
+
+
+# --- drawing -------------------------------------------------------------------------------------
 
 WIDTH = 10.5
 """Inches of a picture."""
@@ -162,8 +422,7 @@ def _draw_ground(ax: Axes, bands: Sequence[Band]) -> None:
     ax.set_ylim(bands[-1].top + bands[-1].inches, 0.0)
     ax.set_yticks([band.top + band.inches / 2 for band in bands], [band.label for band in bands])
     plain_frame(ax, "bottom")
-    ax.grid(axis="x", color=LINE, linewidth=0.5, zorder=0.2)
-    ax.set_axisbelow(True)
+    grid_below(ax, "x", zorder=0.2)
 
 
 def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -226,8 +485,17 @@ def write_names(ax: Axes, names: JobNames, blocks: Blocks, colours: Mapping[int,
         if fits and owner not in named:
             named.add(owner)
             x, y = (blocks.left + blocks.right)[place] / 2, (blocks.top + blocks.bottom)[place] / 2
-            ax.text(x, y, names[job], fontsize=SMALL, ha="center", va="center_baseline", color=ink_on(colours[job]),
-                    clip_on=True, zorder=3)  # fmt: skip
+            ax.text(
+                x,
+                y,
+                names[job],
+                fontsize=SMALL,
+                ha="center",
+                va="center_baseline",
+                color=ink_on(colours[job]),
+                clip_on=True,
+                zorder=3,
+            )
 
 
 def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collection:
@@ -235,13 +503,14 @@ def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collectio
     from matplotlib.collections import PolyCollection
 
     left, top, right, bottom = blocks.left, blocks.top, blocks.right, blocks.bottom
-    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(
-        -1, 4, 2
-    )
     edge = 0.7 if len(left) <= 400 else 0.2
     fill = [colours[job] for job in blocks.job.tolist()]
     boxes = PolyCollection(
-        list(corners), facecolors=fill, edgecolors=PAPER, linewidths=edge, zorder=2
+        rectangles(left, top, right, bottom),
+        facecolors=fill,
+        edgecolors=PAPER,
+        linewidths=edge,
+        zorder=2,
     )
     ax.add_collection(boxes)
     return boxes
@@ -285,8 +554,17 @@ def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
                 linestyle=(0, (1, 1.5)),
                 zorder=3,
             )
-            ax.plot(x, y, linestyle="none", marker=marker, markersize=8 if marker == "|" else 6, color=colour,
-                    markeredgecolor=PAPER if late else INK, zorder=3.5, label=label)  # fmt: skip
+            ax.plot(
+                x,
+                y,
+                linestyle="none",
+                marker=marker,
+                markersize=8 if marker == "|" else 6,
+                color=colour,
+                markeredgecolor=PAPER if late else INK,
+                zorder=3.5,
+                label=label,
+            )
 
 
 def _legend(ax: Axes, rows: GanttRows, colours: Mapping[int, str]) -> None:
@@ -303,5 +581,12 @@ def _legend(ax: Axes, rows: GanttRows, colours: Mapping[int, str]) -> None:
     )
     if not few:
         marks.append(Patch(color="none", label=f"colours repeat: {count(len(colours), 'job')}"))
-    ax.legend(handles=[*jobs, *marks], loc="upper left", bbox_to_anchor=(0, -0.55 / size_of(ax)[1]), ncol=5,
-              frameon=False, fontsize=SMALL + 0.5, handlelength=1.1, borderaxespad=0)  # fmt: skip
+    ax.legend(
+        handles=[*jobs, *marks],
+        loc="upper left",
+        bbox_to_anchor=(0, -0.55 / size_of(ax)[1]),
+        ncol=5,
+        **LEGEND,
+        handlelength=1.1,
+        borderaxespad=0,
+    )

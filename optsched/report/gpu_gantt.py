@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import UsageError
-from optsched.report.answers import count
+from optsched.instance import Instance
+from optsched.instance.cluster import Numbering
 from optsched.report.gantt import WIDTH, Blocks, add_boxes, beside, write_names
-from optsched.report.gpu_blocks import GpuRows, blocks_of
-from optsched.report.gpu_places import Holders, gpus_of, parts_on_nodes
 from optsched.report.palette import (
     INK,
     JOBS,
     LABEL,
-    LINE,
     MAIN,
     MUTED,
     PANEL,
@@ -26,6 +24,8 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
+    count,
+    grid_below,
     head,
     legend_below,
     new_axes,
@@ -41,6 +41,281 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from optsched.simulation import Segments, Simulation
+
+
+# --- which GPUs ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Stretches of time in which somebody holds the same GPUs: one job, or several that share them; by start.
+
+    Attributes
+    ----------
+    start, end : FloatArray, shape (H,)
+    gpus, nodes, first_gpu : IntArray, shape (H,)
+        As in `Segments`.
+    of_segment : IntArray, shape (segments,)
+        The holder of each segment.
+    """
+
+    start: FloatArray
+    end: FloatArray
+    gpus: IntArray
+    nodes: IntArray
+    first_gpu: IntArray
+    of_segment: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @classmethod
+    def of(cls, segments: Segments) -> Holders:
+        """Segments that overlap on the same lowest GPU share their GPUs: they are one holder."""
+        count = len(segments)
+        order = np.lexsort((segments.start, segments.first_gpu))
+        start, end, gpu = segments.start[order], segments.end[order], segments.first_gpu[order]
+        changes = np.diff(gpu, prepend=gpu[:1]) != 0
+        by_end = np.argsort(end, kind="stable")
+        rank = np.empty(count, np.int64)
+        rank[by_end] = np.arange(count)
+        latest = np.maximum.accumulate(rank + count * np.cumsum(changes)) % max(
+            count, 1
+        )  # end so far on this GPU
+        slack = 1e-9 * float(end.max(initial=0.0) - start.min(initial=0.0))
+        new = np.ones(count, bool)
+        new[1:] = changes[1:] | (start[1:] >= end[by_end[latest[:-1]]] - slack)
+        place = np.cumsum(new) - 1
+        heads = np.flatnonzero(new)
+        ends: FloatArray = np.full(len(heads), -np.inf)
+        np.maximum.at(ends, place, end)
+        first = order[heads]
+        by_start = np.lexsort((first, segments.start[first]))
+        number = np.empty(len(heads), np.int64)
+        number[by_start] = np.arange(len(heads))
+        of_segment = np.empty(count, np.int64)
+        of_segment[order] = number[place]
+        chosen = first[by_start]
+        return cls(
+            segments.start[chosen],
+            ends[by_start],
+            segments.gpus[chosen],
+            segments.nodes[chosen],
+            segments.first_gpu[chosen],
+            of_segment,
+        )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """GPUs of one node that a holder has; arrays of equal length, by holder.
+
+    Attributes
+    ----------
+    holder, node, gpus : IntArray
+    """
+
+    holder: IntArray
+    node: IntArray
+    gpus: IntArray
+
+
+def parts_on_nodes(instance: Instance, holders: Holders) -> Parts:
+    """The nodes of each holder, and its GPUs on each.
+
+    Those on one node are known. A gang on several takes, in order of start, its first node and then those of the pool
+    that have the most GPUs free all the time that it runs.
+    """
+    numbering = instance.cluster.numbering
+    node = numbering.node_of(holders.first_gpu)
+    single = holders.nodes <= 1
+    rows, spread = np.flatnonzero(single), np.flatnonzero(~single)
+    found = [(rows, node[rows], holders.gpus[rows])]
+    for pool in np.unique(numbering.pool[node[spread]]).tolist():
+        members = np.flatnonzero(numbering.pool == pool)
+        mine = rows[numbering.pool[node[rows]] == pool]
+        gangs = spread[numbering.pool[node[spread]] == pool]
+        times = np.unique(
+            np.concatenate(
+                [holders.start[mine], holders.end[mine], holders.start[gangs], holders.end[gangs]]
+            )
+        )
+        free = _free(holders, numbering.start, members, node, mine, times)
+        for gang in gangs.tolist():
+            first, stop = np.searchsorted(times, (holders.start[gang], holders.end[gang]))
+            least = free[:, first : max(stop, first + 1)].min(axis=1)
+            row, count = _shared_out(
+                least,
+                int(node[gang] - members[0]),
+                int(holders.gpus[gang]),
+                int(holders.nodes[gang]),
+            )
+            free[row, first:stop] -= count[:, np.newaxis]
+            found.append((np.full(len(row), gang), members[row], count))
+    holder, at, gpus = (
+        np.concatenate(column).astype(np.int64) for column in zip(*found, strict=True)
+    )
+    order = np.lexsort((at, holder))
+    return Parts(holder[order], at[order], gpus[order])
+
+
+def _free(
+    holders: Holders,
+    start: IntArray,
+    members: IntArray,
+    node: IntArray,
+    mine: IntArray,
+    times: FloatArray,
+) -> IntArray:
+    """GPUs that holders on one node leave free, shape (nodes of the pool, times): from each time to the next."""
+    change = np.zeros((len(members), len(times) + 1), np.int32)
+    row = node[mine] - members[0]
+    np.add.at(
+        change,
+        (row, np.searchsorted(times, holders.start[mine])),
+        holders.gpus[mine].astype(np.int32),
+    )
+    np.add.at(
+        change,
+        (row, np.searchsorted(times, holders.end[mine])),
+        -holders.gpus[mine].astype(np.int32),
+    )
+    size = (start[members + 1] - start[members]).astype(np.int32)
+    return np.asarray(size[:, np.newaxis] - np.cumsum(change, axis=1, dtype=np.int32))
+
+
+def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntArray, IntArray]:
+    """Rows of nodes with GPUs of a gang, and how many on each: on as many nodes as it is said to be on."""
+    later = np.arange(first + 1, len(free))
+    others = later[np.argsort(-free[later], kind="stable")][: nodes - 1]
+    row = np.concatenate([[first], np.sort(others)]).astype(np.int64)
+    left, count = gpus - len(row), np.ones(len(row), np.int64)  # one at least on each
+    for place in np.argsort(-free[row], kind="stable").tolist():
+        more = min(left, max(int(free[row[place]]) - 1, 0))
+        count[place] += more
+        left -= more
+    return row, count
+
+
+def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArray, IntArray]:
+    """GPUs that holders are drawn on: pairs of holder and GPU, by holder.
+
+    In order of start, a holder has the lowest GPU that it is known to have where that is free, and then the next ones
+    of its nodes. Where the nodes that were chosen for gangs leave too few, fewer are drawn.
+    """
+    start = instance.cluster.numbering.start
+    until = np.full(int(start[-1]), -np.inf)
+    slack = 1e-9 * float(holders.end.max(initial=0.0) - holders.start.min(initial=0.0))
+    found: list[IntArray] = []
+    owner: list[IntArray] = []
+    for holder, node, wanted in zip(
+        parts.holder.tolist(), parts.node.tolist(), parts.gpus.tolist(), strict=True
+    ):
+        first, stop = int(start[node]), int(start[node + 1])
+        free = first + np.flatnonzero(until[first:stop] <= holders.start[holder] + slack)
+        lowest = int(np.searchsorted(free, holders.first_gpu[holder]))
+        taken = np.sort(np.roll(free, -lowest)[:wanted]) if lowest < len(free) else free[-wanted:]
+        until[taken] = holders.end[holder]
+        found.append(taken)
+        owner.append(np.full(len(taken), holder))
+    none = [np.zeros(0, np.int64)]
+    return np.concatenate([*none, *owner]), np.concatenate([*none, *found])
+
+
+# --- blocks --------------------------------------------------------------------------------------
+
+OF_GPU, PAGE, GAP = 0.16, 5.6, 0.1
+"""Inches: of a GPU and of all of them at most, and between pools."""
+
+
+@dataclass(frozen=True)
+class GpuRows:
+    """Where GPUs are drawn: inches from the upper edge.
+
+    Attributes
+    ----------
+    top : FloatArray, shape (gpus,)
+    of_gpu : float
+    """
+
+    top: FloatArray
+    of_gpu: float
+
+    @classmethod
+    def of(cls, numbering: Numbering, sizes: IntArray) -> GpuRows:
+        """Rows of one height, with a gap between pools."""
+        pool = np.repeat(np.arange(len(sizes)), sizes)
+        of_gpu = min(OF_GPU, PAGE / max(numbering.gpus, 1))
+        return cls(np.arange(numbering.gpus) * of_gpu + pool * GAP, of_gpu)
+
+
+def blocks_of(
+    numbering: Numbering,
+    shown: Segments,
+    holders: Holders,
+    holder: IntArray,
+    gpu: IntArray,
+    rows: GpuRows,
+    origin: float,
+) -> tuple[Blocks, int]:
+    """Rectangles in seconds and inches; where two jobs share GPUs, halves lie over those. And how many halves."""
+    order = np.lexsort((gpu, holder))
+    holder, gpu = holder[order], gpu[order]
+    node = numbering.node_of(gpu)
+    new = np.ones(len(gpu), bool)
+    new[1:] = (holder[1:] != holder[:-1]) | (gpu[1:] != gpu[:-1] + 1) | (node[1:] != node[:-1])
+    begins = np.flatnonzero(new)
+    last = np.append(begins[1:], len(gpu)) - 1
+    owner, top, bottom = holder[begins], rows.top[gpu[begins]], rows.top[gpu[last]] + rows.of_gpu
+    first, stop = (
+        np.searchsorted(owner, holders.of_segment),
+        np.searchsorted(owner, holders.of_segment, side="right"),
+    )
+    first_half, second_half, left, right = shared_spells(shown, holders)
+    segment = np.concatenate([np.arange(len(shown)), first_half, second_half])
+    begin = np.concatenate([shown.start, left, left])
+    end = np.concatenate([shown.end, right, right])
+    half = np.repeat([0, 1, 2], [len(shown), len(left), len(left)])
+    pieces = (stop - first)[segment]
+    entry = np.repeat(np.arange(len(segment)), pieces)
+    piece = (
+        first[segment[entry]]
+        + np.arange(len(entry))
+        - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    )
+    middle, half = (top[piece] + bottom[piece]) / 2, half[entry]
+    return Blocks(
+        shown.job[segment[entry]],
+        entry,
+        begin[entry] - origin,
+        np.where(half == 2, middle, top[piece]),
+        end[entry] - origin,
+        np.where(half == 1, middle, bottom[piece]),
+    ), len(left)
+
+
+def shared_spells(
+    shown: Segments, holders: Holders
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """Pairs of segments that share GPUs, and from when to when."""
+    first, second = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    order = np.argsort(holders.of_segment, kind="stable")
+    bounds = np.searchsorted(holders.of_segment[order], np.arange(len(holders) + 1))
+    for begin, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        if stop - begin > 1:
+            a, b = np.triu_indices(stop - begin, 1)
+            first.append(order[begin + a])
+            second.append(order[begin + b])
+    one, other = np.concatenate(first), np.concatenate(second)
+    left, right = (
+        np.maximum(shown.start[one], shown.start[other]),
+        np.minimum(shown.end[one], shown.end[other]),
+    )
+    both = right > left
+    return one[both], other[both], left[both], right[both]
+
+
+# --- drawing -------------------------------------------------------------------------------------
 
 MOST_GPUS = 160
 """GPUs that have a row each; of more, each node has one."""
@@ -119,8 +394,11 @@ def gpu_gantt_picture(
     part = "" if low <= 0 and high >= last else f"; {_span(low, high)} of {time_words(last)}"
     ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
     jobs = len(np.unique(shown.job))
-    head(ax, f"{short(simulation.trace.name, 30)}: GPUs under {short(simulation.policy, 40)}{part}",
-         f"{count(jobs, 'job')}, {count(len(shown), 'stretch', 'stretches')}; {told}")  # fmt: skip
+    head(
+        ax,
+        f"{short(simulation.trace.name, 30)}: GPUs under {short(simulation.policy, 40)}{part}",
+        f"{count(jobs, 'job')}, {count(len(shown), 'stretch', 'stretches')}; {told}",
+    )
     return ax
 
 
@@ -164,8 +442,16 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
         middles.append((top + bottom) / 2)
         labels.append(f"{short(pool.name, 16)}\n{count(size, 'GPU')}")
         if named:
-            ax.annotate(labels[-1], (1, middles[-1]), (6, 0), ("axes fraction", "data"), "offset points", va="center",
-                        fontsize=SMALL, color=MUTED)  # fmt: skip
+            ax.annotate(
+                labels[-1],
+                (1, middles[-1]),
+                (6, 0),
+                ("axes fraction", "data"),
+                "offset points",
+                va="center",
+                fontsize=SMALL,
+                color=MUTED,
+            )
         first += size
     if named:
         numbers = np.flatnonzero(np.diff(numbering.start) > 0)
@@ -174,8 +460,7 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     if by_gpu:
         ax.hlines(node_top[1:], *ax.get_xlim(), color=PAPER, linewidth=1.6, zorder=0.5)
     ax.set_yticks(middles, labels)
-    ax.grid(axis="x", color=LINE, linewidth=0.5, zorder=0.2)
-    ax.set_axisbelow(True)
+    grid_below(ax, "x", zorder=0.2)
 
 
 def _draw_jobs(
@@ -233,9 +518,13 @@ def _draw_nodes(
     low, high = (limit * unit for limit in ax.get_xlim())
     origin = first_arrival(simulation)
     held = held_by_window(
-        holders.start[parts.holder] - origin - low, holders.end[parts.holder] - origin - low, parts.gpus, parts.node,
-        numbering.nodes, high - low,
-    )  # fmt: skip
+        holders.start[parts.holder] - origin - low,
+        holders.end[parts.holder] - origin - low,
+        parts.gpus,
+        parts.node,
+        numbering.nodes,
+        high - low,
+    )
     size = np.diff(numbering.start)
     share = np.divide(
         held, size[:, np.newaxis], out=np.zeros(held.shape), where=size[:, np.newaxis] > 0
@@ -248,8 +537,16 @@ def _draw_nodes(
         if len(mine):
             top, here = float(rows.top[gpus]), int(pool.node_gpus.sum())
             bottom = float(rows.top[gpus + here - 1]) + rows.of_gpu
-            image = ax.imshow(share[mine], cmap=shades, vmin=0, vmax=1, aspect="auto", interpolation="antialiased",
-                              extent=(low / unit, high / unit, bottom, top), zorder=1)  # fmt: skip
+            image = ax.imshow(
+                share[mine],
+                cmap=shades,
+                vmin=0,
+                vmax=1,
+                aspect="auto",
+                interpolation="antialiased",
+                extent=(low / unit, high / unit, bottom, top),
+                zorder=1,
+            )
             gpus += here
     ax.set_ylim(float(rows.top[-1]) + rows.of_gpu, 0.0)
     figure = ax.get_figure(root=True)

@@ -11,9 +11,8 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.instance import Instance
-from optsched.report.answers import Answer, SolutionFile, headline
+from optsched.report.answers import Answer, Shares, SolutionFile, headline, shares_of
 from optsched.report.palette import IDLE, INK, LABEL, LINE, PALE_INK, PAPER
-from optsched.report.parts import Shares, shares_of
 from optsched.report.pictures import head, new_axes, require_matplotlib, short
 from optsched.solution import Allocation, Status
 
@@ -200,9 +199,14 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
     height, width = rows.fraction.shape
     top = height if rows.labels else int(rows.size.sum())
     image = ax.imshow(
-        shown, cmap=colours, vmin=VISIBLE, vmax=1.0, aspect="auto", interpolation="nearest",
+        shown,
+        cmap=colours,
+        vmin=VISIBLE,
+        vmax=1.0,
+        aspect="auto",
+        interpolation="nearest",
         extent=(-0.5, width - 0.5, top - 0.5, -0.5),
-    )  # fmt: skip
+    )
     ax.set_xticks(np.arange(1, width) - 0.5, minor=True)
     if rows.labels:
         ax.set_yticks(np.arange(1, height) - 0.5, minor=True)

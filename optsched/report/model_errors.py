@@ -10,8 +10,15 @@ from scipy.special import ndtri
 
 from optsched.errors import UsageError
 from optsched.performance.evaluation import ErrorRow, Evaluation, Points
-from optsched.report.palette import INK, LABEL, LINE, PAPER, SMALL, job_colours
-from optsched.report.pictures import head, plain_frame, require_matplotlib, short
+from optsched.report.palette import INK, LABEL, PAPER, SMALL, job_colours
+from optsched.report.pictures import (
+    LEGEND,
+    grid_below,
+    head,
+    plain_frame,
+    require_matplotlib,
+    short,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,17 +123,30 @@ def _draw(
     some = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), INTERVALS)).astype(int))]
     crowded = len(some) < len(known)
     ax.plot(limits, limits, color=INK, linewidth=0.8, zorder=4)
-    ax.vlines(points.seconds[known][some], (told / width)[some], (told * width)[some], colors=colour[some].tolist(),
-              linewidth=0.6, alpha=0.35, zorder=2)  # fmt: skip
-    ax.scatter(points.seconds[known], told, s=5 if crowded else 14, c=colour, alpha=0.5 if crowded else 0.9,
-               linewidths=0, zorder=3)  # fmt: skip
+    ax.vlines(
+        points.seconds[known][some],
+        (told / width)[some],
+        (told * width)[some],
+        colors=colour[some].tolist(),
+        linewidth=0.6,
+        alpha=0.35,
+        zorder=2,
+    )
+    ax.scatter(
+        points.seconds[known],
+        told,
+        s=5 if crowded else 14,
+        c=colour,
+        alpha=0.5 if crowded else 0.9,
+        linewidths=0,
+        zorder=3,
+    )
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(limits)
     ax.set_ylim(limits)
     ax.set_aspect("equal")
-    ax.grid(color=LINE, linewidth=0.4, zorder=0)
-    ax.set_axisbelow(True)
+    grid_below(ax, linewidth=0.4)
 
 
 def _tell(ax: Axes, row: ErrorRow, nominal: float) -> None:
@@ -139,8 +159,18 @@ def _tell(ax: Axes, row: ErrorRow, nominal: float) -> None:
     lines += (
         [f"{row.tested - row.known:,} of {row.tested:,} unknown"] if row.known < row.tested else []
     )
-    ax.text(0.97, 0.03, "\n".join(lines), transform=ax.transAxes, ha="right", va="bottom", fontsize=SMALL, color=INK,
-            zorder=5, bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 2})  # fmt: skip
+    ax.text(
+        0.97,
+        0.03,
+        "\n".join(lines),
+        transform=ax.transAxes,
+        ha="right",
+        va="bottom",
+        fontsize=SMALL,
+        color=INK,
+        zorder=5,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 2},
+    )
 
 
 def _legend(figure: object, found: Evaluation, colours: Mapping[int, str]) -> None:
@@ -164,8 +194,7 @@ def _legend(figure: object, found: Evaluation, colours: Mapping[int, str]) -> No
     figure.legend(  # type: ignore[attr-defined]
         handles=handles,
         loc="outside lower left",
-        frameon=False,
-        fontsize=SMALL + 0.5,
+        **LEGEND,
         ncol=6,
         handletextpad=0.2,
     )

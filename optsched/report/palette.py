@@ -11,9 +11,19 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 JOBS = (
-    "#0072b2", "#e69f00", "#b5d99c", "#8c510a", "#99ddff", "#cc79a7",
-    "#882255", "#2f6b3a", "#56b4e9", "#009e73", "#ffaabb", "#ddcc77",
-)  # fmt: skip
+    "#0072b2",
+    "#e69f00",
+    "#b5d99c",
+    "#8c510a",
+    "#99ddff",
+    "#cc79a7",
+    "#882255",
+    "#2f6b3a",
+    "#56b4e9",
+    "#009e73",
+    "#ffaabb",
+    "#ddcc77",
+)
 """One colour per job; more jobs begin again with the first."""
 INK, PALE_INK, MUTED = "#1a1a1a", "#ffffff", "#555555"
 """Text: on light ground, on dark ground, of lesser weight."""
@@ -25,6 +35,15 @@ MAIN, SECOND, WARNING = "#1c61a5", "#d55e00", "#b2182b"
 """The two lines of a diagram, and what is wrong."""
 TITLE, SUBTITLE, LABEL, SMALL = 12.0, 8.5, 9.0, 7.5
 """Sizes in points."""
+LINES = tuple(JOBS[place] for place in (0, 1, 3, 9, 5, 6, 7, 8))
+"""Colours that are dark enough for lines."""
+STYLES = ("-", "--", "-.", ":")
+
+
+def line_style(place: int) -> tuple[str, str]:
+    """Colour and style of the n-th line of a diagram; no line differs by its colour alone."""
+    style = STYLES[(place // len(LINES) + place) % len(STYLES)]
+    return LINES[place % len(LINES)], style
 
 
 def job_colours(

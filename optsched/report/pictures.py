@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from optsched.api import write_atomically
+from optsched.arrays import FloatArray
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 
@@ -29,6 +32,8 @@ NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """Characters that no XML document can hold."""
 RESOLUTION = 150
 """Dots per inch of bitmaps."""
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": SMALL + 0.5}
+"""How the legends of all pictures look."""
 
 
 def require_matplotlib() -> None:
@@ -48,6 +53,24 @@ def new_axes(width: float, height: float) -> Axes:
 
     axes: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot()
     return axes
+
+
+def new_panels(width: float, height: float) -> tuple[Figure, np.ndarray]:
+    """A figure (inches) with two rows of two axes."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    engine = figure.get_layout_engine()
+    engine.set(h_pad=0.12, w_pad=0.12, hspace=0.05, wspace=0.04)  # type: ignore[union-attr, call-arg]
+    return figure, figure.subplots(2, 2)
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes are on, itself on no other one."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def picture_format(path: str | Path) -> str:
@@ -70,8 +93,7 @@ def save_picture(ax: Axes, path: str | Path) -> None:
     from matplotlib import rc_context
 
     kind = picture_format(path)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     buffer = io.BytesIO()
     plain_text(figure)
     with rc_context({"svg.hashsalt": "optsched"}), quiet_glyphs():
@@ -134,24 +156,60 @@ def plain_frame(ax: Axes, *sides: str) -> None:
     ax.tick_params(which="both", length=0, labelsize=LABEL, labelcolor=INK)
 
 
+def grid_below(
+    ax: Axes, axis: Literal["both", "x", "y"] = "both", *, linewidth: float = 0.5, zorder: float = 0
+) -> None:
+    """Thin lines at the ticks, below everything else."""
+    ax.grid(axis=axis, color=LINE, linewidth=linewidth, zorder=zorder)
+    ax.set_axisbelow(True)
+
+
+def fixed_ticks(ax: Axes, ticks: Sequence[float], labels: Sequence[str]) -> None:
+    """These ticks on the horizontal axis and no others, also where it is logarithmic."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter, NullLocator
+
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(FixedFormatter(labels))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def round_factors(low: float, high: float, factors: Sequence[float]) -> list[float]:
+    """Round numbers from low to high: these factors of each power of ten."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    every = [float(decade * factor) for decade in decades for factor in factors]
+    return [value for value in every if low <= value <= high]
+
+
+def rectangles(
+    left: FloatArray, top: FloatArray, right: FloatArray, bottom: FloatArray
+) -> list[FloatArray]:
+    """Corners of rectangles, as collections of polygons take them."""
+    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1)
+    return list(corners.reshape(-1, 4, 2))
+
+
 def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, columns: int = 4) -> None:
     """A legend under the axes, so many inches below their lower edge."""
     from matplotlib.transforms import ScaledTranslation
 
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     if handles:
         ax.legend(
-            handles=list(handles), loc="upper left", bbox_to_anchor=(0, 0), frameon=False, fontsize=SMALL + 0.5,
-            bbox_transform=ax.transAxes + ScaledTranslation(0, -gap, figure.dpi_scale_trans), borderaxespad=0,
-            ncol=columns, handlelength=1.1,
-        )  # fmt: skip
+            handles=list(handles),
+            loc="upper left",
+            bbox_to_anchor=(0, 0),
+            **LEGEND,
+            bbox_transform=ax.transAxes + ScaledTranslation(0, -gap, figure.dpi_scale_trans),
+            borderaxespad=0,
+            ncol=columns,
+            handlelength=1.1,
+        )
 
 
 def size_of(ax: Axes) -> tuple[float, float]:
     """Width and height of the axes in inches, once all that stands around them is there."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     plain_text(figure)
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -165,6 +223,23 @@ def size_of(ax: Axes) -> tuple[float, float]:
 def short(text: str, most: int) -> str:
     """A text of at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """The first names, and how many more there are."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
+
+
+def amount(value: float) -> str:
+    """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -186,19 +261,31 @@ def time_words(seconds: float) -> str:
     return f"{seconds / unit:.3g} {name}"
 
 
+def round_width(span: float, most: int, widths: Sequence[float], least: float = 0.0) -> float:
+    """The smallest of some widths, or of multiples of the last, that cuts a span into ``most`` windows or fewer."""
+    for width in widths:
+        if width >= least and span / width <= most:
+            return width
+    return float(widths[-1] * np.ceil(max(span / most, least) / widths[-1]))
+
+
 def time_ticks(ax: Axes) -> None:
     """Round durations as ticks of a logarithmic axis of seconds."""
-    from matplotlib.ticker import NullFormatter, NullLocator
-
     low, high = ax.get_xlim()
     marks = {
-        "1 s": 1.0, "10 s": 10.0, "1 min": 60.0, "10 min": 600.0, "1 h": 3600.0, "6 h": 21_600.0, "1 d": 86_400.0,
-        "3 d": 259_200.0, "10 d": 864_000.0, "100 d": 8_640_000.0,
-    }  # fmt: skip
+        "1 s": 1.0,
+        "10 s": 10.0,
+        "1 min": 60.0,
+        "10 min": 600.0,
+        "1 h": 3600.0,
+        "6 h": 21_600.0,
+        "1 d": 86_400.0,
+        "3 d": 259_200.0,
+        "10 d": 864_000.0,
+        "100 d": 8_640_000.0,
+    }
     shown = {words: value for words, value in marks.items() if low <= value <= high}
     if len(shown) > 1:
-        ax.set_xticks(list(shown.values()), list(shown))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        fixed_ticks(ax, list(shown.values()), list(shown))
     ax.tick_params(axis="x", colors=MUTED)
     ax.tick_params(axis="both", length=0, labelsize=LABEL, labelcolor=INK)

@@ -10,9 +10,11 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.registry import objective_words
-from optsched.report.answers import Answer, count, headline
-from optsched.report.palette import IDLE, INK, LABEL, LINE, MAIN, MUTED, SMALL
+from optsched.report.answers import Answer, headline
+from optsched.report.palette import IDLE, INK, LABEL, MAIN, MUTED, SMALL
 from optsched.report.pictures import (
+    count,
+    grid_below,
     head,
     new_axes,
     plain_frame,
@@ -84,10 +86,14 @@ class PriceBars:
         free = int((price == 0).sum())
         told = f"more of {free} of {count(len(names), 'resource')} would not help" if free else ""
         return cls(
-            tuple(names[row] for row in order.tolist()), price[order], used[order], len(names) - len(order),
-            f"{answer.instance.name}: what {one_more} is worth", headline(answer, told),
+            tuple(names[row] for row in order.tolist()),
+            price[order],
+            used[order],
+            len(names) - len(order),
+            f"{answer.instance.name}: what {one_more} is worth",
+            headline(answer, told),
             f"{change} of the {words}{f', {unit},' if unit else ''} for {one_more}",
-        )  # fmt: skip
+        )
 
 
 def price_bars(answer: Answer, ax: Axes | None = None) -> Axes:
@@ -131,8 +137,16 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
     ax.set_xlim(low - (room * span if low < 0 else 0.0), high + room * span)
     for row, price in zip(rows.tolist(), bars.price.tolist(), strict=True):
         side = -1 if price < 0 else 1
-        ax.annotate(_words(price), (price, row), (4 * side, 0), textcoords="offset points", va="center_baseline",
-                    color=INK if price else MUTED, fontsize=SMALL, ha="right" if side < 0 else "left")  # fmt: skip
+        ax.annotate(
+            _words(price),
+            (price, row),
+            (4 * side, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            color=INK if price else MUTED,
+            fontsize=SMALL,
+            ha="right" if side < 0 else "left",
+        )
     labels = [
         short(name, 32) + ("" if np.isnan(used) else f"  ({100 * used:.3g} % used)")
         for name, used in zip(bars.names, bars.used.tolist(), strict=True)
@@ -150,8 +164,7 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
             linewidth=0,
             zorder=0,
         )
-    ax.grid(axis="x", color=LINE, linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
+    grid_below(ax, "x")
     if not worth.any():
         ax.set_xticks([0.0])
     more = (

@@ -13,9 +13,11 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.registry import objective_words
-from optsched.report.answers import count, headline
+from optsched.report.answers import headline
 from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND
 from optsched.report.pictures import (
+    count,
+    grid_below,
     head,
     legend_below,
     new_axes,
@@ -99,9 +101,12 @@ class ProgressLines:
 
     @classmethod
     def of_events(
-        cls, events: Iterable[Progress], title: str = "Progress of the solver", subtitle: str = "",
+        cls,
+        events: Iterable[Progress],
+        title: str = "Progress of the solver",
+        subtitle: str = "",
         axis: str = "objective",
-    ) -> ProgressLines:  # fmt: skip
+    ) -> ProgressLines:
         """From events alone. Where the clock of the events goes back, a new run began."""
         kept = tuple(events)
         if not any(event.incumbent is not None or event.bound is not None for event in kept):
@@ -162,9 +167,11 @@ class ProgressLines:
             )
             told = [_reported(event, lambda value: value / scale) for event in told]
         return cls.of_events(
-            told, f"{solution.instance.name}: progress of {solution.solver.name}", headline(solution),
+            told,
+            f"{solution.instance.name}: progress of {solution.solver.name}",
+            headline(solution),
             f"{words}, {unit}" if unit else words,
-        )  # fmt: skip
+        )
 
 
 def _reported(event: Progress, report: Callable[[float], float]) -> Progress:
@@ -214,12 +221,32 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     ):
         if not np.isfinite(values).any():
             continue
-        ax.step(time, values, where="post", color=colour, linewidth=1.6, linestyle=style, label=label, zorder=3,
-                marker="o" if few else None, markersize=3)  # fmt: skip
+        ax.step(
+            time,
+            values,
+            where="post",
+            color=colour,
+            linewidth=1.6,
+            linestyle=style,
+            label=label,
+            zorder=3,
+            marker="o" if few else None,
+            markersize=3,
+        )
     known = np.isfinite(lines.incumbent) & np.isfinite(lines.bound)
     if moments > 1 and (known & (lines.incumbent != lines.bound)).any():
-        ax.fill_between(time, lines.incumbent, lines.bound, where=known.tolist(), step="post", color=MAIN, alpha=0.12,
-                        linewidth=0, zorder=1, label="gap")  # fmt: skip
+        ax.fill_between(
+            time,
+            lines.incumbent,
+            lines.bound,
+            where=known.tolist(),
+            step="post",
+            color=MAIN,
+            alpha=0.12,
+            linewidth=0,
+            zorder=1,
+            label="gap",
+        )
     for begin in lines.runs:
         ax.axvline(begin / unit, color=MUTED, linewidth=0.6, linestyle=(0, (1, 2)), zorder=2)
     ax.set_xlim(0.0, time[-1] * 1.02 if time[-1] > 0 else 1.0)
@@ -229,16 +256,26 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     ax.set_ylabel(lines.axis, fontsize=LABEL)
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     plain_frame(ax, "left", "bottom")
-    ax.grid(color=LINE, linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
+    grid_below(ax)
     words = (
         "no gap is known"
         if lines.gap is None
         else f"gap {_percent(lines.gap)} after {time_words(end)}"
     )
     frame = {"facecolor": PAPER, "edgecolor": LINE, "pad": 3, "linewidth": 0.6}
-    ax.annotate(words, (1, 1), (-4, -4), "axes fraction", "offset points", ha="right", va="top", fontsize=LABEL,
-                color=INK, zorder=5, bbox=frame)  # fmt: skip
+    ax.annotate(
+        words,
+        (1, 1),
+        (-4, -4),
+        "axes fraction",
+        "offset points",
+        ha="right",
+        va="top",
+        fontsize=LABEL,
+        color=INK,
+        zorder=5,
+        bbox=frame,
+    )
     if moments == 1:
         _say_that_nothing_went_on(ax, lines)
     else:
@@ -248,11 +285,24 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
 
 def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:
     """A run that reports its end alone has no lines and no legend: words take their place."""
-    told = [f"{name} {values[np.isfinite(values)][-1]:,.6g}" for name, values in (
-        ("incumbent", lines.incumbent), ("bound", lines.bound)) if np.isfinite(values).any()]  # fmt: skip
+    told = [
+        f"{name} {values[np.isfinite(values)][-1]:,.6g}"
+        for name, values in (("incumbent", lines.incumbent), ("bound", lines.bound))
+        if np.isfinite(values).any()
+    ]
     words = f"nothing was reported before the end\n{', '.join(told)}"
-    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", fontsize=LABEL, color=INK, zorder=5,
-            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 6})  # fmt: skip
+    ax.text(
+        0.5,
+        0.5,
+        words,
+        transform=ax.transAxes,
+        ha="center",
+        va="center",
+        fontsize=LABEL,
+        color=INK,
+        zorder=5,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 6},
+    )
     ax.grid(visible=False)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from optsched.benchmarking.profiles import FLOOR, Profile, gap_profile, time_profile
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary_table import SummaryTable, cell_text
-from optsched.report.page import Section
-from optsched.report.page_parts import (
+from optsched.errors import UsageError
+from optsched.report.page import (
+    Section,
     facts_html,
     folded,
     picture_html,
@@ -18,19 +20,146 @@ from optsched.report.page_parts import (
     table_html,
     words_html,
 )
-from optsched.report.performance_profile import profile_picture
+from optsched.report.palette import INK, LABEL, line_style
+from optsched.report.pictures import (
+    LEGEND,
+    fixed_ticks,
+    grid_below,
+    head,
+    listed,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    round_factors,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+
+
+# --- performance profiles ------------------------------------------------------------------------
+
+ROOM = 1.15
+"""How far beyond the last step the lines go."""
+
+
+def profile_picture(
+    profile: Profile | None,
+    title: str = "Performance profile",
+    axis: str = "time over the least time",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a profile: on the left how often a method is the best, on the right how many problems it solves at all.
+
+    Parameters
+    ----------
+    profile : Profile
+    title, axis : str
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing to draw.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    if profile is None or not any(len(ratios) for ratios in profile.ratios.values()):
+        raise UsageError("there is no profile to draw: no task was solved")
+    require_matplotlib()
+    ax = new_axes(7.6, 4.4) if ax is None else ax
+    end = max(1.001, profile.largest**ROOM)
+    plain_frame(ax, "left", "bottom")
+    for place, (name, ratios) in enumerate(profile.ratios.items()):
+        share = np.arange(len(ratios) + 1) / profile.problems
+        steps = np.concatenate([[1.0], ratios, [end]])
+        colour, style = line_style(place)
+        ax.step(
+            steps,
+            [*share, share[-1]],
+            where="post",
+            color=colour,
+            linestyle=style,
+            linewidth=1.8,
+            label=name,
+            clip_on=False,
+            zorder=3,
+        )
+    ax.set_xscale("log")
+    ax.set_xlim(1.0, end)
+    ax.set_ylim(0.0, 1.0)
+    _ticks(ax, end)
+    ax.set_xlabel(axis, fontsize=LABEL)
+    ax.set_ylabel("share of the problems", fontsize=LABEL)
+    grid_below(ax)
+    handles, names = _by_height(
+        ax, list(profile.ratios), [len(ratios) for ratios in profile.ratios.values()]
+    )
+    ax.legend(
+        handles,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        **LEGEND,
+        borderaxespad=0,
+        labelcolor=INK,
+    )
+    head(
+        ax,
+        title,
+        f"{profile.problems:,} problems; what a method does not solve counts as infinitely far",
+    )
+    return ax
+
+
+def _ticks(ax: Axes, end: float) -> None:
+    """Factors as people say them: 1, 2, 5, 10 ...; near 1 in percent more than the best."""
+    if end >= 2:
+        factors = [1] if end >= 1e3 else [1, 2, 5] if end >= 10 else [1, 1.5, 2, 3, 5, 7]
+        ticks = round_factors(1.0, end, factors)
+        names = [f"{tick:g}" for tick in ticks]
+    else:
+        ticks = [float(tick) for tick in np.linspace(1.0, end, 6)]
+        names = [f"+{100 * (tick - 1):.2g} %" for tick in ticks]
+    fixed_ticks(ax, ticks, names)
+
+
+def _by_height(
+    ax: Axes, names: Sequence[str], solved: Sequence[int]
+) -> tuple[list[Artist], list[str]]:
+    """Entries of the legend in the order in which the lines end, the highest first."""
+    handles, _ = ax.get_legend_handles_labels()
+    order = sorted(range(len(names)), key=lambda place: -solved[place])
+    return [handles[place] for place in order], [names[place] for place in order]
+
+
+# --- the page ------------------------------------------------------------------------------------
 
 MOST_ROWS = 5000
 """Rows that are listed."""
 SHOWN = (
-    ("instance", "text"), ("trace", "text"), ("formulation", "text"), ("options", "text"), ("policy", "text"),
-    ("solver", "text"), ("seed", "count"), ("status", "text"), ("objective", "number"), ("bound", "number"),
-    ("proof", "text"), ("gap", "percent"), ("gap_to_best", "percent"), ("total_s", "seconds"), ("wall_s", "seconds"),
-    ("iterations", "count"), ("nodes", "count"), ("peak_memory_mb", "number"), ("error", "text"),
-)  # fmt: skip
+    ("instance", "text"),
+    ("trace", "text"),
+    ("formulation", "text"),
+    ("options", "text"),
+    ("policy", "text"),
+    ("solver", "text"),
+    ("seed", "count"),
+    ("status", "text"),
+    ("objective", "number"),
+    ("bound", "number"),
+    ("proof", "text"),
+    ("gap", "percent"),
+    ("gap_to_best", "percent"),
+    ("total_s", "seconds"),
+    ("wall_s", "seconds"),
+    ("iterations", "count"),
+    ("nodes", "count"),
+    ("peak_memory_mb", "number"),
+    ("error", "text"),
+)
 
 
 def result_sections(
@@ -60,9 +189,7 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
 
     def told(name: str) -> str:
         found = dict.fromkeys(str(row[name]) for row in results.rows if row.get(name) is not None)
-        return ", ".join(islice(found, 8)) + (
-            f" and {len(found) - 8} more" if len(found) > 8 else ""
-        )
+        return listed(found)
 
     dates = sorted(str(row["date"]) for row in results.rows if row.get("date"))
     size = f"{len(results.rows):,} of {len(results.problems):,} problems and {len(results.methods):,} methods"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.report.performance_profile import LINES, STYLES
+from optsched.report.palette import line_style
 
 if TYPE_CHECKING:
     from optsched.simulation import Simulation
@@ -91,12 +91,7 @@ class Simulated:
             told = [f"{name}={given[name]}" for name in varied if name in given]
             runs.setdefault(", ".join([run.policy, *told]), []).append(number)
         return tuple(
-            Policy(
-                name,
-                tuple(mine),
-                LINES[place % len(LINES)],
-                STYLES[(place // len(LINES) + place) % len(STYLES)],
-            )
+            Policy(name, tuple(mine), *line_style(place))
             for place, (name, mine) in enumerate(runs.items())
         )
 

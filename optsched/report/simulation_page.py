@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+import optsched
 from optsched.errors import UsageError
-from optsched.report.answers import count
 from optsched.report.gpu_gantt import gpu_gantt_picture
-from optsched.report.page import Section, page, write_page
-from optsched.report.page_parts import facts_html, folded, picture_html, summary_html, words_html
+from optsched.report.page import (
+    Section,
+    facts_html,
+    folded,
+    page,
+    picture_html,
+    summary_html,
+    words_html,
+    write_page,
+)
 from optsched.report.palette import MUTED, SMALL
-from optsched.report.pictures import plain_frame, require_matplotlib, save_picture
+from optsched.report.pictures import (
+    count,
+    listed,
+    new_panels,
+    plain_frame,
+    save_picture,
+    time_words,
+)
 from optsched.report.simulated import Simulated, seed_of
-from optsched.report.simulation_facts import facts, named, notices
-from optsched.report.simulation_shares import (
+from optsched.report.simulation_pictures import (
     DEFINITIONS,
     INSIDE,
     completion_times_picture,
     fairness_picture,
+    queue_picture,
+    utilisation_picture,
 )
 from optsched.report.simulation_tables import (
     COST,
@@ -34,13 +53,97 @@ from optsched.report.simulation_tables import (
     metrics_table,
     runs_table,
 )
-from optsched.report.simulation_times import queue_picture, utilisation_picture
+from optsched.traces import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from optsched.simulation import Simulation
     from optsched.simulation.options import RHO
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+def facts(shown: Simulated) -> list[tuple[str, str]]:
+    """What was simulated, and how."""
+    traces = list({run.trace.sha256: run.trace for run in shown.simulations}.values())
+    options = [
+        {name: value for name, value in run.options.items() if name != "seed"}
+        for run in shown.simulations
+    ]
+    shared = [
+        f"{name}={value}"
+        for name, value in options[0].items()
+        if all(given.get(name) == value for given in options)
+    ]
+    entries = [
+        ("policies", listed([policy.name for policy in shown.policies], len(shown.policies))),
+        ("trace" if len(traces) == 1 else "traces", listed([trace.name for trace in traces])),
+        ("sha256", listed([trace.sha256 for trace in traces])),
+        ("jobs", listed(dict.fromkeys(_jobs_words(run) for run in shown.simulations))),
+        ("pools", listed(dict.fromkeys(_pools_words(trace) for trace in traces))),
+        ("arrivals", listed(dict.fromkeys(_arrival_words(trace) for trace in traces))),
+        ("in the trace", listed(dict.fromkeys(filter(None, map(_events_words, traces))))),
+        ("options", ", ".join(shared) or "the defaults"),
+        ("seeds", listed(dict.fromkeys(str(seed_of(run)) for run in shown.simulations), 16)),
+        ("finish-time ratio", f"{shown.rho}: completion time {DEFINITIONS[shown.rho]}"),
+        ("unfairly treated", f"jobs with a ratio above {shown.unfair:g}"),
+        ("optsched", optsched.__version__),
+    ]
+    return [(name, told) for name, told in entries if told]
+
+
+def _jobs_words(run: Simulation) -> str:
+    jobs, measured = len(run.measured), int(run.measured.sum())
+    return f"{jobs:,}" if measured == jobs else f"{jobs:,}, of which {measured:,} measured"
+
+
+def _pools_words(trace: Trace) -> str:
+    return "; ".join(
+        f"{pool.name}: {count(int(pool.node_gpus.sum()), 'GPU')} on {count(len(pool.node_gpus), 'node')}"
+        for pool in trace.instance.cluster.pools
+    )
+
+
+def _arrival_words(trace: Trace) -> str:
+    arrival = trace.instance.jobs_table.arrival
+    return f"over {time_words(float(np.ptp(arrival)))}" if len(arrival) else ""
+
+
+def _events_words(trace: Trace) -> str:
+    told = [
+        count(len(trace.regimes), "change of rates", "changes of rates")
+        if len(trace.regimes)
+        else "",
+        count(len(trace.node_events), "change of nodes", "changes of nodes")
+        if len(trace.node_events)
+        else "",
+    ]
+    return ", ".join(filter(None, told))
+
+
+def notices(shown: Simulated) -> list[tuple[str, str]]:
+    """Who said what; equal words of several seeds once."""
+    told = []
+    for policy in shown.policies:
+        found = Counter(
+            notice
+            for run in policy.runs
+            for notice in dict.fromkeys(shown.simulations[run].notices)
+        )
+        for notice, runs in found.items():
+            told.append(
+                (
+                    policy.name,
+                    notice
+                    + (f" ({runs} of {len(policy.runs)} runs)" if len(policy.runs) > 1 else ""),
+                )
+            )
+    return told
+
+
+# --- the page ------------------------------------------------------------------------------------
 
 MOST_GANTTS = 4
 """Policies whose GPUs are drawn."""
@@ -76,7 +179,7 @@ def write_simulation_page(
     """
     shown = Simulated.of(simulations, rho, unfair)
     names = list(dict.fromkeys(run.trace.name for run in shown.simulations))
-    lead = f"{count(len(shown.policies), 'policy', 'policies')} on {named(names)}; "
+    lead = f"{count(len(shown.policies), 'policy', 'policies')} on {listed(names)}; "
     lead += f"{count(len(shown.simulations), 'simulation')}, {count(shown.jobs, 'measured job')}"
     write_page(page(title, lead, simulation_sections(shown)), path)
 
@@ -97,12 +200,7 @@ def write_simulation_picture(simulations: Sequence[Simulation], path: str | Path
 def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
     """Draw the main pictures on one sheet; returns the first, whose figure has all."""
     shown = Simulated.of(simulations)
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.0, 8.0), layout="constrained")
-    panels = figure.subplots(2, 2)
-    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.12, hspace=0.05, wspace=0.04)  # type: ignore[union-attr, call-arg]
+    figure, panels = new_panels(12.0, 8.0)
     drawn = 0
     draws = (completion_times_picture, fairness_picture, utilisation_picture, queue_picture)
     for draw, ax in zip(draws, panels.ravel(), strict=True):
@@ -126,8 +224,15 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
     handles, names = next(
         found for ax in panels.ravel() if (found := ax.get_legend_handles_labels())[0]
     )
-    figure.legend(handles, names, loc="outside lower left", ncols=4 if len(names) <= INSIDE else 3, frameon=False,
-                  fontsize=SMALL + 1, handlelength=2.8)  # fmt: skip
+    figure.legend(
+        handles,
+        names,
+        loc="outside lower left",
+        ncols=4 if len(names) <= INSIDE else 3,
+        frameon=False,
+        fontsize=SMALL + 1,
+        handlelength=2.8,
+    )
     first: Axes = panels[0, 0]
     return first
 
@@ -140,14 +245,31 @@ def simulation_sections(
     sections = [
         Section("What was simulated", facts_html(facts(shown))),
         Section("Summary", _table(shown, "summary", SUMMARY, _summary_words(shown))),
-        Section("Completion times", _drawn(lambda: completion_times_picture(shown), _shares_words(shown, "up to a "
-                "completion time (JCT)")) + _table(shown, "times", TIMES)),
-        Section("Fairness", _drawn(lambda: fairness_picture(shown), _shares_words(shown, "up to a finish-time ratio"))
-                + _table(shown, "fairness", FAIRNESS, _rho_words(shown))),
-        Section("Use of the cluster", _drawn(lambda: utilisation_picture(shown), "Part of the GPUs of the nodes that "
-                "are up that jobs hold.") + _drawn(lambda: queue_picture(shown), "Jobs that have arrived and hold no "
-                "GPUs.") + _table(shown, "use", USE)),
-    ]  # fmt: skip
+        Section(
+            "Completion times",
+            _drawn(
+                lambda: completion_times_picture(shown),
+                _shares_words(shown, "up to a completion time (JCT)"),
+            )
+            + _table(shown, "times", TIMES),
+        ),
+        Section(
+            "Fairness",
+            _drawn(
+                lambda: fairness_picture(shown), _shares_words(shown, "up to a finish-time ratio")
+            )
+            + _table(shown, "fairness", FAIRNESS, _rho_words(shown)),
+        ),
+        Section(
+            "Use of the cluster",
+            _drawn(
+                lambda: utilisation_picture(shown),
+                "Part of the GPUs of the nodes that are up that jobs hold.",
+            )
+            + _drawn(lambda: queue_picture(shown), "Jobs that have arrived and hold no GPUs.")
+            + _table(shown, "use", USE),
+        ),
+    ]
     if any(len(run.segments) for run in shown.simulations):
         sections.append(Section("Who held which GPUs", _gantts(shown)))
     if any(metrics[figure.metric] is not None for metrics in shown.metrics for figure in COST):

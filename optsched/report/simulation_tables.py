@@ -11,8 +11,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.benchmarking.statistics import holm, mean_interval, paired
 from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
-from optsched.report.answers import amount
-from optsched.report.pictures import time_unit
+from optsched.report.pictures import amount, time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
 DIGITS = 6
@@ -32,25 +31,36 @@ class Figure:
 
 JOBS = (Figure("jobs", "jobs"), Figure("completed", "completed"))
 TIMES = (
-    Figure("mean_jct", "mean JCT", "time"), Figure("p50_jct", "median JCT", "time"),
-    Figure("p99_jct", "p99 JCT", "time"), Figure("makespan", "makespan", "time"),
-)  # fmt: skip
+    Figure("mean_jct", "mean JCT", "time"),
+    Figure("p50_jct", "median JCT", "time"),
+    Figure("p99_jct", "p99 JCT", "time"),
+    Figure("makespan", "makespan", "time"),
+)
 FAIRNESS = (
-    Figure("mean_rho", "mean rho"), Figure("worst_rho", "worst rho"),
-    Figure("unfair_fraction", "unfair", "share"), Figure("deadlines_met", "deadlines met", "share"),
-)  # fmt: skip
+    Figure("mean_rho", "mean rho"),
+    Figure("worst_rho", "worst rho"),
+    Figure("unfair_fraction", "unfair", "share"),
+    Figure("deadlines_met", "deadlines met", "share"),
+)
 USE = (
-    Figure("utilisation", "utilisation", "share"), Figure("progress", "with progress", "share"),
-    Figure("fragmentation", "fragmentation", "share"), Figure("mean_queue", "jobs that wait"),
-    Figure("mean_contention", "jobs there"), Figure("gpu_hours", "GPU-hours"),
-    Figure("gpu_hours_per_job", "GPU-hours of a job"), Figure("restarts_per_job", "restarts of a job"),
+    Figure("utilisation", "utilisation", "share"),
+    Figure("progress", "with progress", "share"),
+    Figure("fragmentation", "fragmentation", "share"),
+    Figure("mean_queue", "jobs that wait"),
+    Figure("mean_contention", "jobs there"),
+    Figure("gpu_hours", "GPU-hours"),
+    Figure("gpu_hours_per_job", "GPU-hours of a job"),
+    Figure("restarts_per_job", "restarts of a job"),
     Figure("lost_steps", "steps lost"),
-)  # fmt: skip
+)
 COST = (Figure("cost", "cost, USD"), Figure("energy", "energy, kWh"))
 PLANNING = (
-    Figure("rounds", "rounds"), Figure("solves", "plans made"), Figure("fallbacks", "fallbacks"),
-    Figure("mean_solve_ms", "mean time of a plan, ms"), Figure("p99_solve_ms", "p99 time of a plan, ms"),
-)  # fmt: skip
+    Figure("rounds", "rounds"),
+    Figure("solves", "plans made"),
+    Figure("fallbacks", "fallbacks"),
+    Figure("mean_solve_ms", "mean time of a plan, ms"),
+    Figure("p99_solve_ms", "p99 time of a plan, ms"),
+)
 SUMMARY = (*JOBS, TIMES[0], TIMES[2], TIMES[3], USE[0], *FAIRNESS[2:])
 COMPARED = (*TIMES, *FAIRNESS, USE[0], USE[5], USE[7], *COST)
 """What policies are compared by."""
@@ -174,11 +184,18 @@ def jobs_table(shown: Simulated) -> SummaryTable:
             ratios.append(b.completion_times[both] / a.completion_times[both])
         rows.append((other.name, *_of_ratios(np.concatenate(ratios)), before, after))
     columns = (
-        Column("policy", "text"), Column("jobs", "count"), Column("geometric mean", "ratio"),
-        Column("lowest", "ratio"), Column("median", "ratio"), Column("highest", "ratio"), Column("shorter", "count"),
-        Column("longer", "count"), Column("same", "count"), Column("only first ends", "count"),
+        Column("policy", "text"),
+        Column("jobs", "count"),
+        Column("geometric mean", "ratio"),
+        Column("lowest", "ratio"),
+        Column("median", "ratio"),
+        Column("highest", "ratio"),
+        Column("shorter", "count"),
+        Column("longer", "count"),
+        Column("same", "count"),
+        Column("only first ends", "count"),
         Column("only policy ends", "count"),
-    )  # fmt: skip
+    )
     words = (
         f"Completion time of a job over that under the first policy ({first.name}), on the same trace with the same "
         "seed, for jobs that end under both. Jobs of one cluster depend on each other: there is no test."
@@ -192,8 +209,13 @@ def _of_ratios(ratios: FloatArray) -> tuple[int | float | None, ...]:
         return (0, None, None, None, None, 0, 0, 0)
     equal = np.abs(ratios - 1) <= 1e-9
     shape = (float(np.exp(np.log(ratios).mean())), *np.quantile(ratios, [0, 0.5, 1]).tolist())
-    return (len(ratios), *shape, int((~equal & (ratios < 1)).sum()), int((~equal & (ratios > 1)).sum()),
-            int(equal.sum()))  # fmt: skip
+    return (
+        len(ratios),
+        *shape,
+        int((~equal & (ratios < 1)).sum()),
+        int((~equal & (ratios > 1)).sum()),
+        int(equal.sum()),
+    )
 
 
 def runs_table(shown: Simulated) -> SummaryTable:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.report.answers import Answer, count
-from optsched.report.fabric import STATES, Vertex
+from optsched.instance.documents import parse_index
+from optsched.instance.reading import show
+from optsched.report.answers import Answer, Held, headline, placement_of
+from optsched.report.fabric import STATES, Fabric, Group, Vertex, fabric_of
 from optsched.report.palette import (
     IDLE,
     INK,
@@ -26,32 +30,418 @@ from optsched.report.palette import (
     SUBTITLE,
     ink_on,
     job_colours,
-)  # fmt: skip
+)
 from optsched.report.pictures import (
+    count,
+    figure_of,
     head,
     legend_below,
     new_axes,
+    rectangles,
     require_matplotlib,
     short,
     width_of,
 )
-from optsched.report.topology_cells import TopologyCells
-from optsched.report.topology_layout import (
-    BAR,
-    BAR_GAP,
-    LINE_HEIGHT,
-    MARGIN,
-    Bar,
-    Layout,
-    Panel,
-    bandwidths_of,
-    header_of,
-    lay_out,
-)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Patch
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TopologyCells:
+    """The GPUs of a cluster and the jobs on them.
+
+    Attributes
+    ----------
+    instance : Instance
+    fabric : Fabric
+    gpu, job, slot, slots : IntArray, shape (C,)
+        A GPU (counted over all hosts) and a job (row of the job table) that holds it, or its ``slot``-th of ``slots``
+        equal parts where several do.
+    title, subtitle : str
+    """
+
+    instance: Instance
+    fabric: Fabric
+    gpu: IntArray
+    job: IntArray
+    slot: IntArray
+    slots: IntArray
+    title: str
+    subtitle: str
+
+    @classmethod
+    def of_instance(cls, instance: Instance) -> TopologyCells:
+        """The cluster as it is now, with the GPUs that running jobs hold."""
+        running = instance.jobs_table.running
+        held = [Held((job,), gpus) for job, (_, gpus, _) in sorted(running.items())]
+        made = _cells(instance, held)
+        return cls(instance, *made, f"{instance.name}: cluster and what runs now", _amounts(*made))
+
+    @classmethod
+    def of_placement(cls, answer: Answer) -> TopologyCells:
+        """The placement of a solution or of a solution file."""
+        instance = answer.instance
+        made = _cells(instance, placement_of(answer))
+        return cls(
+            instance,
+            *made,
+            f"{instance.name}: placement on the cluster",
+            headline(answer, _amounts(*made)),
+        )
+
+    @property
+    def jobs(self) -> list[int]:
+        """Rows of the jobs that hold a GPU, in order."""
+        found: list[int] = np.unique(self.job).tolist()
+        return found
+
+
+def _cells(
+    instance: Instance, held: Iterable[Held]
+) -> tuple[Fabric, IntArray, IntArray, IntArray, IntArray]:
+    fabric = fabric_of(instance)
+    host = {name: row for row, name in enumerate(fabric.names)}
+    found: list[tuple[int, int]] = []
+    for place, holder in enumerate(held):
+        for position, name in enumerate(holder.gpus):
+            node, _, index = name.rpartition("/")
+            number = parse_index(index)
+            if node not in host or not 0 <= number < fabric.gpus[host[node]]:
+                expected = "a GPU of the cluster, written node/index"
+                raise InvalidInput(f"placement[{place}].gpus[{position}]", show(name), expected)
+            found += [(int(fabric.first[host[node]]) + number, job) for job in holder.jobs]
+    table = np.unique(np.array(found, np.int64).reshape(-1, 2), axis=0)
+    gpu, job = table[:, 0], table[:, 1]
+    begin = np.searchsorted(gpu, gpu, side="left")
+    slots = np.searchsorted(gpu, gpu, side="right") - begin
+    return fabric, gpu, job, np.arange(len(gpu)) - begin, slots
+
+
+def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
+    held, jobs = len(np.unique(gpu)), len(np.unique(job))
+    states = np.bincount(fabric.state, minlength=len(STATES))
+    off = [
+        f"{count(int(states[row]), 'node')} {STATES[row]}"
+        for row in range(1, len(STATES))
+        if states[row]
+    ]
+    holders = f"held by {count(jobs, 'job')}" if jobs else "in use"
+    return ", ".join([f"{held:,} of {count(fabric.total, 'GPU')} {holders}", *off])
+
+
+# --- layout --------------------------------------------------------------------------------------
+
+NAMED_HOSTS, NAMED_GPUS = 48, 400
+"""Up to so many hosts and GPUs there is room for names and numbers."""
+CELL = 0.27
+"""Side of a GPU with its number."""
+CELLS = (0.2, 0.16, 0.13, 0.1, 0.08, 0.06, 0.045, 0.035, 0.025, 0.018, 0.012, 0.008)
+"""Sides of GPUs without numbers, the largest that fits is taken."""
+PAGE = (12.5, 8.5)
+"""Largest width and height of the hosts."""
+ASPECT = 1.9
+"""Width per height that is aimed at."""
+MOST_LINKED = 12
+"""With more blocks than this they stand in several shelves, and links above the leaf switches are not drawn."""
+BAR, BAR_GAP, LEVEL, MARGIN = 0.2, 0.08, 0.62, 0.13
+LINE_HEIGHT = 0.155
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths that go with the side of a cell."""
+
+    cell: float
+    named: bool
+
+    @property
+    def pad(self) -> float:
+        """Between the cells of a host and its border."""
+        return 0.07 if self.named else 0.12 * self.cell
+
+    @property
+    def name(self) -> float:
+        """Height of a host's name."""
+        return 0.17 if self.named else 0.0
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """Between hosts, across and down."""
+        return (0.14, 0.2) if self.named else (0.45 * self.cell, 0.45 * self.cell)
+
+    @property
+    def header(self) -> float:
+        """Height of the text of a panel."""
+        return LINE_HEIGHT * 3 + 0.08 if self.named else LINE_HEIGHT + 0.06
+
+    def host(self, group: Group, fabric: Fabric) -> tuple[float, float]:
+        """Width and height of the hosts of a group."""
+        columns, rows = grid(int(fabric.gpus[group.hosts].max(initial=1)))
+        return columns * self.cell + 2 * self.pad, rows * self.cell + 2 * self.pad + self.name
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A group and its rectangle; ``rows`` are the numbers of its hosts, row by row."""
+
+    group: Group
+    left: float
+    top: float
+    width: float
+    height: float
+    rows: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A switch: its name, and the rectangle that stands for it."""
+
+    name: str
+    left: float
+    top: float
+    width: float
+
+    @property
+    def middle(self) -> float:
+        """Horizontal centre."""
+        return self.left + self.width / 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything with its place.
+
+    Attributes
+    ----------
+    sizes : Sizes
+    host : FloatArray, shape (hosts, 4)
+        Left, top, width, height.
+    gpu : FloatArray, shape (GPUs, 2)
+        Left and top of each cell.
+    panels : tuple of Panel
+    leaves : tuple of Bar
+        A switch with hosts in several blocks has a bar over each.
+    switches : mapping of str to Bar
+        Those above the leaves; empty where they are not drawn.
+    width, height : float
+    linked : bool
+        Whether links above the leaf switches are drawn.
+    """
+
+    sizes: Sizes
+    host: FloatArray
+    gpu: FloatArray
+    panels: tuple[Panel, ...]
+    leaves: tuple[Bar, ...]
+    switches: Mapping[str, Bar]
+    width: float
+    height: float
+    linked: bool
+
+
+def grid(gpus: int) -> tuple[int, int]:
+    """Columns and rows of the GPUs of a host: 4 x 1, 4 x 2, then nearly a square."""
+    columns = max(gpus, 1) if gpus <= 4 else 4 if gpus <= 8 else math.ceil(math.sqrt(gpus))
+    return columns, max(math.ceil(gpus / columns), 1)
+
+
+def header_of(fabric: Fabric, group: Group) -> str:
+    """How many hosts of what size."""
+    sizes = fabric.gpus[group.hosts]
+    low, high = int(sizes.min()), int(sizes.max())
+    each = f"{low}" if low == high else f"{low} to {high}"
+    return f"{len(sizes):,} node{'s' if len(sizes) != 1 else ''} x {each} GPU{'s' if high != 1 else ''}"
+
+
+def bandwidth_words(values: tuple[float, ...]) -> str:
+    """``12.5``, ``10 to 25``, or nothing."""
+    if not values:
+        return ""
+    return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
+
+
+def bandwidths_of(group: Group) -> str:
+    """Bandwidths inside a host and to its switches, where stated."""
+    inside, uplink = bandwidth_words(group.inside), bandwidth_words(group.uplink)
+    parts = [f"{inside} inside" if inside else "", f"{uplink} up" if uplink else ""]
+    told = ", ".join(filter(None, parts))
+    return f"GB/s: {told}" if told else ""
+
+
+def lay_out(fabric: Fabric) -> Layout:
+    """Place everything: with names where there is room, else with the largest cells that fit on a page."""
+    if len(fabric.names) <= NAMED_HOSTS and fabric.total <= NAMED_GPUS:
+        made = _best(fabric, Sizes(CELL, True))
+        if made.width <= 1.3 * PAGE[0] and made.height <= 1.3 * PAGE[1]:
+            return made
+    for cell in CELLS:
+        made = _best(fabric, Sizes(cell, False))
+        if made.width <= PAGE[0] and made.height <= PAGE[1]:
+            break
+    return made
+
+
+def _best(fabric: Fabric, sizes: Sizes) -> Layout:
+    """The arrangement whose shape is nearest to the one aimed at."""
+    blocks = _blocks(fabric)
+    largest = max(len(group.hosts) for group in fabric.groups)
+    shelves = range(1, min(len(blocks), 40) + 1) if len(blocks) > MOST_LINKED else [1]
+    depths = sorted(set(np.geomspace(1, largest, 60).round().astype(int).tolist()))
+    found: tuple[float, int, int] | None = None
+    for shelf_count in shelves:
+        for depth in depths:
+            width, height = _extent(fabric, blocks, sizes, shelf_count, depth)
+            off = abs(math.log(width / height / ASPECT))
+            if found is None or off < found[0] - 1e-9:
+                found = (off, shelf_count, depth)
+    assert found is not None
+    return _place(fabric, blocks, sizes, found[1], found[2])
+
+
+def _blocks(fabric: Fabric) -> list[list[Group]]:
+    """Groups under the same leaf switches."""
+    blocks: list[list[Group]] = []
+    for group in fabric.groups:
+        if blocks and group.leaves and blocks[-1][0].leaves == group.leaves:
+            blocks[-1].append(group)
+        else:
+            blocks.append([group])
+    return blocks
+
+
+def _panel(fabric: Fabric, group: Group, sizes: Sizes, depth: int) -> tuple[float, float, int]:
+    """Width and height of a panel with so many rows of hosts at most, and its hosts per row."""
+    across = math.ceil(len(group.hosts) / depth)
+    rows = math.ceil(len(group.hosts) / across)
+    (width, height), (gap_x, gap_y) = sizes.host(group, fabric), sizes.gap
+    words = (
+        max(len(header_of(fabric, group)), len(bandwidths_of(group))) * 0.066 + 2 * MARGIN
+        if sizes.named
+        else 0.5
+    )
+    wide = across * width + (across - 1) * gap_x + 2 * MARGIN
+    return max(wide, words), rows * (height + gap_y) + sizes.header + MARGIN - gap_y / 2, across
+
+
+def _extent(
+    fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int
+) -> tuple[float, float]:
+    """Width and height of an arrangement, without the switches above."""
+    per_shelf = math.ceil(len(blocks) / shelves)
+    width = height = 0.0
+    for start in range(0, len(blocks), per_shelf):
+        shelf = blocks[start : start + per_shelf]
+        panels = [[_panel(fabric, group, sizes, depth)[:2] for group in block] for block in shelf]
+        width = max(width, sum(wide + MARGIN for block in panels for wide, _ in block))
+        bars = max(len(block[0].leaves) for block in shelf)
+        height += (
+            max(high for block in panels for _, high in block) + bars * (BAR + BAR_GAP) + 2 * MARGIN
+        )
+    return width, height
+
+
+def _place(
+    fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int
+) -> Layout:
+    """The arrangement with so many shelves, and so many rows of hosts in a panel at most."""
+    linked = len(blocks) <= MOST_LINKED
+    per_shelf = math.ceil(len(blocks) / shelves)
+    top = LEVEL * max(fabric.levels.values(), default=0) if linked else 0.0
+    host, gpu = np.zeros((len(fabric.names), 4)), np.zeros((fabric.total, 2))
+    panels: list[Panel] = []
+    leaves: list[Bar] = []
+    right = 0.0
+    for start in range(0, len(blocks), per_shelf):
+        shelf = blocks[start : start + per_shelf]
+        under = top + max(len(block[0].leaves) for block in shelf) * (BAR + BAR_GAP)
+        left = 0.0
+        for block in shelf:
+            begin = left
+            for group in block:
+                panel = _place_hosts(fabric, group, sizes, depth, (left, under), host, gpu)
+                panels.append(panel)
+                left += panel.width + MARGIN
+            for row, name in enumerate(reversed(block[0].leaves), 1):
+                leaves.append(
+                    Bar(name, begin, under - row * (BAR + BAR_GAP), left - begin - MARGIN)
+                )
+            left += MARGIN / 2
+        right = max(right, left - 1.5 * MARGIN)
+        top = max(panel.top + panel.height for panel in panels) + 2 * MARGIN
+    switches = _place_switches(fabric, leaves, right) if linked else {}
+    width = max([right, *(bar.left + bar.width for bar in switches.values())])
+    return Layout(
+        sizes, host, gpu, tuple(panels), tuple(leaves), switches, width, top - 2 * MARGIN, linked
+    )
+
+
+def _place_hosts(
+    fabric: Fabric,
+    group: Group,
+    sizes: Sizes,
+    depth: int,
+    corner: tuple[float, float],
+    host: FloatArray,
+    gpu: FloatArray,
+) -> Panel:
+    """Put the hosts of a group and their GPUs into their arrays."""
+    (left, top), (wide, high), gap = corner, sizes.host(group, fabric), sizes.gap
+    width, height, across = _panel(fabric, group, sizes, depth)
+    place = np.arange(len(group.hosts))
+    x = left + MARGIN + (place % across) * (wide + gap[0])
+    y = top + sizes.header + gap[1] / 2 + (place // across) * (high + gap[1])
+    host[group.hosts] = np.stack([x, y, np.full(len(x), wide), np.full(len(x), high)], axis=1)
+    columns, _ = grid(int(fabric.gpus[group.hosts].max(initial=1)))
+    for number, at_x, at_y in zip(group.hosts.tolist(), x.tolist(), y.tolist(), strict=True):
+        first, count = int(fabric.first[number]), int(fabric.gpus[number])
+        cell = np.arange(count)
+        gpu[first : first + count, 0] = at_x + sizes.pad + (cell % columns) * sizes.cell
+        gpu[first : first + count, 1] = (
+            at_y + sizes.pad + sizes.name + (cell // columns) * sizes.cell
+        )
+    numbers = group.hosts.tolist()
+    rows = tuple(tuple(numbers[begin : begin + across]) for begin in range(0, len(numbers), across))
+    return Panel(group, left, top, width, height, rows)
+
+
+def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str, Bar]:
+    """Switches above the leaves, each over the middle of what it is linked to, and apart from its neighbours."""
+    middle = {bar.name: bar.middle for bar in reversed(leaves)}
+    top = max(fabric.levels.values(), default=0)
+    bars: dict[str, Bar] = {}
+    for level in range(1, top + 1):
+        wanted = {}
+        for name in (name for name, step in fabric.levels.items() if step == level):
+            ends = [link.ends for link in fabric.links if name in link.ends]
+            below = [
+                middle[str(end)]
+                for pair in ends
+                for end in pair
+                if str(end) in middle and end != name
+            ]
+            wanted[name] = float(np.mean(below)) if below else right / 2
+        order = sorted(wanted, key=lambda name: (wanted[name], name))
+        widths = np.array([max(0.09 * len(name) + 0.2, 0.7) for name in order])
+        at = np.array([wanted[name] for name in order])
+        centre = float(at.mean()) if len(at) else 0.0
+        for place in range(1, len(at)):
+            at[place] = max(
+                at[place], at[place - 1] + (widths[place - 1] + widths[place]) / 2 + 0.25
+            )
+        at += centre - float(at.mean()) if len(at) else 0.0
+        at += max(0.0, float(widths[0] / 2 - at[0])) if len(at) else 0.0
+        for name, x, width in zip(order, at.tolist(), widths.tolist(), strict=True):
+            bars[name] = Bar(name, x - width / 2, (top - level) * LEVEL, width)
+            middle[name] = x
+    return bars
+
+
+# --- drawing -------------------------------------------------------------------------------------
 
 HATCHES = ("", "////", "xxxx", "....", "\\\\\\\\")
 """Of hosts in each state."""
@@ -91,8 +481,10 @@ def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
     """
     require_matplotlib()
     cells = (
-        TopologyCells.of_instance(source) if isinstance(source, Instance) else TopologyCells.of_placement(source)
-    )  # fmt: skip
+        TopologyCells.of_instance(source)
+        if isinstance(source, Instance)
+        else TopologyCells.of_placement(source)
+    )
     return _draw(cells, lay_out(cells.fabric), ax)
 
 
@@ -132,8 +524,7 @@ def _own_axes(layout: Layout, words: float, lines: int) -> Axes:
     above, below, side = 0.62, 0.25 + 0.185 * lines, 0.1
     page = (max(width, words) + 2 * side, height + above + below)
     ax = new_axes(*page)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     figure.set_layout_engine("none")
     ax.set_position((side / page[0], below / page[1], width / page[0], height / page[1]))
     return ax
@@ -146,16 +537,8 @@ def link_width(bandwidth: float | None) -> float:
 
 def _draw_panel(ax: Axes, cells: TopologyCells, layout: Layout, panel: Panel) -> None:
     """The ground of a group with its words, and in a picture with names the links from its hosts to the leaf switch."""
-    from matplotlib.patches import FancyBboxPatch
-
     group, named = panel.group, layout.sizes.named
-    inset = 0.03
-    ax.add_patch(
-        FancyBboxPatch(
-            (panel.left + inset, panel.top + inset), panel.width - 2 * inset, panel.height - 2 * inset,
-            boxstyle=f"round,pad={inset}", facecolor=PANEL, edgecolor="none", zorder=0.5,
-        )
-    )  # fmt: skip
+    _add_rounded(ax, panel.left, panel.top, panel.width, panel.height, PANEL, 0.5)
     pool = cells.instance.cluster.pools[group.pool]
     room = max(int((panel.width - 2 * MARGIN) / 0.078), 3)
     lines = [(short(pool.name, room), LABEL + 0.5, INK, "bold")]
@@ -167,8 +550,16 @@ def _draw_panel(ax: Axes, cells: TopologyCells, layout: Layout, panel: Panel) ->
         full = f"{pool.name}: {header_of(cells.fabric, group)}"
         lines = [(full if len(full) <= room else short(pool.name, room), LABEL, INK, "bold")]
     for line, (text, size, colour, weight) in enumerate(lines):
-        ax.text(panel.left + MARGIN, panel.top + 0.14 + line * LINE_HEIGHT, text, fontsize=size, color=colour,
-                fontweight=weight, va="center", zorder=3)  # fmt: skip
+        ax.text(
+            panel.left + MARGIN,
+            panel.top + 0.14 + line * LINE_HEIGHT,
+            text,
+            fontsize=size,
+            color=colour,
+            fontweight=weight,
+            va="center",
+            zorder=3,
+        )
     if not named or not group.leaves:
         return
     width = link_width(group.uplink[0] if group.uplink else None)
@@ -183,19 +574,19 @@ def _draw_panel(ax: Axes, cells: TopologyCells, layout: Layout, panel: Panel) ->
 
 
 def _draw_switch(ax: Axes, bar: Bar) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
-    inset = 0.03
-    ax.add_patch(
-        FancyBboxPatch(
-            (bar.left + inset, bar.top + inset), max(bar.width - 2 * inset, 0.02), BAR - 2 * inset,
-            boxstyle=f"round,pad={inset}", facecolor=SWITCH, edgecolor="none", zorder=2,
-        )
-    )  # fmt: skip
+    _add_rounded(ax, bar.left, bar.top, bar.width, BAR, SWITCH, 2)
     room = int((bar.width - 0.08) / 0.068)
     if room >= min(len(bar.name), 4):
-        ax.text(bar.middle, bar.top + BAR / 2, short(bar.name, room), fontsize=SMALL, color=PALE_INK, ha="center",
-                va="center_baseline", zorder=3)  # fmt: skip
+        ax.text(
+            bar.middle,
+            bar.top + BAR / 2,
+            short(bar.name, room),
+            fontsize=SMALL,
+            color=PALE_INK,
+            ha="center",
+            va="center_baseline",
+            zorder=3,
+        )
 
 
 def _draw_links(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
@@ -223,8 +614,17 @@ def _draw_links(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
         LineCollection(lines, linewidths=widths, colors=SWITCH, zorder=1, capstyle="round")
     )
     for x, y, text in labels.placed:
-        ax.text(x, y, text, fontsize=SMALL, color=MUTED, ha="center", va="center", zorder=1.5,
-                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.2})  # fmt: skip
+        ax.text(
+            x,
+            y,
+            text,
+            fontsize=SMALL,
+            color=MUTED,
+            ha="center",
+            va="center",
+            zorder=1.5,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.2},
+        )
 
 
 class Labels:
@@ -238,8 +638,10 @@ class Labels:
         width = width_of(text, SMALL) + 0.06
         for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.22):
             x, y = (near[axis] + part * (far[axis] - near[axis]) for axis in (0, 1))
-            if all(abs(x - at_x) > (width + width_of(other, SMALL)) / 2 or abs(y - at_y) > 0.16
-                   for at_x, at_y, other in self.placed):  # fmt: skip
+            if all(
+                abs(x - at_x) > (width + width_of(other, SMALL)) / 2 or abs(y - at_y) > 0.16
+                for at_x, at_y, other in self.placed
+            ):
                 self.placed.append((x, y, text))
                 return
 
@@ -264,19 +666,33 @@ def _draw_hosts(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
             left, top, width, height = layout.host[mine].T
             ax.add_collection(
                 PolyCollection(
-                    list(_corners(left, top, width, height)), facecolors=PAPER if state == 0 else IDLE,
-                    edgecolors=LINE if state == 0 else MUTED, linewidths=line, hatch=hatch or None, zorder=2,
-                    rasterized=fabric.total > RASTER, label=STATES[state], hatch_linewidth=0.5,
+                    _boxes(left, top, width, height),
+                    facecolors=PAPER if state == 0 else IDLE,
+                    edgecolors=LINE if state == 0 else MUTED,
+                    linewidths=line,
+                    hatch=hatch or None,
+                    zorder=2,
+                    rasterized=fabric.total > RASTER,
+                    label=STATES[state],
+                    hatch_linewidth=0.5,
                 )
-            )  # fmt: skip
+            )
     if layout.sizes.named:
         for name, state, (left, top, width, _) in zip(
             fabric.names, fabric.state.tolist(), layout.host.tolist(), strict=True
         ):
             ground = None if state == 0 else {"facecolor": IDLE, "edgecolor": "none", "pad": 1.0}
-            ax.text(left + width / 2, top + layout.sizes.pad / 2 + layout.sizes.name / 2 + 0.01,
-                    short(name, max(int(width / 0.062), 3)), fontsize=SMALL - 0.5, color=INK, ha="center",
-                    va="center", zorder=3, bbox=ground)  # fmt: skip
+            ax.text(
+                left + width / 2,
+                top + layout.sizes.pad / 2 + layout.sizes.name / 2 + 0.01,
+                short(name, max(int(width / 0.062), 3)),
+                fontsize=SMALL - 0.5,
+                color=INK,
+                ha="center",
+                va="center",
+                zorder=3,
+                bbox=ground,
+            )
 
 
 def _draw_gpus(ax: Axes, cells: TopologyCells, layout: Layout, colours: Mapping[int, str]) -> None:
@@ -292,35 +708,74 @@ def _draw_gpus(ax: Axes, cells: TopologyCells, layout: Layout, colours: Mapping[
     flat = fabric.total > RASTER
     ax.add_collection(
         PolyCollection(
-            list(_corners(corner[free, 0], corner[free, 1], inner[free], inner[free])), facecolors=PAPER,
-            edgecolors=LINE, linewidths=0.6 if named else min(0.4, 3 * side), zorder=3, rasterized=flat, label="free",
+            _boxes(corner[free, 0], corner[free, 1], inner[free], inner[free]),
+            facecolors=PAPER,
+            edgecolors=LINE,
+            linewidths=0.6 if named else min(0.4, 3 * side),
+            zorder=3,
+            rasterized=flat,
+            label="free",
         )
-    )  # fmt: skip
+    )
     width = inner[cells.gpu] / np.maximum(cells.slots, 1)
     left = corner[cells.gpu, 0] + cells.slot * width
     ax.add_collection(
         PolyCollection(
-            list(_corners(left, corner[cells.gpu, 1], width, inner[cells.gpu])), linewidths=0, zorder=3,
-            facecolors=[colours[job] for job in cells.job.tolist()], rasterized=flat, label="held",
+            _boxes(left, corner[cells.gpu, 1], width, inner[cells.gpu]),
+            linewidths=0,
+            zorder=3,
+            facecolors=[colours[job] for job in cells.job.tolist()],
+            rasterized=flat,
+            label="held",
         )
-    )  # fmt: skip
+    )
     if named and len(colours) <= NUMBERED:
         number = {job: place for place, job in enumerate(colours, 1)}
         size = np.where(cells.slots > 1, SMALL - 2, SMALL)
         for job, x, y, points in zip(
-            cells.job.tolist(), (left + width / 2).tolist(), (corner[cells.gpu, 1] + side / 2 - margin).tolist(),
-            size.tolist(), strict=True,
-        ):  # fmt: skip
-            ax.text(x, y, str(number[job]), fontsize=points, color=ink_on(colours[job]), ha="center",
-                    va="center_baseline", zorder=4)  # fmt: skip
+            cells.job.tolist(),
+            (left + width / 2).tolist(),
+            (corner[cells.gpu, 1] + side / 2 - margin).tolist(),
+            size.tolist(),
+            strict=True,
+        ):
+            ax.text(
+                x,
+                y,
+                str(number[job]),
+                fontsize=points,
+                color=ink_on(colours[job]),
+                ha="center",
+                va="center_baseline",
+                zorder=4,
+            )
 
 
-def _corners(
+def _boxes(
     left: FloatArray, top: FloatArray, width: FloatArray, height: FloatArray
-) -> FloatArray:
-    """Corners of rectangles, shape (n, 4, 2)."""
-    right, bottom = left + width, top + height
-    return np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
+) -> list[FloatArray]:
+    """Corners of rectangles of these sizes."""
+    return rectangles(left, top, left + width, top + height)
+
+
+def _add_rounded(
+    ax: Axes, left: float, top: float, width: float, height: float, colour: str, zorder: float
+) -> None:
+    """A rectangle with round corners."""
+    from matplotlib.patches import FancyBboxPatch
+
+    # matplotlib draws the pad outside of the rectangle that it is given
+    inset = 0.03
+    box = FancyBboxPatch(
+        (left + inset, top + inset),
+        max(width - 2 * inset, 0.02),
+        height - 2 * inset,
+        boxstyle=f"round,pad={inset}",
+        facecolor=colour,
+        edgecolor="none",
+        zorder=zorder,
+    )
+    ax.add_patch(box)
 
 
 def _handles(cells: TopologyCells, colours: Mapping[int, str], most: int) -> list[Patch]:

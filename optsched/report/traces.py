@@ -8,13 +8,17 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.report.answers import amount, count
-from optsched.report.palette import INK, LABEL, LINE, MAIN, PAPER, SECOND, SMALL
+from optsched.report.palette import INK, LABEL, MAIN, PAPER, SECOND, SMALL
 from optsched.report.pictures import (
+    LEGEND,
+    amount,
+    count,
+    grid_below,
     head,
     new_axes,
+    new_panels,
     plain_frame,
-    require_matplotlib,
+    round_width,
     short,
     time_ticks,
     time_unit,
@@ -58,12 +62,7 @@ def trace_page(summary: TraceSummary) -> Axes:
         If matplotlib is not installed.
     """
     _some(summary)
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.0, 7.4), layout="constrained")
-    panels = figure.subplots(2, 2)
-    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.12, hspace=0.05, wspace=0.04)  # type: ignore[union-attr, call-arg]
+    _, panels = new_panels(11.0, 7.4)
     arrivals_picture(summary, panels[0, 0])
     load_picture(summary, panels[0, 1])
     durations_picture(summary, panels[1, 0])
@@ -126,21 +125,26 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
         ):
             share = np.cumsum(weights) / max(float(weights.sum()), 1e-300)
             rows = np.unique(np.searchsorted(share, np.linspace(0, share[-1], STEPS)))
-            ax.step(np.append(seconds[:1], seconds[rows]), np.append(0.0, share[rows]), where="post", color=colour,
-                    linewidth=1.4, label=words)  # fmt: skip
+            ax.step(
+                np.append(seconds[:1], seconds[rows]),
+                np.append(0.0, share[rows]),
+                where="post",
+                color=colour,
+                linewidth=1.4,
+                label=words,
+            )
         ax.set_xscale("log")
         told = "; ".join(
             f"{name} {time_words(value)}"
             for name, value in summary.durations.items()
             if value is not None
         )
-        ax.legend(frameon=False, fontsize=SMALL + 0.5, loc="upper left")
+        ax.legend(**LEGEND, loc="upper left")
     time_ticks(ax)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("duration in the fastest configuration", fontsize=LABEL)
     ax.set_ylabel("share", fontsize=LABEL)
-    ax.grid(color=LINE, linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
+    grid_below(ax)
     head(ax, "Durations", told)
     return ax
 
@@ -178,9 +182,8 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     ax.set_xticks(place, [short(str(row[0]), 9) for row in shown])
     ax.set_xlabel("GPUs of a job", fontsize=LABEL)
     ax.set_ylabel("share", fontsize=LABEL)
-    ax.grid(axis="y", color=LINE, linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
-    ax.legend(frameon=False, fontsize=SMALL + 0.5)
+    grid_below(ax, "y")
+    ax.legend(**LEGEND)
     stuck = int((~summary.demand.runs).sum())
     told = count(len(gangs), "size")
     head(ax, "Gangs", f"{told}; {count(stuck, 'job')} can run nowhere" if stuck else told)
@@ -194,15 +197,13 @@ def _some(summary: TraceSummary) -> None:
 
 def _bins(summary: TraceSummary) -> tuple[FloatArray, float, float, str]:
     """Edges of bars over the arrivals (seconds on the clock), their width, and the unit of the axis with its name."""
-    width = next((width for width in WIDTHS if summary.span / width <= BINS), 0.0)
-    if not width:
-        width = WIDTHS[-1] * np.ceil(summary.span / WIDTHS[-1] / BINS)
+    width = round_width(summary.span, BINS, WIDTHS)
     bars = max(1, int(np.ceil(summary.span / width * (1 + 1e-12))))
     first = summary.first or 0.0
     edges = first + width * np.arange(bars + 1)
     edges[-1] = max(edges[-1], summary.last or 0.0)
     unit, name = time_unit(max(summary.span, width))
-    return np.asarray(edges, np.float64), float(width), unit, name
+    return np.asarray(edges, np.float64), width, unit, name
 
 
 def _bars(ax: Axes, edges: FloatArray, heights: FloatArray, unit: float) -> None:
@@ -210,12 +211,21 @@ def _bars(ax: Axes, edges: FloatArray, heights: FloatArray, unit: float) -> None
     ax.stairs(heights, (edges - edges[0]) / unit, fill=True, color=MAIN, zorder=2)
     ax.set_xlim(0, (edges[-1] - edges[0]) / unit)
     ax.set_ylim(0, max(float(heights.max()) * 1.08, 1e-9))
-    ax.grid(axis="y", color=LINE, linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
+    grid_below(ax, "y")
 
 
 def _level(ax: Axes, value: float, words: str) -> None:
     """A dashed line at the mean, with its name."""
     ax.axhline(value, color=SECOND, linewidth=1.2, linestyle=(0, (4, 2)), zorder=5)
-    ax.annotate(words, (1, value), (-3, 3), ("axes fraction", "data"), "offset points", ha="right", fontsize=SMALL,
-                color=INK, zorder=6, bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1})  # fmt: skip
+    ax.annotate(
+        words,
+        (1, value),
+        (-3, 3),
+        ("axes fraction", "data"),
+        "offset points",
+        ha="right",
+        fontsize=SMALL,
+        color=INK,
+        zorder=6,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
+    )

@@ -14,8 +14,7 @@ from picture_samples import document_of, instance_of, solved, with_rounds, with_
 import optsched
 from optsched.errors import UsageError
 from optsched.report import GanttRows, SolutionFile, rounds_gantt, schedule_gantt
-from optsched.report.gantt import MAX_CUTS, MAX_DEADLINES
-from optsched.report.lanes import lay_out
+from optsched.report.gantt import MAX_CUTS, MAX_DEADLINES, lay_out
 from optsched.report.palette import JOBS, WARNING
 from optsched.solution import Rounds, Solution
 
@@ -337,8 +336,7 @@ def test_without_a_schedule_or_rounds_there_is_no_picture(dozen: Solution) -> No
 
 
 def test_neighbours_differ_in_colour(hundreds: Solution) -> None:
-    from optsched.report.bands import bands_of
-    from optsched.report.gantt import _stretches, beside
+    from optsched.report.gantt import _stretches, bands_of, beside
     from optsched.report.palette import job_colours
 
     rows = GanttRows.of_schedule(hundreds)

@@ -12,9 +12,15 @@ from simulation_samples import simulation_of, trace_of
 
 from optsched.errors import UsageError
 from optsched.report import gpu_gantt_picture, save_picture
-from optsched.report.gpu_blocks import GpuRows, blocks_of
-from optsched.report.gpu_gantt import WINDOWS, held_by_window
-from optsched.report.gpu_places import Holders, gpus_of, parts_on_nodes
+from optsched.report.gpu_gantt import (
+    WINDOWS,
+    GpuRows,
+    Holders,
+    blocks_of,
+    gpus_of,
+    held_by_window,
+    parts_on_nodes,
+)
 from optsched.simulation import Segments, Simulation, simulate
 
 pytestmark = pytest.mark.picture

@@ -21,7 +21,7 @@ from optsched.report import (
     schedule_gantt,
     topology_picture,
 )  # fmt: skip
-from optsched.report.page_parts import inline_svg
+from optsched.report.page import inline_svg
 from optsched.report.pictures import time_unit, time_words
 from optsched.solvers import Progress
 

@@ -13,11 +13,9 @@ from optsched.benchmarking.profiles import profile_of
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary import summary
 from optsched.errors import UsageError
-from optsched.report.page import Section, page
-from optsched.report.page_parts import inline_svg, table_html
-from optsched.report.performance_profile import profile_picture
+from optsched.report.page import Section, inline_svg, page, table_html
 from optsched.report.pictures import new_axes
-from optsched.report.results_page import result_sections
+from optsched.report.results_page import profile_picture, result_sections
 
 pytestmark = pytest.mark.picture
 

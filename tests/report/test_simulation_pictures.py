@@ -21,8 +21,7 @@ from optsched.report import (
     write_simulation_picture,
 )
 from optsched.report.simulated import Simulated
-from optsched.report.simulation_shares import POINTS
-from optsched.report.simulation_times import busy_gpus, window_means
+from optsched.report.simulation_pictures import POINTS, busy_gpus, window_means
 from optsched.simulation import Simulation, simulate
 
 pytestmark = pytest.mark.picture

@@ -15,8 +15,7 @@ from optsched.errors import UsageError
 from optsched.report import SolutionFile, TopologyCells, topology_picture
 from optsched.report.fabric import MOST_GPUS, STATES, fabric_of
 from optsched.report.palette import IDLE, JOBS, PAPER
-from optsched.report.topology import HATCHES, NUMBERED, link_width
-from optsched.report.topology_layout import MOST_LINKED, PAGE, lay_out
+from optsched.report.topology import HATCHES, MOST_LINKED, NUMBERED, PAGE, lay_out, link_width
 from optsched.solution import Solution
 
 mpl = pytest.importorskip("matplotlib")

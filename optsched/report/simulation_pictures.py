@@ -1,0 +1,424 @@
+"""What a simulated cluster does over time: part of the GPUs that jobs hold, jobs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optsched.arrays import FloatArray
+from optsched.errors import UsageError
+from optsched.report.palette import INK, LABEL, SMALL
+from optsched.report.pictures import (
+    LEGEND,
+    count,
+    fixed_ticks,
+    grid_below,
+    head,
+    new_axes,
+    plain_frame,
+    require_matplotlib,
+    round_factors,
+    round_width,
+    short,
+    time_ticks,
+    time_unit,
+)
+from optsched.report.simulated import Policy, Simulated, first_arrival
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from optsched.simulation import RoundLog, Simulation
+    from optsched.simulation.options import RHO
+
+
+# --- shares of the jobs --------------------------------------------------------------------------
+
+POINTS = 400
+"""Points of a line, at most."""
+DECADES = 1.0
+"""An axis on which values span more powers of ten than this is logarithmic."""
+INSIDE = 8
+"""Names that find room in a picture; more stand beside it."""
+BANDS = 4
+"""Policies whose seeds are shown as bands, at most: more bands hide each other."""
+NAME = 44
+"""Letters of a name in a legend."""
+DEFINITIONS = {
+    "isolated": "over the time with 1/n of every pool to itself",
+    "contention": "over the time on its own GPUs x max(1, jobs there / GPUs)",
+    "static": "over the time on its own GPUs x max(1, all jobs / GPUs)",
+}
+"""What a completion time is compared with, by definition of rho."""
+
+
+def completion_times_picture(
+    simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None
+) -> Axes:
+    """Draw on what share of the measured jobs the completion time (JCT) is up to a value, one line for each policy.
+
+    The jobs of all seeds of a policy are one line; the band around it goes from the lowest to the highest of its seeds.
+    Jobs that never ended count, so that the line of a policy ends where it leaves them.
+
+    Parameters
+    ----------
+    simulations : sequence of Simulation
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own.
+
+    Raises
+    ------
+    UsageError
+        If no measured job ended.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    shown = Simulated.of(simulations)
+    values = [run.completion_times[run.measured] for run in shown.simulations]
+    known = _known(values, "no measured job was completed")
+    if _wide(known):
+        ax = _draw_shares(shown, values, ax)
+        time_ticks(ax)
+        ax.set_xlabel("completion time (JCT)", fontsize=LABEL)
+    else:
+        unit, name = time_unit(float(known.max()))
+        ax = _draw_shares(shown, [run / unit for run in values], ax)
+        ax.set_xlabel(f"completion time (JCT), {name}", fontsize=LABEL)
+    head(ax, "Completion times", _shares_subtitle(shown, values))
+    return ax
+
+
+def fairness_picture(
+    simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None, *, rho: RHO = "isolated"
+) -> Axes:
+    """Draw on what share of the measured jobs the finish-time ratio rho is up to a value, with a line at rho = 1.
+
+    As `completion_times_picture`; ``rho`` says which definition counts (`finish_time_ratios`), unless `Simulated` does.
+    """
+    shown = Simulated.of(simulations, rho)
+    values = [
+        ratio[run.measured] for ratio, run in zip(shown.ratios, shown.simulations, strict=True)
+    ]
+    known = _known(values, "no measured job has a finish-time ratio")
+    ax = _draw_shares(shown, values, ax)
+    if _wide(known):
+        _factors(ax)
+    low, high = ax.get_xlim()
+    if low <= 1.0 <= high:
+        ax.axvline(1.0, color=INK, linewidth=0.9, zorder=2)
+        ax.annotate(
+            "rho = 1",
+            (1, 1),
+            (4, -2),
+            ("data", "axes fraction"),
+            "offset points",
+            fontsize=SMALL,
+            va="top",
+            color=INK,
+            zorder=6,
+        )
+    ax.set_xlabel(
+        f"finish-time ratio rho: completion time {DEFINITIONS[shown.rho]}", fontsize=LABEL
+    )
+    head(ax, "Finish-time fairness", _shares_subtitle(shown, values))
+    return ax
+
+
+def line_of(ax: Axes, policy: Policy, x: FloatArray, y: FloatArray) -> None:
+    """A stepped line in the colour and the style of a policy."""
+    told = f" ({len(policy.runs)} seeds)" if len(policy.runs) > 1 else ""
+    ax.step(
+        x,
+        y,
+        where="post",
+        color=policy.colour,
+        linestyle=policy.style,
+        linewidth=1.6,
+        zorder=3,
+        label=short(policy.name, NAME) + told,
+    )
+
+
+def band_of(ax: Axes, policy: Policy, x: FloatArray, low: FloatArray, high: FloatArray) -> None:
+    """The band of the seeds of a policy, in its colour."""
+    ax.fill_between(
+        x, low, high, step="post", color=policy.colour, alpha=0.16, linewidth=0, zorder=1.5
+    )
+
+
+def legend(ax: Axes, inside: bool = True) -> None:
+    """The names of the policies: in the picture where few, else beside it."""
+    names = len(ax.get_legend_handles_labels()[1])
+    where: dict[str, Any] = {"loc": "best"}
+    if not inside or names > INSIDE:
+        where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
+    ax.legend(**LEGEND, **where, handlelength=2.6, labelcolor=INK)
+
+
+def _known(values: Sequence[FloatArray], nothing: str) -> FloatArray:
+    """The values that there are; raises `UsageError` where there is none."""
+    known = np.concatenate([run[~np.isnan(run)] for run in values])
+    if not len(known):
+        raise UsageError(f"there is nothing to draw: {nothing}")
+    return known
+
+
+def _wide(known: FloatArray) -> bool:
+    """Whether values need a logarithmic axis."""
+    return bool(known.min() > 0 and np.log10(known.max() / known.min()) > DECADES)
+
+
+def _draw_shares(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None) -> Axes:
+    """The lines of all policies."""
+    require_matplotlib()
+    names = len(shown.policies)
+    ax = new_axes(6.8 if names <= INSIDE else 9.4, 4.0) if ax is None else ax
+    plain_frame(ax, "left", "bottom")
+    known = np.concatenate([run[~np.isnan(run)] for run in values])
+    low, high, wide = float(known.min()), float(known.max()), _wide(known)
+    start = low / 1.15 if wide else min(low, 0.0)
+    end = high * 1.15 if wide else high + 0.03 * max(high - start, 1e-9)
+    for policy in shown.policies:
+        jobs = sum(len(values[run]) for run in policy.runs)
+        found = np.sort(
+            np.concatenate([values[run][~np.isnan(values[run])] for run in policy.runs])
+        )
+        share = np.arange(1, len(found) + 1) / max(jobs, 1)
+        rows = np.linspace(0, len(found) - 1, min(POINTS, len(found))).round().astype(np.int64)
+        top = float(share[-1]) if len(share) else 0.0
+        line_of(
+            ax,
+            policy,
+            np.concatenate([[start], found[rows], [end]]),
+            np.concatenate([[0.0], share[rows], [top]]),
+        )
+        if len(policy.runs) > 1 and names <= BANDS:
+            _band(ax, policy, values, start, end, wide)
+    if wide:
+        ax.set_xscale("log")
+    ax.set_xlim(start, end)
+    ax.set_ylim(0.0, 1.02)
+    ax.set_ylabel("share of the jobs", fontsize=LABEL)
+    grid_below(ax)
+    legend(ax)
+    return ax
+
+
+def _band(
+    ax: Axes, policy: Policy, values: Sequence[FloatArray], start: float, end: float, wide: bool
+) -> None:
+    """From the lowest to the highest share of the seeds."""
+    grid = np.geomspace(start, end, POINTS) if wide else np.linspace(start, end, POINTS)
+    shares = np.array(
+        [
+            np.searchsorted(np.sort(values[run]), grid, side="right")
+            / max(len(values[run]), 1)  # NaN is sorted last
+            for run in policy.runs
+        ]
+    )
+    band_of(ax, policy, grid, shares.min(axis=0), shares.max(axis=0))
+
+
+def _shares_subtitle(shown: Simulated, values: Sequence[FloatArray]) -> str:
+    """The smaller line: how many jobs, and how many have no value."""
+    without = sum(int(np.isnan(run).sum()) for run in values)
+    parts = [count(shown.jobs, "job")]
+    if without:
+        parts.append(f"{without:,} have no end, but count")
+    if shown.seeds > 1 and len(shown.policies) <= BANDS:
+        parts.append("bands: lowest to highest seed")
+    return "; ".join(parts)
+
+
+def _factors(ax: Axes) -> None:
+    """Ratios as people say them."""
+    low, high = ax.get_xlim()
+    ticks = round_factors(low, high, (1, 2, 5) if high / low < 1e4 else (1,))
+    fixed_ticks(ax, ticks, [f"{tick:g}" for tick in ticks])
+
+
+# --- over the time -------------------------------------------------------------------------------
+
+EXACT = 300
+"""Rounds that are drawn one by one, at most; of more, and of several seeds, means over windows are drawn."""
+WINDOWS = 240
+"""Windows along the time, at most."""
+HOUR = 3600.0
+WIDTHS = (
+    1.0,
+    10.0,
+    60.0,
+    300.0,
+    900.0,
+    1800.0,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    24 * HOUR,
+)
+"""Widths of windows in seconds; longer simulations have multiples of the last."""
+
+Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
+"""Of rounds: an amount per second, and what it is a part of."""
+
+
+def utilisation_picture(
+    simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None
+) -> Axes:
+    """Draw which part of the GPUs of the nodes that are up jobs hold, over the time, one line for each policy.
+
+    Up to 300 rounds of one seed are drawn as they are; else means over windows of equal width. Of several seeds the
+    line is their mean (of those that have not ended), the band goes from the lowest to the highest.
+
+    Parameters
+    ----------
+    simulations : sequence of Simulation
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own.
+
+    Raises
+    ------
+    UsageError
+        If no time passes in any of them.
+    SolverUnavailable
+        If matplotlib is not installed.
+    """
+    ax, told = _draw_over_time(Simulated.of(simulations), ax, busy_gpus)
+    ax.set_ylim(0.0, 1.03)
+    ax.set_ylabel("part of the GPUs held", fontsize=LABEL)
+    head(ax, "Utilisation", told)
+    return ax
+
+
+def queue_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None) -> Axes:
+    """Draw how many jobs wait, over the time; as `utilisation_picture`."""
+    ax, told = _draw_over_time(Simulated.of(simulations), ax, waiting_jobs)
+    ax.set_ylim(0.0, max(1.0, ax.get_ylim()[1]))
+    ax.set_ylabel("jobs that wait", fontsize=LABEL)
+    head(ax, "Queue", told)
+    return ax
+
+
+def busy_gpus(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
+    """Mean number of GPUs that are held in each round, and those of the nodes that are up."""
+    seconds = rounds.end - rounds.start
+    held = np.divide(rounds.busy.sum(axis=1), seconds, out=np.zeros(len(rounds)), where=seconds > 0)
+    return held, rounds.gpus.sum(axis=1)
+
+
+def waiting_jobs(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
+    """Jobs that wait in each round; a part of nothing."""
+    return rounds.waiting.astype(float), np.ones(len(rounds))
+
+
+def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, str]:
+    """The lines of all policies; and the smaller line below the title."""
+    running = [run for run in shown.simulations if len(run.rounds)]
+    span = max((float(run.rounds.end.max()) - first_arrival(run) for run in running), default=0.0)
+    if span <= 0:
+        raise UsageError("there is nothing to draw: no time passes")
+    require_matplotlib()
+    ax = new_axes(9.4, 3.4) if ax is None else ax
+    plain_frame(ax, "left", "bottom")
+    unit, name = time_unit(span)
+    exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
+    width = _width(
+        span, max(float(np.median(run.rounds.end - run.rounds.start)) for run in running)
+    )
+    edges = np.arange(int(np.ceil(span / width * (1 - 1e-12))) + 1, dtype=np.float64) * width
+    for policy in shown.policies:
+        if exact:
+            times, values = _rounds(shown.simulations[policy.runs[0]], amounts)
+            line_of(ax, policy, times / unit, values)
+        else:
+            _windows(ax, shown, policy, amounts, edges, unit)
+    ax.set_xlim(0.0, span / unit)
+    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
+    grid_below(ax)
+    if len(shown.policies) > 1 or shown.seeds > 1:
+        legend(ax, inside=False)
+    told = "round by round" if exact else f"means over {_width_words(width)}"
+    if shown.seeds > 1:
+        bands = ", bands from the lowest to the highest" if len(shown.policies) <= BANDS else ""
+        told += f"; means of {count(shown.seeds, 'seed')}{bands}"
+    return ax, told
+
+
+def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:
+    """Steps of a line through all rounds; broken where there is none, or nothing to be a part of."""
+    rounds, origin = run.rounds, first_arrival(run)
+    if not len(rounds):
+        return np.zeros(0), np.zeros(0)
+    amount, whole = amounts(rounds)
+    values = np.divide(amount, whole, out=np.full(len(rounds), np.nan), where=whole > 0)
+    gap = np.flatnonzero(rounds.start[1:] > rounds.end[:-1]) + 1
+    times = np.insert(rounds.start, gap, rounds.end[gap - 1]) - origin
+    values = np.insert(values, gap, np.nan)
+    return np.append(times, rounds.end[-1] - origin), np.append(values, values[-1])
+
+
+def _windows(
+    ax: Axes, shown: Simulated, policy: Policy, amounts: Amounts, edges: FloatArray, unit: float
+) -> None:
+    """Means over windows, and the band of the seeds."""
+    means = np.array([window_means(shown.simulations[run], amounts, edges) for run in policy.runs])
+    there = ~np.isnan(means)
+    runs = there.sum(axis=0)
+    mean = np.divide(
+        np.where(there, means, 0.0).sum(axis=0),
+        runs,
+        out=np.full(len(runs), np.nan),
+        where=runs > 0,
+    )
+    line_of(ax, policy, edges / unit, np.append(mean, mean[-1]))
+    if len(policy.runs) > 1 and len(shown.policies) <= BANDS:
+        low = np.where(there, means, np.inf).min(axis=0)
+        high = np.where(there, means, -np.inf).max(axis=0)
+        low, high = (np.where(runs > 0, side, np.nan) for side in (low, high))
+        band_of(ax, policy, edges / unit, np.append(low, low[-1]), np.append(high, high[-1]))
+
+
+def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatArray:
+    """Integral of an amount over each window, by that of what it is a part of; NaN where the run has no time in it.
+
+    Parameters
+    ----------
+    edges : FloatArray, shape (windows + 1,)
+        Seconds after the first arrival.
+    """
+    rounds, origin = run.rounds, first_arrival(run)
+    if not len(rounds):
+        return np.full(len(edges) - 1, np.nan)
+    seconds = rounds.end - rounds.start
+    times = np.stack([rounds.start, rounds.end], axis=1).ravel() - origin
+    parts = []
+    for rate in amounts(rounds):
+        grown = np.cumsum(rate * seconds)
+        area = np.stack([np.append(0.0, grown[:-1]), grown], axis=1).ravel()
+        parts.append(np.diff(np.interp(edges, times, area)))
+    means: FloatArray = np.divide(
+        parts[0],
+        parts[1],
+        out=np.full(len(edges) - 1, np.nan),
+        where=parts[1] > 1e-9 * np.ptp(edges),
+    )
+    return means
+
+
+def _width(span: float, least: float) -> float:
+    """The width of the windows: not below the usual round, and not so small that there are too many."""
+    return round_width(span, WINDOWS, WIDTHS, least)
+
+
+def _width_words(width: float) -> str:
+    """``15 min``, ``2 h``: of windows that are whole in one of the units."""
+    unit, name = next(
+        (unit, name)
+        for unit, name in ((86_400.0, "days"), (HOUR, "h"), (60.0, "min"), (1.0, "s"))
+        if width >= unit
+    )
+    return f"{width / unit:g} {name}" if width != 86_400.0 else "1 day"
