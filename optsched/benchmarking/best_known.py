@@ -101,8 +101,8 @@ def best_of(
         groups.setdefault(problem_of(row), []).append(row)
     found = {}
     for problem, group in groups.items():
-        told = (table or {}).get((problem[0], problem[1]))
-        best = Best(told, "table") if told is not None else _best_in(group)
+        known = (table or {}).get((problem[0], problem[1]))
+        best = Best(known, "table") if known is not None else _best_in(group)
         if best is not None:
             found[problem] = best
     return found

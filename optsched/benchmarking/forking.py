@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Environment variables by which libraries are told how many threads to start."""
+"""Environment variables that set how many threads libraries start."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ def can_fork(threads: int) -> bool:
 
 
 def few_threads(threads: int = 1) -> None:
-    """Tell libraries that are not loaded yet how many threads to start, unless somebody has told them.
+    """Set how many threads libraries start that are not loaded yet; variables that are set already stay.
 
     A program that calls this first, and starts no threads itself, has its workers forked (`can_fork`): they need not
     import again what the program has imported.

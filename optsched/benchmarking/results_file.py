@@ -190,8 +190,8 @@ class ResultsFile:
         elif (header := found.headers[-1]) and (
             other := [key for key in about if header.get(key) != about[key]]
         ):
-            told = ", ".join(f"{key} {header.get(key)!r}, now {about[key]!r}" for key in other)
-            self.notices.append(f"{self.path} was begun elsewhere or otherwise: {told}")
+            changes = ", ".join(f"{key} {header.get(key)!r}, now {about[key]!r}" for key in other)
+            self.notices.append(f"{self.path} was begun elsewhere or otherwise: {changes}")
         wanted = {task.key for task in tasks}
         for row in found.rows:
             if row.get("key") in wanted:
@@ -202,13 +202,13 @@ class ResultsFile:
     def _refuse_other(self, tasks: Sequence[Task], found: Lines) -> None:
         keys = {row.get("key") for row in found.rows}
         shared = sum(task.key in keys for task in tasks)
-        told = (
+        overlap = (
             f"{shared} of its rows are of tasks of this one"
             if shared
             else "none of its rows is of this one"
         )
         raise UsageError(
-            f"{self.path} is of another sweep ({told}): give another file, or --append to add this sweep to it"
+            f"{self.path} is of another sweep ({overlap}): give another file, or --append to add this sweep to it"
         )
 
     def _write(self, line: str) -> None:

@@ -139,8 +139,8 @@ def _sense(solution: Solution | ProgramSolution) -> str:
 
 
 def _seconds(timings: Mapping[str, float], total: float) -> dict[str, float | None]:
-    told = {f"{stage}_s": timings.get(stage) for stage in STAGES} | {"total_s": total}
-    return {key: None if value is None else round(value, 6) for key, value in told.items()}
+    seconds = {f"{stage}_s": timings.get(stage) for stage in STAGES} | {"total_s": total}
+    return {key: None if value is None else round(value, 6) for key, value in seconds.items()}
 
 
 def _finite(value: float | None) -> float | None:

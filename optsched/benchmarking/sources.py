@@ -132,8 +132,8 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
 
 
 def _generated(kind: str, options: Mapping[str, Any]) -> Source:
-    told = ",".join(f"{key}={_told(value)}" for key, value in options.items())
-    return Source(f"generate:{kind}:{told}", {"generate": kind, "options": dict(options)})
+    settings = ",".join(f"{key}={_told(value)}" for key, value in options.items())
+    return Source(f"generate:{kind}:{settings}", {"generate": kind, "options": dict(options)})
 
 
 def _told(value: Any) -> str:

@@ -115,14 +115,14 @@ def paired(
     difference: FloatArray = np.log(a) - np.log(b) if ratio else a - b
     interval = mean_interval(difference.tolist(), method, seed)
 
-    def told(value: float | None) -> float | None:
+    def on_scale(value: float | None) -> float | None:
         return value if value is None or not ratio else float(np.exp(value))
 
     return Paired(
         len(a),
-        told(interval.mean),
-        told(interval.low),
-        told(interval.high),
+        on_scale(interval.mean),
+        on_scale(interval.low),
+        on_scale(interval.high),
         int((a < b).sum()),
         int((a > b).sum()),
         int((a == b).sum()),

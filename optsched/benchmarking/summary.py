@@ -70,11 +70,11 @@ def outcomes(results: Results) -> SummaryTable:
     rows = []
     for method in results.methods:
         cells = [results.cell(problem, method) for problem in results.problems]
-        told = [cell.status for cell in cells if cell is not None]
+        statuses_here = [cell.status for cell in cells if cell is not None]
         rows.append(
             (
                 results.method_name(method),
-                *(told.count(status) for status in statuses),
+                *(statuses_here.count(status) for status in statuses),
                 cells.count(None),
             )
         )
@@ -284,11 +284,11 @@ def gaps(results: Results, reading: Reading) -> SummaryTable:
         Column("without", "count"),
     )
     sources = [str(row["best_known_from"]) for row in results.rows if row.get("best_known_from")]
-    told = ", ".join(f"{sources.count(name):,} {name}" for name in dict.fromkeys(sources))
+    origins = ", ".join(f"{sources.count(name):,} {name}" for name in dict.fromkeys(sources))
     words = (
-        f"Gaps to the best known objective of each problem (rows by its origin: {told}). 'Proven' is an optimum with "
-        "a proof of its own, 'claimed' one on a solver's word, 'found' the best of these rows. Tasks without an "
-        "objective are in no mean, but counted last."
+        f"Gaps to the best known objective of each problem (rows by its origin: {origins}). "
+        "'Proven' is an optimum with a proof of its own, 'claimed' one on a solver's word, 'found' the "
+        "best of these rows. Tasks without an objective are in no mean, but counted last."
     )
     return SummaryTable("gaps", "Gaps to the best known objective", columns, tuple(rows), words)
 

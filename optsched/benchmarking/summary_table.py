@@ -1,4 +1,4 @@
-"""A table of results as data: cells with their kinds, told as text in one way, on the shell and on a page."""
+"""A table of results as data: cells with their kinds, formatted in one way on the shell and on a page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, and what its cells are: text, count, seconds, percent, number, ratio, p, or told: numbers
-    that are text already."""
+    """A column: its heading, and the kind of its cells.
+
+    The kind is text, count, seconds, percent, number, ratio, p, or formatted: numbers that are text
+    already, and aligned like numbers.
+    """
 
     name: str
     kind: str = "number"
@@ -61,7 +64,7 @@ def cell_text(value: Any, kind: str) -> str:
     """A value as text."""
     if value is None:
         return NOTHING
-    if kind in ("text", "told") or not isinstance(
+    if kind in ("text", "formatted") or not isinstance(
         value, int | float
     ):  # a column nobody foresaw may hold anything
         return str(value)

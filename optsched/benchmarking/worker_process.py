@@ -193,7 +193,7 @@ def memory_in_use(pid: int) -> int:
 
 
 def peak_memory(pid: int) -> int | None:
-    """The most memory that a process had in use, in bytes (Linux); None where that is not told."""
+    """The most memory that a process had in use, in bytes (Linux); None where the system does not say."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,6 +1,6 @@
 """The cluster as its picture shows it: hosts with their GPUs, in groups under leaf switches, and links between them.
 
-The topology graph may be the default tree or anybody's node-link document. Its vertices are told by their names: a node
+The topology graph may be the default tree or anybody's node-link document. Names say what its vertices are: a node
 of the cluster is a host; ``node/index`` is a GPU and counts as its host, and so does what has no neighbours beyond one
 host and its GPUs (a switch inside); all others are switches.
 """

@@ -91,11 +91,11 @@ class FrontLines:
             float(finite[1][place] if axis.sense == "min" else finite[0][place])
             for place, axis in enumerate(front.axes)
         )
-        told = [
+        notes = [
             count(len(both), "compromise"),
             "each optimal and certified" if proved.all() else "not all are proven",
         ]
-        told += [f"{hidden} outside: an objective does not exist there"] if hidden else []
+        notes += [f"{hidden} outside: an objective does not exist there"] if hidden else []
         first, second = front.axes
         ideal = front.ideal if front.ideal is not None and np.isfinite(front.ideal).all() else None
         units = [_unit(axis, both[:, place]) for place, axis in enumerate(front.axes)]
@@ -109,7 +109,7 @@ class FrontLines:
             (float(worst[0] / scale[0]), float(worst[1] / scale[1])),
             hidden,
             f"{front.instance.name}: {first.formulation} against {second.formulation}",
-            "; ".join(told),
+            "; ".join(notes),
             units[0][1],
             units[1][1],
         )

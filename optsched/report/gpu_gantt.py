@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 
 # --- which GPUs ----------------------------------------------------------------------------------
+# A simulation keeps the lowest GPU of each stretch, how many GPUs there are, and over how many nodes
+# they are spread. So the node of a stretch on one node is known, and the first node of any other; the
+# rest is chosen such that no GPU is held twice.
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,7 @@ def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArra
 
 
 # --- blocks --------------------------------------------------------------------------------------
+# Each GPU has a row; a block covers neighbouring rows of one node from start to end.
 
 OF_GPU, PAGE, GAP = 0.16, 5.6, 0.1
 """Inches: of a GPU and of all of them at most, and between pools."""
@@ -343,7 +347,7 @@ def gpu_gantt_picture(
     """Draw which job holds which GPUs when.
 
     The node of a stretch on one node is the one that it was on; which of its GPUs, and the further nodes of gangs on
-    several, are chosen to fit (`gpu_places`). Two jobs that share GPUs have half of the height each. Of more than 160
+    several, are chosen to fit (`gpus_of`). Two jobs that share GPUs have half of the height each. Of more than 160
     GPUs the picture shows which part of the GPUs of each node is held instead. Of long simulations it shows the first
     hours, and says so.
 
@@ -389,7 +393,7 @@ def gpu_gantt_picture(
     ax.set_xlim(low / unit, high / unit)
     ax.set_ylim(float(rows.top[-1]) + rows.of_gpu, 0.0)
     _names(ax, simulation, rows, by_gpu)
-    told = (_draw_jobs if by_gpu else _draw_nodes)(ax, simulation, shown, rows, unit)
+    note = (_draw_jobs if by_gpu else _draw_nodes)(ax, simulation, shown, rows, unit)
     last = float(everything.end.max()) - origin
     part = "" if low <= 0 and high >= last else f"; {_span(low, high)} of {time_words(last)}"
     ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
@@ -397,7 +401,7 @@ def gpu_gantt_picture(
     head(
         ax,
         f"{short(simulation.trace.name, 30)}: GPUs under {short(simulation.policy, 40)}{part}",
-        f"{count(jobs, 'job')}, {count(len(shown), 'stretch', 'stretches')}; {told}",
+        f"{count(jobs, 'job')}, {count(len(shown), 'stretch', 'stretches')}; {note}",
     )
     return ax
 
@@ -484,7 +488,7 @@ def _draw_jobs(
     boxes.set_clip_on(True)
     names = instance.jobs_table.names
     few = len(colours) <= len(JOBS)
-    told = ["which GPUs of a node is chosen to fit"]
+    notes = ["which GPUs of a node is chosen to fit"]
     if few:
         legend_below(
             ax,
@@ -493,11 +497,11 @@ def _draw_jobs(
             5,
         )
     else:
-        told.append("colours repeat")
+        notes.append("colours repeat")
     if pairs:
-        told.append("half of the height: shared")
+        notes.append("half of the height: shared")
     write_names(ax, names, blocks, colours)
-    return "; ".join([*told, *_misfits(len(gpu), int(holders.gpus.sum()))])
+    return "; ".join([*notes, *_misfits(len(gpu), int(holders.gpus.sum()))])
 
 
 def _misfits(drawn: int, wanted: int) -> list[str]:
@@ -556,8 +560,8 @@ def _draw_nodes(
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=SMALL)
     width = time_words((high - low) / WINDOWS)
-    told = [f"a row is a node, {count(int((size > 0).sum()), 'node')}", f"means over {width}"]
-    return "; ".join([*told, *_misfits(int(parts.gpus.sum()), int(holders.gpus.sum()))])
+    notes = [f"a row is a node, {count(int((size > 0).sum()), 'node')}", f"means over {width}"]
+    return "; ".join([*notes, *_misfits(int(parts.gpus.sum()), int(holders.gpus.sum()))])
 
 
 def held_by_window(

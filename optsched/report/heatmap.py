@@ -235,5 +235,5 @@ def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer) -> None:
     ax.set_ylabel(rows.row_words)
     absent = len(answer.instance.jobs_table) - int(rows.size.sum())
     jobs = f"{rows.size.sum():,} jobs" + (f", {absent:,} not in the program" if absent else "")
-    told = headline(answer, jobs, "" if rows.runs.all() else "grey: cannot run there")
-    head(ax, f"{answer.instance.name}: fraction of time on each pool", told)
+    subtitle = headline(answer, jobs, "" if rows.runs.all() else "grey: cannot run there")
+    head(ax, f"{answer.instance.name}: fraction of time on each pool", subtitle)

@@ -36,8 +36,8 @@ def evaluation_picture(found: Evaluation) -> Axes:
     """Draw what models said of times that they were not fitted to, against the measured times, on logarithmic axes.
 
     A row of panels for each model, a column for each split; a point for each step, coloured by its workload, with the
-    interval that should hold the nominal share of them (of many points those of `INTERVALS`). On the diagonal a time is
-    told right.
+    interval that should hold the nominal share of them (of many points those of `INTERVALS`). On the diagonal a
+    prediction is right.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _draw(
     colour = np.array(
         [colours[row] for row in found.profiles.ways.workload[points.row[known]].tolist()]
     )
-    told, width = (
+    predicted, width = (
         points.predicted[known],
         np.exp(ndtri((1 + found.nominal) / 2) * points.log_sd[known]),
     )
@@ -125,8 +125,8 @@ def _draw(
     ax.plot(limits, limits, color=INK, linewidth=0.8, zorder=4)
     ax.vlines(
         points.seconds[known][some],
-        (told / width)[some],
-        (told * width)[some],
+        (predicted / width)[some],
+        (predicted * width)[some],
         colors=colour[some].tolist(),
         linewidth=0.6,
         alpha=0.35,
@@ -134,7 +134,7 @@ def _draw(
     )
     ax.scatter(
         points.seconds[known],
-        told,
+        predicted,
         s=5 if crowded else 14,
         c=colour,
         alpha=0.5 if crowded else 0.9,

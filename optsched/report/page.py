@@ -33,7 +33,7 @@ def words_html(text: str) -> str:
 
 def facts_html(entries: Iterable[tuple[str, str]]) -> str:
     """Names and what is said of them."""
-    return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(told)}</dd>' for name, told in entries)}</dl>"
+    return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in entries)}</dl>"
 
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[bool]) -> str:

@@ -225,7 +225,7 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def listed(names: Iterable[str], most: int = 8) -> str:
+def first_names(names: Iterable[str], most: int = 8) -> str:
     """The first names, and how many more there are."""
     found = list(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""

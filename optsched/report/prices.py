@@ -84,14 +84,14 @@ class PriceBars:
             else "one more GPU, or unit of a resource"
         )
         free = int((price == 0).sum())
-        told = f"more of {free} of {count(len(names), 'resource')} would not help" if free else ""
+        note = f"more of {free} of {count(len(names), 'resource')} would not help" if free else ""
         return cls(
             tuple(names[row] for row in order.tolist()),
             price[order],
             used[order],
             len(names) - len(order),
             f"{answer.instance.name}: what {one_more} is worth",
-            headline(answer, told),
+            headline(answer, note),
             f"{change} of the {words}{f', {unit},' if unit else ''} for {one_more}",
         )
 

@@ -125,12 +125,12 @@ class ProgressLines:
         gap = None if np.isnan(last).any() else gap_of(*last)
         elapsed = elapsed + np.cumsum(shift)
         runs = tuple(elapsed[again - 1].tolist())
-        told = "; ".join(
+        details = "; ".join(
             filter(
                 None, [subtitle, count(len(kept), "event"), f"{len(runs) + 1} runs" if runs else ""]
             )
         )
-        return cls(elapsed, incumbent, bound, runs, gap, title, told, axis)
+        return cls(elapsed, incumbent, bound, runs, gap, title, details, axis)
 
     @classmethod
     def of_solution(
@@ -149,25 +149,25 @@ class ProgressLines:
             `Units.objective` of the program: events are in units of the program, the solution in those of the
             objective.
         """
-        told = [event if report is None else _reported(event, report) for event in events]
-        last = told[-1].elapsed if told else 0.0
-        again = any(after.elapsed < before.elapsed for before, after in pairwise(told))
+        reported = [event if report is None else _reported(event, report) for event in events]
+        last = reported[-1].elapsed if reported else 0.0
+        again = any(after.elapsed < before.elapsed for before, after in pairwise(reported))
         final = last if again else max(last, solution.timings.get("solve", 0.0))
-        told.append(Progress(final, solution.objective, solution.bound))
+        reported.append(Progress(final, solution.objective, solution.bound))
         words, unit = objective_words(solution.formulation)
         if unit == "s":  # long times are read in hours or days
             known = [
                 abs(value)
-                for event in told
+                for event in reported
                 for value in (event.incumbent, event.bound)
                 if value is not None
             ]
             scale, unit = time_unit(
                 max((value for value in known if np.isfinite(value)), default=0.0)
             )
-            told = [_reported(event, lambda value: value / scale) for event in told]
+            reported = [_reported(event, lambda value: value / scale) for event in reported]
         return cls.of_events(
-            told,
+            reported,
             f"{solution.instance.name}: progress of {solution.solver.name}",
             headline(solution),
             f"{words}, {unit}" if unit else words,
@@ -182,7 +182,7 @@ def _reported(event: Progress, report: Callable[[float], float]) -> Progress:
 
 
 def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None = None) -> Axes:
-    """Draw incumbent and bound over time as steps, the gap between them shaded and told at the end.
+    """Draw incumbent and bound over time as steps, the gap between them shaded, its final value in a corner.
 
     Parameters
     ----------
@@ -285,12 +285,12 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
 
 def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:
     """A run that reports its end alone has no lines and no legend: words take their place."""
-    told = [
+    known = [
         f"{name} {values[np.isfinite(values)][-1]:,.6g}"
         for name, values in (("incumbent", lines.incumbent), ("bound", lines.bound))
         if np.isfinite(values).any()
     ]
-    words = f"nothing was reported before the end\n{', '.join(told)}"
+    words = f"nothing was reported before the end\n{', '.join(known)}"
     ax.text(
         0.5,
         0.5,

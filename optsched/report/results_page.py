@@ -23,10 +23,10 @@ from optsched.report.page import (
 from optsched.report.palette import INK, LABEL, line_style
 from optsched.report.pictures import (
     LEGEND,
+    first_names,
     fixed_ticks,
     grid_below,
     head,
-    listed,
     new_axes,
     plain_frame,
     require_matplotlib,
@@ -187,9 +187,9 @@ def result_sections(
 def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
     """Where rows come from, how many, when and with what they were made."""
 
-    def told(name: str) -> str:
+    def values_of(name: str) -> str:
         found = dict.fromkeys(str(row[name]) for row in results.rows if row.get(name) is not None)
-        return listed(found)
+        return first_names(found)
 
     dates = sorted(str(row["date"]) for row in results.rows if row.get("date"))
     size = f"{len(results.rows):,} of {len(results.problems):,} problems and {len(results.methods):,} methods"
@@ -204,16 +204,16 @@ def facts(results: Results, files: Sequence[str]) -> list[tuple[str, str]]:
         ("methods by", " ".join(results.by)),
         ("problems by", " ".join(results.problem_columns)),
         ("solvers", ", ".join(solvers)),
-        ("optsched", told("optsched")),
-        ("Python", told("python")),
-        ("processor", told("cpu")),
-        ("cores", told("cores")),
-        ("threads", told("threads")),
+        ("optsched", values_of("optsched")),
+        ("Python", values_of("python")),
+        ("processor", values_of("cpu")),
+        ("cores", values_of("cores")),
+        ("threads", values_of("threads")),
         (
             "time limit",
             ", ".join(
                 cell_text(float(item), "seconds")
-                for item in told("time_limit_s").split(", ")
+                for item in values_of("time_limit_s").split(", ")
                 if item
             ),
         ),

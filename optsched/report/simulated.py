@@ -42,7 +42,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Simulations by policy, and what is told of each, worked out once.
+    """Simulations by policy, with the figures of each, computed once.
 
     Attributes
     ----------
@@ -88,8 +88,8 @@ class Simulated:
         ]
         runs: dict[str, list[int]] = {}
         for number, (run, given) in enumerate(zip(self.simulations, options, strict=True)):
-            told = [f"{name}={given[name]}" for name in varied if name in given]
-            runs.setdefault(", ".join([run.policy, *told]), []).append(number)
+            settings = [f"{name}={given[name]}" for name in varied if name in given]
+            runs.setdefault(", ".join([run.policy, *settings]), []).append(number)
         return tuple(
             Policy(name, tuple(mine), *line_style(place))
             for place, (name, mine) in enumerate(runs.items())

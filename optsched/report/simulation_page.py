@@ -25,7 +25,7 @@ from optsched.report.page import (
 from optsched.report.palette import MUTED, SMALL
 from optsched.report.pictures import (
     count,
-    listed,
+    first_names,
     new_panels,
     plain_frame,
     save_picture,
@@ -78,20 +78,20 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
         if all(given.get(name) == value for given in options)
     ]
     entries = [
-        ("policies", listed([policy.name for policy in shown.policies], len(shown.policies))),
-        ("trace" if len(traces) == 1 else "traces", listed([trace.name for trace in traces])),
-        ("sha256", listed([trace.sha256 for trace in traces])),
-        ("jobs", listed(dict.fromkeys(_jobs_words(run) for run in shown.simulations))),
-        ("pools", listed(dict.fromkeys(_pools_words(trace) for trace in traces))),
-        ("arrivals", listed(dict.fromkeys(_arrival_words(trace) for trace in traces))),
-        ("in the trace", listed(dict.fromkeys(filter(None, map(_events_words, traces))))),
+        ("policies", first_names([policy.name for policy in shown.policies], len(shown.policies))),
+        ("trace" if len(traces) == 1 else "traces", first_names([trace.name for trace in traces])),
+        ("sha256", first_names([trace.sha256 for trace in traces])),
+        ("jobs", first_names(dict.fromkeys(_jobs_words(run) for run in shown.simulations))),
+        ("pools", first_names(dict.fromkeys(_pools_words(trace) for trace in traces))),
+        ("arrivals", first_names(dict.fromkeys(_arrival_words(trace) for trace in traces))),
+        ("in the trace", first_names(dict.fromkeys(filter(None, map(_events_words, traces))))),
         ("options", ", ".join(shared) or "the defaults"),
-        ("seeds", listed(dict.fromkeys(str(seed_of(run)) for run in shown.simulations), 16)),
+        ("seeds", first_names(dict.fromkeys(str(seed_of(run)) for run in shown.simulations), 16)),
         ("finish-time ratio", f"{shown.rho}: completion time {DEFINITIONS[shown.rho]}"),
         ("unfairly treated", f"jobs with a ratio above {shown.unfair:g}"),
         ("optsched", optsched.__version__),
     ]
-    return [(name, told) for name, told in entries if told]
+    return [(name, text) for name, text in entries if text]
 
 
 def _jobs_words(run: Simulation) -> str:
@@ -112,7 +112,7 @@ def _arrival_words(trace: Trace) -> str:
 
 
 def _events_words(trace: Trace) -> str:
-    told = [
+    notes = [
         count(len(trace.regimes), "change of rates", "changes of rates")
         if len(trace.regimes)
         else "",
@@ -120,12 +120,12 @@ def _events_words(trace: Trace) -> str:
         if len(trace.node_events)
         else "",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, notes))
 
 
 def notices(shown: Simulated) -> list[tuple[str, str]]:
     """Who said what; equal words of several seeds once."""
-    told = []
+    notes = []
     for policy in shown.policies:
         found = Counter(
             notice
@@ -133,14 +133,14 @@ def notices(shown: Simulated) -> list[tuple[str, str]]:
             for notice in dict.fromkeys(shown.simulations[run].notices)
         )
         for notice, runs in found.items():
-            told.append(
+            notes.append(
                 (
                     policy.name,
                     notice
                     + (f" ({runs} of {len(policy.runs)} runs)" if len(policy.runs) > 1 else ""),
                 )
             )
-    return told
+    return notes
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def write_simulation_page(
     """
     shown = Simulated.of(simulations, rho, unfair)
     names = list(dict.fromkeys(run.trace.name for run in shown.simulations))
-    lead = f"{count(len(shown.policies), 'policy', 'policies')} on {listed(names)}; "
+    lead = f"{count(len(shown.policies), 'policy', 'policies')} on {first_names(names)}; "
     lead += f"{count(len(shown.simulations), 'simulation')}, {count(shown.jobs, 'measured job')}"
     write_page(page(title, lead, simulation_sections(shown)), path)
 
@@ -305,25 +305,25 @@ def _drawn(draw: Callable[[], Axes], words: str) -> str:
     try:
         return picture_html(draw(), words)
     except UsageError as nothing:
-        told = str(nothing)
-        return words_html(f"{told[:1].upper()}{told[1:]}.")
+        reason = str(nothing)
+        return words_html(f"{reason[:1].upper()}{reason[1:]}.")
 
 
 def _summary_words(shown: Simulated) -> str:
-    told = []
+    notes = []
     if shown.seeds > 1:
-        told.append(
+        notes.append(
             "Means over the seeds ± half of their 95 % interval (Student's t), without it where all seeds are alike. "
             "A dash stands where a run has no value."
         )
     else:
-        told.append("A dash stands where there is no value.")
+        notes.append("A dash stands where there is no value.")
     if any(metrics["completed"] != metrics["jobs"] for metrics in shown.metrics):
-        told.append(
+        notes.append(
             "Some jobs did not end: their completion times are in no mean, so means of policies that complete "
             "different jobs cannot be compared (job by job they can, below)."
         )
-    return " ".join(told)
+    return " ".join(notes)
 
 
 def _shares_words(shown: Simulated, what: str) -> str:

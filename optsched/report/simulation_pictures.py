@@ -128,7 +128,7 @@ def fairness_picture(
 
 def line_of(ax: Axes, policy: Policy, x: FloatArray, y: FloatArray) -> None:
     """A stepped line in the colour and the style of a policy."""
-    told = f" ({len(policy.runs)} seeds)" if len(policy.runs) > 1 else ""
+    seeds = f" ({len(policy.runs)} seeds)" if len(policy.runs) > 1 else ""
     ax.step(
         x,
         y,
@@ -137,7 +137,7 @@ def line_of(ax: Axes, policy: Policy, x: FloatArray, y: FloatArray) -> None:
         linestyle=policy.style,
         linewidth=1.6,
         zorder=3,
-        label=short(policy.name, NAME) + told,
+        label=short(policy.name, NAME) + seeds,
     )
 
 
@@ -287,19 +287,19 @@ def utilisation_picture(
     SolverUnavailable
         If matplotlib is not installed.
     """
-    ax, told = _draw_over_time(Simulated.of(simulations), ax, busy_gpus)
+    ax, subtitle = _draw_over_time(Simulated.of(simulations), ax, busy_gpus)
     ax.set_ylim(0.0, 1.03)
     ax.set_ylabel("part of the GPUs held", fontsize=LABEL)
-    head(ax, "Utilisation", told)
+    head(ax, "Utilisation", subtitle)
     return ax
 
 
 def queue_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None) -> Axes:
     """Draw how many jobs wait, over the time; as `utilisation_picture`."""
-    ax, told = _draw_over_time(Simulated.of(simulations), ax, waiting_jobs)
+    ax, subtitle = _draw_over_time(Simulated.of(simulations), ax, waiting_jobs)
     ax.set_ylim(0.0, max(1.0, ax.get_ylim()[1]))
     ax.set_ylabel("jobs that wait", fontsize=LABEL)
-    head(ax, "Queue", told)
+    head(ax, "Queue", subtitle)
     return ax
 
 
@@ -341,11 +341,11 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
     grid_below(ax)
     if len(shown.policies) > 1 or shown.seeds > 1:
         legend(ax, inside=False)
-    told = "round by round" if exact else f"means over {_width_words(width)}"
+    subtitle = "round by round" if exact else f"means over {_width_words(width)}"
     if shown.seeds > 1:
         bands = ", bands from the lowest to the highest" if len(shown.policies) <= BANDS else ""
-        told += f"; means of {count(shown.seeds, 'seed')}{bands}"
-    return ax, told
+        subtitle += f"; means of {count(shown.seeds, 'seed')}{bands}"
+    return ax, subtitle
 
 
 def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:

@@ -79,7 +79,7 @@ def metrics_table(
         columns.append(Column("seeds", "count"))
     for figure in figures:
         scale, unit = _scale(figure, _known(shown, figure))
-        columns.append(Column(f"{figure.heading}{unit}", "told"))
+        columns.append(Column(f"{figure.heading}{unit}", "formatted"))
         cells.append(
             [_mean_text(_values(shown, figure, policy), scale) for policy in shown.policies]
         )
@@ -120,7 +120,7 @@ def comparison_table(shown: Simulated) -> SummaryTable:
         "p Holm",
     )
     columns = tuple(
-        Column(name, "text" if place < 2 else "told") for place, name in enumerate(names)
+        Column(name, "text" if place < 2 else "formatted") for place, name in enumerate(names)
     )
     words = (
         f"Each policy less the first ({first.name}), on the same trace with the same seed: means over the pairs in "

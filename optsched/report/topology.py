@@ -135,6 +135,9 @@ def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
 
 
 # --- layout --------------------------------------------------------------------------------------
+# All lengths are inches, from the upper left corner. Hosts are in panels, one per group, under bars
+# for their leaf switches; further switches are above these, level by level. A small cluster has names
+# and numbers; of a large one only cells are left, as large as the page allows.
 
 NAMED_HOSTS, NAMED_GPUS = 48, 400
 """Up to so many hosts and GPUs there is room for names and numbers."""
@@ -269,8 +272,8 @@ def bandwidths_of(group: Group) -> str:
     """Bandwidths inside a host and to its switches, where stated."""
     inside, uplink = bandwidth_words(group.inside), bandwidth_words(group.uplink)
     parts = [f"{inside} inside" if inside else "", f"{uplink} up" if uplink else ""]
-    told = ", ".join(filter(None, parts))
-    return f"GB/s: {told}" if told else ""
+    text = ", ".join(filter(None, parts))
+    return f"GB/s: {text}" if text else ""
 
 
 def lay_out(fabric: Fabric) -> Layout:
@@ -446,7 +449,7 @@ def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str
 HATCHES = ("", "////", "xxxx", "....", "\\\\\\\\")
 """Of hosts in each state."""
 NUMBERED = 36
-"""Up to so many jobs are told by numbers where there is room for them, though colours repeat."""
+"""Up to so many jobs have numbers where there is room for them, though colours repeat."""
 SWITCH = "#4a4a4a"
 RASTER = 20_000
 """More cells than this are a bitmap in svg and pdf too."""

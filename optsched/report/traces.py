@@ -78,13 +78,13 @@ def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     edges, width, unit, name = _bins(summary)
     jobs, _ = np.histogram(summary.arrival, edges)
     _bars(ax, edges, jobs / (width / HOUR), unit)
-    told = [count(summary.jobs, "job"), f"bars of {time_words(width)}"]
+    notes = [count(summary.jobs, "job"), f"bars of {time_words(width)}"]
     if summary.per_hour is not None:
         _level(ax, summary.per_hour, f"mean {summary.per_hour:,.3g}")
-        told.insert(1, f"{summary.per_hour:,.3g} per hour")
+        notes.insert(1, f"{summary.per_hour:,.3g} per hour")
     ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
     ax.set_ylabel("arrivals per hour", fontsize=LABEL)
-    head(ax, f"{short(summary.name, 40)}: arrivals", "; ".join(told))
+    head(ax, f"{short(summary.name, 40)}: arrivals", "; ".join(notes))
     return ax
 
 
@@ -98,13 +98,13 @@ def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     _bars(ax, edges, hours / has if has else hours, unit)
     ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
     ax.set_ylabel("offered load" if has else "GPU-hours that arrive", fontsize=LABEL)
-    told = [f"{amount(summary.gpu_hours)} GPU-hours", f"{summary.gpus:,} GPUs"]
+    notes = [f"{amount(summary.gpu_hours)} GPU-hours", f"{summary.gpus:,} GPUs"]
     if has:
         ax.axhline(1.0, color=INK, linewidth=0.9, zorder=4)
     if summary.load is not None:
         _level(ax, summary.load, f"mean {summary.load:,.3g}")
-        told.append(f"load {summary.load:,.3g}")
-    head(ax, "Offered load", "; ".join(told))
+        notes.append(f"load {summary.load:,.3g}")
+    head(ax, "Offered load", "; ".join(notes))
     return ax
 
 
@@ -117,7 +117,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     runs = demand.runs & (np.nan_to_num(demand.seconds) > 0)
     order = np.argsort(demand.seconds[runs], kind="stable")
     seconds, hours = demand.seconds[runs][order], demand.least[runs][order]
-    told = "no job can run"
+    subtitle = "no job can run"
     if len(seconds):
         for weights, colour, words in (
             (np.ones(len(seconds)), MAIN, "of jobs"),
@@ -134,7 +134,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
                 label=words,
             )
         ax.set_xscale("log")
-        told = "; ".join(
+        subtitle = "; ".join(
             f"{name} {time_words(value)}"
             for name, value in summary.durations.items()
             if value is not None
@@ -145,7 +145,7 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("duration in the fastest configuration", fontsize=LABEL)
     ax.set_ylabel("share", fontsize=LABEL)
     grid_below(ax)
-    head(ax, "Durations", told)
+    head(ax, "Durations", subtitle)
     return ax
 
 
@@ -185,8 +185,8 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     grid_below(ax, "y")
     ax.legend(**LEGEND)
     stuck = int((~summary.demand.runs).sum())
-    told = count(len(gangs), "size")
-    head(ax, "Gangs", f"{told}; {count(stuck, 'job')} can run nowhere" if stuck else told)
+    sizes = count(len(gangs), "size")
+    head(ax, "Gangs", f"{sizes}; {count(stuck, 'job')} can run nowhere" if stuck else sizes)
     return ax
 
 
