@@ -119,8 +119,7 @@ def import_csv(
         With ``file:line:column`` of the cell that is wrong.
     """
     if isinstance(pools, Table):
-        rows = range(len(pools))
-        pool_documents = [{"gpus_per_node": 1} | pools.document(row) for row in rows]
+        pool_documents = [{"gpus_per_node": 1} | pool for pool in pools.documents()]
     else:
         pool_documents = [dict(pool) for pool in pools]
     workloads = _workloads(rates, pool_documents)
@@ -134,7 +133,9 @@ def import_csv(
         "cluster": {"pools": pool_documents},
         "workloads": workloads,
         "tenants": [{"name": tenant} for tenant in tenants],
-        "jobs": [_job(jobs, row, rates, workloads) for row in range(len(jobs))],
+        "jobs": [
+            _job(jobs, row, cells, rates, workloads) for row, cells in enumerate(jobs.documents())
+        ],
     }
     try:
         return Instance.from_document(document)
@@ -197,8 +198,9 @@ def _place_of(pool: Mapping[str, Any], column: str) -> str:
     return str(pool.get("gpu", pool["name"]) if column == "gpu" else pool["name"])
 
 
-def _job(jobs: Table, row: int, rates: Table, workloads: Mapping[str, Any]) -> dict[str, Any]:
-    job: dict[str, Any] = jobs.document(row)
+def _job(
+    jobs: Table, row: int, job: dict[str, Any], rates: Table, workloads: Mapping[str, Any]
+) -> dict[str, Any]:
     if job["workload"] not in workloads:
         expected = f"one of the workloads of {rates.name}: {listed(workloads)}"
         raise jobs.error(row, "workload", show(job["workload"]), expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,6 +20,8 @@ MOST_LINE = 2**20
 Kind = Literal["text", "number", "whole"]
 Cell = str | float | int
 EXPECTED: dict[Kind, str] = {"text": "a text", "number": "a number", "whole": "a whole number"}
+
+READERS: dict[Kind, Callable[[str], Cell]] = {"text": str, "number": float, "whole": int}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +74,17 @@ class Table:
         cell = self.cells[column][row] if column in self.cells else ""
         if not cell:
             return None
-        kind = self.kinds[column]
-        return cell if kind == "text" else int(cell) if kind == "whole" else float(cell)
+        return READERS[self.kinds[column]](cell)
 
-    def document(self, row: int) -> dict[str, Cell]:
-        """What the cells of a row say that are not empty, by column."""
-        found = ((column, self.value(row, column)) for column in self.cells)
-        return {column: value for column, value in found if value is not None}
+    def documents(self) -> list[dict[str, Cell]]:
+        """Of each row what its cells say that are not empty, by column."""
+        rows: list[dict[str, Cell]] = [{} for _ in range(len(self))]
+        for column, cells in self.cells.items():
+            read = READERS[self.kinds[column]]
+            for row, cell in zip(rows, cells, strict=True):
+                if cell:
+                    row[column] = read(cell)
+        return rows
 
     def text(self, row: int, column: str) -> str:
         """A cell of text that may not be empty; raises `InvalidInput`."""

@@ -145,7 +145,7 @@ def test_quotes_hold_delimiters_ends_of_lines_and_quotes() -> None:
 
 def test_a_header_in_quotes_does_not_choose_the_delimiter() -> None:
     table = read_table(b'"a;;;b",c\n1,2\n', "t.csv", {"a;;;b": "whole", "c": "whole"}, ["c"])
-    assert table.document(0) == {"a;;;b": 1, "c": 2}
+    assert table.documents()[0] == {"a;;;b": 1, "c": 2}
 
 
 TEXT = st.text(
@@ -165,7 +165,7 @@ def test_what_is_written_is_read(rows: list[tuple[str, float, int]], delimiter: 
     paper = io.StringIO()
     csv.writer(paper, delimiter=delimiter).writerows([list(columns), *rows])
     table = read_table(paper.getvalue().encode(), "t.csv", columns, list(columns))  # type: ignore[arg-type]
-    assert [tuple(table.document(row).values()) for row in range(len(table))] == rows
+    assert [tuple(row.values()) for row in table.documents()] == rows
     assert table.line.tolist() == list(range(2, len(rows) + 2))
 
 
