@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Container, Iterator
 from importlib import import_module
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from optsched.lazy import CONVENIENCES
@@ -56,3 +59,56 @@ def test_methods_that_point_upwards_are_listed() -> None:
     }
     for module, function in CONVENIENCES.values():
         assert callable(getattr(import_module(module), function))
+
+
+# --- circles and questions ----------------------------------------------------------------------
+
+UTILITIES = {"Minimum", "DelayedMinimum", "LexicographicMinimum", "Total", "Ratio"}
+
+
+def sources() -> dict[str, Path]:
+    """Files of both packages by the name of their module."""
+    found = {}
+    for package in ("optsched", "formulations"):
+        for path in (ROOT / package).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(tree: ast.AST, modules: Container[str]) -> Iterator[str]:
+    """Modules that a file imports from, inside functions and for type checkers too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = sources()
+    graph = nx.DiGraph()
+    for name, path in files.items():
+        graph.add_edges_from(
+            (name, other) for other in imported(ast.parse(path.read_text()), files)
+        )
+    # An __init__ imports its files so that others need not: that is no circle of its own.
+    facades = [name for name, path in files.items() if path.name == "__init__.py"]
+    graph.remove_nodes_from(facades)
+    circles = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+    assert circles == []
+
+
+def test_a_utility_is_asked_and_not_recognised() -> None:
+    """What belongs to a utility is in its class; only `optsched.program` knows which there are."""
+    found = []
+    for name, path in sources().items():
+        if name.startswith("optsched.program"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                classes = {leaf.id for leaf in ast.walk(node.args[1]) if isinstance(leaf, ast.Name)}
+                found += [f"{name}:{node.lineno}"] if classes & UTILITIES else []
+    assert found == []

@@ -224,7 +224,7 @@ def test_end_to_end(tmp_path: Path) -> None:
          "performance.rates.a.v100[0].samples: found 0, expected a number above 0"),
         ({"log_sd": 1},
          "performance.log_sd: found an unknown key 'log_sd', expected one of the format's keys (did you "
-         "mean 'log_sd_gpu..."),
+         "mean log_sd_gpu..."),
         ({"precision": "int8"}, "performance.precision: found \"int8\", expected one of 'fp64'..."),
     ],
 )  # fmt: skip
