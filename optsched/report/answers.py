@@ -1,6 +1,6 @@
-"""What pictures are drawn from: a `Solution`, or a solution file beside its instance.
+"""Allocation, schedule, rounds and placement as pictures need them, from a `Solution` or from a solution file.
 
-Both are read into the same arrays: rows of the allocation, schedule, rounds and placement.
+This is the only module that knows how the last three look in a file.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, make_formulation
@@ -25,11 +26,17 @@ from optsched.instance.reading import (
     read_bytes,
     read_stdin,
     show,
+    translate,
     validate,
 )
 from optsched.report.pictures import amount
 from optsched.solution import Allocation, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
+
+# --- solutions, and files of them ----------------------------------------------------------------
+
+PARTS = ("schedule", "rounds", "placement")
+"""Fields that `optsched.report.answers` reads by itself."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,13 @@ class SolutionFile:
     instance : Instance
         The one that was solved: its hash is checked.
     document : SolutionDocument
+    parts : mapping
+        Schedule, rounds and placement as they stand in the file; those that it lacks are absent.
     """
 
     instance: Instance
     document: SolutionDocument
+    parts: Mapping[str, Any]
 
     @classmethod
     def read(cls, instance: Instance, source: Mapping[str, Any] | str | Path) -> SolutionFile:
@@ -65,7 +75,9 @@ class SolutionFile:
     def _of(cls, instance: Instance, document: object) -> SolutionFile:
         if not isinstance(document, dict):
             raise InvalidInput("", show(document), "a solution: an object")
-        made = cls(instance, validate(SolutionDocument, document))
+        parts = {name: document[name] for name in PARTS if document.get(name) is not None}
+        rest = {name: value for name, value in document.items() if name not in PARTS}
+        made = cls(instance, validate(SolutionDocument, rest), parts)
         if made.document.instance.sha256 != instance.sha256:
             raise InvalidInput(
                 "instance.sha256",
@@ -135,7 +147,6 @@ def headline(answer: Answer, *more: str) -> str:
 
 
 # --- schedule, rounds and placement --------------------------------------------------------------
-# Pictures need these three as arrays. Nothing else in this package knows how a file writes them.
 
 NOBODY = -1
 
@@ -191,18 +202,18 @@ class Slices:
     Attributes
     ----------
     runs : Runs
-        In seconds from the start of the window.
+        From 0, in the unit of ``window``.
     cuts : FloatArray
         Ends of the slices.
-    window : float
-        Seconds.
+    window : float or None
+        Seconds; None: ``runs`` are shares of a window whose length nobody states.
     scale : float
         Share of every fraction of the allocation that the slices realise.
     """
 
     runs: Runs
     cuts: FloatArray
-    window: float
+    window: float | None
     scale: float
 
 
@@ -276,8 +287,11 @@ def placement_of(answer: Answer) -> tuple[Held, ...]:
 
 def has_part(answer: Answer, name: str) -> bool:
     """Whether there is a schedule, rounds or a placement."""
-    holder = answer.document if isinstance(answer, SolutionFile) else answer
-    return getattr(holder, name) is not None
+    return (
+        name in answer.parts
+        if isinstance(answer, SolutionFile)
+        else getattr(answer, name) is not None
+    )
 
 
 def _lacks(answer: Answer, name: str) -> UsageError:
@@ -299,13 +313,46 @@ def _joined(
     return row, edge[begin], edge[after], edge[1:]
 
 
-# --- from a file ---------------------------------------------------------------------------------
+# --- the shape of files --------------------------------------------------------------------------------------------
+
+
+class _Row(BaseModel):
+    """Keys that a picture does not need are left to `optsched verify`."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
+
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _ScheduleRow(_Row):
+    job: str
+    pool: str | None
+    gpus: int
+    share: _Number = 1.0
+    start: _Number
+    end: _Number
+
+
+class _PlacementRow(_Row):
+    job: str | None = None
+    jobs: list[str] | None = None
+    gpus: list[str]
+
+
+class _Slice(_Row):
+    duration: Annotated[float, Field(allow_inf_nan=False, ge=0)]
+    run: list[int]
+
+
+class _Rounds(_Row):
+    window: Annotated[float, Field(allow_inf_nan=False, gt=0)] | None = None
+    scale: _Number
+    slices: list[_Slice]
 
 
 def _schedule_in(file: SolutionFile) -> Runs:
-    rows = file.document.schedule
-    if rows is None:
-        raise _lacks(file, "schedule")
+    rows: list[_ScheduleRow] = _read(file, "schedule", list[_ScheduleRow], _ScheduleRow)
     job = [_job(file.instance, row.job, f"schedule[{place}].job") for place, row in enumerate(rows)]
     pool = [
         _pool(file.instance, row.pool, f"schedule[{place}].pool") for place, row in enumerate(rows)
@@ -320,17 +367,10 @@ def _schedule_in(file: SolutionFile) -> Runs:
 
 
 def _slices_in(file: SolutionFile) -> Slices:
-    rounds, allocation = file.document.rounds, file.document.allocation
-    if rounds is None:
-        raise _lacks(file, "rounds")
-    # the format leaves it to its readers to check that times make sense
-    if not rounds.window > 0:
-        raise InvalidInput("rounds.window", f"{rounds.window:g}", "a number above 0")
+    rounds: _Rounds = _read(file, "rounds", _Rounds, _Rounds)
+    allocation = file.document.allocation
     runs = np.zeros((len(rounds.slices), len(allocation)), bool)
     for place, piece in enumerate(rounds.slices):
-        if piece.duration < 0:
-            path = f"rounds.slices[{place}].duration"
-            raise InvalidInput(path, show(piece.duration), "a number of at least 0")
         for position, number in enumerate(piece.run):
             if not 0 <= number < len(allocation):
                 expected = f"the number of one of the {len(allocation)} rows of the allocation"
@@ -363,10 +403,8 @@ def _allocation_in(file: SolutionFile) -> Shares:
 
 
 def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
-    if file.document.placement is None:
-        raise _lacks(file, "placement")
     held = []
-    for place, row in enumerate(file.document.placement):
+    for place, row in enumerate(_read(file, "placement", list[_PlacementRow], _PlacementRow)):
         path = f"placement[{place}]"
         if (row.job is None) == (row.jobs is None):
             raise InvalidInput(
@@ -396,3 +434,12 @@ def _pool(instance: Instance, name: str | None, path: str) -> int:
             path, show(name), f"one of the pools {listed(instance.cluster.pool_index)}"
         )
     return instance.cluster.pool_index[name]
+
+
+def _read(file: SolutionFile, name: str, shape: Any, model: type[BaseModel]) -> Any:
+    if name not in file.parts:
+        raise _lacks(file, name)
+    try:
+        return TypeAdapter(shape).validate_python(file.parts[name])
+    except ValidationError as error:
+        raise translate(error, name, model) from None

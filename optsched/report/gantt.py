@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 
 # --- lanes ---------------------------------------------------------------------------------------
-# A lane is a GPU of a pool, or a part of one. Which lane a stretch is drawn on is chosen to fit:
-# a schedule and rounds say how many GPUs of a pool run a job, not which.
 
 FINEST = 8
 """A GPU is cut into at most so many lanes where jobs hold shares of it."""
@@ -142,7 +140,7 @@ class GanttRows:
     runs : Runs
         In the unit of the axis.
     unit : str
-        ``s``, ``min``, ``h`` or ``days``.
+        ``s``, ``min``, ``h``, ``days`` or ``%``.
     deadline : FloatArray, shape (S,)
         Of the job of each stretch, in the unit of the axis; inf for none, and for all but the job's last stretch.
     now : float or None
@@ -174,7 +172,7 @@ class GanttRows:
         last = _last_of_job(runs)
         deadline = np.where(last, instance.jobs_table.deadline[runs.job], np.inf)
         missed, due = int((runs.end > deadline + 1e-6).sum()), int(np.isfinite(deadline).sum())
-        notes = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
+        told = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
         return cls(
             instance,
             _moved(runs, instance.now, scale),
@@ -183,18 +181,20 @@ class GanttRows:
             0.0,
             np.zeros(0),
             f"{instance.name}: what runs when",
-            headline(answer, *notes),
+            headline(answer, *told),
             f"time from now, {unit}",
         )
 
     @classmethod
     def of_rounds(cls, answer: Answer) -> GanttRows:
-        """The rounds of a solution or of a solution file, on an axis of time in the window."""
+        """The rounds of a solution or of a solution file: seconds where the window is known, else percent of it."""
         slices, instance = slices_of(answer), answer.instance
         if not len(slices.runs):
             raise UsageError("nothing runs in the rounds: there is nothing to draw")
-        scale, unit = time_unit(slices.window)
+        end = float(slices.cuts[-1]) if slices.window is None else slices.window
+        scale, unit = (0.01, "%") if slices.window is None else time_unit(end)
         realised = f"{100 * slices.scale:.4g} % of every fraction is realised"
+        axis = "part of the window, %" if slices.window is None else f"time in the window, {unit}"
         return cls(
             instance,
             _moved(slices.runs, 0.0, scale),
@@ -204,7 +204,7 @@ class GanttRows:
             slices.cuts / scale,
             f"{instance.name}: rounds of the allocation",
             headline(answer, _amounts(slices.runs), count(len(slices.cuts), "slice"), realised),
-            f"time in the window, {unit}",
+            axis,
         )
 
 
@@ -228,7 +228,6 @@ def _amounts(runs: Runs) -> str:
 
 
 # --- bands ---------------------------------------------------------------------------------------
-# A band is a pool, as high as it has GPUs, within reason.
 
 OF_GPU, SMALLEST, LARGEST, PAGE = 0.27, 0.42, 4.5, 7.5
 """Inches: of a GPU, of a band at least and at most, and of all bands together."""
@@ -310,7 +309,7 @@ MAX_CUTS = 80
 MAX_DEADLINES = 60
 """Deadlines that are marked; of more, only those that are missed."""
 MAX_TOUCHING = 20_000
-"""Blocks up to which those that touch get different colours; more are too small to be distinguished anyway."""
+"""Blocks up to which those that touch get different colours; more are too small to be told apart anyway."""
 LOWEST = 0.115
 """Inches of the lowest block that has room for a name."""
 

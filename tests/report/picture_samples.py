@@ -112,22 +112,20 @@ def with_placement(solution: Solution) -> Solution:
     return replace(solution, placement=Placement(rows, np.array(placed, np.int64), tuple(gpus)))
 
 
-def document_of(solution: Solution, window: float = 360.0) -> dict[str, Any]:
+def document_of(solution: Solution, window: float | None = 360.0) -> dict[str, Any]:
     """The solution document with schedule, rounds and placement, as the format has them."""
     document = solution.to_document()
     names = solution.instance.jobs_table.names
     if solution.schedule is not None:
         document["schedule"] = solution.schedule.to_records()
     if solution.rounds is not None:
-        rounds = solution.rounds
+        rounds, size = solution.rounds, window or 1.0
         document["rounds"] = {
-            "method": rounds.method,
             "window": window,
             "scale": rounds.scale,
             "bound": rounds.bound,
-            "finished": rounds.finished,
             "slices": [
-                {"duration": float(length) * window, "run": rounds.runs[[place]].indices.tolist()}
+                {"duration": float(length) * size, "run": rounds.runs[[place]].indices.tolist()}
                 for place, length in enumerate(rounds.length)
             ],
         }
@@ -141,5 +139,5 @@ def document_of(solution: Solution, window: float = 360.0) -> dict[str, Any]:
                 if job >= 0
             ]
             who = {"job": jobs[0]} if len(jobs) == 1 else {"jobs": jobs}
-            document["placement"].append({"row": row, **who, "gpus": list(gpus)})
+            document["placement"].append({**who, "gpus": list(gpus)})
     return document
