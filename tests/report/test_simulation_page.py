@@ -9,7 +9,6 @@ from statistics import mean
 
 import numpy as np
 import pytest
-from optsched.report.simulation_facts import facts
 from scipy import stats
 from simulation_samples import simulation_of, trace_of
 from test_results_page import Checker
@@ -18,6 +17,7 @@ from optsched.benchmarking.statistics import holm
 from optsched.errors import UsageError
 from optsched.report import simulation_sections, write_simulation_page
 from optsched.report.simulated import Simulated
+from optsched.report.simulation_page import facts
 from optsched.report.simulation_tables import (
     COMPARED,
     SUMMARY,
