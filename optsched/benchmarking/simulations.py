@@ -46,7 +46,7 @@ class Simulations:
         ``performance`` and ``truth`` (`simulate`).
     rho : str
     unfair : float
-        See `optsched.simulation.metrics.metrics`.
+        See `optsched.Simulation.metrics`.
     keep : str, optional
         Folder into which every simulation is written.
     time_limit, memory_limit : float, optional

@@ -264,6 +264,7 @@ class Scheduler:
         amounts = _object(add, "add", "amounts by the name of a pool or resource")
         self._take(Resize, now, add={name: _number(amount) for name, amount in amounts.items()})
 
+    @checks_keywords
     def update(
         self,
         job: str,
