@@ -235,7 +235,7 @@ def test_the_command_line_tells_it(tmp_path: Any, capsys: pytest.CaptureFixture[
         == 0
     )
     told = capsys.readouterr().out
-    assert "of a relaxation that adds up shares of GPUs" in told
+    assert "of a relaxation that adds up shares of GPUs" in " ".join(told.split())
     assert "of its 3 rows side by side, 2 fit" in " ".join(told.split())
     assert told.index("relaxation") < told.index("objective    3")
     assert "66.7 % of every fraction" in told and "all rows fit" not in told
