@@ -41,6 +41,17 @@ def exists(name: str) -> bool:
     return False
 
 
+def test_files_that_pages_mention_exist() -> None:
+    known = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py")}
+    missing = [
+        f"{page.name}: {file}"
+        for page in (ROOT / "docs").glob("architecture.md")
+        for file in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())
+        if not any(path.endswith(f"/{file}") or path == file for path in known)
+    ]
+    assert missing == []
+
+
 def test_names_that_are_mentioned_exist() -> None:
     names = mentioned()
     assert len(names) > 100

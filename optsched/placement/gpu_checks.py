@@ -110,7 +110,7 @@ def no_gpu_given_twice(entries: Mapping[int, Entry]) -> list[Flaw]:
     return flaws
 
 
-def nodes_within_capacity(entries: Mapping[int, Entry], cluster: Cluster) -> list[Flaw]:
+def node_resources_kept(entries: Mapping[int, Entry], cluster: Cluster) -> list[Flaw]:
     """No node, and no group of nodes with a common resource, is asked for more than it has."""
     capacity: dict[tuple[str, str], float] = {}
     for pool in cluster.pools:
@@ -267,7 +267,7 @@ def check_placement(
         needs = _needs_of_column(classes, int(column[row]))
         entries[row] = Entry(jobs, mine, float(table.share[configuration]), needs)
     flaws += no_gpu_given_twice(entries)
-    flaws += nodes_within_capacity(entries, instance.cluster)
+    flaws += node_resources_kept(entries, instance.cluster)
     flaws += anti_affinity_kept(entries, constraints)
     return flaws + running_jobs_unmoved(classes, job, partner, column, gpus)
 
@@ -389,7 +389,7 @@ def check_seats(
         needs = _needs_of_seat(instance, name, seat) if seat.needs is None else seat.needs
         entries[number] = Entry([name], seat.gpus, seat.share, needs, _counted(seats, name))
     found = no_gpu_given_twice(entries)
-    found += nodes_within_capacity(entries, cluster)
+    found += node_resources_kept(entries, cluster)
     found += anti_affinity_kept(entries, constraints)
     return flaws + [SeatFlaw(entries[flaw.entry].names[0], flaw.message) for flaw in found]
 

@@ -105,7 +105,7 @@ def judged(
         Duals of the rows.
     """
     arrays, value = point.arrays, point.value
-    bound = recomputed_bound(point, values, y)
+    bound = proved_or_claimed_bound(point, values, y)
     duals = None if bound.y is None else {rows.name: bound.y[rows.slice] for rows in arrays.rows}
     noise = noise_at(arrays, point.at)
     if point.program is not None and duals is not None:
@@ -154,7 +154,7 @@ def judged(
     )
 
 
-def recomputed_bound(point: EvaluatedPoint, values: Values, y: FloatArray | None) -> Bound:
+def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray | None) -> Bound:
     """The bound that duals prove; without one, the solver's claim for an integer program."""
     arrays = point.arrays
     residual = None

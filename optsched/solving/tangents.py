@@ -1,4 +1,7 @@
-"""Minima with delays by Newton's method: a tangent, its optimum, the next tangent there, all in one session."""
+"""Minima with delays by Newton's method: a tangent, its optimum, the next tangent there.
+
+Tangents of other concave utilities only bound them: see `optsched.program.total.Total.tangent`.
+"""
 
 from __future__ import annotations
 
