@@ -9,6 +9,7 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
+from optsched.program.relaxing import Relaxation
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
@@ -36,6 +37,10 @@ def check_nothing(
     """Check a solution that states no allocation."""
     document = subject.document
     check_empty(subject, findings)
+    if isinstance(program, AllocationProgram):
+        relaxation = Relaxation(program)
+        if relaxation.needed:  # rows that may give way are no reason why nothing is feasible
+            program = relaxation.strict
     arrays = _linear(program).arrays
     findings.same("certificate.ok", document.certificate.ok, True, "nothing is wrong with it")
     if document.status == "infeasible":

@@ -239,3 +239,18 @@ def test_a_caller_may_ask_twice() -> None:
     given = tight(3, slack=6.0)
     solution = optsched.solve(given, constraints=mine)
     assert [item["soft"] for item in solution.constraints] == [False, True]
+
+
+@pytest.mark.unit
+def test_deadlines_that_give_way_are_no_reason_for_infeasibility() -> None:
+    """The budget and the minimum service contradict each other; the deadlines could always give way."""
+    instance = optsched.load("@quickstart")
+    constraints: list[dict[str, object]] = [
+        {"kind": "budget", "limit": 2},
+        {"kind": "deadlines", "give_way": "shortfall"},
+        {"kind": "minimum-service", "fraction": 0.3},
+    ]
+    solution = optsched.solve(instance, "max-throughput", constraints=constraints)
+    assert solution.status == "infeasible"
+    verification = optsched.verify(instance, solution.to_document())
+    assert verification.ok, verification.findings
