@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optsched.benchmarking.run import Progress, Sweep, run_tasks
     from optsched.benchmarking.task import Task
 
-# Loaded when used: `optsched.benchmarking.forking` must come before numpy.
+# Loaded when used, so that `optsched.processes.few_threads` can be called before numpy is loaded.
 _HOME = {"ResultsFile": ".results_file", "Row": ".results_file", "Task": ".task"} | dict.fromkeys(
     ("Progress", "Sweep", "run_tasks"), ".run"
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
@@ -17,14 +19,19 @@ from typing import Any, Self
 from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import ResultsFile, Row
 from optsched.benchmarking.task import Task
-from optsched.benchmarking.worker import Work
-from optsched.benchmarking.worker_process import (
-    WorkerProcess,
-    how_it_ended,
+from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
+from optsched.errors import InvalidArgument, OptschedError, SolverCrashed, UsageError
+from optsched.processes import (
+    STARTING,
+    Child,
+    Closed,
+    Deadline,
+    DeadlinePassed,
+    Garbled,
+    exit_text,
     memory_in_use,
     peak_memory,
 )
-from optsched.errors import InvalidArgument, SolverCrashed, UsageError
 
 # --- limits --------------------------------------------------------------------------------------
 
@@ -70,8 +77,6 @@ class RunLimits:
 
 LOOK_EVERY = 0.05
 """Seconds between looks at limits."""
-STARTING = 60.0
-"""Seconds that a worker has to start, and to import what a task needs."""
 NO_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|cannot allocate", re.IGNORECASE)
 """What libraries say that can get no memory."""
 CRASHED = SolverCrashed.exit_code
@@ -86,7 +91,6 @@ class Attempt:
     asked: float
     pid: int = 0
     started: float | None = None
-    answer: Row | None = None
     seconds: float = 0.0
     peak: int = 0
 
@@ -97,89 +101,85 @@ class Attempt:
 
 
 class Slot:
-    """Does one task at a time; a process that was killed or crashed is replaced when the next task comes.
+    """Does one task at a time; a worker that was killed or crashed is replaced when the next task comes.
 
     Attributes
     ----------
     attempt : Attempt or None
         What is under way.
-    process : WorkerProcess or None
+    worker : Child or None
     """
 
     def __init__(
-        self,
-        worker: Work,
-        prepare: Callable[[Mapping[str, Any]], None] | None,
-        limits: RunLimits,
-        machine: Mapping[str, Any],
+        self, work: Work, prepare: Prepare | None, limits: RunLimits, machine: Mapping[str, Any]
     ) -> None:
         self.attempt: Attempt | None = None
-        self.process: WorkerProcess | None = None
-        self._work, self._prepare = (
-            address_of(worker),
-            "" if prepare is None else address_of(prepare),
-        )
+        self.worker: Child | None = None
+        self._addresses = address_of(work), "" if prepare is None else address_of(prepare)
         self._limits, self._machine = limits, machine
-        self._ready = False
 
-    def start(self) -> None:
-        """Start its process, if there is none."""
-        if self.process is None:
-            self.process, self._ready = (
-                WorkerProcess(self._work, self._prepare, self._limits.threads),
-                False,
+    def start(self) -> Child:
+        """Its worker, started if there is none."""
+        if self.worker is None:
+            self.worker = Child(
+                "tasks",
+                "optsched.benchmarking.worker:serve",
+                self._addresses,
+                threads=self._limits.threads,
+                keep_errors=True,
             )
+        return self.worker
 
     def begin(self, task: Task) -> None:
         """Have the task done."""
-        self.start()
-        assert self.process is not None
+        worker = self.start()
         self.attempt = Attempt(task, time.monotonic())
-        self.process.ask(task.spec, self._limits.memory)
+        with suppress(Closed):  # `look` comes upon it, and says how the worker ended
+            worker.send(Request(task.spec, self._limits.memory), Deadline(STARTING))
 
     def look(self) -> Row | None:
         """The row of the task once there is one; the slot is free then."""
-        now, process = self.attempt, self.process
-        if now is None or process is None:
+        now, worker = self.attempt, self.worker
+        if now is None or worker is None:
             return None
-        for message in process.messages():
-            if "ready" in message:
-                self._ready = True
-            elif "started" in message:
-                now.pid, now.started = int(message["started"]), time.monotonic()
-            elif "row" in message:
-                now.answer, now.seconds = message["row"], float(message["seconds"])
-            elif "ended" in message:
-                now.peak = max(now.peak, int(message["memory"]))
-                return self._ended(now, process, int(message["ended"]))
-        if process.closed:
-            if not self._ready:
-                raise process.could_not_start()
-            return self._failed(
-                now,
-                "error",
-                f"its worker {how_it_ended(process.exit_code())} while it prepared the task",
-            )
-        return None if now.answer is not None else self._over_limits(now)
+        try:
+            while worker.has_spoken():
+                reply = worker.receive(Deadline(STARTING))
+                if reply.kind == "progress":
+                    now.pid, now.started = reply.content, time.monotonic()
+                elif reply.kind == "answer":
+                    return self._ended(now, worker, reply.content)
+        except (Closed, DeadlinePassed, Garbled):
+            ended = exit_text(worker.exit_code())
+            if not worker.ready:
+                raise OptschedError(
+                    f"a worker {ended} before its first task: {worker.last_words()}"
+                ) from None
+            return self._failed(now, "error", f"its worker {ended} while it prepared the task")
+        return self._over_limits(now)
 
     def stop(self) -> None:
         """Kill what runs."""
-        process, self.process = self.process, None
-        if process is not None:
-            process.kill()
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.kill()
 
-    # --- how -------------------------------------------------------------------------------------------------------
+    # --- rows of tasks ---------------------------------------------------------------------------
 
-    def _ended(self, now: Attempt, process: WorkerProcess, code: int) -> Row:
-        """The process of the task has ended, with or without a row."""
+    def _ended(self, now: Attempt, worker: Child, end: TaskEnd) -> Row:
+        """The row of a task whose process has ended, with or without an answer."""
+        now.peak = max(now.peak, end.memory)
         limited = self._limits.memory is not None
-        if now.answer is not None and code == 0:
-            words = str(now.answer.get("error") or "")
-            if limited and now.answer.get("status") == "error" and NO_MEMORY.search(words):
-                return self._row(now, {**now.answer, "status": "memory"})
-            return self._row(now, now.answer)
-        last = process.last_words()
-        words = f"the task {how_it_ended(code)}{f': {last}' if last else ''}"
+        if end.text:
+            found = json.loads(end.text)
+            answer, now.seconds = found["row"], float(found["seconds"])
+            # Libraries that get no memory say so in errors of their own.
+            told = NO_MEMORY.search(str(answer.get("error") or ""))
+            if limited and answer.get("status") == "error" and told:
+                return self._row(now, {**answer, "status": "memory"})
+            return self._row(now, answer)
+        last = worker.last_words()
+        words = f"the task {exit_text(end.code)}{f': {last}' if last else ''}"
         return self._failed(now, "memory" if limited and NO_MEMORY.search(last) else "error", words)
 
     def _over_limits(self, now: Attempt) -> Row | None:
@@ -205,7 +205,7 @@ class Slot:
         return None
 
     def _failed(self, now: Attempt, status: str, words: str) -> Row:
-        """The row of a task that left none; its process goes, with all that the task has started."""
+        """The row of a task that left none; its worker goes, with all that the task has started."""
         now.seconds = now.spent
         self.stop()
         code = {"exit_code": CRASHED} if status == "error" else {}
@@ -291,7 +291,7 @@ def run_tasks(
     tasks: Sequence[Task],
     worker: Work,
     *,
-    prepare: Callable[[Mapping[str, Any]], None] | None = None,
+    prepare: Prepare | None = None,
     processes: int = 1,
     threads: int = 1,
     time_limit: float | None = None,
@@ -355,70 +355,93 @@ def run_tasks(
     limits = RunLimits.of(processes, threads, time_limit, memory_limit)
     _refuse_twice(tasks)
     machine = here()
-    notices = _warnings(limits)
     file = None
     if results_file is not None:
         again = (lambda row: row.get("status") in FAILED) if retry else None
-        file = ResultsFile.open(
-            results_file, tasks, {"kind": kind, **machine}, append=append, again=again
-        )
-        notices += file.notices
-    try:
-        done = {} if file is None else dict(file.done)
-        progress = Progress(len(tasks), len(done), len(done))
-        if done:
+        about = {"kind": kind, **machine}
+        file = ResultsFile.open(results_file, tasks, about, append=append, again=again)
+    interrupted = False
+    with file or nullcontext():
+        rows = Rows(tasks, file, on_row)
+        notices = [*_warnings(limits), *([] if file is None else file.notices)]
+        if resumed := rows.progress.resumed:
             notices.append(
-                f"{len(done)} of {len(tasks)} tasks have a row in {results_file}: they are not done again"
+                f"{resumed} of {len(tasks)} tasks have a row in {results_file}: they are not done again"
             )
-        left = deque(task for task in tasks if task.key not in done)
-
-        def keep(row: Row) -> None:
-            done[row["key"]] = row  # first: Ctrl-C may come once the row is on the disk
-            if file is not None:
-                file.add(row)
-            progress.done += 1
-            progress.failed += row["status"] in FAILED
-            if on_row is not None:
-                on_row(row, progress)
-
         slots = [
-            Slot(worker, prepare, limits, machine) for _ in range(min(limits.processes, len(left)))
+            Slot(worker, prepare, limits, machine)
+            for _ in range(min(limits.processes, len(rows.left)))
         ]
-        interrupted = False
         try:
+            # Before the caller starts threads, as for a line of progress: without any, workers can be forked.
             for slot in slots:
-                slot.start()  # before the caller starts threads: without any, workers can be forked
+                slot.start()
             if on_start is not None:
-                on_start(progress, notices)
-            _loop(slots, left, progress, keep)
+                on_start(rows.progress, notices)
+            _do_all(slots, rows)
         except KeyboardInterrupt:
             interrupted = True
         finally:
             for slot in slots:
                 slot.stop()
-    finally:
-        if file is not None:
-            file.close()
-    rows = [done[task.key] for task in tasks if task.key in done]
-    return Sweep(tuple(rows), tuple(notices), interrupted and len(rows) < len(tasks))
+    found = rows.in_order()
+    return Sweep(found, tuple(notices), interrupted and len(found) < len(tasks))
 
 
-def _loop(
-    slots: Sequence[Slot], left: deque[Task], progress: Progress, keep: Callable[[Row], None]
-) -> None:
+class Rows:
+    """The rows of a sweep while it runs.
+
+    Attributes
+    ----------
+    left : deque of Task
+        Those that nobody has begun.
+    progress : Progress
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        file: ResultsFile | None,
+        on_row: Callable[[Row, Progress], None] | None,
+    ) -> None:
+        self._tasks, self._file, self._on_row = tasks, file, on_row
+        self._done = {} if file is None else dict(file.done)
+        self.left = deque(task for task in tasks if task.key not in self._done)
+        count = len(self._done)
+        self.progress = Progress(len(tasks), count, count)
+
+    def add(self, row: Row) -> None:
+        """Keep a row, on the disk too."""
+        # First in memory: Ctrl-C may come once the row is on the disk.
+        self._done[row["key"]] = row
+        if self._file is not None:
+            self._file.add(row)
+        self.progress.done += 1
+        self.progress.failed += row["status"] in FAILED
+        if self._on_row is not None:
+            self._on_row(row, self.progress)
+
+    def in_order(self) -> tuple[Row, ...]:
+        """Those that there are, in the order of the tasks."""
+        return tuple(self._done[task.key] for task in self._tasks if task.key in self._done)
+
+
+def _do_all(slots: Sequence[Slot], rows: Rows) -> None:
     """Hand out tasks and take rows until there are none."""
-    while left or any(slot.attempt for slot in slots):
+    running = rows.progress.running
+    while rows.left or any(slot.attempt for slot in slots):
         for slot in slots:
-            if slot.attempt is None and left:
-                task = left.popleft()
+            if slot.attempt is None and rows.left:
+                task = rows.left.popleft()
                 slot.begin(task)
-                progress.running[task] = time.monotonic()
-        wait([slot.process.socket for slot in slots if slot.process is not None], LOOK_EVERY)
+                running[task] = time.monotonic()
+        # An idle worker that has died would end every wait at once.
+        wait([slot.worker.fileno() for slot in slots if slot.worker and slot.attempt], LOOK_EVERY)
         for slot in slots:
             attempt, row = slot.attempt, slot.look()
             if row is not None and attempt is not None:
-                del progress.running[attempt.task]
-                keep(row)
+                del running[attempt.task]
+                rows.add(row)
 
 
 def _refuse_twice(tasks: Sequence[Task]) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
-from optsched.benchmarking.forking import few_threads
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json, ModelFile
@@ -21,6 +20,7 @@ from optsched.cli.sweep_options import (
     write_rows,
 )
 from optsched.errors import UsageError
+from optsched.processes import few_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

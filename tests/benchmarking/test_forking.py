@@ -12,18 +12,18 @@ HERE = Path(__file__).parent
 BEGIN = """
 import sys, threading
 HERE = sys.argv[1]
-from optsched.benchmarking.forking import can_fork, few_threads
+from optsched.processes.forking import can_fork, few_threads
 few_threads()
 sys.path.insert(0, HERE)
 import odd_tasks
 from optsched.benchmarking import Task, run_tasks
-from optsched.benchmarking.worker_process import WorkerProcess
+from optsched.processes import Child
 kinds = []
 for name in ("_forked", "_spawned"):
-    def made(self, *given, name=name, real=getattr(WorkerProcess, name)):
+    def made(self, *given, name=name, real=getattr(Child, name)):
         kinds.append(name)
         return real(self, *given)
-    setattr(WorkerProcess, name, made)
+    setattr(Child, name, made)
 """
 
 

@@ -18,12 +18,13 @@ from refusals import refuses
 
 from optsched.conformance.linear import dense
 from optsched.errors import Interrupted, OptschedError, SolverCrashed, SolverUnavailable, UsageError
+from optsched.processes import Closed, Garbled, Wire
+from optsched.processes.wire import MAGIC
 from optsched.program import ConicProgram, linear_to_conic
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated import process as process_module
 from optsched.solvers.isolated.messages import Failure
-from optsched.solvers.isolated.wire import MAGIC, Closed, Garbled, Wire
 
 pytestmark = [pytest.mark.process, PROCESSES]
 
@@ -120,7 +121,7 @@ def test_a_process_that_never_starts_is_killed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_process_that_ends_is_told(
     shared: SolverProcess, trouble: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optsched.solvers.isolated.child.DYING", 0.3)
+    monkeypatch.setattr("optsched.processes.child.DYING", 0.3)
     with pytest.raises(SolverCrashed) as caught:
         run(shared, **trouble)
     assert str(caught.value) == f"solver troubled: {words}"

@@ -22,6 +22,7 @@ from optsched.conformance import BANKS, Verdict, check_case, check_solver
 from optsched.conformance.integer import knapsack
 from optsched.conformance.linear import dense, infeasible
 from optsched.errors import SolverUnavailable, UsageError
+from optsched.processes import Wire
 from optsched.program import Cone, ConicProgram, LinearArrays, TimelineProgram
 from optsched.registry import load_solver
 from optsched.solution.values import Basis, Values
@@ -29,7 +30,6 @@ from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated.messages import Address, Call
 from optsched.solvers.isolated.process import LOST
-from optsched.solvers.isolated.wire import Wire
 from optsched.solvers.isolated.worker import Worker
 from optsched.solving.engine import Engine
 
@@ -226,9 +226,9 @@ def test_what_is_forgotten_is_dropped() -> None:
                 program=dense().arrays,
                 forgotten=forgotten,
             )
-            worker._answer(call)
+            worker.answer(call)
             assert Wire(ours).receive().content.objective == pytest.approx(11.0)
-    assert list(worker._sessions) == [3]
+    assert list(worker.sessions) == [3]
 
 
 def test_a_session_whose_process_is_gone(process: SolverProcess) -> None:
@@ -346,7 +346,7 @@ def test_the_way_there_and_back_is_short(process: SolverProcess) -> None:
 
 def test_nothing_computed_is_sent(process: SolverProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays by rows are kept with a program once somebody asked for them, and would double what is sent."""
-    from optsched.solvers.isolated import wire
+    from optsched.processes import wire
 
     sent: list[int] = []
     encoded = wire.encoded

@@ -17,10 +17,10 @@ from isolated_cases import PROCESSES, gone, run, soon, works
 
 from optsched.conformance.linear import dense
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.processes import Child
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Progress
 from optsched.solvers.isolated import SolverProcess
-from optsched.solvers.isolated.child import SolverChild
 from optsched.solving.engine import Engine
 
 pytestmark = [pytest.mark.process, PROCESSES]
@@ -158,7 +158,7 @@ def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         SolverUnavailable, match=r"^no process can be started for solvers: no more processes$"
     ):
-        SolverChild([], None)
+        Child("solvers", "optsched.solvers.isolated.worker:serve")
     assert set(os.listdir("/proc/self/fd")) == before
 
 

@@ -96,15 +96,6 @@ class Call:
     log: bool = False
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What the process says: ``kind`` is ``ready``, ``progress``, ``log``, ``answer`` or ``failed``."""
-
-    number: int
-    kind: str
-    content: Any
-
-
 PASSED_ON = {
     kind.__name__: kind for kind in (Interrupted, SolverCrashed, SolverUnavailable, UsageError)
 }

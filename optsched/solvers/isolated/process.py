@@ -5,10 +5,7 @@
     with SolverProcess(load_solver, memory=4e9) as process:
         engine = Engine(process.load, "highs", Limits(time=2.0))
 
-Facts that shape this package: libraries look at their time limit when they please, so that a limit that is kept needs
-somebody who can kill; a library can hold Python's lock for as long as it runs, so that nothing in the same process can
-be trusted to act meanwhile; a process takes 0.3 s to import numpy and scipy, so that the next one is started as soon as
-one is killed.
+A process takes 0.3 s to import numpy and scipy, so that the next one is started as soon as one is killed.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import os
+import signal
 import sys
 import threading
 import time
@@ -25,7 +22,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -39,14 +35,25 @@ from optsched.errors import (
     SolverUnavailable,
     UsageError,
 )
+from optsched.processes import (
+    STARTING,
+    Child,
+    Closed,
+    Deadline,
+    DeadlinePassed,
+    Garbled,
+    Unsendable,
+    exit_text,
+    size_text,
+)
 from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution.values import Basis, Termination, Values
 from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
-from optsched.solvers.isolated.child import STARTING, Late, Patience, SolverChild, size_words
 from optsched.solvers.isolated.messages import Address, Call, Change, Failure, Prepare
-from optsched.solvers.isolated.wire import Closed, Garbled, Unsendable
 
+MAYBE_MEMORY = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
+"""How libraries end that cannot get memory."""
 ANSWERS: dict[str, tuple[type, ...]] = {
     "run": (Values,),
     "solve_conic": (Values,),
@@ -59,6 +66,46 @@ ANSWERS: dict[str, tuple[type, ...]] = {
 log = logging.getLogger("optsched")
 
 LOST = "loaded anew in another process, as the last run failed or its process is gone"
+
+
+class SolverChild(Child):
+    """A process that solves, and what is known of it.
+
+    Parameters
+    ----------
+    solvers : list of Address
+        To be imported before it is ready.
+    memory : int or None
+        Bytes that it may take above what it needs for its imports.
+    """
+
+    def __init__(self, solvers: list[Address], memory: int | None) -> None:
+        super().__init__("solvers", "optsched.solvers.isolated.worker:serve")
+        self.memory = memory
+        self.versions: dict[Address, str | Failure] = {}
+        self.sessions: set[int] = set()
+        """Keys of the sessions that it holds."""
+        with suppress(Closed):  # it died already, which whoever waits for it will see
+            self.send(Prepare(0, solvers, memory), Deadline(STARTING))
+
+    def await_prepared(self, number: int, deadline: Deadline) -> None:
+        """Wait until it has imported what it was told to."""
+        reply = self.receive(deadline)
+        while reply.number != number:  # of a call before
+            reply = self.receive(deadline)
+        if reply.kind != "ready" or not isinstance(reply.content, dict):
+            raise Garbled(f"{reply.kind!r}, expected 'ready'")
+        self.versions |= reply.content
+
+    def how_it_ended(self) -> str:
+        """How a process that closed its connection ended, as text."""
+        code = self.exit_code()
+        words = exit_text(code)
+        if code is None or code >= 0:
+            return words
+        if -code in MAYBE_MEMORY and self.memory is not None:
+            return f"{words}; it may have run out of memory (limit {size_text(self.memory)})"
+        return f"{words}; it was not killed from here" if -code == signal.SIGKILL else words
 
 
 class SolverProcess:
@@ -169,18 +216,18 @@ class SolverProcess:
         """Version of a solver, looked up in the process and remembered; raises `SolverUnavailable`."""
         if address in self._versions:
             return self._versions[address]
-        patience = Patience(STARTING)
+        deadline = Deadline(STARTING)
         with (
             self._held(name),
-            self._guarded(name, patience, f"was not imported within {STARTING:g} s and was killed"),
+            self._guarded(name, deadline, f"was not imported within {STARTING:g} s and was killed"),
         ):
-            child = self._ready(patience, address)
+            child = self._ready(deadline, address)
             if not isinstance(
                 child.versions.get(address), str
             ):  # else asked again: it may be installed by now
                 number = next(self.numbers)
-                child.send(Prepare(number, [address], self.memory), patience)
-                child.await_prepared(number, patience)
+                child.send(Prepare(number, [address], self.memory), deadline)
+                child.await_prepared(number, deadline)
             found = child.versions[address]
         if isinstance(found, Failure):
             raise found.error(name, "")
@@ -207,17 +254,17 @@ class SolverProcess:
         seconds = None if limits.time is None else limits.time + self.grace
         late = "" if seconds is None else f"did not answer within {seconds:.3g} s and was killed"
         with self._held(solver.name), interrupt_flag() as interrupted:
-            patience = Patience(seconds, interrupted, self.grace)
+            deadline = Deadline(seconds, interrupted, self.grace)
             try:
-                with self._guarded(solver.name, patience, late):
-                    return self._asked(solver, method, arguments, limits, session, patience)
+                with self._guarded(solver.name, deadline, late):
+                    return self._asked(solver, method, arguments, limits, session, deadline)
             except _KilledAfterInterrupt:
                 words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
                 return Values(
                     Termination.INTERRUPTED,
-                    seconds=time.monotonic() - patience.started,
+                    seconds=time.monotonic() - deadline.started,
                     words=words,
                 )
 
@@ -239,15 +286,15 @@ class SolverProcess:
         arguments: tuple[Any, ...],
         limits: Limits,
         session: IsolatedSession | None,
-        patience: Patience,
+        deadline: Deadline,
     ) -> Any:
-        child = self._ready(patience, solver.address)
-        patience.left()
-        patience.on_interrupt = child.interrupt
+        child = self._ready(deadline, solver.address)
+        deadline.left()
+        deadline.on_interrupt = child.interrupt
         forgotten = tuple(self._forgotten.popleft() for _ in range(len(self._forgotten)))
         child.sessions.difference_update(forgotten)
         bare = replace(
-            limits.after(time.monotonic() - patience.started),
+            limits.after(time.monotonic() - deadline.started),
             options=dict(limits.options), on_progress=None, on_log=None,
         )  # fmt: skip
         call = Call(
@@ -256,22 +303,22 @@ class SolverProcess:
             forgotten=forgotten, progress=limits.on_progress is not None, log=limits.on_log is not None,
         )  # fmt: skip
         if session is None:
-            child.send(call, patience)
-            return self._answer(child, call, limits, solver.name, patience)
+            child.send(call, deadline)
+            return self._answer(child, call, limits, solver.name, deadline)
         program, changes = session.shipment(session.key in child.sessions)
         child.sessions.discard(session.key)  # until it has answered
-        child.send(replace(call, session=session.key, program=program, changes=changes), patience)
+        child.send(replace(call, session=session.key, program=program, changes=changes), deadline)
         session.shipped()
-        answer = self._answer(child, call, limits, solver.name, patience)
+        answer = self._answer(child, call, limits, solver.name, deadline)
         child.sessions.add(session.key)
         return answer
 
     def _answer(
-        self, child: SolverChild, call: Call, limits: Limits, name: str, patience: Patience
+        self, child: SolverChild, call: Call, limits: Limits, name: str, deadline: Deadline
     ) -> Any:
         """Pass on what the process tells until it answers."""
         while True:
-            reply = child.receive(patience)
+            reply = child.receive(deadline)
             if reply.number != call.number:  # a late word of a run before
                 continue
             content = reply.content
@@ -280,7 +327,7 @@ class SolverProcess:
             elif reply.kind == "failed" and isinstance(content, Failure):
                 if content.memory:
                     self._replace()
-                raise content.error(name, "" if self.memory is None else size_words(self.memory))
+                raise content.error(name, "" if self.memory is None else size_text(self.memory))
             elif (
                 reply.kind == "progress"
                 and isinstance(content, Progress)
@@ -295,15 +342,15 @@ class SolverProcess:
                     f"an {reply.kind} of type {type(content).__name__}, expected {expected}"
                 )
 
-    def _ready(self, patience: Patience, address: Address) -> SolverChild:
+    def _ready(self, deadline: Deadline, address: Address) -> SolverChild:
         """A process that has told that it is there; starts one where none runs."""
         child = self._child
         if child is None or not child.usable:
             child = self._start(address)
         if not child.ready:
-            patience.until_ready = child.started + STARTING
-            child.await_prepared(0, patience)
-            patience.until_ready = math.inf
+            deadline.until_ready = child.started + STARTING
+            child.await_prepared(0, deadline)
+            deadline.until_ready = math.inf
             self._versions |= {
                 key: found for key, found in child.versions.items() if isinstance(found, str)
             }
@@ -353,11 +400,11 @@ class SolverProcess:
             self._turn.release()
 
     @contextmanager
-    def _guarded(self, name: str, patience: Patience, late: str) -> Iterator[None]:
+    def _guarded(self, name: str, deadline: Deadline, late: str) -> Iterator[None]:
         """Make of all that can happen to a process what callers expect; a process out of step is replaced."""
         try:
             yield
-        except Late:
+        except DeadlinePassed:
             child = self._child
             assert child is not None
             waited = time.monotonic() - child.started
@@ -368,7 +415,7 @@ class SolverProcess:
                 )
             else:  # the next run finds it ready
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
-            if patience.interrupt_seen:
+            if deadline.interrupt_seen:
                 raise _KilledAfterInterrupt from None
             log.warning("solver %s %s", name, words)
             raise SolverCrashed(f"solver {name} {words}") from None
@@ -400,20 +447,6 @@ class SolverProcess:
             if child is not None and (child.midway or (child.ready and child.busy)):
                 self._drop()
             raise
-
-
-def half_of_memory() -> int | None:
-    """Half of the machine's memory in bytes, or of what its control group leaves to it; None where none can be limited.
-
-    Enough for any program that can be solved here at all, and too little to take the machine down.
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # no such group, or "max": no limit
-            most = min(most, int(Path(path).read_text()))
-    return most // 2
 
 
 def _bytes(memory: float | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Frames over a socket, between a program and the process that solves for it.
+"""Frames over a socket, between a program and a process that it has started.
 
 A frame is a magic word, the number and sizes of its parts, and the parts: a pickle (protocol 5) and the arrays that it
 refers to, out of band. An LP of 4,003 rows, 6,000 columns and 15,000 coefficients (0.5 MB) passes so in 0.25 ms; with
@@ -15,6 +15,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 MAGIC = b"optsched"
@@ -22,6 +23,25 @@ HEAD = struct.Struct("<8sI")
 MOST_PARTS = 1 << 20
 AT_ONCE = 64
 """Parts handed to the kernel in one call; it takes a limited number."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A message of the child.
+
+    Attributes
+    ----------
+    number : int
+        That of the request; 0 for what it was asked when it was started.
+    kind : str
+        ``ready`` (it has imported what it needs), ``progress`` or ``log`` (it is at work), or one that ends a request:
+        ``answer`` or ``failed``.
+    content : object
+    """
+
+    number: int
+    kind: str
+    content: Any = None
 
 
 class Closed(Exception):
@@ -51,6 +71,7 @@ class Wire:
         self.connection = connection
         self.midway = False
         """Whether part of a frame has passed: after an error nothing can be read or written any more."""
+        # The callbacks of a solver may send from threads of its own.
         self._sending = threading.Lock()
 
     def send(self, message: object, wait: Wait = _never) -> None:
@@ -80,6 +101,7 @@ class Wire:
             ) from None
 
     def _read(self, size: int, wait: Wait) -> bytearray:
+        # A bytearray, so that the arrays unpickled from it are writeable.
         data = bytearray(size)
         left = memoryview(data)
         while left:
@@ -88,9 +110,8 @@ class Wire:
             except BlockingIOError:
                 wait(False)
                 continue
-            except (
-                OSError
-            ) as error:  # reset by a peer that died with data unread, or closed by another thread
+            except OSError as error:
+                # Reset by a peer that died with data unread, or closed by another thread.
                 raise Closed from error
             if count == 0:
                 raise Closed
@@ -124,4 +145,5 @@ def encoded(message: object) -> list[memoryview]:
         raise Unsendable(f"{type(error).__name__}: {error}") from None
     parts = [memoryview(body), *(array.raw() for array in arrays)]
     head = HEAD.pack(MAGIC, len(parts)) + struct.pack(f"<{len(parts)}Q", *map(len, parts))
+    # An empty part would end no call of `sendmsg`, and its size in the head says all of it.
     return [memoryview(head), *(part for part in parts if len(part))]
