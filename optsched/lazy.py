@@ -34,6 +34,14 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Instance.from_document": ("optsched.instance.build", "build_instance"),
     "Instance.sha256": ("optsched.instance.write", "content_hash"),
     "Instance.to_document": ("optsched.instance.write", "instance_document"),
+    "Instance.plot": ("optsched.report.plots", "plot_instance"),
+    "Solution.plot": ("optsched.report.plots", "plot_solution"),
+    "Allocation.plot": ("optsched.report.plots", "plot_allocation"),
+    "Schedule.plot": ("optsched.report.plots", "plot_schedule"),
+    "Front.plot": ("optsched.report.plots", "plot_front"),
+    "Simulation.plot": ("optsched.report.plots", "plot_simulation"),
+    "Picture.save": ("optsched.report.pictures", "save_picture"),
+    "Picture.to_svg": ("optsched.report.page", "inline_svg"),
 }
 """Methods of plain values whose work is done in a module above: the module, and its function."""
 

@@ -56,6 +56,14 @@ def test_methods_that_point_upwards_are_listed() -> None:
         "Instance.from_document",
         "Instance.sha256",
         "Instance.to_document",
+        "Instance.plot",
+        "Solution.plot",
+        "Allocation.plot",
+        "Schedule.plot",
+        "Front.plot",
+        "Simulation.plot",
+        "Picture.save",
+        "Picture.to_svg",
     }
     for module, function in CONVENIENCES.values():
         assert callable(getattr(import_module(module), function))

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Self
 
 from optsched.benchmarking.best_known import with_best_known
+from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import UsageError
 
 Row = Mapping[str, Any]
@@ -86,8 +87,8 @@ def number(value: Any) -> float | None:
     return float(value)
 
 
-@dataclass(frozen=True)
-class Results:
+@dataclass(frozen=True, repr=False)
+class Results(DisplayedTable):
     """Rows by problem and method.
 
     Attributes
@@ -210,6 +211,13 @@ class Results:
         columns = range(len(self.problem_columns))
         found = tuple(k for k in columns if len({problem[k] for problem in self.problems}) > 1)
         return found or tuple(columns[:1])
+
+    def _headline(self) -> str:
+        methods, problems = count(len(self.methods), "method"), count(len(self.problems), "problem")
+        return f"of {methods} on {problems}: {count(len(self.rows), 'row')}"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        return columns_of(self.rows[:first])
 
 
 def _method_columns(rows: Sequence[Row]) -> tuple[str, ...]:

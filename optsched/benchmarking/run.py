@@ -20,6 +20,7 @@ from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import ResultsFile, Row
 from optsched.benchmarking.task import Task
 from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
+from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import InvalidArgument, OptschedError, SolverCrashed, UsageError
 from optsched.processes import (
     STARTING,
@@ -268,8 +269,8 @@ class Progress:
     started: float = field(default_factory=time.monotonic)
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(DisplayedTable):
     """The rows of a sweep.
 
     Attributes
@@ -285,6 +286,15 @@ class Sweep:
     rows: tuple[Row, ...]
     notices: tuple[str, ...] = ()
     interrupted: bool = False
+
+    def _headline(self) -> str:
+        return count(len(self.rows), "row") + (", interrupted" if self.interrupted else "")
+
+    def _facts(self) -> Mapping[str, str]:
+        return {"notices": "; ".join(self.notices)}
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        return columns_of(self.rows[:first])
 
 
 def run_tasks(

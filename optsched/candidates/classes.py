@@ -41,6 +41,7 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.pair_table import PairTable
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
+from optsched.display import Displayed, DisplayedTable, TableColumns, count
 from optsched.instance import Instance
 from optsched.performance import Configurations
 
@@ -56,8 +57,8 @@ READABLE = {
 """Job arrays that a formulation may declare in ``reads``; the gang belongs to the kind and is always known."""
 
 
-@dataclass(frozen=True)
-class Candidates:
+@dataclass(frozen=True, repr=False)
+class Candidates(Displayed):
     """Every way in which the jobs of an instance can run, by kind.
 
     Formulations work on `Classes`, which `classes` makes for the job data that they read.
@@ -140,6 +141,12 @@ class Candidates:
             dropped=dropped,
             later_nodes=later_nodes,
             pairs=pairs,
+        )
+
+    def _headline(self) -> str:
+        return (
+            f"of {self.instance.name}: {count(len(self.kinds), 'kind')} of jobs, "
+            f"{count(len(self.columns), 'column')}, {len(self.dropped):,} dropped"
         )
 
     @property
@@ -348,8 +355,8 @@ def _intern_configurations(
     return groups.inverse, table
 
 
-@dataclass(frozen=True)
-class Classes:
+@dataclass(frozen=True, repr=False)
+class Classes(DisplayedTable):
     """What a program is built from: K classes of n_k equal jobs, N columns, R resources.
 
     A column is a class (or a pair of classes that share GPUs) in one configuration; its variable counts job-fractions:
@@ -390,6 +397,35 @@ class Classes:
     rate_b: FloatArray
     throughput: sp.csr_matrix
     holds: Usage
+
+    def _headline(self) -> str:
+        jobs = count(int(self.count.sum()), "job")
+        return (
+            f"of {self.instance.name}: {jobs} in {count(len(self), 'class', 'classes')}, "
+            f"{count(self.columns, 'column')}, {count(len(self.resources.capacity), 'resource')}"
+        )
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The columns; each class is named by its first job."""
+        rows = slice(first)
+        names, pools = self.instance.jobs_table.names, self.instance.cluster.pools
+        job = self.first[self.class_a[rows]].tolist()
+        partner = np.where(self.alone, -1, self.first[self.class_b])[rows].tolist()
+        configuration, table = self.configuration[rows], self.configurations
+        columns: dict[str, list[Any]] = {
+            "job": [names[row] for row in job],
+            "partner": [None if row < 0 else names[row] for row in partner],
+            "jobs": self.count[self.class_a[rows]].tolist(),
+            "pool": [None if row < 0 else pools[row].name for row in self.pool[rows].tolist()],
+            "gpus": table.gpus[configuration].tolist(),
+            "nodes": table.nodes[configuration].tolist(),
+            "share": table.share[configuration].tolist(),
+            "rate": self.rate_a[rows].tolist(),
+            "partner_rate": self.rate_b[rows].tolist(),
+        }
+        if self.all_alone:
+            del columns["partner"], columns["partner_rate"]
+        return columns
 
     def __len__(self) -> int:
         return len(self.first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +22,7 @@ from optsched.errors import UsageError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from optsched.instance import Instance
     from optsched.report import ProgressRecorder
-    from optsched.report.answers import Answer
     from optsched.solution import Solution
 
 KINDS = ("allocation", "topology", "gantt", "rounds", "prices", "progress")
@@ -87,13 +84,15 @@ def plot(
     if solution is not None:
         from optsched import api
         from optsched.report import SolutionFile
+        from optsched.report.plots import solution_picture
 
         answer = SolutionFile.read(api.load(problem.instance, problem.model), solution)
-        return _save(shell, _drawn(answer, kind), output)
+        return _save(shell, solution_picture(answer, kind), output)
     if kind == "topology" and not problem.asks_to_solve:
         from optsched import api
+        from optsched.report import topology_picture
 
-        return _save(shell, _picture("topology")(api.load(problem.instance, problem.model)), output)
+        return _save(shell, topology_picture(api.load(problem.instance, problem.model)), output)
     return _solve_and_draw(shell, problem, search, output, kind)
 
 
@@ -119,6 +118,7 @@ def _solve_and_draw(
     shell: Shell, problem: Drawn, search: Search, output: str, kind: str | None
 ) -> int:
     from optsched.report import ProgressRecorder
+    from optsched.report.plots import completed, solution_picture
 
     problem = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
     recorder = ProgressRecorder() if kind == "progress" else None
@@ -136,16 +136,7 @@ def _solve_and_draw(
         )
         shell.complain(f"error: {found}: there is nothing to draw")
         return code
-    return _save(shell, _drawn(_completed(made, kind), kind), output)
-
-
-def _completed(solution: Solution, kind: str | None) -> Solution:
-    """With the rounds and the placement that a picture of them needs."""
-    from optsched import api
-
-    if kind in ("rounds", "topology") and solution.schedule is None:
-        solution = api.realise(solution)
-    return api.place(solution) if kind == "topology" else solution
+    return _save(shell, solution_picture(completed(made, kind), kind), output)
 
 
 def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) -> Axes:
@@ -157,26 +148,6 @@ def _progress(problem: Drawn, solution: Solution, recorder: ProgressRecorder) ->
         formulation = api.make_formulation(problem.formulation, problem.options)
         report = formulation.build(solution.allocation.classes).units.objective
     return progress_picture(ProgressLines.of_solution(solution, recorder.events, report))
-
-
-def _drawn(answer: Answer, kind: str | None) -> Axes:
-    from optsched.report.answers import has_part
-
-    return _picture(kind or ("gantt" if has_part(answer, "schedule") else "allocation"))(answer)
-
-
-def _picture(kind: str) -> Callable[[Answer | Instance], Axes]:
-    """The function that draws a kind."""
-    from optsched import report
-
-    found: dict[str, Callable[..., Axes]] = {
-        "allocation": report.allocation_heatmap,
-        "topology": report.topology_picture,
-        "gantt": report.schedule_gantt,
-        "rounds": report.rounds_gantt,
-        "prices": report.price_bars,
-    }
-    return found[kind]
 
 
 def _save(shell: Shell, ax: Axes, output: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from optsched.cli.grid import Grid
 from optsched.cli.shell import printable
+from optsched.display import count as count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,11 +63,6 @@ def seconds(value: float) -> str:
     if value < 7200:
         return f"{value / 60:.3g} min"
     return f"{value / 3600:.3g} h" if value < 172800 else f"{value / 86400:,.3g} d"
-
-
-def count(amount: int, one: str, many: str = "") -> str:
-    """``1 job``, ``1,200 jobs``."""
-    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
 
 
 def name(text: str) -> str:

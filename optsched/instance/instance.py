@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from optsched.arrays import IntArray
+from optsched.display import DisplayedTable, TableColumns, count, first_of
 from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import FORMAT
@@ -23,6 +24,9 @@ from optsched.instance.tables import (
     Workload,
 )
 from optsched.lazy import convenience
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ class Job:
     throughput: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Instance:
+@dataclass(frozen=True, repr=False)
+class Instance(DisplayedTable):
     """A scheduling problem: a cluster, workloads, tenants and a table of jobs.
 
     Make one with `optsched.load`, `Instance.from_document` or `Instance.from_arrays`; all of them
@@ -219,6 +223,43 @@ class Instance:
     def to_document(self) -> dict[str, Any]:
         """The instance as a document that `from_document` reads back to an equal instance."""
         return cast("dict[str, Any]", convenience("Instance.to_document")(self))
+
+    def plot(self) -> Picture:
+        """A picture of the cluster and of what runs on it."""
+        return cast("Picture", convenience("Instance.plot")(self))
+
+    def _headline(self) -> str:
+        jobs, pools = len(self.jobs_table), len(self.cluster.pools)
+        gpus = sum(int(pool.node_gpus.sum()) for pool in self.cluster.pools)
+        return f"{self.name}: {count(jobs, 'job')}, {count(gpus, 'GPU')} in {count(pools, 'pool')}"
+
+    def _facts(self) -> Mapping[str, str]:
+        return {
+            "pools": first_of([pool.name for pool in self.cluster.pools]),
+            "tenants": first_of([tenant.name for tenant in self.tenants]),
+            "constraints": first_of([str(document["kind"]) for document in self.constraints]),
+            "rates": str(self.performance["model"]),
+        }
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The jobs; times in seconds, None where a job has none."""
+        table, rows = self.jobs_table, slice(first)
+        numbers = range(len(table))[rows]
+        columns: dict[str, list[Any]] = {"job": [table.names[row] for row in numbers]}
+        # Nobody wants to read an empty column.
+        if self.workloads:
+            workloads = [*(workload.name for workload in self.workloads), None]
+            columns["workload"] = [workloads[k] for k in table.workload[rows].tolist()]
+        if self.tenants:
+            tenants = [*(tenant.name for tenant in self.tenants), None]
+            columns["tenant"] = [tenants[k] for k in table.tenant[rows].tolist()]
+        names = ("gpus_min", "gpus_max", "steps", "steps_done", "weight", "arrival")
+        columns |= {name: getattr(table, name)[rows].tolist() for name in names}
+        if np.isfinite(table.deadline).any():
+            deadlines = table.deadline[rows].tolist()
+            columns["deadline"] = [None if value == np.inf else value for value in deadlines]
+        return columns
+
 
 
 class Jobs:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed, count
 from optsched.program.arrays import LinearArrays
 from optsched.program.conic import ConicProgram
 from optsched.program.feasible_region import FeasibleRegion
@@ -26,8 +27,8 @@ if TYPE_CHECKING:  # a process that only solves needs no candidates
     from optsched.candidates import Classes
 
 
-@dataclass(frozen=True)
-class AllocationProgram(FeasibleRegion):
+@dataclass(frozen=True, repr=False)
+class AllocationProgram(FeasibleRegion, Displayed):
     """Choose x, the totals of the class columns, to maximise a utility of levels over a `FeasibleRegion`.
 
         level_k(x) = (levels @ x)_k / n_k                     level of every job of class k
@@ -62,6 +63,12 @@ class AllocationProgram(FeasibleRegion):
     units: Units = AS_IT_IS
 
     # --- value and objective ---------------------------------------------------------------------------------------
+
+    def _headline(self) -> str:
+        classes = count(len(self.classes), "class", "classes")
+        return (
+            f"{type(self.utility).__name__} of {classes}, {count(self.classes.columns, 'column')}"
+        )
 
     def value(self, x: FloatArray) -> float:
         """The utility of an allocation."""

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_constant
+from optsched.display import Displayed, count
 from optsched.errors import UsageError
 from optsched.program.parts import ColumnPart, RowPart, parts_of, rows_of, units
 from optsched.program.slices import Both, PairedSlices
@@ -32,8 +33,8 @@ class Block:
         return self.stop - self.start
 
 
-@dataclass(frozen=True)
-class LinearArrays:
+@dataclass(frozen=True, repr=False)
+class LinearArrays(Displayed):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  x_j integer where marked.
 
     Attributes
@@ -64,6 +65,13 @@ class LinearArrays:
     implied_upper: FloatArray
     rows: tuple[Block, ...]
     columns: tuple[Block, ...]
+
+    def _headline(self) -> str:
+        rows, columns = self.shape
+        whole = int(self.integer.sum())
+        sense = "maximise" if self.maximise else "minimise"
+        kind = f"{sense} over " + (f"{whole:,} of them whole, " if whole else "")
+        return f"{kind}{count(columns, 'column')}, {count(rows, 'row')}, {count(self.A.nnz, 'nonzero')}"
 
     @property
     def shape(self) -> tuple[int, int]:

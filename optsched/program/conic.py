@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed, count
 from optsched.program.arrays import LinearArrays
 
 
@@ -43,8 +44,8 @@ class LinearRows:
         return y if maximise else -y
 
 
-@dataclass(frozen=True)
-class ConicProgram:
+@dataclass(frozen=True, repr=False)
+class ConicProgram(Displayed):
     """optimise c'x + offset  s.t.  b - A x in K = K_1 x K_2 x ...
 
     Attributes
@@ -66,6 +67,11 @@ class ConicProgram:
     maximise: bool
     offset: float
     linear: LinearRows | None = None
+
+    def _headline(self) -> str:
+        rows, columns = self.shape
+        cones = count(len(self.cones), "cone")
+        return f"{count(columns, 'column')}, {count(rows, 'row')} in {cones}"
 
     @property
     def shape(self) -> tuple[int, int]:

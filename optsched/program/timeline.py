@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import Displayed, count
 
 NONE = np.zeros(0, np.int64)
 
@@ -45,8 +46,8 @@ class TimelineCost:
     mode: IntArray | None = None
 
 
-@dataclass(frozen=True)
-class TimelineProgram:
+@dataclass(frozen=True, repr=False)
+class TimelineProgram(Displayed):
     """minimise a linear cost of when and how A activities run, on R renewable resources.
 
         every activity a: one mode m of a;  release_a <= start_a,  start_a + duration_m <= deadline_a
@@ -86,6 +87,12 @@ class TimelineProgram:
     budget: IntArray = field(default_factory=lambda: NONE)
     precedence: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     most: int | None = None
+
+    def _headline(self) -> str:
+        return (
+            f"{count(len(self), 'activity', 'activities')}, {count(len(self.duration), 'mode')}, "
+            f"{count(len(self.capacity), 'resource')}"
+        )
 
     def __post_init__(self) -> None:
         A, M = len(self.release), len(self.duration)

@@ -30,7 +30,7 @@ from optsched.instance.reading import (
     validate,
 )
 from optsched.report.pictures import amount
-from optsched.solution import Allocation, Solution, Status
+from optsched.solution import Allocation, Schedule, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
 # --- solutions, and files of them ----------------------------------------------------------------
@@ -137,10 +137,19 @@ class SolutionFile:
 
 
 Answer = Solution | SolutionFile
+Shown = Answer | Allocation | Schedule
+"""What a picture of an allocation or a schedule is drawn from; alone they have no status and no objective."""
 
 
-def headline(answer: Answer, *more: str) -> str:
+def instance_of(shown: Shown) -> Instance:
+    """The instance that was solved."""
+    return shown.classes.instance if isinstance(shown, Allocation | Schedule) else shown.instance
+
+
+def headline(answer: Shown, *more: str) -> str:
     """The line below a title: formulation, status and objective, and what the picture adds."""
+    if isinstance(answer, Allocation | Schedule):
+        return "; ".join(filter(None, more))
     value = "" if answer.objective is None else f", objective {amount(answer.objective)}"
     doubt = "" if answer.certificate.ok else ", its certificate does not hold"
     return "; ".join([f"{answer.formulation}: {answer.status}{value}{doubt}", *filter(None, more)])
@@ -238,12 +247,13 @@ def shares_of(source: Allocation | SolutionFile) -> Shares:
     return Shares(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
 
 
-def schedule_of(answer: Answer) -> Runs:
+def schedule_of(answer: Answer | Schedule) -> Runs:
     """The schedule, in absolute seconds; raises `UsageError` where there is none."""
     if isinstance(answer, SolutionFile):
         return _schedule_in(answer)
-    schedule = answer.schedule
+    schedule = answer if isinstance(answer, Schedule) else answer.schedule
     if schedule is None:
+        assert isinstance(answer, Solution)
         raise _lacks(answer, "schedule")
     table, configuration = (
         schedule.classes.configurations,

@@ -12,7 +12,15 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.tables import JobNames
-from optsched.report.answers import NOBODY, Answer, Runs, headline, schedule_of, slices_of
+from optsched.report.answers import (
+    NOBODY,
+    Answer,
+    Runs,
+    headline,
+    instance_of,
+    schedule_of,
+    slices_of,
+)
 from optsched.report.palette import (
     INK,
     JOBS,
@@ -39,6 +47,7 @@ from optsched.report.pictures import (
     time_unit,
     width_of,
 )
+from optsched.solution import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,9 +170,9 @@ class GanttRows:
     axis: str
 
     @classmethod
-    def of_schedule(cls, answer: Answer) -> GanttRows:
+    def of_schedule(cls, answer: Answer | Schedule) -> GanttRows:
         """The schedule of a solution or of a solution file, on an axis that counts from now."""
-        runs, instance = schedule_of(answer), answer.instance
+        runs, instance = schedule_of(answer), instance_of(answer)
         if not len(runs):
             raise UsageError("the schedule is empty: there is nothing to draw")
         scale, unit = time_unit(
@@ -338,7 +347,7 @@ class Blocks:
     bottom: FloatArray
 
 
-def schedule_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
+def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     """Draw the schedule of a solution: time from now against the GPUs of each pool.
 
     A stretch is as high as the GPUs that it holds; which GPUs it is drawn on is chosen to fit (`lay_out`) and
@@ -346,8 +355,8 @@ def schedule_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    answer : Solution or SolutionFile
-        One with a schedule.
+    answer : Solution, SolutionFile or Schedule
+        A solution must have a schedule.
     ax : matplotlib axes, optional
         Where to draw; by default on a figure of its own, of a size that fits.
 

@@ -11,15 +11,23 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.instance import Instance
-from optsched.report.answers import Answer, Shares, SolutionFile, headline, shares_of
+from optsched.report.answers import (
+    Answer,
+    Shares,
+    SolutionFile,
+    headline,
+    instance_of,
+    shares_of,
+)
 from optsched.report.palette import IDLE, INK, LABEL, LINE, PALE_INK, PAPER
 from optsched.report.pictures import head, new_axes, require_matplotlib, short
-from optsched.solution import Allocation, Status
+from optsched.solution import Allocation, Solution, Status
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
+ANSWERED = (Status.OPTIMAL, Status.FEASIBLE)
 MAX_LABELLED = 50
 """Rows that still have room for a label and for the numbers."""
 MAX_BANDS = 400
@@ -142,7 +150,7 @@ def _label(instance: Instance, job: int, count: int) -> str:
     return f"{name} ({gpus})" + (f" and {count - 1} like it" if count > 1 else "")
 
 
-def allocation_heatmap(solution: Answer, ax: Axes | None = None) -> Axes:
+def allocation_heatmap(solution: Answer | Allocation, ax: Axes | None = None) -> Axes:
     """Draw the allocation of a solution: jobs x pools, coloured by fraction of time.
 
     A job alone on a pool for half of the time counts 0.5 there, whatever its GPUs; a pair that shares GPUs counts for
@@ -150,8 +158,8 @@ def allocation_heatmap(solution: Answer, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    solution : Solution or SolutionFile
-        One with an allocation.
+    solution : Solution, SolutionFile or Allocation
+        A solution must have an allocation.
     ax : matplotlib axes, optional
         Where to draw; by default on a figure of its own, of a size that fits the rows (``ax.figure``).
 
@@ -167,8 +175,10 @@ def allocation_heatmap(solution: Answer, ax: Axes | None = None) -> Axes:
         If matplotlib is not installed.
     """
     require_matplotlib()
-    source = solution if isinstance(solution, SolutionFile) else solution.allocation
-    if source is None or solution.status not in (Status.OPTIMAL, Status.FEASIBLE):
+    source = solution.allocation if isinstance(solution, Solution) else solution
+    answered = isinstance(solution, Allocation) or solution.status in ANSWERED
+    if source is None or not answered:
+        assert not isinstance(solution, Allocation)
         raise UsageError(f"the solution is {solution.status}: there is no allocation to draw")
     rows = heatmap_rows(source)
     if not len(rows.fraction):
@@ -221,7 +231,7 @@ def _draw(ax: Axes, rows: HeatmapRows) -> AxesImage:
     return image
 
 
-def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer) -> None:
+def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer | Allocation) -> None:
     ticks = [
         place if np.isnan(has) else f"{place}\n{used:.3g} of {has:g}"
         for place, used, has in zip(
@@ -233,7 +243,8 @@ def _label_axes(ax: Axes, rows: HeatmapRows, answer: Answer) -> None:
     if rows.labels:
         ax.set_yticks(np.arange(len(rows.labels)), rows.labels, fontsize=LABEL)
     ax.set_ylabel(rows.row_words)
-    absent = len(answer.instance.jobs_table) - int(rows.size.sum())
+    instance = instance_of(answer)
+    absent = len(instance.jobs_table) - int(rows.size.sum())
     jobs = f"{rows.size.sum():,} jobs" + (f", {absent:,} not in the program" if absent else "")
     subtitle = headline(answer, jobs, "" if rows.runs.all() else "grey: cannot run there")
-    head(ax, f"{answer.instance.name}: fraction of time on each pool", subtitle)
+    head(ax, f"{instance.name}: fraction of time on each pool", subtitle)

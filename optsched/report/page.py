@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from optsched.api import write_atomically
 from optsched.benchmarking.summary_table import SummaryTable
+from optsched.display.html import table_html
 from optsched.report.palette import INK, LINE, MAIN, MUTED, PANEL, PAPER
 from optsched.report.pictures import figure_of
 
@@ -22,36 +23,10 @@ if TYPE_CHECKING:
 
 # --- parts of sections ---------------------------------------------------------------------------
 
-LONG = 60
-"""Characters from which the text of a cell may be broken."""
-
 
 def words_html(text: str) -> str:
     """A paragraph of explanation; nothing without words."""
     return f'<p class="words">{escape(text)}</p>' if text else ""
-
-
-def facts_html(entries: Iterable[tuple[str, str]]) -> str:
-    """Names and what is said of them."""
-    return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in entries)}</dl>"
-
-
-def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[bool]) -> str:
-    """A table; ``text`` says of each column whether it is text, aligned to the left, or numbers."""
-    kinds = [' class="text"' if is_text else "" for is_text in text]
-    head = "".join(
-        f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, columns, strict=True)
-    )
-    body = "\n".join(
-        f"<tr>{''.join(_cell(cell, is_text) for cell, is_text in zip(row, text, strict=True))}</tr>"
-        for row in rows
-    )
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
-
-
-def _cell(text: str, is_text: bool) -> str:
-    kinds = " ".join([*(["text"] if is_text else []), *(["long"] if len(text) > LONG else [])])
-    return f'<td class="{kinds}">{escape(text)}</td>' if kinds else f"<td>{escape(text)}</td>"
 
 
 def summary_html(table: SummaryTable) -> str:

@@ -14,6 +14,8 @@ import numpy as np
 
 from optsched.api import write_atomically
 from optsched.arrays import FloatArray
+from optsched.display import amount as amount
+from optsched.display import count as count
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 
@@ -230,16 +232,6 @@ def first_names(names: Iterable[str], most: int = 8) -> str:
     found = list(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more
-
-
-def amount(value: float) -> str:
-    """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
-    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 job``, ``1,200 jobs``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:

@@ -10,14 +10,13 @@ import numpy as np
 from optsched.benchmarking.profiles import FLOOR, Profile, gap_profile, time_profile
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary_table import SummaryTable, cell_text
+from optsched.display.html import facts_html, table_html
 from optsched.errors import UsageError
 from optsched.report.page import (
     Section,
-    facts_html,
     folded,
     picture_html,
     summary_html,
-    table_html,
     words_html,
 )
 from optsched.report.palette import INK, LABEL, line_style

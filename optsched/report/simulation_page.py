@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import optsched
+from optsched.display.html import facts_html
 from optsched.errors import UsageError
 from optsched.report.gpu_gantt import gpu_gantt_picture
 from optsched.report.page import (
     Section,
-    facts_html,
     folded,
     page,
     picture_html,

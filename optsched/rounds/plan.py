@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.display import DisplayedTable, TableColumns
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
 from optsched.instance.running import RunningJobs
@@ -106,8 +107,8 @@ class _Ranks:
     first: str
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(DisplayedTable):
     """What happens in a round.
 
     Attributes
@@ -463,6 +464,25 @@ class Plan:
         for part in parts:
             found.update(np.ascontiguousarray(part).tobytes())
         return found.hexdigest()
+
+    def _headline(self) -> str:
+        jobs = np.bincount(self.verdict, minlength=len(Verdict))
+        done = ", ".join(f"{jobs[verdict]:,} {verdict.name.lower()}" for verdict in Verdict)
+        return f"of round {self.number} of {self.instance.name}: {done}"
+
+    def _facts(self) -> Mapping[str, str]:
+        return {"fallback": self.fallback or "", "notices": "; ".join(self.notices)}
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The jobs: what happens to each, where it runs, and why."""
+        decisions = [self.decision(job) for job in range(len(self.verdict))[:first]]
+        return {
+            "job": [item.job for item in decisions],
+            "verdict": [item.verdict.name.lower() for item in decisions],
+            "pool": [item.pool for item in decisions],
+            "gpus": [item.gpus for item in decisions],
+            "reason": [item.reason for item in decisions],
+        }
 
 
 def finite(value: float | None) -> float | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.assembly import load
+from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance import Instance
 from optsched.instance.cluster import UP, Cluster
@@ -41,8 +42,8 @@ class Reservation:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class RoundState:
+@dataclass(frozen=True, repr=False)
+class RoundState(Displayed):
     """What a round is decided from.
 
     Attributes
@@ -147,6 +148,13 @@ class RoundState:
         beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)
         return self.instance.round * (1.0 + self.policy.hysteresis) + np.maximum(
             cost[rows.job], beside
+        )
+
+    def _headline(self) -> str:
+        jobs, running = self.instance.jobs_table, self.instance.jobs_table.running
+        return (
+            f"before round {self.number} of {self.instance.name}: {count(len(jobs), 'job')}, "
+            f"{len(running):,} of them running, by {self.policy.ranking or self.policy.formulation}"
         )
 
 

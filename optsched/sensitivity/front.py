@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from optsched.display import DisplayedTable, TableColumns, count
 from optsched.formulation import Formulation
 from optsched.instance import Instance
+from optsched.lazy import convenience
 from optsched.registry import objective_words
 from optsched.solution import Solution
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 FORMAT = "optsched-pareto/1"
 APART = 1e-7
@@ -99,8 +105,8 @@ class FrontPoint:
         }
 
 
-@dataclass(frozen=True)
-class Front:
+@dataclass(frozen=True, repr=False)
+class Front(DisplayedTable):
     """Compromises between two objectives, the best for the first one first.
 
     Attributes
@@ -174,6 +180,29 @@ class Front:
             "session": {"runs": self.runs, "rebuilt": list(self.rebuilt)},
             "notes": list(self.notes),
         }  # fmt: skip
+
+    def plot(self) -> Picture:
+        """The points in the plane of both objectives."""
+        return cast("Picture", convenience("Front.plot")(self))
+
+    def _headline(self) -> str:
+        first, second = (axis.formulation for axis in self.axes)
+        return f"of {self.instance.name}: {count(len(self.points), 'point')} between {first} and {second}"
+
+    def _facts(self) -> Mapping[str, str]:
+        return {"notes": "; ".join(self.notes)}
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The points: both objectives, and what a unit of the second costs of the first."""
+        points = self.points[:first]
+        one, other = (axis.formulation for axis in self.axes)
+        if one == other:  # one formulation with two sets of options
+            one, other = f"{one} (first)", f"{other} (second)"
+        return {
+            one: [point.objectives[0] for point in points],
+            other: [point.objectives[1] for point in points],
+            "exchange": [point.exchange for point in points],
+        }
 
 
 def efficient(points: list[FrontPoint]) -> list[FrontPoint]:

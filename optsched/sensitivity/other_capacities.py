@@ -34,6 +34,7 @@ from optsched.api import (
     solve,
 )
 from optsched.arrays import FloatArray
+from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import UsageError
 from optsched.formulation import Extend, Formulation, Infeasible
 from optsched.instance.resize import resized
@@ -73,8 +74,8 @@ class Change:
     limit: float | None
 
 
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, repr=False)
+class WhatIf(DisplayedTable):
     """An optimum and what it becomes.
 
     Attributes
@@ -129,6 +130,23 @@ class WhatIf:
             ],
             "not_held": self.not_held or None,
             "session": {"runs": self.runs, "rebuilt": list(self.rebuilt)},
+        }
+
+    def _headline(self) -> str:
+        changes = count(len(self.changes), "change")
+        return f"of {self.base.instance.name} by {self.base.formulation}: {changes} of capacity"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The changes: what was added, and the objective that comes of it."""
+        changes = self.changes[:first]
+        return {
+            "add": [
+                ", ".join(f"{name} {amount:+g}" for name, amount in change.add.items())
+                for change in changes
+            ],
+            "objective": [change.solution.objective for change in changes],
+            "difference": [self.difference(change.solution) for change in changes],
+            "predicted": [change.predicted for change in changes],
         }
 
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from optsched.api import make_formulation
 from optsched.arrays import FloatArray
+from optsched.display import DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, UsageError
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
@@ -80,8 +81,8 @@ class CapacityRange:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CapacityCurve:
+@dataclass(frozen=True, repr=False)
+class CapacityCurve(DisplayedTable):
     """The optimum over the capacity of one resource, all others held: its breakpoints, and both ends.
 
     Attributes
@@ -116,6 +117,17 @@ class CapacityCurve:
             "resource": self.resource, "capacity": self.capacity.tolist(), "objective": objective,
             "finished": self.finished,
         }  # fmt: skip
+
+    def _headline(self) -> str:
+        low, high = amount(float(self.capacity[0])), amount(float(self.capacity[-1]))
+        return f"of {self.resource}: {count(len(self.capacity), 'breakpoint')} from {low} to {high}"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        rows = slice(first)
+        return {
+            "capacity": self.capacity[rows].tolist(),
+            "objective": self.objective[rows].tolist(),
+        }
 
 
 @takes_limits

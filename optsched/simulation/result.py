@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.display import DisplayedTable, TableColumns, amount, count
+from optsched.lazy import convenience
 from optsched.simulation.fairness import finish_time_ratios
 from optsched.simulation.options import RHO
 from optsched.simulation.recording import JobLog, RoundLog, Segments
 from optsched.traces import Trace
 
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
+
 SECONDS_PER_HOUR = 3600.0
 JOULES_PER_KWH = 3.6e6
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(DisplayedTable):
     """A simulated trace.
 
     Attributes
@@ -120,6 +125,51 @@ class Simulation:
             "cost": _cost(self, counted),
             "lost_steps": float(log.lost[counted].sum()),
             **_over_time(self),
+        }
+
+    def plot(self) -> Picture:
+        """Completion times, fairness, utilisation and the queue, in one picture."""
+        return cast("Picture", convenience("Simulation.plot")(self))
+
+    def _headline(self) -> str:
+        done = f"{int(self.completed.sum()):,} of {count(len(self.completed), 'job')} complete"
+        return f"of {self.trace.name} by {self.policy}: {done}"
+
+    def _facts(self) -> Mapping[str, str]:
+        shown = {
+            "mean_jct": "s",
+            "makespan": "s",
+            "utilisation": "",
+            "deadlines_met": "",
+            "cost": "USD",
+        }
+        metrics = self.metrics()
+        values = {name: (metrics.get(name), unit) for name, unit in shown.items()}
+        facts = {
+            name: f"{amount(value)} {unit}".strip()
+            for name, (value, unit) in values.items()
+            if value is not None
+        }
+        return facts | {"notices": "; ".join(self.notices)}
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The jobs: times in seconds on the clock of the trace, None for what never came."""
+        table, log = self.trace.instance.jobs_table, self.jobs
+        rows = slice(first)
+
+        def known(values: FloatArray) -> list[float | None]:
+            return [None if np.isnan(value) else value for value in values[rows].tolist()]
+
+        arrival = table.arrival[rows].tolist()
+        return {
+            "job": [table.names[row] for row in range(len(arrival))],
+            "arrival": arrival,
+            "first_start": known(log.first_start),
+            "finish": known(log.finish),
+            "completion_time": known(self.completion_times),
+            "steps_done": log.steps_done[rows].tolist(),
+            "gpu_hours": (log.gpu_seconds[rows] / SECONDS_PER_HOUR).tolist(),
+            "starts": log.starts[rows].tolist(),
         }
 
 

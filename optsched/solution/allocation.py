@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from optsched.arrays import FloatArray, blocks, shown
 from optsched.candidates import Classes, JobRows, expand
+from optsched.display import DisplayedTable, TableColumns, columns_of, count
+from optsched.lazy import convenience
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 NEGLIGIBLE = 1e-10
 """Fractions below this are taken as zero: they are a solver's noise, and shorter than any round."""
@@ -54,8 +59,8 @@ class ColumnRecords:
         return found
 
 
-@dataclass(frozen=True)
-class Allocation:
+@dataclass(frozen=True, repr=False)
+class Allocation(DisplayedTable):
     """The allocation matrix of a solution.
 
     Attributes
@@ -102,16 +107,19 @@ class Allocation:
         """Use of each resource, shape (R,)."""
         return np.asarray(self.classes.usage @ self.x)
 
-    def to_records(self) -> list[dict[str, Any]]:
-        """One record per row, as in the solution format: job (or jobs), pool, gpus, nodes, fraction, attributes."""
+    def to_records(self, first: int | None = None) -> list[dict[str, Any]]:
+        """One record per row, or for the ``first`` rows, as in the solution format.
+
+        A record has job (or jobs), pool, gpus, nodes, fraction, attributes.
+        """
         rows, names = self.rows, self.classes.instance.jobs_table.names
         columns = ColumnRecords(self.classes)
         records = []
         for job, partner, column, fraction in zip(
-            rows.job.tolist(),
-            rows.partner.tolist(),
-            rows.column.tolist(),
-            rows.fraction.tolist(),
+            rows.job[:first].tolist(),
+            rows.partner[:first].tolist(),
+            rows.column[:first].tolist(),
+            rows.fraction[:first].tolist(),
             strict=True,
         ):
             record: dict[str, Any] = (
@@ -122,8 +130,14 @@ class Allocation:
             records.append(record | columns.option(column, job) | columns.details(column))
         return records
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame (pandas must be installed; it is no dependency)."""
-        import pandas
+    def plot(self) -> Picture:
+        """A picture of jobs x pools, coloured by the fraction of time."""
+        return cast("Picture", convenience("Allocation.plot")(self))
 
-        return pandas.DataFrame.from_records(self.to_records())
+    def _headline(self) -> str:
+        kind = "whole jobs" if self.integral else "fractions of time"
+        used = count(int(np.count_nonzero(self.x)), "column")
+        return f"of {self.classes.instance.name}: {kind} in {used} of {self.classes.columns:,}"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        return columns_of(self.to_records(first))

@@ -8,11 +8,12 @@ from typing import Any
 
 from optsched.arrays import IntArray
 from optsched.candidates import JobRows
+from optsched.display import DisplayedTable, TableColumns, count
 from optsched.instance.tables import JobNames
 
 
-@dataclass(frozen=True)
-class Placement:
+@dataclass(frozen=True, repr=False)
+class Placement(DisplayedTable):
     """GPUs of the rows that run at one time.
 
     Attributes
@@ -56,3 +57,10 @@ class Placement:
             record |= {"job": job} if partner < 0 else {"jobs": [job, names[partner]]}
             records.append(record | {"gpus": gpus} | ({"reason": reason} if reason else {}))
         return records
+
+    def _headline(self) -> str:
+        return f"{count(len(self), 'row')} placed, {len(self.refused):,} refused"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The rows of the allocation that are placed, by number, with their GPUs."""
+        return {"row": self.row[:first].tolist(), "gpus": list(self.gpus[:first])}

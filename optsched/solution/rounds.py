@@ -11,13 +11,14 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import JobRows
+from optsched.display import DisplayedTable, TableColumns, count
 
 WHOLE = 1e-9
 """Share of the window that is rounding."""
 
 
-@dataclass(frozen=True)
-class Rounds:
+@dataclass(frozen=True, repr=False)
+class Rounds(DisplayedTable):
     """Slices of a window, one after the other; in each a set of rows of the allocation runs.
 
     Attributes
@@ -94,3 +95,14 @@ class Rounds:
         """Rows that run in a slice, ascending."""
         part = self.runs.indices[self.runs.indptr[number] : self.runs.indptr[number + 1]]
         return np.sort(part).astype(np.int64)
+
+    def _headline(self) -> str:
+        share = "" if self.scale >= 1.0 - WHOLE else f", {100 * self.scale:.3g} % of each fraction"
+        return (
+            f"{count(len(self), 'slice')} of {count(len(self.rows), 'row')} by {self.method}{share}"
+        )
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The slices: the length of each as a share of the window, and the rows that run."""
+        length = self.length[:first].tolist()
+        return {"length": length, "run": [self.running(n).tolist() for n in range(len(length))]}

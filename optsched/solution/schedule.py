@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
+from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count
+from optsched.lazy import convenience
 from optsched.solution.allocation import ColumnRecords
 
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
-@dataclass(frozen=True)
-class Schedule:
+
+@dataclass(frozen=True, repr=False)
+class Schedule(DisplayedTable):
     """Stretches of time in which jobs run, in order of (start, job).
 
     Attributes
@@ -92,19 +97,34 @@ class Schedule:
         now = (self.start <= time) & (time < self.end)
         return np.bincount(self.column[now], minlength=self.classes.columns).astype(np.float64)
 
-    def to_records(self) -> list[dict[str, Any]]:
-        """One record per stretch, as in the solution format: job, pool, gpus, start, end, and option or attributes."""
+    def to_records(self, first: int | None = None) -> list[dict[str, Any]]:
+        """One record per stretch, or for the ``first`` ones, as in the solution format.
+
+        A record has job, pool, gpus, start, end, and option or attributes.
+        """
         names = self.classes.instance.jobs_table.names
         columns = ColumnRecords(self.classes)
         records = []
         for job, column, start, end in zip(
-            self.job.tolist(),
-            self.column.tolist(),
-            self.start.tolist(),
-            self.end.tolist(),
+            self.job[:first].tolist(),
+            self.column[:first].tolist(),
+            self.start[:first].tolist(),
+            self.end[:first].tolist(),
             strict=True,
         ):
             record = {"job": names[job]} | columns.configuration(column)
             record |= {"start": start, "end": end}
             records.append(record | columns.option(column, job) | columns.details(column))
         return records
+
+    def plot(self) -> Picture:
+        """A Gantt chart: time against the GPUs of each pool."""
+        return cast("Picture", convenience("Schedule.plot")(self))
+
+    def _headline(self) -> str:
+        jobs = count(len(np.unique(self.job)), "job")
+        end = amount(float(self.end.max(initial=0.0)) - self.classes.instance.now)
+        return f"of {self.classes.instance.name}: {jobs} in {count(len(self), 'run')}, the last ends in {end} s"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        return columns_of(self.to_records(first))

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates
+from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count, first_of
 from optsched.instance import Instance
+from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, conflict_statement
@@ -22,6 +24,9 @@ from optsched.solution.rounds import Rounds
 from optsched.solution.schedule import Schedule
 from optsched.solution.stage import Stage
 from optsched.solution.values import Termination
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 FORMAT = "optsched-solution/1"
 DUAL_ROWS = 100_000
@@ -126,8 +131,8 @@ class Packed(NamedTuple):
     time: float | None = None
 
 
-@dataclass(frozen=True)
-class Solution:
+@dataclass(frozen=True, repr=False)
+class Solution(DisplayedTable):
     """The answer of a formulation for an instance.
 
     Attributes
@@ -348,10 +353,44 @@ class Solution:
                 )
         return parts
 
-    def __repr__(self) -> str:
+    def plot(self, kind: str | None = None) -> Picture:
+        """A picture of the solution.
+
+        Parameters
+        ----------
+        kind : str, optional
+            ``allocation``, ``topology``, ``gantt``, ``rounds`` or ``prices`` (default: ``gantt`` where there is a
+            schedule, else ``allocation``). Rounds and GPUs are made for a picture that needs them.
+
+        Raises
+        ------
+        UsageError
+            For another kind, or where the solution has nothing of the kind.
+        """
+        return cast("Picture", convenience("Solution.plot")(self, kind))
+
+    def _headline(self) -> str:
         objective = "none" if self.objective is None else f"{self.objective:.9g}"
         gap = "" if self.gap is None else f", gap {self.gap:.2g}"
-        return f"<Solution {self.formulation}: {self.status}, objective {objective}{gap}, solver {self.solver.name}>"
+        return f"{self.formulation}: {self.status}, objective {objective}{gap}, solver {self.solver.name}"
+
+    def _facts(self) -> Mapping[str, str]:
+        certificate = self.certificate
+        holds = "holds" if certificate.ok else f"does not hold: {'; '.join(certificate.problems)}"
+        prices = [f"{name} {amount(price)}" for name, price in self.prices.items() if price]
+        return {
+            "certificate": f"{holds} ({certificate.proof})",
+            "bound": "" if self.bound is None else f"{self.bound:.9g} ({self.bound_source})",
+            "prices": first_of(prices),
+            "not placed": "" if not self.unplaced else count(len(self.unplaced), "job"),
+            "infeasible": self.why_infeasible,
+            "notes": "; ".join(self.notes),
+        }
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The rows of the schedule where there is one, else of the allocation."""
+        shown = self.schedule if self.schedule is not None else self.allocation
+        return {} if shown is None else columns_of(shown.to_records(first))
 
 
 def _finite(value: float | None) -> float | None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import Displayed
 
 
 class Termination(StrEnum):
@@ -47,8 +48,8 @@ class Basis:
     rows: IntArray
 
 
-@dataclass(frozen=True)
-class Values:
+@dataclass(frozen=True, repr=False)
+class Values(Displayed):
     """The outcome of one run of a solver: claims, to be certified.
 
     Attributes
@@ -81,3 +82,7 @@ class Values:
     words: str = ""
     rebuilt: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def _headline(self) -> str:
+        value = "no objective" if self.objective is None else f"objective {self.objective:.9g}"
+        return f"{self.termination}: primal {self.primal}, dual {self.dual}, {value}"

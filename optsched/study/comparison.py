@@ -19,6 +19,7 @@ from optsched.api import (
     solve,
 )
 from optsched.candidates import Candidates
+from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError
 from optsched.formulation import Formulation
 from optsched.instance import Instance
@@ -102,8 +103,8 @@ class ComparisonRow:
         }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(DisplayedTable):
     """An instance with a row for each formulation, in the order that was asked for."""
 
     instance: Instance
@@ -125,6 +126,20 @@ class Comparison:
             if row.formulation == formulation:
                 return row
         raise KeyError(formulation)
+
+    def _headline(self) -> str:
+        answers = sum(row.measures is not None for row in self.rows)
+        return f"of {self.instance.name}: {count(len(self.rows), 'formulation')}, {answers:,} with an answer"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The formulations with what they answered, then the measures that all answers share."""
+        records = []
+        for row in self.rows[:first]:
+            document = row.to_document()
+            keys = ("formulation", "options", "status", "objective", "bound", "gap", "refused")
+            record = {name: document[name] for name in keys}
+            records.append(record | (document["measures"] or {}))
+        return columns_of(records)
 
 
 @takes_limits

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (
@@ -106,8 +107,8 @@ class NodeEvents:
         return len(self.node)
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, repr=False)
+class Trace(DisplayedTable):
     """An instance whose jobs arrive over time, and what will happen.
 
     Make one with `load_trace`, `Trace.from_document`, or of an instance alone.
@@ -189,6 +190,21 @@ class Trace:
                 )
             ]
         return document
+
+    def _headline(self) -> str:
+        happens = [
+            count(len(self.regimes), "change of a job", "changes of jobs")
+            if len(self.regimes)
+            else "",
+            count(len(self.node_events), "event of a node", "events of nodes")
+            if len(self.node_events)
+            else "",
+        ]
+        jobs = count(len(self.instance.jobs_table), "job")
+        return f"{self.name}: " + ", ".join(filter(None, [jobs, *happens]))
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        return self.instance.to_columns(first)
 
 
 # --- the document ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from optsched.display import DisplayedTable, TableColumns
 from optsched.instance.reading import join, show
 
 Bound = Literal["verified", "consistent", "not verifiable"]
@@ -36,8 +37,8 @@ class Finding:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(DisplayedTable):
     """The outcome of `optsched.verify`.
 
     Attributes
@@ -66,6 +67,16 @@ class Verification:
         if count > TOLD:
             lines.append(f"  ... and {count - TOLD} more")
         return "\n".join(lines)
+
+    def _headline(self) -> str:
+        return str(self).partition("\n")[0]
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        findings = self.findings[:first]
+        return {
+            "field": [finding.field for finding in findings],
+            "message": [finding.message for finding in findings],
+        }
 
 
 @dataclass

@@ -1,0 +1,124 @@
+"""How values show themselves: one line at a prompt, facts and a table in a notebook, a frame in pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from optsched.errors import SolverUnavailable
+
+if TYPE_CHECKING:
+    import pandas
+
+HTML_ROWS = 20
+"""Rows of a table that a notebook shows."""
+
+TableColumns = Mapping[str, Sequence[Any]]
+"""A table: the values of each column by its name, all columns of equal length."""
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+class Displayed:
+    """A value whose ``repr`` is one line, with its most important facts as text and as HTML.
+
+    Dataclasses state ``repr=False``: they would write a ``repr`` of all their fields otherwise.
+    """
+
+    __slots__ = ()
+
+    def _headline(self) -> str:
+        """The value in a few words, on one line."""
+        raise NotImplementedError
+
+    def _facts(self) -> Mapping[str, str]:
+        """What else is worth knowing at first sight, by name."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {one_line(self._headline())}>"
+
+    def summary(self) -> str:
+        """The value in one line, then one line for each fact."""
+        lines = [f"{type(self).__name__} {one_line(self._headline())}"]
+        facts = {name: text for name, text in self._facts().items() if text}
+        width = max(map(len, facts), default=0)
+        lines += [f"  {name:<{width}}  {one_line(text)}" for name, text in facts.items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from optsched.display.html import escape, facts_html
+
+        title = f"<p><strong>{type(self).__name__}</strong> {escape(self._headline())}</p>"
+        facts = [(name, text) for name, text in self._facts().items() if text]
+        return title + (facts_html(facts) if facts else "")
+
+
+class DisplayedTable(Displayed):
+    """A value with rows: a notebook shows the first of them, and ``to_frame`` gives all."""
+
+    __slots__ = ()
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The table, or its ``first`` rows, so that a notebook does not pay for a million."""
+        raise NotImplementedError
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame.
+
+        Raises
+        ------
+        SolverUnavailable
+            If pandas is not installed; optsched does not depend on it.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise SolverUnavailable(
+                f"to_frame() needs pandas, which cannot be loaded ({error}); install it with pip install pandas"
+            ) from None
+        return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
+
+    def _repr_html_(self) -> str:
+        from optsched.display.html import cell_text, table_html
+
+        # One row more than is shown tells whether there are more.
+        columns = self.to_columns(HTML_ROWS + 1)
+        rows = list(zip(*columns.values(), strict=True))
+        text = [any(isinstance(value, str) for value in column) for column in columns.values()]
+        shown = [[cell_text(value) for value in row] for row in rows[:HTML_ROWS]]
+        more = f"<p>The first {HTML_ROWS} rows.</p>" if len(rows) > HTML_ROWS else ""
+        return super()._repr_html_() + table_html(list(columns), shown, text) + more
+
+
+def columns_of(records: Sequence[Mapping[str, Any]]) -> TableColumns:
+    """Records as columns, in the order in which their keys come first; a record without a key has None there."""
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+# --- numbers and words ---------------------------------------------------------------------------
+
+
+def amount(value: float) -> str:
+    """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def first_of(names: Sequence[str], most: int = 5) -> str:
+    """``a, b, c and 12 more``."""
+    listed = ", ".join(islice(names, most))
+    return f"{listed} and {len(names) - most:,} more" if len(names) > most else listed
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and other control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,0 +1,139 @@
+"""How results show themselves: one line at a prompt, a table in a notebook, a frame, a picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import optsched
+from optsched.display import Displayed, DisplayedTable
+from optsched.errors import InvalidArgument, SolverUnavailable
+from optsched.generate.catalogue import generate
+from optsched.sensitivity import capacity_curve
+
+WIDEST = 120
+"""Characters of a line."""
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Displayed]:
+    """A value of every station on the way, and a result of every study."""
+    instance = optsched.load("@quickstart")
+    solution = optsched.solve(instance)
+    realised = optsched.realise(solution)
+    placed = optsched.place(realised)
+    leases = generate("leases", jobs=4, nodes=3, tightness=2, seed=2).instance
+    scheduled = optsched.solve(leases, "lease", admission=True)
+    state = optsched.RoundState.first(instance)
+    simulation = optsched.simulate(instance, "max-min-fairness")
+    allocation, schedule = solution.allocation, scheduled.schedule
+    rounds, placement = realised.rounds, placed.placement
+    assert allocation is not None and schedule is not None
+    assert rounds is not None and placement is not None
+    formulation = optsched.api.make_formulation("max-min-fairness")
+    program = formulation.build(allocation.classes)
+    return {
+        "instance": instance,
+        "candidates": solution.candidates,
+        "classes": allocation.classes,
+        "program": program,
+        "arrays": program.to_linear().arrays,
+        "solution": solution,
+        "allocation": allocation,
+        "schedule": schedule,
+        "rounds": rounds,
+        "placement": placement,
+        "comparison": optsched.compare(instance, ["max-min-fairness", "makespan"]),
+        "front": optsched.pareto(instance, ["max-throughput", "max-min-fairness"], points=3),
+        "what-if": optsched.whatif(instance, "max-min-fairness", add={"v100": 1}),
+        "curve": capacity_curve(solution, "v100"),
+        "verification": optsched.verify(instance, solution.to_document()),
+        "state": state,
+        "plan": optsched.solve_round(state),
+        "trace": simulation.trace,
+        "simulation": simulation,
+    }
+
+
+def test_every_repr_is_one_line(results: dict[str, Displayed]) -> None:
+    for name, result in results.items():
+        text = repr(result)
+        assert text.startswith(f"<{type(result).__name__} ") and text.endswith(">"), name
+        assert "\n" not in text and len(text) <= WIDEST, (name, text)
+        assert result.summary().splitlines()[0] == text[1:-1]
+
+
+def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Displayed]) -> None:
+    tables = {name: result for name, result in results.items() if isinstance(result, DisplayedTable)}
+    assert set(results) - set(tables) == {"candidates", "program", "arrays", "state"}
+    for name, result in tables.items():
+        html = result._repr_html_()
+        columns = result.to_columns()
+        lengths = {len(column) for column in columns.values()}
+        assert len(lengths) == 1, name
+        assert all(f">{column}</th>" in html for column in columns), name
+        few = result.to_columns(2)
+        assert {column: list(values)[:2] for column, values in columns.items()} == {
+            column: list(values) for column, values in few.items()
+        }, name
+
+
+def test_a_notebook_shows_the_first_rows_of_many() -> None:
+    instance = generate("cluster", jobs=50, seed=1).instance
+    html = instance._repr_html_()
+    assert html.count("<tr>") == 21 and "The first 20 rows." in html
+
+
+def test_names_are_escaped_and_stay_on_one_line() -> None:
+    instance = optsched.Instance.from_arrays(
+        pools={"<b>\n": 2}, throughput=[[1.0]], ids=["<i>"], name="<u>\n"
+    )
+    assert repr(instance) == "<Instance <u> : 1 job, 2 GPUs in 1 pool>"
+    html = instance._repr_html_()
+    assert "<u>" not in html and "<i>" not in html and "<b>" not in html and "&lt;i&gt;" in html
+
+
+def test_frames_have_the_columns(results: dict[str, Displayed]) -> None:
+    pytest.importorskip("pandas")
+    for name in ("instance", "classes", "allocation", "schedule", "comparison", "plan"):
+        result = results[name]
+        assert isinstance(result, DisplayedTable)
+        frame, columns = result.to_frame(), result.to_columns()
+        assert list(frame.columns) == list(columns), name
+        assert len(frame) == len(next(iter(columns.values())))
+
+
+def test_a_frame_without_pandas_says_what_to_install(
+    results: dict[str, Displayed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    allocation = results["allocation"]
+    assert isinstance(allocation, DisplayedTable)
+    with pytest.raises(SolverUnavailable, match="pip install pandas"):
+        allocation.to_frame()
+
+
+@pytest.mark.picture
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("instance", None), ("solution", None), ("solution", "rounds"), ("solution", "topology"),
+        ("solution", "prices"), ("allocation", None), ("schedule", None), ("front", None), ("simulation", None),
+    ],
+)  # fmt: skip
+def test_results_draw_themselves(
+    results: dict[str, Displayed], name: str, kind: str | None, tmp_path: Path
+) -> None:
+    result = results[name]
+    picture = result.plot() if kind is None else result.plot(kind)  # type: ignore[attr-defined]
+    assert "\n" not in repr(picture) and "<svg" in picture._repr_html_()
+    picture.save(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_wrong_kind_of_picture_is_refused(results: dict[str, Displayed]) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        results["solution"].plot("gant")  # type: ignore[attr-defined]
+    assert (error.value.path, error.value.found) == ("kind", '"gant"')
