@@ -66,7 +66,9 @@ def test_every_repr_is_one_line(results: dict[str, Displayed]) -> None:
 
 
 def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Displayed]) -> None:
-    tables = {name: result for name, result in results.items() if isinstance(result, DisplayedTable)}
+    tables = {
+        name: result for name, result in results.items() if isinstance(result, DisplayedTable)
+    }
     assert set(results) - set(tables) == {"candidates", "program", "arrays", "state"}
     for name, result in tables.items():
         html = result._repr_html_()

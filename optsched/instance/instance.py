@@ -261,7 +261,6 @@ class Instance(DisplayedTable):
         return columns
 
 
-
 class Jobs:
     """Sequence of `Job` views over an instance's table."""
 
