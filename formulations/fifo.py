@@ -12,10 +12,9 @@ from pydantic import Field
 
 from formulations.pair_gains import pair_ratios
 from formulations.reference_rates import without_rate
-from formulations.rule import LARGEST_SEED, Rule, RuleDecision
-from optsched.arrays import IntArray
+from formulations.rule import LARGEST_SEED, Deciding, Rule
+from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Candidates, Classes, classes_apart, column_alone
-from optsched.solving.engine import Engine
 
 PACKED = 1.5
 """Two jobs are packed only if their throughputs together, each by its own alone, add up to more."""
@@ -82,14 +81,15 @@ class Fifo(Rule):
         """Kinds: those that arrive at different times are told apart by what is decided on them."""
         return candidates.classes(frozenset())
 
-    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
+    def decide(self, C: Classes, seed: int) -> Deciding:
         """Jobs that run are classes of their own, those of a kind that wait are merged."""
-        queue = _Queue(candidates.by_kind().classes(frozenset()))
-        random = self.random(engine) if self.options.variant == "agnostic" else None
+        yield from ()
+        queue = _Queue(C.candidates.by_kind().classes(frozenset()))
+        random = self.random(seed) if self.options.variant == "agnostic" else None
         waiting = queue.start(random)
         if self.options.variant == "packed":
             queue.pack(waiting)
-        return queue.decision(candidates)
+        return self.decision(*queue.allocation(C.candidates))
 
 
 @dataclass
@@ -229,7 +229,7 @@ class _Queue:
         for resource, amount in need:
             self.free[resource] -= amount
 
-    def decision(self, candidates: Candidates) -> RuleDecision:
+    def allocation(self, candidates: Candidates) -> tuple[Classes, FloatArray]:
         """x = 1 for every job that runs, and for every pair."""
         single = [item for item in self.running if item.partner < 0]
         pairs = [item for item in self.running if item.partner >= 0]
@@ -244,7 +244,7 @@ class _Queue:
             column_alone(C, job, self.kinds.kind_column[_integers(item.place for item in single)])
         ] = 1.0
         x[C.columns - len(pairs) :] = 1.0
-        return RuleDecision(C, x)
+        return C, x
 
 
 def _integers(values: Iterable[int]) -> IntArray:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Generator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -12,11 +11,14 @@ from pydantic import Field
 
 from formulations.pair_gains import Gains, Pairs, pair_ratios
 from formulations.reference_rates import pool_gpus
-from formulations.rule import LARGEST_SEED, Rule, RuleDecision, proved
+from formulations.rule import LARGEST_SEED, Deciding, Rule
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes, classes_apart
-from optsched.solving.engine import Engine
+from optsched.formulation.procedure import Auxiliary, Optimum, Step
+from optsched.program import LinearProgram
+
+Pairing = Generator[Step, Optimum, tuple[Pairs, tuple[float, str] | None]]
 
 
 class _Packing(Rule):
@@ -35,22 +37,21 @@ class _Packing(Rule):
         return candidates.classes(frozenset())
 
     @abstractmethod
-    def pairs(
-        self, K: Classes, gains: Gains, engine: Engine
-    ) -> tuple[Pairs, tuple[float, str] | None]:
+    def pairs(self, K: Classes, gains: Gains, seed: int) -> Pairing:
         """Jobs to be paired, and a bound on the total gain where one was proved."""
 
-    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
+    def decide(self, C: Classes, seed: int) -> Deciding:
         """Jobs of pairs are classes of their own, the others of a kind are merged."""
+        candidates = C.candidates
         K = candidates.by_kind().classes(frozenset())
         none = np.zeros(0, np.int64)
         first, second, column, bound = none, none, none, None
         if self._needed(K):
             gains = Gains(K, pair_ratios(K).at_least(1.0))
-            (first, second), bound = self.pairs(K, gains, engine)
+            (first, second), bound = yield from self.pairs(K, gains, seed)
             first, second, column = gains.columns_of(first, second)
         C = classes_apart(candidates, frozenset(), none, (first, second, column))
-        return RuleDecision(C, self._split(C), bound)
+        return self.decision(C, self._split(C), bound)
 
     def _needed(self, K: Classes) -> bool:
         return self.options.pack == "always" or float(K.gang @ K.count) > float(pool_gpus(K).sum())
@@ -75,13 +76,12 @@ class _Packing(Rule):
         """The gain of the pair that a job is in, 0 for a single one."""
         return {"gain": _gain(C)}
 
-    def relaxation(self, candidates: Candidates, engine: Engine) -> tuple[float, str]:
+    def ideal(self, C: Classes) -> LinearProgram | None:
         """The largest total gain of fractions of pairs."""
-        K = candidates.by_kind().classes(frozenset())
+        K = C.candidates.by_kind().classes(frozenset())
         if not self._needed(K):
-            return 0.0, "relaxation"
-        program = Gains(K, pair_ratios(K).at_least(1.0)).matching(integral=False)
-        return (0.0 if program is None else proved(engine.solve_linear(program))), "relaxation"
+            return None
+        return Gains(K, pair_ratios(K).at_least(1.0)).matching(integral=False)
 
 
 class Gandiva(_Packing):
@@ -127,10 +127,11 @@ class Gandiva(_Packing):
         pairing: Literal["random", "greedy"] = "random"
         seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED)
 
-    def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, None]:
+    def pairs(self, K: Classes, gains: Gains, seed: int) -> Pairing:
+        yield from ()
         if self.options.pairing == "greedy":
             return gains.jobs_of(gains.greedy()), None
-        return _random_pairs(K, self.random(engine)), None
+        return _random_pairs(K, self.random(seed)), None
 
 
 class Matching(_Packing):
@@ -163,19 +164,13 @@ class Matching(_Packing):
 
     name = "matching"
 
-    def pairs(self, K: Classes, gains: Gains, engine: Engine) -> tuple[Pairs, tuple[float, str]]:
+    def pairs(self, K: Classes, gains: Gains, seed: int) -> Pairing:
         program = gains.matching(integral=True)
         if program is None:
             return gains.jobs_of(np.zeros(0, np.int64)), (0.0, "relaxation")
-        limits = engine.limits
-        engine.limits = replace(limits, gap=0.0)  # exact, whatever gap other programs may leave
-        try:
-            outcome = engine.solve_linear(program, np.round)
-        finally:
-            engine.limits = limits
-        bound = proved(outcome)
-        assert outcome.x is not None
-        return gains.jobs_of(outcome.x.astype(np.int64)), (bound, "solver")
+        z = yield Auxiliary(program, required=True, exact=True)
+        assert z.x is not None and z.bound is not None
+        return gains.jobs_of(z.x.astype(np.int64)), (z.bound, "solver")
 
 
 def _random_pairs(K: Classes, random: np.random.Generator) -> Pairs:

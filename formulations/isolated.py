@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.rule import Rule, RuleDecision
+from formulations.rule import Deciding, Rule
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
-from optsched.candidates import Candidates, Classes
-from optsched.solving.engine import Engine
+from optsched.candidates import Classes
 
 
 class Isolated(Rule):
@@ -34,10 +33,10 @@ class Isolated(Rule):
     reads = frozenset({"gang"})
     reads_pairs = False
 
-    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
+    def decide(self, C: Classes, seed: int) -> Deciding:
         """y of the class, as totals x over the columns of the classes."""
-        C = self.classes(candidates)
-        return RuleDecision(C, self.totals(C))
+        yield from ()
+        return self.decision(C, self.totals(C))
 
     def totals(self, C: Classes) -> FloatArray:
         """y of all jobs of a class together, over the columns of the classes, shape (N,)."""

@@ -11,15 +11,13 @@ from pydantic import Field
 
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
-from optsched.candidates import Candidates, Classes
-from optsched.errors import SolverUnavailable, UsageError
+from optsched.candidates import Classes
+from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram, TimelineProgram
 from optsched.program.time_units import amount_unit, common_unit, round_down, round_up
-from optsched.solution import Conflict, Schedule, Solution
+from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
-from optsched.solvers import Capability
-from optsched.solving.engine import Engine
 
 MOST_COLUMNS = 500_000
 COARSE = 10_000
@@ -72,22 +70,6 @@ class MakespanUnrelated(Formulation):
 
         program: Literal["auto", "assignment", "timeline"] = "auto"
         unit: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
-
-    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
-        """As ever; a solver that knows timelines alone is told of the other program."""
-        try:
-            return super().solve(candidates, engine)
-        except SolverUnavailable as error:
-            asked = None if engine.solver == "auto" else engine.load(engine.solver)
-            if (
-                asked is None
-                or Capability.TIMELINE not in asked.capabilities
-                or self.options.program == "timeline"
-            ):
-                raise
-            raise SolverUnavailable(
-                f"{error}; with -O program=timeline it needs no such columns"
-            ) from None
 
     def build(self, C: Classes) -> Plan:
         columns = _usable_columns(C)
@@ -220,7 +202,15 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
             else f"row {block}[{position}]"
         )
 
-    return LinearPlan(C, lp, read, complete, describe, step=common_unit(d))
+    return LinearPlan(
+        C,
+        lp,
+        read,
+        complete,
+        describe,
+        step=common_unit(d),
+        as_timeline="with -O program=timeline it needs no such columns",
+    )
 
 
 def _sum_before(value: FloatArray, group: IntArray) -> FloatArray:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,13 +12,12 @@ import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
 from optsched.arrays import BoolArray, FloatArray
-from optsched.candidates import Candidates, Classes, Usage
+from optsched.candidates import Classes, Usage
 from optsched.errors import UsageError
-from optsched.formulation import Formulation, FormulationOptions, Infeasible, by_job
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.formulation.procedure import Auxiliary, Procedure, Reduced, Undecided
 from optsched.program import AllocationProgram, Exponential, SideRows, Total
-from optsched.solution import Allocation, Attempt, Solution, Status, Termination
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome
+from optsched.solution import Status, Termination
 
 log = logging.getLogger("optsched")
 
@@ -121,50 +119,43 @@ class PartialAllocation(Formulation):
             raise ValueError("expected a discount in (0, 1] of every job")
         return x / f[C.class_a]
 
-    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
-        """Solve for x*, then without each job."""
-        started = time.perf_counter()
-        C = self.classes(candidates)
-        try:
-            program = self.program(C)
-        except Infeasible as error:
-            return self._infeasible(C.candidates, error.conflicts)
+    def procedure(self, C: Classes, seed: int) -> Procedure:
+        """Solve for x*, then without one job of each class."""
+        program = self.program(C)
         assert isinstance(program, AllocationProgram)
         _refuse_demands(program.side)
-        engine.timings["build"] = time.perf_counter() - started
-        if len(C) == 0:
-            return replace(self._empty(C.candidates, C), objective=None, bound=None)
-        outcome = engine.solve_allocation(program)
-        if outcome.x is None:
-            return self.solution(C.candidates, program, outcome, engine)
-        f: FloatArray | Undecided = Undecided(
-            outcome.values.termination, "x* is not known to be the optimum"
-        )
-        if outcome.status is Status.OPTIMAL:
-            f = _discounts(engine, program, outcome)
-        if isinstance(f, Undecided):  # the point of the first program, as it is
-            log.warning("no discounts: %s", f.why)
-            engine.attempts.append(Attempt(outcome.solver.name, f"x* without discounts: {f.why}"))
-            values = replace(outcome.values, termination=f.termination)
-            return self.solution(
-                C.candidates,
-                program,
-                replace(outcome, values=values, status=Status.FEASIBLE),
-                engine,
-            )
-        return replace(
-            self.solution(C.candidates, program, outcome, engine),
-            allocation=Allocation(C, f[C.class_a] * outcome.x),
-            figures=by_job(C, {"discount": f}),
-        )
+        star = yield program
+        if star.x is None:
+            return None
+        if star.status is not Status.OPTIMAL:
+            return _no_discounts(star.termination, "x* is not known to be the optimum")
+        x, within = star.x, accuracy(C)
+        w = program.total.weight
+        own = w * np.log(program.level(x))
+        f = np.ones(len(C))
+        for k in range(len(C)):
+            rest = _without(program, k)
+            if rest is None:  # nobody else is there
+                continue
+            without_k = yield Auxiliary(rest)
+            value, bound, ended = without_k.value, without_k.bound, without_k.termination
+            if without_k.status is not Status.OPTIMAL or value is None or bound is None:
+                why = f"{k:,} of {len(C):,} were found until the run ended with {ended}"
+                return _no_discounts(ended, why)
+            others = float(C.count @ own) - own[k]
+            low = np.exp((others - max(bound, value)) / w[k])
+            high = np.exp((others - value) / w[k])
+            if high - low > within or low > 1 + within:
+                why = f"that of {C.job_name(k)} is between {low:.9g} and {high:.9g}"
+                return _no_discounts(Termination.IMPRECISE, why)
+            f[k] = min(high, 1.0)
+        return Reduced(f[C.class_a] * x, {"discount": f})
 
 
-@dataclass(frozen=True)
-class Undecided:
-    """Why there are no discounts, and how the run ended that should have given one."""
-
-    termination: Termination
-    why: str
+def _no_discounts(termination: Termination, why: str) -> Undecided:
+    """x* is the answer as it is."""
+    log.warning("no discounts: %s", why)
+    return Undecided(termination, f"x* without discounts: {why}")
 
 
 def _refuse_demands(side: tuple[SideRows, ...]) -> None:
@@ -178,34 +169,6 @@ def _refuse_demands(side: tuple[SideRows, ...]) -> None:
             raise UsageError(
                 f"partial-allocation takes from every job, which breaks demands such as: {words}"
             )
-
-
-def _discounts(
-    engine: Engine, program: AllocationProgram, outcome: Outcome
-) -> FloatArray | Undecided:
-    """f of every class, or why that of some job could not be found well enough."""
-    C, utility = program.classes, program.total
-    assert outcome.x is not None
-    own = utility.weight * np.log(program.level(outcome.x))
-    total, w, within = float(C.count @ own), utility.weight, accuracy(C)
-    f = np.ones(len(C))
-    for k in range(len(C)):
-        rest = _without(program, k)
-        if rest is None:  # nobody else is there
-            continue
-        optimum = engine.solve_allocation(rest)
-        value, bound, ended = optimum.value, optimum.bound, optimum.values.termination
-        if optimum.status is not Status.OPTIMAL or value is None or bound is None:
-            return Undecided(
-                ended, f"{k:,} of {len(C):,} were found until the run ended with {ended}"
-            )
-        others = total - own[k]
-        low, high = np.exp((others - max(bound, value)) / w[k]), np.exp((others - value) / w[k])
-        if high - low > within or low > 1 + within:
-            why = f"that of {C.job_name(k)} is between {low:.9g} and {high:.9g}"
-            return Undecided(Termination.IMPRECISE, why)
-        f[k] = min(high, 1.0)
-    return f
 
 
 def _without(program: AllocationProgram, k: int) -> AllocationProgram | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.rule import Rule, RuleDecision
+from formulations.rule import Deciding, Rule
 from formulations.slices import slices, totals_alone
 from optsched.arrays import FloatArray
-from optsched.candidates import Candidates, Classes
-from optsched.solving.engine import Engine
+from optsched.candidates import Classes
 
 
 class ProportionalShares(Rule):
@@ -57,11 +56,11 @@ class ProportionalShares(Rule):
             frozenset() if self.options.tenants else {"tenant", "tenant_weight"}
         )
 
-    def decide(self, candidates: Candidates, engine: Engine) -> RuleDecision:
+    def decide(self, C: Classes, seed: int) -> Deciding:
         """y of the class, as totals x over the columns of the classes."""
-        C = self.classes(candidates)
+        yield from ()
         column, y = slices(C, self._parts(C)[:, np.newaxis])
-        return RuleDecision(C, self.build(C).repaired(totals_alone(C, column, y)))
+        return self.decision(C, self.build(C).repaired(totals_alone(C, column, y)))
 
     def _parts(self, C: Classes) -> FloatArray:
         """f of a job of each class, shape (K,)."""

@@ -10,13 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.candidates import Candidates, Classes
+from optsched.candidates import Classes
 from optsched.errors import InvalidInput
-from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.formulation import Formulation, FormulationOptions
+from optsched.formulation.procedure import Probe, Procedure
 from optsched.instance import Instance
 from optsched.program import AllocationProgram, Ratio, Total
-from optsched.solution import PointStatus, Solution
-from optsched.solving.engine import Engine
 
 NOTHING = 1e-9
 """Throughput at or below this part of what all columns could have together is none."""
@@ -88,36 +87,29 @@ class ThroughputPerCost(Formulation):
         holds = sp.csr_matrix(C.member @ sp.diags_array(np.where(C.alone, 1.0, 0.5)))
         return {"cost_per_hour": holds @ (_spending(C) * x) / C.count}
 
-    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
-        """Refuse a ratio without bound, then solve and certify."""
-        if self.options.objective == "ratio":
-            self._refuse_unbounded(self.classes(candidates), engine)
-        return super().solve(candidates, engine)
-
-    def _refuse_unbounded(self, C: Classes, engine: Engine) -> None:
-        """Look for throughput at a cost of 0: free columns alone, within all rows. A point that has some is proof."""
-        d = _spending(C)
-        free = d <= 0
-        if not free.any():
-            return
-        try:
-            program = self.program(C)
-        except Infeasible:
-            return
+    def procedure(self, C: Classes, seed: int) -> Procedure:
+        """Refuse a ratio without bound before the program is solved."""
+        program = self.program(C)
         assert isinstance(program, AllocationProgram)
-        rows = program.requirements
-        if rows.shape[1] != len(d):  # columns of one's own: the program says why it takes none
-            return
+        if self.options.objective == "ratio":
+            yield from self._refuse_unbounded(program)
+        yield program
+        return None
+
+    def _refuse_unbounded(self, program: AllocationProgram) -> Procedure:
+        """Look for throughput at a cost of 0: free columns alone, within all rows. A point that has some is proof."""
+        C, rows = program.classes, program.requirements
+        free = _spending(C) <= 0
+        # With columns of one's own among the rows, the program itself says why it takes none.
+        if not free.any() or rows.shape[1] != C.columns:
+            return None
         most = np.where(free, rows.implied_upper, 0.0)
-        values = engine.run(
-            engine.open(
-                replace(rows, cost=program.gain, maximise=True, upper=most, implied_upper=most)
-            )
-        )
-        if values.x is not None and values.primal is PointStatus.FEASIBLE:
-            self._refuse_free(
-                C, free & (program.gain * values.x > NOTHING * (program.gain @ C.limit))
-            )
+        free_work = replace(rows, cost=program.gain, maximise=True, upper=most, implied_upper=most)
+        found = yield Probe(free_work)
+        if found.x is not None:
+            some = program.gain * found.x > NOTHING * (program.gain @ C.limit)
+            self._refuse_free(C, free & some)
+        return None
 
     def _refuse_free(self, C: Classes, free: BoolArray) -> None:
         """Name what costs nothing."""

@@ -30,6 +30,8 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 CONVENIENCES: Mapping[str, tuple[str, str]] = {
+    "Formulation.solution": ("optsched.solving.procedures", "solution_of"),
+    "Formulation.solve": ("optsched.solving.procedures", "solve_formulation"),
     "Instance.from_arrays": ("optsched.instance.from_arrays", "instance_from_arrays"),
     "Instance.from_document": ("optsched.instance.build", "build_instance"),
     "Instance.sha256": ("optsched.instance.write", "content_hash"),

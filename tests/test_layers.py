@@ -52,6 +52,8 @@ def test_every_module_of_optsched_is_in_a_layer() -> None:
 
 def test_methods_that_point_upwards_are_listed() -> None:
     assert set(CONVENIENCES) == {
+        "Formulation.solution",
+        "Formulation.solve",
         "Instance.from_arrays",
         "Instance.from_document",
         "Instance.sha256",
@@ -71,6 +73,7 @@ def test_methods_that_point_upwards_are_listed() -> None:
 
 # --- circles and questions ----------------------------------------------------------------------
 
+RUNNING = ("optsched.solving", "optsched.solvers")
 UTILITIES = {"Minimum", "DelayedMinimum", "LexicographicMinimum", "Total", "Ratio"}
 
 
@@ -95,16 +98,29 @@ def imported(tree: ast.AST, modules: Container[str]) -> Iterator[str]:
                 yield inner if inner in modules else node.module
 
 
+def test_formulations_know_no_engine_session_or_solver() -> None:
+    """They yield programs (`optsched.formulation.procedure`); type checkers are told of no engine either."""
+    files = sources()
+    found = []
+    for name, path in files.items():
+        if name.startswith(("formulations", "optsched.formulation")):
+            others = imported(ast.parse(path.read_text()), files)
+            found += [f"{name} imports {other}" for other in others if other.startswith(RUNNING)]
+    assert found == []
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
+    """Facades count: who imports a name from a package depends on all that its ``__init__`` names.
+
+    Inside functions and for type checkers too. What a value asks of a module above it goes through the table
+    `CONVENIENCES`, whose entries are text.
+    """
     files = sources()
     graph = nx.DiGraph()
     for name, path in files.items():
         graph.add_edges_from(
             (name, other) for other in imported(ast.parse(path.read_text()), files)
         )
-    # An __init__ imports its files so that others need not: that is no circle of its own.
-    facades = [name for name, path in files.items() if path.name == "__init__.py"]
-    graph.remove_nodes_from(facades)
     circles = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
     assert circles == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,26 +14,13 @@ from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.errors import UsageError
 from optsched.formulation.options import FormulationOptions
+from optsched.formulation.procedure import Procedure
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
 from optsched.instance import FORMAT, Instance
+from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearProgram, Variables
-from optsched.solution import (
-    Allocation,
-    Certificate,
-    Conflict,
-    Schedule,
-    Solution,
-    SolverRecord,
-    Status,
-    Termination,
-)
-from optsched.solution.figures import by_job
+from optsched.solution import Conflict, Schedule, Solution
 from optsched.solution.plan import LinearPlan, Plan
-from optsched.solution.stage import Stage
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome, is_reproducible
-from optsched.solving.schedules import solve_plan
-from optsched.solving.stages import solve_allocation
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
@@ -203,146 +189,41 @@ class Formulation(ABC):
         )
         return program
 
-    def solve(self, candidates: Candidates, engine: Engine) -> Solution:
-        """Build, solve and certify."""
-        started = time.perf_counter()
-        on_demand = candidates.elastic is not None or candidates.pairs is not None
-        C = self.classes(candidates)
-        candidates = C.candidates  # a formulation may have admitted or dropped columns
-        try:
-            program = self.program(C)
-        except Infeasible as error:
-            return self._infeasible(candidates, error.conflicts)
-        engine.timings["build"] = time.perf_counter() - started
-        if nothing_to_decide(program):
-            return self._empty(candidates, C)
-        if not isinstance(program, AllocationProgram):
-            planned = solve_plan(engine, program)
-            return self.solution(
-                candidates, program, planned.outcome, engine, planned.schedule, planned.stages
-            )
-        if on_demand:
-            from optsched.solving.column_generation import generate_columns  # few programs need it
+    def procedure(self, C: Classes, seed: int) -> Procedure:
+        """The programs that lead to the answer: its own, and others where a subclass needs them.
 
-            made = generate_columns(engine, program, self.program)
-            solution = self.solution(
-                made.program.classes.candidates, made.program, made.outcome, engine
-            )
-            return replace(solution, columns_made=made.count)
-        answer = solve_allocation(engine, program)
-        solution = self.solution(
-            candidates, answer.program, answer.outcome, engine, stages=answer.stages
-        )
-        return replace(solution, notes=answer.notes)
+        Parameters
+        ----------
+        C : Classes
+        seed : int
+            Of the run, for rules that draw.
+        """
+        yield self.program(C)
+        return None
 
-    def solution(
-        self,
-        candidates: Candidates,
-        program: AllocationProgram | Plan,
-        outcome: Outcome,
-        engine: Engine,
-        schedule: Schedule | None = None,
-        stages: tuple[Stage, ...] = (),
-    ) -> Solution:
-        """An outcome of the engine in the units of the formulation."""
-        C = program.classes
-        found = outcome.x is not None and outcome.value is not None
-        planned = not isinstance(program, AllocationProgram)
-        integral = True if not isinstance(program, AllocationProgram) else program.integral
-        x = (
-            schedule.running_at(C.instance.now)
-            if schedule is not None
-            else None
-            if planned
-            else outcome.x
-        )
-        prices: dict[str, float] = {}
-        if outcome.duals is not None and found and not planned:
-            assert isinstance(program, AllocationProgram) and outcome.x is not None
-            worth = program.worth_of_duals(outcome.x)
-            prices = {
-                name: float(price) * worth + 0.0
-                for name, price in zip(C.resources.names, outcome.duals["capacity"], strict=True)
-            }
-        objective = (
-            program.units.objective(outcome.value) if found and outcome.value is not None else None
-        )
-        status, termination = outcome.status, outcome.values.termination
-        if objective is not None and not np.isfinite(objective) and status is Status.OPTIMAL:
-            status, termination = (
-                Status.FEASIBLE,
-                Termination.IMPRECISE,
-            )  # an endless makespan is no optimum
-        return Solution(
-            candidates=candidates,
-            formulation=self.name,
-            options=self.options.model_dump(),
-            constraints=self._constraint_documents(),
-            solver=engine.solver_record(outcome.solver, engine.limits.gap if integral else None),
-            sense=self.sense,
-            objective=objective,
-            bound=None if outcome.bound is None else program.units.objective(outcome.bound),
-            bound_source=outcome.bound_source,
-            termination=termination,
-            status=status,
-            certificate=outcome.certificate,
-            allocation=None if x is None else Allocation(C, x, integral),
-            schedule=schedule,
-            stages=stages,
-            figures={} if x is None or planned else by_job(C, self.figures(C, x)),
-            declined=declined_jobs(program, schedule),
-            prices=prices,
-            duals=outcome.duals,
-            conflicts=outcome.conflicts,
-            explanation=outcome.explanation,
-            reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
-            timings=dict(engine.timings),
-        )
+    @property
+    def is_one_program(self) -> bool:
+        """Whether its own program is all that is solved."""
+        own = type(self)
+        return own.procedure is Formulation.procedure and own.solve is Formulation.solve
 
-    def _constraint_documents(self) -> tuple[dict[str, Any], ...]:
+    def solve(self, candidates: Candidates, engine: Any) -> Solution:
+        """Solve and certify what `procedure` asks for.
+
+        A formulation of a third party may override this, and run an `optsched.solving.engine.Engine` itself.
+        """
+        solve: Callable[..., Solution] = convenience("Formulation.solve")
+        return solve(self, candidates, engine)
+
+    def solution(self, *outcome: Any, **given: Any) -> Solution:
+        """An outcome of an engine in the units of the formulation; see `optsched.solving.procedures.solution_of`."""
+        solution: Callable[..., Solution] = convenience("Formulation.solution")
+        return solution(self, *outcome, **given)
+
+    def constraint_documents(self) -> tuple[dict[str, Any], ...]:
+        """Its side constraints as a solution file has them."""
         documents = [constraint.document() for constraint in self.constraints]
         return (*documents, *([{"kind": "extend"}] if self.extend is not None else []))
-
-    def _bare(self, candidates: Candidates, **given: Any) -> Solution:
-        default: dict[str, Any] = {
-            "candidates": candidates,
-            "formulation": self.name,
-            "options": self.options.model_dump(),
-            "constraints": self._constraint_documents(),
-            "solver": SolverRecord("none", ""),
-            "sense": self.sense,
-            "objective": None,
-            "bound": None,
-            "bound_source": "none",
-            "termination": Termination.CLOSED_FORM,
-            "status": Status.OPTIMAL,
-            "certificate": Certificate(True, "rule", {}),
-            "allocation": None,
-        }
-        return Solution(**(default | given))
-
-    def _infeasible(self, candidates: Candidates, conflicts: Sequence[Conflict]) -> Solution:
-        return self._bare(
-            candidates,
-            termination=Termination.INFEASIBLE,
-            status=Status.INFEASIBLE,
-            conflicts=tuple(conflicts),
-        )
-
-    def _empty(self, candidates: Candidates, C: Classes) -> Solution:
-        """No job is in the program: an empty total is 0, an empty minimum does not exist, nobody runs."""
-        program = self.build(C)
-        planned = not isinstance(program, AllocationProgram)
-        value = 0.0 if not isinstance(program, AllocationProgram) else program.utility.empty_value
-        objective = None if value is None else program.units.objective(value)
-        no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
-        return self._bare(
-            candidates,
-            objective=objective,
-            bound=objective,
-            allocation=Allocation(C, np.zeros(C.columns), planned),
-            schedule=Schedule(C, no_job, no_job, no_time, no_time) if planned else None,
-        )
 
 
 def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:

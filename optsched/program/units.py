@@ -7,7 +7,7 @@ lead back, and travel with the program, so that a formulation has nothing to rem
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import Protocol
 
 import numpy as np
@@ -63,8 +63,8 @@ class Exponential:
     weight: float
 
     def objective(self, value: float) -> float:
-        """See the class; 1 where nothing has weight."""
-        return self.scale * float(np.exp(value / self.weight)) if self.weight > 0 else 1.0
+        """See the class; there is no geometric mean (NaN) where nothing has weight."""
+        return self.scale * float(np.exp(value / self.weight)) if self.weight > 0 else nan
 
     def slope(self, value: float) -> float:
         """objective / weight."""

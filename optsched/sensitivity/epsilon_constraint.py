@@ -49,10 +49,10 @@ from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination
 from optsched.solution.certificate import certify_point
+from optsched.solving.certify import certified_lowered
 from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 from optsched.solving.outcome import Outcome
-from optsched.solving.outcomes import certified_lowered
 
 Objective = str | tuple[str, Mapping[str, Any]]
 """A formulation by name, or a name with its options."""

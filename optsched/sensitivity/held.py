@@ -14,9 +14,9 @@ from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, LinearArrays, Method, SideRows
 from optsched.solution import Solution
 from optsched.solvers import Session
+from optsched.solving.certify import certified_lowered
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
-from optsched.solving.outcomes import certified_lowered
 from optsched.solving.proof import proved_allocation
 
 REASON = "linear program whose right sides change"
@@ -142,7 +142,7 @@ def single_program(formulation: Formulation, C: Classes) -> AllocationProgram:
         A side constraint that no allocation can meet.
     """
     name = formulation.name
-    if type(formulation).solve is not Formulation.solve:
+    if not formulation.is_one_program:
         raise UsageError(
             f"{name} is a rule or is solved in several stages: it is no single program that could be held"
         )

@@ -80,6 +80,8 @@ class LinearPlan:
         Whether their programs are solved, or `improve` is enough.
     declined : callable
         `Schedule` -> (row of the job table, why) of each job of the program that it leaves out.
+    as_timeline : str
+        How to ask for the same plan as a timeline, for users of a solver that takes nothing else; may be empty.
     """
 
     classes: Classes
@@ -94,6 +96,7 @@ class LinearPlan:
     later: tuple[Later, ...] = ()
     solves_later: bool = True
     declined: Callable[[Schedule], tuple[tuple[int, str], ...]] = field(default=lambda schedule: ())
+    as_timeline: str = ""
     units: ClassVar[Units] = AS_IT_IS
 
     @property

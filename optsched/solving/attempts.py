@@ -20,9 +20,9 @@ from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.solution.solution import Attempt, Status
 from optsched.solution.values import Termination
+from optsched.solving.certify import Certify
 from optsched.solving.choice import others
 from optsched.solving.outcome import BY_CLOCK, Outcome
-from optsched.solving.outcomes import Certify
 from optsched.solving.runs import SolverRuns
 
 log = logging.getLogger("optsched")

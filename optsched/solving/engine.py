@@ -14,9 +14,7 @@ from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Capability
 from optsched.solvers.closed_form import ClosedForm
 from optsched.solving.attempts import Way, attempt, other_ways, ways_of
-from optsched.solving.choice import pick_for_allocation, require_all
-from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
-from optsched.solving.outcomes import (
+from optsched.solving.certify import (
     certified_allocation,
     certified_known,
     certified_linear,
@@ -26,6 +24,8 @@ from optsched.solving.outcomes import (
     nothing_found,
     without_point,
 )
+from optsched.solving.choice import pick_for_allocation, require_all
+from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
 LARGE = 10_000

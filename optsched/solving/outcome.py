@@ -9,7 +9,9 @@ from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import Certificate
 from optsched.solution.explanation import Conflict, Explanation
-from optsched.solution.solution import Status
+from optsched.solution.plan import Plan
+from optsched.solution.schedule import Schedule
+from optsched.solution.solution import ColumnsMade, Status
 from optsched.solution.stage import Stage
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
@@ -67,13 +69,31 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class StagedOutcome:
-    """The last program, its outcome, the stages before it, and notes for the user."""
+class SolvedProgram:
+    """A program that was solved by one of the methods of `optsched.solving`.
 
-    program: AllocationProgram
+    Attributes
+    ----------
+    program : AllocationProgram or Plan
+        The last program of the method, which the outcome is about: with requirements that gave way, or with the columns
+        that were generated.
+    outcome : Outcome
+    schedule : Schedule or None
+        Of a plan: None if nothing was found.
+    stages : tuple of Stage
+        What was solved before the last program, or decided among its optima.
+    notes : tuple of str
+        For the user.
+    columns_made : ColumnsMade or None
+        Of column generation.
+    """
+
+    program: AllocationProgram | Plan
     outcome: Outcome
+    schedule: Schedule | None = None
     stages: tuple[Stage, ...] = ()
     notes: tuple[str, ...] = ()
+    columns_made: ColumnsMade | None = None
 
 
 def is_reproducible(termination: Termination, explanation: Explanation, by_clock: bool) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import SolverCrashed
+from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
 from optsched.program.time_indexed import count_columns, time_indexed
@@ -30,11 +30,11 @@ from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 from optsched.solving.attempts import attempt
+from optsched.solving.certify import certified, nothing_found
 from optsched.solving.choice import TIME_INDEXED
 from optsched.solving.engine import Engine
 from optsched.solving.judging import EvaluatedPoint
-from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
-from optsched.solving.outcomes import certified, nothing_found
+from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
 
 log = logging.getLogger("optsched")
@@ -43,6 +43,7 @@ log = logging.getLogger("optsched")
 LATER_COLUMNS, LATER_NODES = 4000, 5
 """Columns of a later objective's program up to which it is solved, and nodes of branch and bound: limits that keep the
 time short beside that of the first objective, and that the clock has no part in."""
+PLANS = "plans of what runs when"
 KEPT = 1e-9
 """Relative amount by which a later run may miss what an earlier one reached: rounding."""
 
@@ -51,26 +52,22 @@ Held = tuple[FloatArray, Callable[[Schedule], FloatArray]]
 """An objective that keeps its value: costs, and the point of its program that a schedule stands for."""
 
 
-@dataclass(frozen=True)
-class Planned:
-    """The outcome of a plan, its schedule (None if nothing was found), and what decided among its optima."""
-
-    outcome: Outcome
-    schedule: Schedule | None
-    stages: tuple[Stage, ...] = ()
-
-
-def solve_plan(engine: Engine, plan: Plan) -> Planned:
+def solve_plan(engine: Engine, plan: Plan) -> SolvedProgram:
     """Solve, read the schedule, certify what the schedule stands for."""
-    engine.require_rows("plans of what runs when")
-    return (
-        _solve_linear(engine, plan)
-        if isinstance(plan, LinearPlan)
-        else _solve_timeline(engine, plan)
-    )
+    if isinstance(plan, TimelinePlan):
+        engine.require_rows(PLANS)
+        return _solve_timeline(engine, plan)
+    try:
+        engine.require_rows(PLANS)
+        return _solve_linear(engine, plan)
+    except SolverUnavailable as error:
+        asked = None if engine.asked_for is None else engine.load(engine.solver)
+        if asked is None or Capability.TIMELINE not in asked.capabilities or not plan.as_timeline:
+            raise
+        raise SolverUnavailable(f"{error}; {plan.as_timeline}") from None
 
 
-def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
+def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     def meant(x: FloatArray) -> FloatArray:
         try:
             return plan.complete(plan.read(x))
@@ -85,8 +82,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
             words.words: words
             for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)
         }
-        return Planned(
-            replace(outcome, conflicts=tuple(told.values())), None
+        return SolvedProgram(
+            plan, replace(outcome, conflicts=tuple(told.values()))
         )  # two rows may say the same
     arrays = plan.program.arrays
 
@@ -105,7 +102,7 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> Planned:
 # --- later objectives of a linear plan -----------------------------------------------------------------------------
 
 
-def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
+def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> SolvedProgram:
     """The best schedule by the later objectives among those found of the same objective.
 
     Each later objective is a program of its own in which those before it keep their values. Its runs start from the
@@ -115,7 +112,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
     """
     assert outcome.x is not None
     if not outcome.certificate.ok or not (plan.improve or plan.later):
-        return Planned(outcome, plan.read(outcome.x))
+        return SolvedProgram(plan, outcome, plan.read(outcome.x))
     schedule = plan.read(outcome.x if plan.improve is None else plan.improve(outcome.x))
     limited = (
         outcome.values.termination in STOPPED
@@ -147,7 +144,7 @@ def _refined(engine: Engine, plan: LinearPlan, outcome: Outcome) -> Planned:
     values = outcome.values if ended is None else replace(outcome.values, termination=ended)
     certificate = plan.certify(schedule, value, outcome.certificate.proof)
     refined = replace(outcome, x=point, value=value, values=values, certificate=certificate)
-    return Planned(refined, schedule, tuple(stages))
+    return SolvedProgram(plan, refined, schedule, tuple(stages))
 
 
 def _with_held(arrays: LinearArrays, held: Sequence[Held], schedule: Schedule) -> LinearArrays:
@@ -213,7 +210,7 @@ def _in_words(plan: LinearPlan, conflict: Conflict) -> Conflict:
 # --- timelines -----------------------------------------------------------------------------------------------------
 
 
-def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
+def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
     """Solve, within the ends of a list schedule, which is also where the search starts.
 
     It is the answer where a run is stopped before it found anything better, and where every solver fails.
@@ -247,7 +244,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
 
     outcome = attempt(engine, ways(), known=known, maximise=False)
     if outcome.x is None:
-        return Planned(outcome, None)
+        return SolvedProgram(plan, outcome)
     values = outcome.values
 
     def adopt(x: FloatArray) -> Outcome:
@@ -263,7 +260,7 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> Planned:
 
     outcome = cross_checked(engine, outcome, look_for_better, adopt)
     assert outcome.x is not None
-    return Planned(outcome, plan.read(*split_point(plan.timeline, outcome.x)))
+    return SolvedProgram(plan, outcome, plan.read(*split_point(plan.timeline, outcome.x)))
 
 
 def _run_timeline(

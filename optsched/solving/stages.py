@@ -15,9 +15,9 @@ from optsched.program.filling import Filling
 from optsched.program.relaxing import Relaxation
 from optsched.solution import Status
 from optsched.solution.stage import Stage
+from optsched.solving.certify import nothing_found, without_point
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import StagedOutcome
-from optsched.solving.outcomes import nothing_found, without_point
+from optsched.solving.outcome import SolvedProgram
 from optsched.solving.proof import proved_allocation, proved_linear
 from optsched.solving.tangents import solve_delayed
 from optsched.solving.water_filling import replayed, solve_filling
@@ -27,7 +27,7 @@ log = logging.getLogger("optsched")
 RELAXING = "relaxing"
 
 
-def solve_allocation(engine: Engine, program: AllocationProgram) -> StagedOutcome:
+def solve_allocation(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Solve an allocation program with everything that comes before its last run."""
     relaxation = Relaxation(program)
     if relaxation.needed:
@@ -35,17 +35,17 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> StagedOutcom
     return STRATEGIES[program.utility.method](engine, program)
 
 
-def _direct(engine: Engine, program: AllocationProgram) -> StagedOutcome:
-    return StagedOutcome(
+def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+    return SolvedProgram(
         program, proved_allocation(engine, program, engine.solve_allocation(program))
     )
 
 
-def _by_tangents(engine: Engine, program: AllocationProgram) -> StagedOutcome:
-    return StagedOutcome(program, solve_delayed(engine, program))
+def _by_tangents(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+    return SolvedProgram(program, solve_delayed(engine, program))
 
 
-STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], StagedOutcome]] = {
+STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] = {
     Method.DIRECT: _direct,
     Method.TANGENTS: _by_tangents,
     Method.WATER_FILLING: solve_filling,
@@ -53,7 +53,7 @@ STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], StagedOutcome]] =
 """How each method of a utility is carried out."""
 
 
-def _relaxed(engine: Engine, relaxation: Relaxation) -> StagedOutcome:
+def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
     """How little the rows that may give way must; then the program with that fixed."""
     engine.require_rows("requirements that give way")
     arrays = engine.build(lambda: relaxation.to_linear().arrays)
@@ -65,7 +65,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> StagedOutcome:
             outcome = without_point(engine, strict.feasible_set().arrays, values, strict)
         elif outcome.x is not None:
             outcome = nothing_found(engine, outcome.values)
-        return StagedOutcome(relaxation.strict, outcome)
+        return SolvedProgram(relaxation.strict, outcome)
     short = relaxation.short(outcome.x)
     words = relaxation.words(short)
     for told in words:

@@ -14,11 +14,11 @@ from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Termination, Values
 from optsched.solving.attempts import attempt, ways_of
+from optsched.solving.certify import certified, known_allocation, without_point
 from optsched.solving.cleaning import cleaned
 from optsched.solving.engine import Engine
 from optsched.solving.judging import EvaluatedPoint
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
-from optsched.solving.outcomes import certified, known_allocation, without_point
 
 CLOSE = 1e-10
 """Relative distance of value and bound at which the method ends."""

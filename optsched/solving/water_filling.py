@@ -22,15 +22,15 @@ from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session
 from optsched.solving.attempts import attempt, ways_of
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, StagedOutcome
-from optsched.solving.outcomes import (
+from optsched.solving.certify import (
     certified_allocation,
     certified_lowered,
     known_allocation,
     nothing_found,
     without_point,
 )
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 
 log = logging.getLogger("optsched")
 
@@ -41,10 +41,10 @@ REACHED = 1e-9
 """Relative distance from the end of a segment at which it counts as reached."""
 
 
-def solve_filling(engine: Engine, program: AllocationProgram) -> StagedOutcome:
+def solve_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Water filling, from the start with every solver that is tried."""
     engine.require_rows("water filling (the lexicographic minimum)")
-    answers: list[StagedOutcome] = []
+    answers: list[SolvedProgram] = []
 
     def once(solver: str | None) -> Outcome:
         answers.append(_fill(engine, program, solver))
@@ -55,14 +55,14 @@ def solve_filling(engine: Engine, program: AllocationProgram) -> StagedOutcome:
         certify = partial(certified_allocation, engine, final)
         outcome = known_allocation(engine, final, found, certify)
         if outcome is not None:
-            answers.append(StagedOutcome(final, outcome, notes=_without_bound(())))
+            answers.append(SolvedProgram(final, outcome, notes=_without_bound(())))
         return outcome
 
     best = attempt(engine, ways_of(engine, once), known=known)
     return next(answer for answer in answers if answer.outcome is best)
 
 
-def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> StagedOutcome:
+def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> SolvedProgram:
     filling = Filling(program)
     stages: list[Stage] = []
     session: Session | None = None
@@ -92,13 +92,13 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sta
         reached.point = values
     final = filling.final()
     if session is None:
-        return StagedOutcome(final, engine.solve_allocation(final), tuple(stages))
+        return SolvedProgram(final, engine.solve_allocation(final), stages=tuple(stages))
     values = _last(engine, session, filling)
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, reached, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
-    return StagedOutcome(
-        final, certified_lowered(engine, final, arrays, values, values.y), tuple(stages)
+    return SolvedProgram(
+        final, certified_lowered(engine, final, arrays, values, values.y), stages=tuple(stages)
     )
 
 
@@ -166,7 +166,7 @@ def _blocks(arrays: LinearArrays, y: FloatArray) -> dict[str, FloatArray]:
 
 def _stopped(
     engine: Engine, filling: Filling, values: Values, reached: _Reached, stages: Sequence[Stage]
-) -> StagedOutcome:
+) -> SolvedProgram:
     """What there is when a run ends without an optimum: the last point that keeps all levels, without a bound.
 
     Failing that the point of this run, where it stopped short of its precision.
@@ -174,7 +174,7 @@ def _stopped(
     program, final = filling.program, filling.final()
     if values.termination not in (*STOPPED, Termination.IMPRECISE):
         outcome = without_point(engine, program.feasible_set().arrays, values, program)
-        return StagedOutcome(program, outcome, tuple(stages))
+        return SolvedProgram(program, outcome, stages=tuple(stages))
     arrays = engine.build(lambda: final.to_linear().arrays)
     points = [
         point.x for point in (reached.point, values) if point is not None and point.x is not None
@@ -186,8 +186,11 @@ def _stopped(
         if outcome.x is not None:
             break
     found = outcome.x is not None
-    return StagedOutcome(
-        final if found else program, outcome, tuple(stages), _without_bound(stages) if found else ()
+    return SolvedProgram(
+        final if found else program,
+        outcome,
+        stages=tuple(stages),
+        notes=_without_bound(stages) if found else (),
     )
 
 

@@ -43,7 +43,9 @@ def settle(
         )
         return program
     if len(stages) > first and all(stage.duals is None for stage in stages[first:]):
-        return solve_allocation(Engine(load_solver), program).program
+        filled = solve_allocation(Engine(load_solver), program).program
+        assert isinstance(filled, AllocationProgram)
+        return filled
     filling = Filling(program)
     for index, stage in enumerate(stages[first:], first):
         if not _check_stage(filling, stage, f"stages[{index}]", findings):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import optsched
 from optsched.api import compile_for, make_formulation
-from optsched.registry import load_formulation, names
+from optsched.candidates import Candidates, Classes
+from optsched.formulation import Formulation
+from optsched.formulation.procedure import Optimum, Reduced
+from optsched.program import AllocationProgram, Minimum
+from optsched.registry import load_formulation, load_solver, names
+from optsched.solution import Solution, Status, Termination
+from optsched.solving.engine import Engine
 
 NAMES = sorted({load_formulation(name).name for name in names("formulation")})
 
@@ -39,3 +48,49 @@ def test_the_objective_of_a_program_does_not_depend_on_a_program_built_later(nam
     other = formulation.build(later)
     assert other.units != program.units
     assert program.objective(x) == alone
+
+
+def test_a_procedure_runs_on_optima_written_by_hand() -> None:
+    """Discounts of partial allocation follow from the values alone: no solver is needed to look at them."""
+    formulation = make_formulation("partial-allocation")
+    C = formulation.classes(compile_for(formulation, optsched.load("@quickstart")))
+    procedure = formulation.procedure(C, seed=0)
+    own = next(procedure)
+    assert isinstance(own, AllocationProgram)
+    x = own.even()
+    ended = Status.OPTIMAL, Termination.OPTIMAL
+    others = own.total.weight * C.count @ np.log(own.level(x)) - np.log(own.level(x))
+    optimum = Optimum(x, own.value(x), own.value(x), *ended)
+    for value in others + np.log(2.0):  # the others could have twice the product without the job
+        procedure.send(optimum)
+        optimum = Optimum(x, value, value, *ended)
+    with pytest.raises(StopIteration) as end:
+        procedure.send(optimum)
+    assert isinstance(end.value.value, Reduced)
+    assert end.value.value.figures["discount"] == pytest.approx(np.full(len(C), 0.5))
+    assert end.value.value.x == pytest.approx(0.5 * x)
+
+
+class TwoRuns(Formulation):
+    """A third party's formulation that runs the engine itself, as docs/extending.md allows."""
+
+    name = "two-runs"
+
+    def build(self, C: Classes) -> AllocationProgram:
+        return AllocationProgram(C, Minimum(), C.throughput)
+
+    def solve(self, candidates: Candidates, engine: Any) -> Solution:
+        C = self.classes(candidates)
+        program = self.build(C)
+        first = engine.solve_allocation(program)
+        again = engine.solve_allocation(program)
+        assert first.value == again.value
+        return self.solution(C.candidates, program, again, engine)
+
+
+def test_a_formulation_may_run_the_engine_itself() -> None:
+    formulation = TwoRuns()
+    candidates = compile_for(formulation, optsched.load("@quickstart"))
+    solution = formulation.solve(candidates, Engine(load_solver))
+    assert solution.status is Status.OPTIMAL and solution.certificate.ok
+    assert not formulation.is_one_program

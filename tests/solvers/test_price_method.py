@@ -25,9 +25,9 @@ from optsched.solvers.prices import compiling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
+from optsched.solving.certify import certified_form
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
-from optsched.solving.outcomes import certified_form
 
 pytestmark = pytest.mark.property
 

@@ -4,7 +4,6 @@ from optsched.solving.column_generation.column_generation import generate_column
 from optsched.solving.column_generation.configuration_columns import with_configurations
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import GeneratedProgram
 from optsched.solving.column_generation.master import with_pairs
 from optsched.solving.column_generation.pairs import ClassPairs
 from optsched.solving.column_generation.pricing import PairPricing
@@ -14,7 +13,6 @@ __all__ = [
     "ClassPairs",
     "ConfigurationPricing",
     "Duals",
-    "GeneratedProgram",
     "PairPricing",
     "generate_columns",
     "with_configurations",

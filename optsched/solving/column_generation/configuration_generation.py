@@ -37,6 +37,7 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import CONFIGURATIONS, ColumnsMade
 from optsched.solution.values import Termination, Values
+from optsched.solving.certify import certified_without_matrix
 from optsched.solving.column_generation.configuration_columns import (
     Restricted,
     restricted,
@@ -44,11 +45,10 @@ from optsched.solving.column_generation.configuration_columns import (
 )
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import GeneratedProgram, with_bound
+from optsched.solving.column_generation.generated import with_bound
 from optsched.solving.column_generation.segments import segments
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import STOPPED, Outcome
-from optsched.solving.outcomes import certified_without_matrix
+from optsched.solving.outcome import STOPPED, Outcome, SolvedProgram
 
 log = logging.getLogger("optsched")
 
@@ -70,7 +70,7 @@ class _Best:
 
 def generate_configurations(
     engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> GeneratedProgram:
+) -> SolvedProgram:
     """Solve the program of all configurations of a table by making columns of those that are worth it.
 
     Parameters
@@ -136,7 +136,7 @@ def generate_configurations(
         at = engine.build(lambda chosen=made: restricted(pricing, chosen))  # type: ignore[misc]
     count = ColumnsMade(CONFIGURATIONS, len(made), pricing.count)
     if last is None or best is None:
-        return GeneratedProgram(program, outcome, count)
+        return SolvedProgram(program, outcome, columns_made=count)
     ended = outcome.values.termination
     if ended is Termination.OPTIMAL and best.bound - value > OPTIMALITY * abs(best.bound):
         ended = Termination.IMPRECISE  # of what there is, but not of all
@@ -152,7 +152,7 @@ def _certified(
     values: Values,
     duals: Duals,
     count: ColumnsMade,
-) -> GeneratedProgram:
+) -> SolvedProgram:
     """The outcome over the columns in use; its bound is made anew of the duals by pricing all configurations again.
 
     The point of ``values`` are totals of the columns to start with and of as many of those made as there were.
@@ -175,4 +175,4 @@ def _certified(
     log.info(
         "%d configurations of %d made columns, %d in use", count.made, count.possible, len(used)
     )
-    return GeneratedProgram(program, outcome, count)
+    return SolvedProgram(program, outcome, columns_made=count)

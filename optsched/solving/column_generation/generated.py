@@ -1,25 +1,12 @@
-"""What comes out of column generation."""
+"""The bound of the program of all columns, on an outcome of the columns in use."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from optsched.program import AllocationProgram
 from optsched.solution.certificate import OPTIMALITY, gap_of
-from optsched.solution.solution import ColumnsMade, Status
+from optsched.solution.solution import Status
 from optsched.solving.outcome import Outcome
-
-
-@dataclass(frozen=True)
-class GeneratedProgram:
-    """The program over the columns to start with and those in use, its outcome, and how many columns were made.
-
-    The bound of the outcome is that of the program of all columns.
-    """
-
-    program: AllocationProgram
-    outcome: Outcome
-    count: ColumnsMade
 
 
 def with_bound(outcome: Outcome, bound: float, what: str) -> Outcome:

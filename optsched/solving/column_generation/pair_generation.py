@@ -38,8 +38,9 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
 from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solving.certify import certified_lowered, without_point
 from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import GeneratedProgram, with_bound
+from optsched.solving.column_generation.generated import with_bound
 from optsched.solving.column_generation.master import with_pairs
 from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_in_parts
 from optsched.solving.column_generation.pair_sample import start_of
@@ -47,15 +48,14 @@ from optsched.solving.column_generation.pair_search import PairSearch
 from optsched.solving.column_generation.pairs import ClassPairs
 from optsched.solving.column_generation.pricing import PairPricing
 from optsched.solving.engine import Engine
-from optsched.solving.outcome import NO_OPTIMUM
-from optsched.solving.outcomes import certified_lowered, without_point
+from optsched.solving.outcome import NO_OPTIMUM, SolvedProgram
 
 log = logging.getLogger("optsched")
 
 
 def generate_pairs(
     engine: Engine, program: AllocationProgram, build: Callable[[Classes], AllocationProgram | Plan]
-) -> GeneratedProgram:
+) -> SolvedProgram:
     """Solve the program of all pairs of a table by making columns of those that are worth it.
 
     Parameters
@@ -93,8 +93,10 @@ def generate_pairs(
         return _of_parts(engine, pricing, build, found)
     if values.x is None or values.termination in NO_OPTIMUM:
         made = ColumnsMade(PAIRS, len(master.made), pricing.count)
-        return GeneratedProgram(
-            program, without_point(engine, program.to_linear().arrays, values, program), made
+        return SolvedProgram(
+            program,
+            without_point(engine, program.to_linear().arrays, values, program),
+            columns_made=made,
         )
     x = np.zeros(master.first + len(master.made))
     x[: len(values.x)] = values.x
@@ -117,7 +119,7 @@ def _of_parts(
     pricing: PairPricing,
     build: Callable[[Classes], AllocationProgram | Plan],
     found: InParts,
-) -> GeneratedProgram:
+) -> SolvedProgram:
     """The outcome of a program that was solved in parts; it need not be optimal, and says so."""
     program = pricing.program
     behind = np.array([found.value]) if program.utility.smallest_level else np.zeros(0)
@@ -139,7 +141,7 @@ def _certified(
     values: Values,
     best: Duals | None,
     made: int,
-) -> GeneratedProgram:
+) -> SolvedProgram:
     """The outcome over the columns in use; its bound is made anew of the duals by pricing all pairs once more.
 
     A ``point`` is what columns of jobs alone, pairs, and columns behind them have.
@@ -157,4 +159,5 @@ def _certified(
             outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), PAIRS
         )
     log.info("%d pairs of %d made columns, %d in use", made, pricing.count, len(pairs))
-    return GeneratedProgram(program, outcome, ColumnsMade(PAIRS, made, pricing.count))
+    count = ColumnsMade(PAIRS, made, pricing.count)
+    return SolvedProgram(program, outcome, columns_made=count)

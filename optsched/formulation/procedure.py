@@ -1,0 +1,123 @@
+"""What a formulation has solved, as plain values: the programs of its procedure, and what they come to.
+
+Most formulations are one program. Others look at the answer of a program before they write the next one: their
+`Formulation.procedure` is a generator that yields programs, receives an `Optimum` of each, and returns what these come
+to. It runs no solver itself (`optsched.solving.procedures` does), so that it can be tested with optima written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+from optsched.arrays import FloatArray
+from optsched.program import AllocationProgram, LinearArrays, LinearProgram
+from optsched.solution import Status, Termination
+from optsched.solution.plan import Plan
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """A program beside the formulation's own.
+
+    Attributes
+    ----------
+    program : AllocationProgram or LinearProgram
+    required : bool
+        Without its proved optimum there is no answer: the procedure ends here.
+    exact : bool
+        Solved to a gap of 0, whatever gap was asked for; the point is rounded to whole numbers.
+    """
+
+    program: AllocationProgram | LinearProgram
+    required: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A program that is run once, for whatever feasible point it finds; nothing is proved."""
+
+    program: LinearArrays
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What is known of a program that was solved.
+
+    Attributes
+    ----------
+    x : FloatArray or None
+        The best feasible point found: totals of the class columns, or all columns of a linear program.
+    value, bound : float or None
+        Of the program, as it is written.
+    status : Status
+        `OPTIMAL` if the bound proves it.
+    termination : Termination
+        How the run ended.
+    """
+
+    x: FloatArray | None
+    value: float | None
+    bound: float | None
+    status: Status
+    termination: Termination
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """An allocation that is less than the optimum of the formulation's own program (`Formulation.optimum`).
+
+    Attributes
+    ----------
+    x : FloatArray, shape (columns of the classes,)
+    figures : mapping
+        Figures of each class, shape (K,), that lead back to the optimum.
+    """
+
+    x: FloatArray
+    figures: Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Why the optimum could not be reduced: it is the answer as it is, and not called optimal.
+
+    Attributes
+    ----------
+    termination : Termination
+        How the run ended that should have decided it.
+    words : str
+    """
+
+    termination: Termination
+    words: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An allocation that a rule computed.
+
+    Attributes
+    ----------
+    program : AllocationProgram
+        The rows that the allocation must keep. Its classes may be finer than `Formulation.classes`: a rule decides job
+        by job.
+    x : FloatArray, shape (columns of the classes,)
+    value : float
+        The objective of the rule.
+    bound : (float, str) or None
+        A bound on the objective, and its source.
+    """
+
+    program: AllocationProgram
+    x: FloatArray
+    value: float
+    bound: tuple[float, str] | None = None
+
+
+Step = AllocationProgram | Plan | Auxiliary | Probe
+"""What a procedure asks for: the formulation's own program, at most once, and programs beside it."""
+Result = Decision | Reduced | Undecided | None
+"""What the optima come to; None: the optimum of the formulation's own program is the answer."""
+Procedure = Generator[Step, Optimum, Result]

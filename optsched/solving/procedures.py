@@ -1,0 +1,392 @@
+"""From a formulation to a solution: its programs are solved, one after the other, and the answer is written down."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optsched.candidates import Candidates, Classes
+from optsched.errors import SolverCrashed
+from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing_to_decide
+from optsched.formulation.procedure import (
+    Auxiliary,
+    Decision,
+    Optimum,
+    Probe,
+    Reduced,
+    Result,
+    Step,
+    Undecided,
+)
+from optsched.program import AllocationProgram
+from optsched.solution import (
+    Allocation,
+    Attempt,
+    Certificate,
+    Conflict,
+    PointStatus,
+    Schedule,
+    Solution,
+    SolverRecord,
+    Status,
+    Termination,
+    certify_point,
+    gap_of,
+)
+from optsched.solution.certificate import OPTIMALITY
+from optsched.solution.figures import by_job
+from optsched.solution.plan import Plan
+from optsched.solution.stage import Stage
+from optsched.solving.engine import Engine
+from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
+from optsched.solving.schedules import solve_plan
+from optsched.solving.stages import solve_allocation
+
+
+def solve_formulation(formulation: Formulation, candidates: Candidates, engine: Engine) -> Solution:
+    """Solve and certify what the procedure of a formulation asks for.
+
+    Parameters
+    ----------
+    formulation : Formulation
+    candidates : Candidates
+    engine : Engine
+        Its budget of time is that of all programs together.
+    """
+    started = time.perf_counter()
+    C = formulation.classes(candidates)
+    on_demand = candidates.elastic is not None or candidates.pairs is not None
+    run = _Run(formulation, C, engine, on_demand)
+    run.spend_since(started)
+    try:
+        result = run.to_the_end()
+    except Infeasible as error:
+        return _infeasible(formulation, C, error.conflicts)
+    except _NothingToDecide as nothing:
+        return _empty(formulation, nothing.program)
+    except _Unfinished as stopped:
+        return _stopped(formulation, C, engine, stopped.outcome)
+    if isinstance(result, Decision):
+        return _decided(formulation, C, engine, result)
+    assert run.own is not None
+    return _answer(formulation, engine, run.own, result)
+
+
+class _NothingToDecide(Exception):
+    """The formulation's own program has no job."""
+
+    def __init__(self, program: AllocationProgram | Plan) -> None:
+        super().__init__()
+        self.program = program
+
+
+class _Unfinished(Exception):
+    """A limit stopped a program without whose optimum there is no answer."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.values.words)
+        self.outcome = outcome
+
+
+@dataclass
+class _Run:
+    """One run of a procedure.
+
+    Attributes
+    ----------
+    formulation : Formulation
+    classes : Classes
+    engine : Engine
+    on_demand : bool
+        Whether columns are generated. The candidates of the caller say so: a formulation that admits columns itself
+        may have turned them into others, which `generate_columns` then refuses.
+    own : SolvedProgram or None
+        The formulation's own program, once it is solved.
+    """
+
+    formulation: Formulation
+    classes: Classes
+    engine: Engine
+    on_demand: bool
+    own: SolvedProgram | None = None
+
+    def to_the_end(self) -> Result:
+        """Solve the programs of the procedure in their order."""
+        procedure = self.formulation.procedure(self.classes, self.engine.limits.seed)
+        optimum: Optimum | None = None
+        while True:
+            started = time.perf_counter()
+            try:
+                step = next(procedure) if optimum is None else procedure.send(optimum)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            finally:
+                self.spend_since(started)
+            optimum = self._optimum(step)
+
+    def spend_since(self, started: float) -> None:
+        """Count the formulation's own work: that of a rule is its solving."""
+        on = "solve" if self.formulation.sense == "rule" else "build"
+        self.engine.spend(on, time.perf_counter() - started)
+
+    def _optimum(self, step: Step) -> Optimum:
+        if isinstance(step, Probe):
+            return self._probed(step)
+        if isinstance(step, Auxiliary):
+            return _as_optimum(self._auxiliary(step))
+        self.own = self._own(step)
+        return _as_optimum(self.own.outcome)
+
+    def _own(self, program: AllocationProgram | Plan) -> SolvedProgram:
+        """The formulation's own program, by the method that it calls for."""
+        if nothing_to_decide(program):
+            raise _NothingToDecide(program)
+        if not isinstance(program, AllocationProgram):
+            return solve_plan(self.engine, program)
+        if self.on_demand:
+            from optsched.solving.column_generation import generate_columns  # few programs need it
+
+            return generate_columns(self.engine, program, self.formulation.program)
+        return solve_allocation(self.engine, program)
+
+    def _auxiliary(self, step: Auxiliary) -> Outcome:
+        engine, limits = self.engine, self.engine.limits
+        if step.exact:
+            engine.limits = replace(limits, gap=0.0)
+        try:
+            if isinstance(step.program, AllocationProgram):
+                outcome = engine.solve_allocation(step.program)
+            else:
+                outcome = engine.solve_linear(step.program, np.round if step.exact else None)
+        finally:
+            engine.limits = limits
+        if step.required:
+            _require_optimum(outcome)
+        return outcome
+
+    def _probed(self, probe: Probe) -> Optimum:
+        values = self.engine.run(self.engine.open(probe.program))
+        x = values.x if values.primal is PointStatus.FEASIBLE else None
+        return Optimum(x, values.objective, None, Status.FEASIBLE, values.termination)
+
+
+def _as_optimum(outcome: Outcome) -> Optimum:
+    end = outcome.values.termination
+    return Optimum(outcome.x, outcome.value, outcome.bound, outcome.status, end)
+
+
+def _require_optimum(outcome: Outcome) -> None:
+    if not outcome.certificate.ok:
+        told = "; ".join(outcome.certificate.problems)
+        raise SolverCrashed(
+            f"solver {outcome.solver.name} left a certificate that does not hold: {told}"
+        )
+    if outcome.status is not Status.OPTIMAL or outcome.bound is None:
+        raise _Unfinished(outcome)
+
+
+# --- solutions ----------------------------------------------------------------------------------
+
+
+def _answer(
+    formulation: Formulation, engine: Engine, own: SolvedProgram, result: Reduced | Undecided | None
+) -> Solution:
+    """The solution of the formulation's own program, with what its procedure makes of it."""
+    outcome = own.outcome
+    if isinstance(result, Undecided):
+        engine.attempts.append(Attempt(outcome.solver.name, result.words))
+        values = replace(outcome.values, termination=result.termination)
+        outcome = replace(outcome, values=values, status=Status.FEASIBLE)
+    solution = solution_of(
+        formulation,
+        own.program.classes.candidates,
+        own.program,
+        outcome,
+        engine,
+        own.schedule,
+        own.stages,
+    )
+    solution = replace(solution, notes=own.notes, columns_made=own.columns_made)
+    if isinstance(result, Reduced):
+        C = own.program.classes
+        figures = by_job(C, result.figures)
+        return replace(solution, allocation=Allocation(C, result.x), figures=figures)
+    return solution
+
+
+def solution_of(
+    formulation: Formulation,
+    candidates: Candidates,
+    program: AllocationProgram | Plan,
+    outcome: Outcome,
+    engine: Engine,
+    schedule: Schedule | None = None,
+    stages: tuple[Stage, ...] = (),
+) -> Solution:
+    """An outcome of the engine in the units of the formulation.
+
+    Parameters
+    ----------
+    formulation : Formulation
+    candidates : Candidates
+    program : AllocationProgram or Plan
+        What was solved.
+    outcome : Outcome
+    engine : Engine
+        For the record of its runs.
+    schedule : Schedule, optional
+        Of a plan; its allocation is what the schedule runs first.
+    stages : tuple of Stage
+    """
+    C, x, planned = program.classes, outcome.x, not isinstance(program, AllocationProgram)
+    if planned:
+        x = None if schedule is None else schedule.running_at(C.instance.now)
+    integral = program.integral if isinstance(program, AllocationProgram) else True
+    objective = None
+    if outcome.x is not None and outcome.value is not None:
+        objective = program.units.objective(outcome.value)
+    status, termination = outcome.status, outcome.values.termination
+    endless = objective is not None and not np.isfinite(objective)
+    if endless and status is Status.OPTIMAL:  # a makespan of a job that gets nothing
+        status, termination = Status.FEASIBLE, Termination.IMPRECISE
+    return _solution(
+        formulation,
+        candidates,
+        solver=engine.solver_record(outcome.solver, engine.limits.gap if integral else None),
+        objective=objective,
+        bound=None if outcome.bound is None else program.units.objective(outcome.bound),
+        bound_source=outcome.bound_source,
+        termination=termination,
+        status=status,
+        certificate=outcome.certificate,
+        allocation=None if x is None else Allocation(C, x, integral),
+        schedule=schedule,
+        stages=stages,
+        figures={} if x is None or planned else by_job(C, formulation.figures(C, x)),
+        declined=declined_jobs(program, schedule),
+        prices={} if objective is None else _prices(program, outcome),
+        duals=outcome.duals,
+        conflicts=outcome.conflicts,
+        explanation=outcome.explanation,
+        reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
+        timings=dict(engine.timings),
+    )
+
+
+def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, float]:
+    """Improvement of the objective per unit of each resource: the duals of the capacity rows."""
+    if not isinstance(program, AllocationProgram) or outcome.duals is None or outcome.x is None:
+        return {}
+    worth = program.worth_of_duals(outcome.x)
+    duals = zip(program.classes.resources.names, outcome.duals["capacity"], strict=True)
+    return {name: float(dual) * worth + 0.0 for name, dual in duals}
+
+
+def _decided(formulation: Formulation, C: Classes, engine: Engine, decision: Decision) -> Solution:
+    """What a rule decided: its feasibility is certified, and how far it is from its bound, if it has one."""
+    program, x, value = decision.program, decision.x, decision.value
+    if nothing_to_decide(program):
+        return _empty(formulation, program)
+    bound, source = decision.bound or (None, "none")
+    proof = "claimed" if source == "solver" else "rule"
+    certificate = certify_point(program.to_linear().arrays, x, program.value(x), proof)
+    status = Status.OPTIMAL
+    gap = gap_of(value, bound)
+    if bound is not None and (gap is None or gap > OPTIMALITY):
+        status = Status.FEASIBLE
+        if value > bound:
+            told = f"the bound {bound:.9g} is worse than the objective of the rule, {value:.9g}"
+            problems = (*certificate.problems, told)
+            certificate = replace(certificate, ok=False, problems=problems)
+    return _solution(
+        formulation,
+        C.candidates,
+        solver=_rule_record(engine),
+        objective=value,
+        bound=bound,
+        bound_source=source,
+        status=status,
+        certificate=certificate,
+        allocation=Allocation(program.classes, x, program.integral),
+        reproducible=not engine.by_clock,
+        figures=by_job(program.classes, formulation.figures(program.classes, x)),
+        timings=dict(engine.timings),
+    )
+
+
+def _stopped(formulation: Formulation, C: Classes, engine: Engine, outcome: Outcome) -> Solution:
+    """No answer: a limit was reached before a program that it needs was solved."""
+    termination = outcome.values.termination
+    return _solution(
+        formulation,
+        C.candidates,
+        solver=_rule_record(engine),
+        termination=termination,
+        status=Status.LIMIT,
+        certificate=Certificate(True, "none", {}),
+        reproducible=termination not in BY_CLOCK,
+        timings=dict(engine.timings),
+    )
+
+
+def _rule_record(engine: Engine) -> SolverRecord:
+    if engine.chosen is None:
+        return SolverRecord("closed form", "1", seed=engine.limits.seed)
+    return engine.solver_record(engine.chosen)
+
+
+def _infeasible(formulation: Formulation, C: Classes, conflicts: tuple[Conflict, ...]) -> Solution:
+    """Some requirement can be met by nothing, whatever the others are."""
+    return _solution(
+        formulation,
+        C.candidates,
+        termination=Termination.INFEASIBLE,
+        status=Status.INFEASIBLE,
+        conflicts=conflicts,
+    )
+
+
+def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solution:
+    """No job is in the program: an empty total is 0, an empty minimum does not exist, nobody runs."""
+    C, schedule = program.classes, None
+    value: float | None = 0.0
+    if isinstance(program, AllocationProgram):
+        value = program.utility.empty_value
+    else:
+        no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
+        schedule = Schedule(C, no_job, no_job, no_time, no_time)
+    objective = None if value is None else program.units.objective(value)
+    if objective is not None and np.isnan(objective):
+        objective = None
+    return _solution(
+        formulation,
+        C.candidates,
+        objective=objective,
+        bound=objective,
+        allocation=Allocation(C, np.zeros(C.columns), schedule is not None),
+        schedule=schedule,
+    )
+
+
+def _solution(formulation: Formulation, candidates: Candidates, **given: Any) -> Solution:
+    """A solution; what is not given is as where nothing had to be solved."""
+    default: dict[str, Any] = {
+        "candidates": candidates,
+        "formulation": formulation.name,
+        "options": formulation.options.model_dump(),
+        "constraints": formulation.constraint_documents(),
+        "solver": SolverRecord("none", ""),
+        "sense": formulation.sense,
+        "objective": None,
+        "bound": None,
+        "bound_source": "none",
+        "termination": Termination.CLOSED_FORM,
+        "status": Status.OPTIMAL,
+        "certificate": Certificate(True, "rule", {}),
+        "allocation": None,
+    }
+    return Solution(**(default | given))
