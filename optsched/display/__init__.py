@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from optsched.display.text import amount as amount
+from optsched.display.text import count as count
+from optsched.display.text import first_of as first_of
+from optsched.display.text import one_line as one_line
 from optsched.errors import SolverUnavailable
 
 if TYPE_CHECKING:
@@ -16,9 +19,6 @@ HTML_ROWS = 20
 
 TableColumns = Mapping[str, Sequence[Any]]
 """A table: the values of each column by its name, all columns of equal length."""
-
-
-# --- values --------------------------------------------------------------------------------------
 
 
 class Displayed:
@@ -98,27 +98,3 @@ def columns_of(records: Sequence[Mapping[str, Any]]) -> TableColumns:
     """Records as columns, in the order in which their keys come first; a record without a key has None there."""
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}
-
-
-# --- numbers and words ---------------------------------------------------------------------------
-
-
-def amount(value: float) -> str:
-    """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
-    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 job``, ``1,200 jobs``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def first_of(names: Sequence[str], most: int = 5) -> str:
-    """``a, b, c and 12 more``."""
-    listed = ", ".join(islice(names, most))
-    return f"{listed} and {len(names) - most:,} more" if len(names) > most else listed
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks and other control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)

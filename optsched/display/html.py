@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from optsched.display import amount
+from optsched.display.text import amount
 
 __all__ = ["cell_text", "escape", "facts_html", "table_html"]
 
