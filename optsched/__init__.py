@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from optsched.formats.profiles import read_profiles
     from optsched.formulation import Formulation, SideConstraint
     from optsched.instance import Instance
+    from optsched.instance.builder import InstanceBuilder
     from optsched.performance.concave import concave_envelope, envelope_gap
     from optsched.performance.loss_curve import fit_loss_curve
     from optsched.performance.parameter_server_bottleneck import BottleneckLaw
@@ -73,6 +74,7 @@ _HOME = {
     "Formulation": "optsched.formulation",
     "Front": "optsched.sensitivity",
     "Instance": "optsched.instance",
+    "InstanceBuilder": "optsched.instance.builder",
     "Interrupted": "optsched.errors",
     "InvalidArgument": "optsched.errors",
     "InvalidInput": "optsched.errors",
@@ -134,6 +136,7 @@ __all__ = [
     "Formulation",
     "Front",
     "Instance",
+    "InstanceBuilder",
     "Interrupted",
     "InvalidArgument",
     "InvalidInput",

@@ -42,6 +42,7 @@ CONVENIENCES: Mapping[str, tuple[str, str]] = {
     "Schedule.plot": ("optsched.report.plots", "plot_schedule"),
     "Front.plot": ("optsched.report.plots", "plot_front"),
     "Simulation.plot": ("optsched.report.plots", "plot_simulation"),
+    "InstanceBuilder.add_constraint": ("optsched.assembly", "make_constraint"),
     "Picture.save": ("optsched.report.pictures", "save_picture"),
     "Picture.to_svg": ("optsched.report.page", "inline_svg"),
 }

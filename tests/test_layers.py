@@ -64,6 +64,7 @@ def test_methods_that_point_upwards_are_listed() -> None:
         "Schedule.plot",
         "Front.plot",
         "Simulation.plot",
+        "InstanceBuilder.add_constraint",
         "Picture.save",
         "Picture.to_svg",
     }

@@ -1,0 +1,490 @@
+"""`InstanceBuilder`: an instance piece by piece, each checked when it is added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from optsched.display import Displayed, count
+from optsched.errors import InvalidArgument, InvalidInput
+from optsched.instance.build import (
+    Header,
+    build_colocation,
+    build_header,
+    build_instance,
+    check_jobs,
+)
+from optsched.instance.columns import JobColumns
+from optsched.instance.documents import (
+    FORMAT,
+    ColocationDocument,
+    PoolDocument,
+    ResourceDocument,
+    TenantDocument,
+    WorkloadDocument,
+)
+from optsched.instance.durations import Duration, seconds_of
+from optsched.instance.instance import Instance
+from optsched.instance.interning import RateInterner
+from optsched.instance.reading import key, show, validate
+from optsched.instance.tables import JobTable
+from optsched.lazy import convenience
+
+# --- handles -------------------------------------------------------------------------------------
+
+
+class PoolName(str):
+    """A pool that a builder knows: its name, and a key of ``throughput``."""
+
+
+class JobName(str):
+    """A job that a builder knows: its id, and a key of results, as in ``solution[job]``."""
+
+
+class WorkloadName(str):
+    """A workload that a builder knows."""
+
+
+class TenantName(str):
+    """A tenant that a builder knows."""
+
+
+class ResourceName(str):
+    """A resource that a builder knows."""
+
+
+Throughput = Mapping[str, float | Mapping[int, Any]]
+"""steps/s by pool or GPU type: a number, or by number of GPUs, or by number of GPUs and of nodes."""
+
+
+# --- the builder ---------------------------------------------------------------------------------
+
+
+class InstanceBuilder(Displayed):
+    """Builds an `Instance` from calls, for those who do not want to write documents.
+
+    Every ``add_`` method checks what it is given by the rules of the instance format, and adds it or raises; so the
+    builder always holds what `instance` accepts. It returns the name as a handle, which stands wherever a name does.
+
+    Numbers of seconds mean what they mean in the format: ``now``, ``arrival`` and ``deadline`` are on one clock. A
+    text such as ``"2h"`` is a duration; as arrival or deadline it counts from ``now``.
+
+    Parameters
+    ----------
+    name : str
+        Of the instance.
+    round : float or str
+        Length of a round: seconds, or text such as ``"6m"``.
+    now : float
+        The clock, seconds.
+    performance : mapping, optional
+        A performance object such as ``{"model": "usl"}`` (default: the stated throughputs alone).
+
+    Examples
+    --------
+    >>> builder = InstanceBuilder(round="6m")
+    >>> v100 = builder.add_pool("v100", nodes=2, gpus_per_node=4)
+    >>> k80 = builder.add_pool("k80", nodes=4, gpus_per_node=1)
+    >>> a = builder.add_job("a", steps=400_000, throughput={v100: 18.2, k80: 2.1}, deadline="2h")
+    >>> builder.instance()
+    <Instance unnamed: 1 job, 12 GPUs in 2 pools>
+    """
+
+    def __init__(
+        self,
+        name: str = "unnamed",
+        *,
+        round: Duration = 360.0,
+        now: float = 0.0,
+        performance: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._header: dict[str, Any] = {
+            "format": FORMAT,
+            "name": name,
+            "round": seconds_of(round, "round"),
+            "now": now,
+            "workloads": {},
+            "tenants": [],
+            "constraints": [],
+            "colocation": [],
+        }
+        if performance is not None:
+            self._header["performance"] = _plain(performance)
+        self._cluster: dict[str, Any] = {"pools": [], "resources": []}
+        self._jobs: dict[str, dict[str, Any]] = {}
+        self._last_header: Header | None = None
+        # Checks name, clock and performance: of the header only the cluster is still missing.
+        self._check(
+            "",
+            {
+                **self._header,
+                "cluster": {"pools": [{"name": "pool", "nodes": 0, "gpus_per_node": 0}]},
+            },
+        )
+
+    def add_pool(
+        self,
+        name: str,
+        *,
+        nodes: int | Sequence[Mapping[str, Any]],
+        gpus_per_node: int | None = None,
+        gpu: str | None = None,
+        gpu_memory: float | None = None,
+        cpus_per_node: float | None = None,
+        memory_per_node: float | None = None,
+        cost_per_gpu_hour: float | None = None,
+        watts_per_gpu: float | None = None,
+        watts_idle: float | None = None,
+        bandwidth: Mapping[str, float] | None = None,
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+    ) -> PoolName:
+        """Add a group of nodes with one GPU type.
+
+        Parameters
+        ----------
+        name : str
+        nodes : int, or list of mappings
+            How many equal nodes, or a node document for each (``name``, ``gpus``, ``state``, ...).
+        gpus_per_node : int, optional
+        gpu : str, optional
+            GPU type (default: the name of the pool).
+        gpu_memory, memory_per_node : float, optional
+            GB.
+        cpus_per_node : float, optional
+        cost_per_gpu_hour : float, optional
+            USD.
+        watts_per_gpu, watts_idle : float, optional
+        bandwidth : mapping, optional
+            GB/s per direction: ``intra_node``, ``node``, ``leaf``.
+        partitions : list of mappings, optional
+            Ways to slice a GPU.
+
+        Raises
+        ------
+        InvalidArgument
+            Naming the parameter, what was found and what was expected.
+        """
+        entry = _stated(
+            name=name, nodes=nodes, gpus_per_node=gpus_per_node, gpu=gpu, gpu_memory=gpu_memory,
+            cpus_per_node=cpus_per_node, memory_per_node=memory_per_node, cost_per_gpu_hour=cost_per_gpu_hour,
+            watts_per_gpu=watts_per_gpu, watts_idle=watts_idle, bandwidth=bandwidth, partitions=partitions,
+        )  # fmt: skip
+        self._add(self._cluster, "pools", PoolDocument, entry, "cluster.pools")
+        return PoolName(name)
+
+    def add_resource(
+        self,
+        name: str,
+        capacity: float,
+        *,
+        kind: Literal["renewable", "consumable"] = "renewable",
+        pool: str | None = None,
+        nodes: Sequence[str] | None = None,
+    ) -> ResourceName:
+        """Add a capacity beside the GPUs: of the cluster, of a pool, or of a group of nodes.
+
+        Parameters
+        ----------
+        name : str
+        capacity : float
+        kind : str
+            ``renewable`` (held while a job runs) or ``consumable`` (used up).
+        pool : str, optional
+        nodes : list of str, optional
+
+        Raises
+        ------
+        InvalidArgument
+        """
+        entry = _stated(name=name, capacity=capacity, kind=kind, pool=pool, nodes=nodes)
+        self._add(self._cluster, "resources", ResourceDocument, entry, "cluster.resources")
+        return ResourceName(name)
+
+    def add_tenant(
+        self, name: str, *, weight: float = 1.0, policy: Literal["fairness", "fifo"] = "fairness"
+    ) -> TenantName:
+        """Add a group of jobs that shares by ``policy`` inside and by ``weight`` among tenants."""
+        entry = _stated(name=name, weight=weight, policy=policy)
+        self._add(self._header, "tenants", TenantDocument, entry, "tenants")
+        return TenantName(name)
+
+    def add_workload(
+        self,
+        name: str,
+        *,
+        throughput: Throughput | None = None,
+        demand: Mapping[str, float] | None = None,
+        gpu_memory: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> WorkloadName:
+        """Add a kind of work that many jobs do.
+
+        Parameters
+        ----------
+        name : str
+        throughput : mapping, optional
+            steps/s by pool or GPU type (`Throughput`).
+        demand : mapping of resource to amount, optional
+            Per GPU.
+        gpu_memory : float, optional
+            GB per GPU.
+        parameters : mapping, optional
+            What performance models read.
+
+        Raises
+        ------
+        InvalidArgument
+        """
+        entry = _stated(
+            throughput=throughput, demand=demand, gpu_memory=gpu_memory, parameters=parameters
+        )
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument("name", show(name), "text that is not empty")
+        if name in self._header["workloads"]:
+            raise InvalidArgument("name", f"{show(name)} a second time", "names that differ")
+        with _arguments(""):
+            validate(WorkloadDocument, entry)
+        workloads = {**self._header["workloads"], str(name): entry}
+        self._check(f"workloads.{key(name)}", self._document({"workloads": workloads}))
+        self._header["workloads"] = workloads
+        return WorkloadName(name)
+
+    def add_job(
+        self,
+        id: str,
+        *,
+        steps: float = 1.0,
+        gpus: int | Mapping[str, Any] = 1,
+        throughput: Throughput | None = None,
+        workload: str | None = None,
+        options: Sequence[Mapping[str, Any]] | None = None,
+        weight: float = 1.0,
+        arrival: Duration | None = None,
+        deadline: Duration | None = None,
+        deadline_kind: Literal["hard", "soft"] = "hard",
+        tenant: str | None = None,
+        preemptible: bool = True,
+        restart_cost: Duration = 0.0,
+        after: Sequence[str] = (),
+        steps_done: float = 0.0,
+        running: Mapping[str, Any] | None = None,
+        isolated_time: Duration = 0.0,
+    ) -> JobName:
+        """Add a job; it needs a throughput, a workload or options.
+
+        Parameters
+        ----------
+        id : str
+        steps, steps_done : float
+            Work in all, and what is done of it.
+        gpus : int or mapping
+            Gang size, or ``{"min": 1, "max": 8}`` of an elastic job, with ``levels`` where only some counts will do.
+        throughput : mapping, optional
+            steps/s of the whole job by pool or GPU type (`Throughput`).
+        workload, tenant : str, optional
+        options : list of mappings, optional
+            Explicit ways to run (`optsched.instance.documents.OptionDocument`).
+        weight : float
+        arrival, deadline : float or str, optional
+            Seconds on the clock of ``now``, or a duration from ``now`` such as ``"2h"``.
+        deadline_kind : str
+            ``hard`` or ``soft``.
+        preemptible : bool
+        restart_cost, isolated_time : float or str
+            Seconds, or a duration.
+        after : list of str
+            Jobs that must end first; they must have been added.
+        running : mapping, optional
+            Where it runs now: ``{"pool": "v100", "gpus": ["v100-0/0"]}``.
+
+        Raises
+        ------
+        InvalidArgument
+        """
+        isolated = seconds_of(isolated_time, "isolated_time")
+        entry = _stated(
+            id=id, steps=steps, gpus=gpus, throughput=throughput, workload=workload, options=options, weight=weight,
+            arrival=self._time(arrival, "arrival"), deadline=self._time(deadline, "deadline"),
+            deadline_kind=deadline_kind, tenant=tenant, preemptible=preemptible,
+            restart_cost=seconds_of(restart_cost, "restart_cost"), steps_done=steps_done, running=running,
+            after=list(after) or None, history={"isolated_time": isolated} if isolated else None,
+        )  # fmt: skip
+        if id in self._jobs:
+            raise InvalidArgument("id", f"{show(id)} a second time", "ids that differ")
+        for place, predecessor in enumerate(after):
+            if predecessor not in self._jobs:
+                raise InvalidArgument(
+                    f"after[{place}]", show(predecessor), "the id of a job that was added before"
+                )
+        self._check_job(entry)
+        self._jobs[str(id)] = entry
+        return JobName(id)
+
+    def add_colocation(
+        self,
+        pair: tuple[str, str],
+        *,
+        pool: str,
+        throughput: tuple[float, float],
+        gpus: int = 1,
+        nodes: int | None = None,
+    ) -> None:
+        """State how fast two jobs, or any two jobs of two workloads, are that share the same GPUs.
+
+        Parameters
+        ----------
+        pair : (str, str)
+            Two jobs, or two workloads.
+        pool : str
+        throughput : (float, float)
+            steps/s of each.
+        gpus : int
+        nodes : int, optional
+
+        Raises
+        ------
+        InvalidArgument
+        """
+        owner = "jobs" if all(name in self._jobs for name in pair) else "workloads"
+        entry = _stated(
+            pool=pool, throughput=tuple(throughput), gpus=gpus, nodes=nodes, **{owner: tuple(pair)}
+        )
+        with _arguments("", "pair", owner):
+            validate(ColocationDocument, entry)
+        jobs = [self._jobs[name] for name in dict.fromkeys(pair) if owner == "jobs"]
+        header = self._built()
+        # A pair may be stated once for each pool, number of GPUs and of nodes.
+        same = [
+            other for other in self._header["colocation"] if set(other.get(owner, ())) == set(pair)
+        ]
+        documents = [ColocationDocument.model_validate(item) for item in (*same, entry)]
+        with _arguments(f"colocation[{len(same)}]", "pair", owner):
+            table, _ = self._table(header, jobs)
+            build_colocation(documents, header.cluster, header.workloads, table)
+        self._header["colocation"].append(entry)
+
+    def add_constraint(self, kind: str, **options: Any) -> None:
+        """Add a side constraint of a kind, with the options of that kind; ``optsched formulations`` lists both.
+
+        Raises
+        ------
+        UsageError
+            For an unknown kind or a wrong option.
+        """
+        entry = {"kind": kind, **options}
+        convenience("InstanceBuilder.add_constraint")(entry)
+        self._header["constraints"].append(entry)
+
+    def instance(self) -> Instance:
+        """The instance of what was added so far; more can be added afterwards.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no pool.
+        """
+        return build_instance(self.to_document())
+
+    def to_document(self) -> dict[str, Any]:
+        """What was added so far, in the format ``optsched-instance/1``."""
+        return {**self._document({}), "jobs": list(self._jobs.values())}
+
+    # --- checks --------------------------------------------------------------------------------------------------
+
+    def _headline(self) -> str:
+        jobs, pools = count(len(self._jobs), "job"), count(len(self._cluster["pools"]), "pool")
+        return f"of {self._header['name']}: {jobs}, {pools}"
+
+    def _time(self, value: Duration | None, name: str) -> float | None:
+        """A point in time: a number is one, a text counts from now."""
+        if value is None or not isinstance(value, str):
+            return value
+        return float(self._header["now"]) + seconds_of(value, name)
+
+    def _document(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The instance without its jobs, with some parts changed."""
+        return {**self._header, "cluster": self._cluster, **changes}
+
+    def _add(
+        self,
+        owner: dict[str, Any],
+        name: str,
+        model: type[BaseModel],
+        entry: dict[str, Any],
+        path: str,
+    ) -> None:
+        """Check an entry by itself and beside all that is there, then append it to a list of ``owner``."""
+        with _arguments(""):
+            validate(model, entry)
+        grown = [*owner[name], entry]
+        changes = (
+            {"cluster": {**self._cluster, name: grown}} if owner is self._cluster else {name: grown}
+        )
+        self._check(f"{path}[{len(owner[name])}]", self._document(changes))
+        owner[name] = grown
+
+    def _check(self, path: str, document: Mapping[str, Any]) -> None:
+        """Check all but the jobs; before there is a pool, pieces are checked by themselves alone."""
+        if document["cluster"]["pools"]:
+            with _arguments(path):
+                build_header(document)
+        self._last_header = None
+
+    def _check_job(self, entry: Mapping[str, Any]) -> None:
+        header = self._built()
+        with _arguments("jobs[0]", "throughput"):
+            table, rates = self._table(header, [entry])
+            check_jobs(table, rates.table())
+
+    def _built(self) -> Header:
+        """All but the jobs; refuses what names pools before there are any."""
+        if not self._cluster["pools"]:
+            raise InvalidArgument("pools", "none", "a call of add_pool before this one")
+        if self._last_header is None:
+            self._last_header = build_header(self._document({"colocation": []}))
+        return self._last_header
+
+    def _table(
+        self, header: Header, jobs: Sequence[Mapping[str, Any]]
+    ) -> tuple[JobTable, RateInterner]:
+        """A table of some jobs with their own rates, by the rules of the format."""
+        # Predecessors may be outside of these jobs, and were looked up among all of them.
+        alone = [{name: item for name, item in job.items() if name != "after"} for job in jobs]
+        # The rates of all jobs so far would make each call as long as the list of jobs is.
+        rates = RateInterner(header.cluster)
+        columns = JobColumns(
+            header.document.now, header.cluster, header.workloads, header.tenants, rates
+        )
+        return columns.read(alone), rates
+
+
+def _stated(**fields: Any) -> dict[str, Any]:
+    """The fields that were given, as a document has them."""
+    return {name: _plain(value) for name, value in fields.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Handles as text, mappings as dictionaries and sequences as lists, all the way down."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {_plain(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@contextmanager
+def _arguments(path: str, whole: str = "", field: str = "") -> Iterator[None]:
+    """Refuse what is wrong in the document's object at ``path`` as the argument that it came from.
+
+    ``whole`` is the argument to name where the object as a whole is wrong, or its ``field``.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        name = error.path.removeprefix(path).lstrip(".") or whole
+        if field and name.startswith(field):
+            name = whole + name.removeprefix(field)
+        raise InvalidArgument(name, error.found, error.expected) from None
