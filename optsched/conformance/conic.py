@@ -260,8 +260,10 @@ def conic_refused(subject: Subject) -> None:
         return
     expect_refused(
         lambda: subject.solve_conic(entropy()),
-        "a conic program is answered", "conic", "say that it is about conic programs",
-    )  # fmt: skip
+        "a conic program is answered",
+        "conic",
+        "say that it is about conic programs",
+    )
 
 
 @case("the same conic program gives the same bytes", Capability.CONIC)

@@ -67,9 +67,14 @@ def mixed() -> LinearProgram:
     """Open plants (cost 12 and 20) of capacity 6 and 10 to serve 9 at 1 and 0.5 each: 24.5, the second alone."""
     rows = [[1, 1, 0, 0], [1, 0, -6, 0], [0, 1, 0, -10]]
     return program(
-        [1, 0.5, 12, 20], rows, lower=[9, -INF, -INF], upper=[INF, 0, 0],
-        bounds=(0, [INF, INF, 1, 1]), integer=[False, False, True, True], maximise=False,
-    )  # fmt: skip
+        [1, 0.5, 12, 20],
+        rows,
+        lower=[9, -INF, -INF],
+        upper=[INF, 0, 0],
+        bounds=(0, [INF, INF, 1, 1]),
+        integer=[False, False, True, True],
+        maximise=False,
+    )
 
 
 def mixed_unbounded() -> LinearProgram:

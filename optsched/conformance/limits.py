@@ -39,9 +39,11 @@ iteration, some start a process, and cvxpy compiles the program before SCS sees 
 def slow_program(rows: int = 700, columns: int = 900) -> LinearProgram:
     """A dense linear program that takes most back-ends longer than a tenth of a second."""
     return program(
-        random_matrix(1, columns, 1)[0].tolist(), random_matrix(rows, columns, 2).tolist(),
-        upper=(50.0 + 50.0 * random_matrix(1, rows, 3)[0]).tolist(), bounds=(0.0, 10.0),
-    )  # fmt: skip
+        random_matrix(1, columns, 1)[0].tolist(),
+        random_matrix(rows, columns, 2).tolist(),
+        upper=(50.0 + 50.0 * random_matrix(1, rows, 3)[0]).tolist(),
+        bounds=(0.0, 10.0),
+    )
 
 
 def long_program(subject: Subject) -> LinearArrays:

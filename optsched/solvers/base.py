@@ -241,6 +241,34 @@ class Session(ABC):
         raise SolverUnavailable("this solver has no infeasibility analysis (iis)")
 
 
+class ReloadedSession(Session):
+    """A session of a back-end that cannot change a loaded program: each run hands it over anew.
+
+    Parameters
+    ----------
+    arrays : LinearArrays
+    solve : callable
+        Solves a program within limits, from a point to start from or None.
+    """
+
+    def __init__(
+        self,
+        arrays: LinearArrays,
+        solve: Callable[[LinearArrays, Limits, FloatArray | None], Values],
+    ) -> None:
+        super().__init__(arrays)
+        self._solve = solve
+
+    def run(self, limits: Limits) -> Values:
+        """Solve the program as it is by now."""
+        reasons = self._take_reasons()
+        start, self._start = self._start, None
+        # These back-ends take points and no bases.
+        point = start if isinstance(start, np.ndarray) else None
+        values = self._solve(self.arrays, limits, point)
+        return replace(values, rebuilt=(*reasons, *values.rebuilt))
+
+
 class Solver(ABC):
     """A back-end: its name, what it can do, and how to load a program in it."""
 
@@ -311,7 +339,22 @@ class Solver(ABC):
             )
 
 
-class EngineSolver(Solver):
+class ReloadingSolver(Solver):
+    """A back-end that is handed a whole program for each run."""
+
+    def open(self, program: LinearArrays) -> Session:
+        """Load a linear program."""
+        self.require_columns(program)
+        return ReloadedSession(program, self.solve_linear)
+
+    @abstractmethod
+    def solve_linear(
+        self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
+        """Solve a linear or integer program, from a point to start from where the back-end takes one."""
+
+
+class EngineSolver(ReloadingSolver):
     """A back-end that another package calls, by a name that this package has for it."""
 
     engine: ClassVar[str]

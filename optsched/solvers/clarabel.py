@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import ConicProgram, LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
@@ -17,11 +18,10 @@ from optsched.solvers.base import (
     Capability,
     Limits,
     Progress,
-    Session,
-    Solver,
+    ReloadingSolver,
     load_library,
 )
-from optsched.solvers.conic import ConicSession
+from optsched.solvers.conic import solve_as_cones
 from optsched.solvers.interrupt import interrupt_flag
 
 TERMINATION = {
@@ -45,18 +45,8 @@ def _clarabel() -> Any:
     return load_library("clarabel", "solver clarabel", "; install clarabel")
 
 
-class ClarabelSession(ConicSession):
-    """A linear program in Clarabel; every change rebuilds it.
-
-    Iterative refinement of the linear systems costs half of the time and rarely matters for linear programs, so the
-    first try goes without it.
-    """
-
-    def __init__(self, arrays: LinearArrays) -> None:
-        super().__init__(arrays, _without_refinement_first)
-
-
 def _without_refinement_first(program: ConicProgram, limits: Limits) -> Values:
+    # Iterative refinement of the linear systems costs half of the time, and rarely matters for linear programs.
     started = time.perf_counter()
     values = solve_conic(program, _with_option(limits, "iterative_refinement_enable", False))
     if values.termination is not Termination.IMPRECISE:
@@ -170,7 +160,7 @@ def _cone(module: Any, kind: str, rows: int, parameter: float) -> Any:
     raise SolverUnavailable(f"solver clarabel takes no {kind} cone")
 
 
-class Clarabel(Solver):
+class Clarabel(ReloadingSolver):
     """Clarabel's interior-point method."""
 
     name = "clarabel"
@@ -189,10 +179,11 @@ class Clarabel(Solver):
         """Version of the clarabel package."""
         return str(_clarabel().__version__)
 
-    def open(self, program: LinearArrays) -> Session:
-        """Load a linear program."""
-        self.require_columns(program)
-        return ClarabelSession(program)
+    def solve_linear(
+        self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
+        """Solve a linear program, lowered to cones."""
+        return solve_as_cones(arrays, limits, _without_refinement_first)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program.

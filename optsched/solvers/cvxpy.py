@@ -23,10 +23,9 @@ from optsched.solvers.base import (
     Capability,
     EngineSolver,
     Limits,
-    Session,
     load_library,
 )
-from optsched.solvers.conic import ConicSession
+from optsched.solvers.conic import solve_as_cones
 from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
@@ -127,10 +126,11 @@ class CvxpySolver(EngineSolver):
         given = {**cls.options(limits), **limits.options}
         return {"scipy_options": given} if cls.engine == "SCIPY" else given
 
-    def open(self, program: LinearArrays) -> Session:
-        """Load a linear program."""
-        self.require_columns(program)
-        return ConicSession(program, self.solve_conic)
+    def solve_linear(
+        self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
+        """Solve a linear program, lowered to cones."""
+        return solve_as_cones(arrays, limits, self.solve_conic)
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
         """Solve a conic program; ``y`` are the multipliers of the rows, as Clarabel would give them."""

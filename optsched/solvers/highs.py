@@ -61,9 +61,10 @@ AGAIN = "solved again by simplex from the start, as HiGHS ended without an answe
 
 def _highspy() -> Any:
     return load_library(
-        "highspy", "solver highs",
+        "highspy",
+        "solver highs",
         "; highspy >= 1.15 does not share a process with ortools: install highspy>=1.12,<1.14",
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -146,9 +147,15 @@ class HighsSession(Session):
             case "add_columns":
                 matrix, cost, upper, _ = arguments
                 added = highs.addCols(
-                    matrix.shape[1], cost, np.zeros(matrix.shape[1]), upper,
-                    matrix.nnz, matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32), matrix.data,
-                )  # fmt: skip
+                    matrix.shape[1],
+                    cost,
+                    np.zeros(matrix.shape[1]),
+                    upper,
+                    matrix.nnz,
+                    matrix.indptr[:-1].astype(np.int32),
+                    matrix.indices.astype(np.int32),
+                    matrix.data,
+                )
                 if added == self._module.HighsStatus.kError:
                     # as of absurd coefficients: the program is loaded anew, which says so
                     self._highs = None

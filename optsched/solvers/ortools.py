@@ -26,7 +26,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.solution.certificate import OPTIMALITY, gap_of
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import Capability, EngineSolver, Limits, Session, load_library
+from optsched.solvers.base import Capability, EngineSolver, Limits, load_library
 from optsched.solvers.new_thread import run_stoppable
 from optsched.solvers.raw_log import caught_output
 
@@ -48,90 +48,10 @@ POSITION = re.compile(r"^\d+:\d+ ?: ")
 
 def _helper() -> Any:
     return load_library(
-        "ortools.linear_solver.python.model_builder_helper", "OR-tools",
+        "ortools.linear_solver.python.model_builder_helper",
+        "OR-tools",
         "; highspy >= 1.15 does not share a process with it: install highspy>=1.12,<1.14",
-    )  # fmt: skip
-
-
-class OrToolsSession(Session):
-    """A program in OR-tools; every change rebuilds it (which costs one copy of the arrays)."""
-
-    def __init__(self, arrays: LinearArrays, solver: type[OrToolsSolver]) -> None:
-        super().__init__(arrays)
-        self._solver = solver
-
-    def run(self, limits: Limits) -> Values:
-        """Solve in a worker thread, so that Ctrl-C can stop it."""
-        reasons = self._take_reasons()
-        module, arrays = _helper(), self.arrays
-        started = time.perf_counter()
-        model = module.ModelBuilderHelper()
-        model.fill_model_from_sparse_data(
-            arrays.lower,
-            arrays.upper,
-            arrays.cost,
-            arrays.row_lower,
-            arrays.row_upper,
-            arrays.by_rows,
-        )
-        model.set_maximize(arrays.maximise)
-        model.set_objective_offset(arrays.offset)
-        for column in np.flatnonzero(arrays.integer).tolist():
-            model.set_var_integrality(column, True)
-        if self._start is not None:
-            for column, value in enumerate(np.asarray(self._start, np.float64).tolist()):
-                model.add_hint(column, value)
-            self._start = None
-        solver = module.ModelSolverHelper(self._solver.engine)
-        left = limits.after(time.perf_counter() - started).time
-        if left is not None:
-            solver.set_time_limit_in_seconds(left)
-        solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
-        solver.set_solver_specific_parameters(self._solver.checked_parameters(limits))
-        with caught_output(limits.on_log):
-            _, interrupted = run_stoppable(
-                self._solver.name, lambda: solver.solve(model), solver.interrupt_solve
-            )
-        values = self._values(solver, reasons, interrupted, time.perf_counter() - started)
-        if values.termination is Termination.TIME_LIMIT and limits.work is not None:
-            by_clock = (
-                limits.time is not None and values.seconds >= 0.9 * limits.time
-            )  # it stops a little early
-            return values if by_clock else replace(values, termination=Termination.WORK_LIMIT)
-        loose = (gap_of(values.objective, values.bound) or 0.0) > max(OPTIMALITY, limits.gap or 0.0)
-        if values.termination is Termination.OPTIMAL and self._solver.rounds and loose:
-            return replace(values, termination=Termination.IMPRECISE)
-        return values
-
-    def _values(
-        self, solver: Any, reasons: tuple[str, ...], interrupted: bool, seconds: float
-    ) -> Values:
-        status, arrays = solver.status(), self.arrays
-        words = str(solver.status_string() or status)
-        if status.name in REFUSED:
-            raise UsageError(f"{self._solver.name} refused its options: {words}")
-        termination = TERMINATION.get(status.name, Termination.ERROR)
-        if interrupted and termination is not Termination.OPTIMAL:
-            termination = Termination.INTERRUPTED
-        if termination is Termination.ERROR:
-            raise SolverCrashed(f"{self._solver.name} stopped with {words!r}")
-        solved = bool(solver.has_solution())
-        x = np.asarray(solver.variable_values(), np.float64).copy() if solved else None
-        duals = solved and Capability.DUALS in self._solver.capabilities and not arrays.is_integer
-        y = np.asarray(solver.dual_values(), np.float64).copy() if duals else None
-        bound = float(solver.best_objective_bound()) if solved and y is None else None
-        return Values(
-            termination=termination,
-            primal=PointStatus.FEASIBLE if solved else PointStatus.NONE,
-            dual=PointStatus.FEASIBLE if y is not None else PointStatus.NONE,
-            x=x,
-            y=y,
-            objective=float(solver.objective_value()) if solved else None,
-            bound=bound if bound is not None and np.isfinite(bound) else None,
-            seconds=seconds,
-            words=words,
-            rebuilt=reasons,
-        )
+    )
 
 
 class OrToolsSolver(EngineSolver):
@@ -172,9 +92,77 @@ class OrToolsSolver(EngineSolver):
         """Parameters of the back-end as text; user options come last."""
         raise NotImplementedError
 
-    def open(self, program: LinearArrays) -> Session:
-        self.require_columns(program)
-        return OrToolsSession(program, type(self))
+    def solve_linear(
+        self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
+        """Solve in a worker thread, so that Ctrl-C can stop it."""
+        module = _helper()
+        started = time.perf_counter()
+        model = module.ModelBuilderHelper()
+        model.fill_model_from_sparse_data(
+            arrays.lower,
+            arrays.upper,
+            arrays.cost,
+            arrays.row_lower,
+            arrays.row_upper,
+            arrays.by_rows,
+        )
+        model.set_maximize(arrays.maximise)
+        model.set_objective_offset(arrays.offset)
+        for column in np.flatnonzero(arrays.integer).tolist():
+            model.set_var_integrality(column, True)
+        if start is not None:
+            for column, value in enumerate(np.asarray(start, np.float64).tolist()):
+                model.add_hint(column, value)
+        solver = module.ModelSolverHelper(self.engine)
+        left = limits.after(time.perf_counter() - started).time
+        if left is not None:
+            solver.set_time_limit_in_seconds(left)
+        solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
+        solver.set_solver_specific_parameters(self.checked_parameters(limits))
+        with caught_output(limits.on_log):
+            _, interrupted = run_stoppable(
+                self.name, lambda: solver.solve(model), solver.interrupt_solve
+            )
+        values = self._values(solver, arrays, interrupted, time.perf_counter() - started)
+        if values.termination is Termination.TIME_LIMIT and limits.work is not None:
+            by_clock = (
+                limits.time is not None and values.seconds >= 0.9 * limits.time
+            )  # it stops a little early
+            return values if by_clock else replace(values, termination=Termination.WORK_LIMIT)
+        loose = (gap_of(values.objective, values.bound) or 0.0) > max(OPTIMALITY, limits.gap or 0.0)
+        if values.termination is Termination.OPTIMAL and self.rounds and loose:
+            return replace(values, termination=Termination.IMPRECISE)
+        return values
+
+    def _values(
+        self, solver: Any, arrays: LinearArrays, interrupted: bool, seconds: float
+    ) -> Values:
+        status = solver.status()
+        words = str(solver.status_string() or status)
+        if status.name in REFUSED:
+            raise UsageError(f"{self.name} refused its options: {words}")
+        termination = TERMINATION.get(status.name, Termination.ERROR)
+        if interrupted and termination is not Termination.OPTIMAL:
+            termination = Termination.INTERRUPTED
+        if termination is Termination.ERROR:
+            raise SolverCrashed(f"{self.name} stopped with {words!r}")
+        solved = bool(solver.has_solution())
+        x = np.asarray(solver.variable_values(), np.float64).copy() if solved else None
+        duals = solved and Capability.DUALS in self.capabilities and not arrays.is_integer
+        y = np.asarray(solver.dual_values(), np.float64).copy() if duals else None
+        bound = float(solver.best_objective_bound()) if solved and y is None else None
+        return Values(
+            termination=termination,
+            primal=PointStatus.FEASIBLE if solved else PointStatus.NONE,
+            dual=PointStatus.FEASIBLE if y is not None else PointStatus.NONE,
+            x=x,
+            y=y,
+            objective=float(solver.objective_value()) if solved else None,
+            bound=bound if bound is not None and np.isfinite(bound) else None,
+            seconds=seconds,
+            words=words,
+        )
 
 
 _COMMON = frozenset({Capability.INTERRUPT})

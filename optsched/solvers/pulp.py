@@ -18,10 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import LinearArrays
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solvers.base import Capability, EngineSolver, Limits, Session, load_library
+from optsched.solvers.base import Capability, EngineSolver, Limits, load_library
 from optsched.solvers.new_thread import in_new_thread
 from optsched.solvers.raw_log import caught_output
 
@@ -39,163 +40,6 @@ REFUSED = re.compile(r"No match for|.* is illegal for")
 
 def _pulp() -> Any:
     return load_library("pulp", "PuLP", "; install pulp")
-
-
-class PulpSession(Session):
-    """A program in PuLP; every change rebuilds it."""
-
-    def __init__(self, arrays: LinearArrays, solver: type[PulpSolver]) -> None:
-        super().__init__(arrays)
-        self._solver = solver
-
-    def run(self, limits: Limits) -> Values:
-        """Build the model, call the solver, read its point and duals."""
-        reasons = self._take_reasons()
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of PuLP 4, which this project does not use yet
-            return self._run(limits, reasons)
-
-    def _run(self, limits: Limits, reasons: tuple[str, ...]) -> Values:
-        pulp, arrays = _pulp(), self.arrays
-        started = time.perf_counter()
-        model, columns, rows = self._model(
-            pulp, np.inf if limits.time is None else started + limits.time
-        )
-        if len(columns) < arrays.shape[1]:
-            words, spent = (
-                "the time was over before the model was made",
-                time.perf_counter() - started,
-            )
-            return Values(Termination.TIME_LIMIT, seconds=spent, words=words, rebuilt=reasons)
-        limits = limits.after(time.perf_counter() - started)
-        start, self._start = self._start, None
-        if start is not None:
-            for column, value in zip(columns, np.asarray(start, np.float64).tolist(), strict=True):
-                column.setInitialValue(value, check=False)
-        with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
-            log = Path(folder) / "log"
-            try:
-                command = self._solver.command(pulp, limits, warm=start is not None, log=log)
-            except TypeError as error:
-                raise UsageError(f"{self._solver.name} refused its options: {error}") from None
-            self._call(model, command, limits, log)
-        seconds = time.perf_counter() - started
-        return self._values(pulp, model, columns, rows, reasons, seconds)
-
-    def _call(self, model: Any, command: Any, limits: Limits, log: Path) -> None:
-        """Run the solver, and pass its log on."""
-        try:
-            with caught_output(limits.on_log):
-                if self._solver.engine == "HiGHS":
-                    in_new_thread(lambda: model.solve(command))
-                else:
-                    model.solve(command)
-        except (_pulp().PulpSolverError, OSError) as error:
-            raise SolverCrashed(f"{self._solver.name} failed: {error}") from None
-        text = log.read_text(errors="replace") if log.exists() else ""
-        if limits.on_log is not None and text:
-            limits.on_log(text)
-        self._solver.check_log(text)
-
-    def _values(
-        self, pulp: Any, model: Any, columns: list[Any], rows: list[tuple[int, Any]],
-        reasons: tuple[str, ...], seconds: float,
-    ) -> Values:  # fmt: skip
-        arrays = self.arrays
-        words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
-        termination = self._termination(pulp, model)
-        if termination is Termination.ERROR:
-            raise SolverCrashed(f"{self._solver.name} stopped with {words!r}")
-        values = np.array(
-            [np.nan if column.varValue is None else column.varValue for column in columns],
-            np.float64,
-        )
-        stopped = (
-            termination is Termination.TIME_LIMIT
-            and model.sol_status != pulp.LpSolutionNoSolutionFound
-        )
-        found = (stopped or termination is Termination.OPTIMAL) and bool(np.isfinite(values).all())
-        y = None
-        if found and not arrays.is_integer and Capability.DUALS in self._solver.capabilities:
-            y = np.zeros(arrays.shape[0])
-            for row, constraint in rows:
-                y[row] += constraint.pi or 0.0
-        objective = model.objective.value() if found else None
-        return Values(
-            termination=termination,
-            primal=PointStatus.FEASIBLE if found else PointStatus.NONE,
-            dual=PointStatus.UNKNOWN if y is not None else PointStatus.NONE,
-            x=values if found else None,
-            y=y,
-            objective=None if objective is None else float(objective),
-            bound=arrays.objective(values)
-            if found and y is None and termination is Termination.OPTIMAL
-            else None,
-            seconds=seconds,
-            words=words,
-            rebuilt=reasons,
-        )
-
-    def _model(self, pulp: Any, deadline: float) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
-        """The LpProblem, its variables, and (row, constraint) of every side of a row; no variables past the deadline.
-
-        A million coefficients take PuLP some ten seconds.
-        """
-        arrays = self.arrays
-        model = pulp.LpProblem("optsched", pulp.LpMaximize if arrays.maximise else pulp.LpMinimize)
-        columns = [
-            pulp.LpVariable(
-                f"x{number}",
-                None if np.isneginf(low) else low,
-                None if np.isposinf(high) else high,
-                pulp.LpInteger if integer else pulp.LpContinuous,
-            )
-            for number, (low, high, integer) in enumerate(
-                zip(
-                    arrays.lower.tolist(),
-                    arrays.upper.tolist(),
-                    arrays.integer.tolist(),
-                    strict=True,
-                )
-            )
-        ]
-        model += pulp.LpAffineExpression(
-            zip(columns, arrays.cost.tolist(), strict=True), constant=arrays.offset
-        )
-        model.addVariables(columns)
-        rows: list[tuple[int, Any]] = []
-        matrix = arrays.by_rows
-        for row, (low, high) in enumerate(
-            zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)
-        ):
-            entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-            terms = [
-                (columns[column], value)
-                for column, value in zip(
-                    matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True
-                )
-            ]
-            if row % 1000 == 0 and time.perf_counter() > deadline:
-                return model, [], []
-            sides = [(pulp.LpConstraintEQ, low)] if low == high else [
-                (sense, side)
-                for sense, side in ((pulp.LpConstraintGE, low), (pulp.LpConstraintLE, high))
-                if np.isfinite(side)
-            ]  # fmt: skip
-            for sense, side in sides:
-                constraint = pulp.LpConstraint(
-                    pulp.LpAffineExpression(terms), sense, f"r{row}_{sense + 1}", side
-                )
-                model.addConstraint(constraint)
-                rows.append((row, constraint))
-        return model, columns, rows
-
-    def _termination(self, pulp: Any, model: Any) -> Termination:
-        if model.sol_status == pulp.LpSolutionIntegerFeasible:
-            return Termination.TIME_LIMIT
-        return TERMINATION.get(pulp.LpStatus[model.status], Termination.ERROR)
 
 
 @cache
@@ -259,8 +103,160 @@ class PulpSolver(EngineSolver):
     def check_log(cls, log: str) -> None:
         """Look for what the solver says in its log alone; may raise `UsageError`."""
 
-    def open(self, program: LinearArrays) -> Session:
-        return PulpSession(program, type(self))
+    def solve_linear(
+        self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
+    ) -> Values:
+        """Build the model, call the solver, read its point and duals."""
+        with warnings.catch_warnings():
+            # Of PuLP 4, which this project does not use yet.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return self._solve(arrays, limits, start)
+
+    def _solve(self, arrays: LinearArrays, limits: Limits, start: FloatArray | None) -> Values:
+        pulp = _pulp()
+        started = time.perf_counter()
+        deadline = np.inf if limits.time is None else started + limits.time
+        model, columns, rows = _model(pulp, arrays, deadline)
+        if len(columns) < arrays.shape[1]:
+            words = "the time was over before the model was made"
+            spent = time.perf_counter() - started
+            return Values(Termination.TIME_LIMIT, seconds=spent, words=words)
+        limits = limits.after(time.perf_counter() - started)
+        if start is not None:
+            for column, value in zip(columns, np.asarray(start, np.float64).tolist(), strict=True):
+                column.setInitialValue(value, check=False)
+        with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
+            log = Path(folder) / "log"
+            try:
+                command = self.command(pulp, limits, warm=start is not None, log=log)
+            except TypeError as error:
+                raise UsageError(f"{self.name} refused its options: {error}") from None
+            self._call(model, command, limits, log)
+        seconds = time.perf_counter() - started
+        return self._values(pulp, arrays, model, columns, rows, seconds)
+
+    def _call(self, model: Any, command: Any, limits: Limits, log: Path) -> None:
+        """Run the solver, and pass its log on."""
+        try:
+            with caught_output(limits.on_log):
+                if self.engine == "HiGHS":
+                    in_new_thread(lambda: model.solve(command))
+                else:
+                    model.solve(command)
+        except (_pulp().PulpSolverError, OSError) as error:
+            raise SolverCrashed(f"{self.name} failed: {error}") from None
+        text = log.read_text(errors="replace") if log.exists() else ""
+        if limits.on_log is not None and text:
+            limits.on_log(text)
+        self.check_log(text)
+
+    def _values(
+        self,
+        pulp: Any,
+        arrays: LinearArrays,
+        model: Any,
+        columns: list[Any],
+        rows: list[tuple[int, Any]],
+        seconds: float,
+    ) -> Values:
+        words = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+        termination = _termination(pulp, model)
+        if termination is Termination.ERROR:
+            raise SolverCrashed(f"{self.name} stopped with {words!r}")
+        values = np.array(
+            [np.nan if column.varValue is None else column.varValue for column in columns],
+            np.float64,
+        )
+        stopped = (
+            termination is Termination.TIME_LIMIT
+            and model.sol_status != pulp.LpSolutionNoSolutionFound
+        )
+        found = (stopped or termination is Termination.OPTIMAL) and bool(np.isfinite(values).all())
+        y = None
+        if found and not arrays.is_integer and Capability.DUALS in self.capabilities:
+            y = np.zeros(arrays.shape[0])
+            for row, constraint in rows:
+                y[row] += constraint.pi or 0.0
+        objective = model.objective.value() if found else None
+        return Values(
+            termination=termination,
+            primal=PointStatus.FEASIBLE if found else PointStatus.NONE,
+            dual=PointStatus.UNKNOWN if y is not None else PointStatus.NONE,
+            x=values if found else None,
+            y=y,
+            objective=None if objective is None else float(objective),
+            bound=arrays.objective(values)
+            if found and y is None and termination is Termination.OPTIMAL
+            else None,
+            seconds=seconds,
+            words=words,
+        )
+
+
+def _model(
+    pulp: Any, arrays: LinearArrays, deadline: float
+) -> tuple[Any, list[Any], list[tuple[int, Any]]]:
+    """The LpProblem, its variables, and (row, constraint) of every side of a row; no variables past the deadline.
+
+    A million coefficients take PuLP some ten seconds.
+    """
+    model = pulp.LpProblem("optsched", pulp.LpMaximize if arrays.maximise else pulp.LpMinimize)
+    columns = [
+        pulp.LpVariable(
+            f"x{number}",
+            None if np.isneginf(low) else low,
+            None if np.isposinf(high) else high,
+            pulp.LpInteger if integer else pulp.LpContinuous,
+        )
+        for number, (low, high, integer) in enumerate(
+            zip(
+                arrays.lower.tolist(),
+                arrays.upper.tolist(),
+                arrays.integer.tolist(),
+                strict=True,
+            )
+        )
+    ]
+    model += pulp.LpAffineExpression(
+        zip(columns, arrays.cost.tolist(), strict=True), constant=arrays.offset
+    )
+    model.addVariables(columns)
+    rows: list[tuple[int, Any]] = []
+    matrix = arrays.by_rows
+    for row, (low, high) in enumerate(
+        zip(arrays.row_lower.tolist(), arrays.row_upper.tolist(), strict=True)
+    ):
+        entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        terms = [
+            (columns[column], value)
+            for column, value in zip(
+                matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True
+            )
+        ]
+        if row % 1000 == 0 and time.perf_counter() > deadline:
+            return model, [], []
+        sides = (
+            [(pulp.LpConstraintEQ, low)]
+            if low == high
+            else [
+                (sense, side)
+                for sense, side in ((pulp.LpConstraintGE, low), (pulp.LpConstraintLE, high))
+                if np.isfinite(side)
+            ]
+        )
+        for sense, side in sides:
+            constraint = pulp.LpConstraint(
+                pulp.LpAffineExpression(terms), sense, f"r{row}_{sense + 1}", side
+            )
+            model.addConstraint(constraint)
+            rows.append((row, constraint))
+    return model, columns, rows
+
+
+def _termination(pulp: Any, model: Any) -> Termination:
+    if model.sol_status == pulp.LpSolutionIntegerFeasible:
+        return Termination.TIME_LIMIT
+    return TERMINATION.get(pulp.LpStatus[model.status], Termination.ERROR)
 
 
 class Cbc(PulpSolver):
@@ -289,10 +285,14 @@ class Cbc(PulpSolver):
             extra.append(f"maxNodes {limits.work}")
         extra += [f"{name} {value}" for name, value in limits.options.items()]
         return pulp.PULP_CBC_CMD(
-            msg=False, timeLimit=limits.time, gapRel=0.0 if limits.gap is None else limits.gap,
-            threads=max(limits.threads, 1), options=extra, warmStart=warm,
+            msg=False,
+            timeLimit=limits.time,
+            gapRel=0.0 if limits.gap is None else limits.gap,
+            threads=max(limits.threads, 1),
+            options=extra,
+            warmStart=warm,
             logPath=str(log),
-        )  # fmt: skip
+        )
 
 
 class Gurobi(PulpSolver):

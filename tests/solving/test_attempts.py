@@ -15,7 +15,8 @@ from optsched.generate.catalogue import generate
 from optsched.program import LinearArrays
 from optsched.solution import Termination, Values
 from optsched.solvers import Limits, Session
-from optsched.solvers.clarabel import Clarabel, ClarabelSession
+from optsched.solvers.base import ReloadedSession
+from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.cvxpy import Scs
 from optsched.solvers.highs import Highs, HighsSession
 from optsched.solvers.ortools import CpSat, Scip
@@ -99,7 +100,7 @@ def all_crash(monkeypatch: pytest.MonkeyPatch) -> None:
         raise SolverCrashed("Clarabel raised RuntimeError: boom")
 
     monkeypatch.setattr(HighsSession, "run", crash)
-    monkeypatch.setattr(ClarabelSession, "run", crash)
+    monkeypatch.setattr(ReloadedSession, "run", crash)
     monkeypatch.setattr(Clarabel, "solve_conic", conic)
     monkeypatch.setattr(Scs, "solve_conic", conic)
     monkeypatch.setattr(Scip, "open", lambda *_: (_ for _ in ()).throw(SolverCrashed("SCIP: boom")))
@@ -168,7 +169,7 @@ def test_without_side_rows_there_is_a_point_and_a_bound(
     budget = [{"kind": "budget", "limit": 60.0}]
     best = optsched.solve(instance, name, constraints=budget)
     monkeypatch.setattr(HighsSession, "run", short)
-    monkeypatch.setattr(ClarabelSession, "run", short)
+    monkeypatch.setattr(ReloadedSession, "run", short)
     solution = optsched.solve(instance, name, constraints=budget)
     assert solution.ok and solution.status == "feasible" and solution.solver.name == "prices"
     assert [item.name for item in solution.solver.attempts] == [
@@ -198,7 +199,7 @@ def test_attempts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("optsched.solving.runs.time.monotonic", lambda: now)
     monkeypatch.setattr(HighsSession, "run", run)
-    monkeypatch.setattr(ClarabelSession, "run", run)
+    monkeypatch.setattr(ReloadedSession, "run", run)
     solution = optsched.solve("@quickstart", time_limit=10.0)
     first, second = told  # no third one: the time is up
     assert first is not None and second is not None and first <= 10.0

@@ -295,13 +295,19 @@ class SolverProcess:
         child.sessions.difference_update(forgotten)
         bare = replace(
             limits.after(time.monotonic() - deadline.started),
-            options=dict(limits.options), on_progress=None, on_log=None,
-        )  # fmt: skip
+            options=dict(limits.options),
+            on_progress=None,
+            on_log=None,
+        )
         call = Call(
-            next(self.numbers), solver.address, method,
+            next(self.numbers),
+            solver.address,
+            method,
             tuple(bare if item is limits else item for item in arguments),
-            forgotten=forgotten, progress=limits.on_progress is not None, log=limits.on_log is not None,
-        )  # fmt: skip
+            forgotten=forgotten,
+            progress=limits.on_progress is not None,
+            log=limits.on_log is not None,
+        )
         if session is None:
             child.send(call, deadline)
             return self._answer(child, call, limits, solver.name, deadline)

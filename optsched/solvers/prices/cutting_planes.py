@@ -35,8 +35,6 @@ STEADY = 0.8
 """Part of the best prices in the prices that are asked next; the rest are the master's."""
 STEPS = (1.0, 0.4, 0.16, 0.064)
 """Parts of the way from the best prices to those of the small program that are tried."""
-PRECISE = 1e-10
-"""Tolerance of the small program."""
 
 
 class CuttingPlanes(ABC):

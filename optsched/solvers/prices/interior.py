@@ -272,10 +272,14 @@ class Interior:
             worth = curve.size * np.exp(e * (log_level - np.log(over))) / e
             surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)
         self.state = Balance(
-            self.x.T, self.p, self.y, rent, float(self.weight @ worth),
+            self.x.T,
+            self.p,
+            self.y,
+            rent,
+            float(self.weight @ worth),
             float(self.p @ self.capacity) + float(self.weight @ (rent + surplus)),
             float(self.weight @ (self.y * self.tau)),
-        )  # fmt: skip
+        )
 
     def _within_limits(self, state: Balance) -> Balance:
         """The allocation within time and capacity, and the bound of the prices and slopes."""
@@ -302,8 +306,16 @@ class Interior:
     def _step(self) -> bool:
         """One predictor-corrector step; False where rounding leaves none."""
         sweeps, goods, a, q, x, z, s, u, y = (
-            self._sweeps, self.goods, self.a, self._q, self.x, self.z, self.s, self.u, self.y
-        )  # fmt: skip
+            self._sweeps,
+            self.goods,
+            self.a,
+            self._q,
+            self.x,
+            self.z,
+            self.s,
+            self.u,
+            self.y,
+        )
         bend, pull = (1.0 - self.curve.exponent) * y / self.tau, y * self.off
         total, centre, damp, dy, du, ds, dy_aim, du_aim = self._columns
         at = (self.spent, bend, pull, self.weight, total, centre, damp, dy, du)
@@ -351,9 +363,28 @@ class Interior:
         dy += aim * self.unit * dy_aim
         du += aim * self.unit * du_aim
         forth, back = sweeps.complete(
-            a, q, goods.costs_by_place(dp), x, z, s, u, y, aim * self.unit, bend, self.weight, total, centre, damp,
-            dy, du, ds, self._rise, self._cross, self._dx, self._dz,
-        )  # fmt: skip
+            a,
+            q,
+            goods.costs_by_place(dp),
+            x,
+            z,
+            s,
+            u,
+            y,
+            aim * self.unit,
+            bend,
+            self.weight,
+            total,
+            centre,
+            damp,
+            dy,
+            du,
+            ds,
+            self._rise,
+            self._cross,
+            self._dx,
+            self._dz,
+        )
         length = self._on_curve(
             dy,
             min(

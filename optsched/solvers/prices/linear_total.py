@@ -19,13 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.program.arrays import Block, LinearArrays
-from optsched.solution.values import Termination
-from optsched.solvers.base import Limits
-from optsched.solvers.highs import Highs
-from optsched.solvers.prices.cutting_planes import PRECISE, ROUNDS, STEPS, CuttingPlanes
+from optsched.solvers.prices.cutting_planes import ROUNDS, STEPS, CuttingPlanes
 from optsched.solvers.prices.goods import Goods
 from optsched.solvers.prices.oracle import Response
+from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
 from optsched.solvers.prices.watch import StopRule
 
 log = logging.getLogger("optsched")
@@ -182,36 +179,32 @@ class LinearTotalSearch(CuttingPlanes):
         worth, cost = self.worth[free], self.goods.costs(self.prices)[free]
         kept = worth > 0
         if worth.shape[1] > near:
-            reduced = np.where(kept, cost - worth, np.inf)
-            nearest = np.zeros_like(kept)
-            np.put_along_axis(
-                nearest, np.argpartition(reduced, near - 1, axis=1)[:, :near], True, axis=1
-            )
-            kept &= nearest
+            kept &= least_in_rows(np.where(kept, cost - worth, np.inf), near)
         rows, places = np.nonzero(kept)
         count, goods, columns = len(free), len(self.capacity), len(rows)
         entries = np.arange(columns)
         time = sp.csc_matrix((np.ones(columns), (rows, entries)), shape=(count, columns))
+        # Demand in parts of the capacity: the tolerances of HiGHS are absolute.
         held = sp.diags_array(1.0 / self.capacity) @ self.goods.rows_of(free[rows], places)
-        arrays = LinearArrays(
-            A=sp.csc_matrix(sp.vstack([time, held])), row_lower=np.full(count + goods, -np.inf),
-            row_upper=np.append(np.ones(count), left / self.capacity), lower=np.zeros(columns),
-            upper=np.full(columns, np.inf), cost=self.weight[free[rows]] * worth[rows, places],
-            integer=np.zeros(columns, bool), maximise=True, offset=0.0, implied_lower=np.zeros(columns),
-            implied_upper=np.ones(columns), rows=(Block("small", 0, count + goods),),
-            columns=(Block("small", 0, columns),),
-        )  # fmt: skip
-        values = Highs().open(arrays).run(Limits(self.seconds_left, tolerance=PRECISE))
-        if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
+        program = maximum(
+            "small",
+            sp.csc_matrix(sp.vstack([time, held])),
+            self.weight[free[rows]] * worth[rows, places],
+            np.full(count + goods, -np.inf),
+            np.append(np.ones(count), left / self.capacity),
+        )
+        found = optimum(program, self.seconds_left)
+        if found is None:
             return None
+        x, y = found
         parts = np.zeros((count, self.worth.shape[1]))
-        parts[rows, places] = np.maximum(values.x, 0.0)
+        parts[rows, places] = np.maximum(x, 0.0)
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]
         pinned[free] = parts
         value = self.worth_of(pinned)
         self._take(Choice(place, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
-        return np.maximum(values.y[count:], 0.0) / self.capacity
+        return np.maximum(y[count:], 0.0) / self.capacity
 
 
 def greedy_allocation(

@@ -122,9 +122,16 @@ class Market:
             usage = sp.csr_matrix(self._by_column[:, columns])
             count, held_by = len(columns), lambda: usage
         return replace(
-            self, level=self.level[classes], weight=self.weight[classes], amount=self.amount[classes], place=place,
-            columns=count, held_by=held_by, capacity=capacity, pinned_demand=pinned_demand,
-        )  # fmt: skip
+            self,
+            level=self.level[classes],
+            weight=self.weight[classes],
+            amount=self.amount[classes],
+            place=place,
+            columns=count,
+            held_by=held_by,
+            capacity=capacity,
+            pinned_demand=pinned_demand,
+        )
 
     def costs(self, prices: FloatArray) -> FloatArray:
         """What a unit of a member's time costs in each place, shape (K, w), or one row for all where that is alike."""
@@ -262,9 +269,18 @@ def market_of(program: AllocationProgram) -> Market:
     table /= unit
     held_by = partial(_of_rows, C, limited)
     return Market(
-        table, C.count * amount, capacity, limited, goods, amount, place, C.columns, held_by, unit,
+        table,
+        C.count * amount,
+        capacity,
+        limited,
+        goods,
+        amount,
+        place,
+        C.columns,
+        held_by,
+        unit,
         float(best.min(initial=np.inf)) / unit,
-    )  # fmt: skip
+    )
 
 
 def _levels(program: AllocationProgram) -> FloatArray:

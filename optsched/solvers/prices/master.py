@@ -15,11 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
-from optsched.program.arrays import Block, LinearArrays
 from optsched.solution.values import Termination
 from optsched.solvers.base import Limits, Session
 from optsched.solvers.highs import Highs
 from optsched.solvers.prices.oracle import Response
+from optsched.solvers.prices.programs import maximum
 
 KEPT = 8
 """Proposals that are kept for each resource, and `SPARE` more; of others those that are in no mixture go."""
@@ -98,15 +98,15 @@ class Master:
             self.proposals = [
                 item for at, item in enumerate(self.proposals) if at >= latest or part[at] > 0
             ]
-        count, rows = len(self.proposals), len(self.capacity) + 1
-        zero, one = np.zeros(count), np.ones(count)
+        rows = len(self.capacity) + 1
         level = np.array([item.level for item in self.proposals])
         self._sharp = SHARP / (float(level.max()) or 1.0)
-        arrays = LinearArrays(
-            A=sp.csc_matrix(np.stack([self._column(item) for item in self.proposals], axis=1)),
-            row_lower=np.full(rows, -np.inf), row_upper=np.ones(rows), lower=zero, upper=np.full(count, np.inf),
-            cost=level * self._sharp, integer=np.zeros(count, bool), maximise=True,
-            offset=0.0, implied_lower=zero, implied_upper=one, rows=(Block("master", 0, rows),),
-            columns=(Block("proposals", 0, count),),
-        )  # fmt: skip
-        self._session = Highs().open(arrays)
+        columns = np.stack([self._column(item) for item in self.proposals], axis=1)
+        program = maximum(
+            "master",
+            sp.csc_matrix(columns),
+            level * self._sharp,
+            np.full(rows, -np.inf),
+            np.ones(rows),
+        )
+        self._session = Highs().open(program)

@@ -251,9 +251,16 @@ class MaxMinSearch(CuttingPlanes):
         unit = market.unit
         x[-1] = level * unit
         return Equilibrium(
-            level * unit, self.bound * unit, x, prices * unit, slope, rent * unit, self.oracle.asked,
-            self.rounds, self.bound <= level * (1.0 + CLOSED),
-        )  # fmt: skip
+            level * unit,
+            self.bound * unit,
+            x,
+            prices * unit,
+            slope,
+            rent * unit,
+            self.oracle.asked,
+            self.rounds,
+            self.bound <= level * (1.0 + CLOSED),
+        )
 
     def _mixture(self) -> FloatArray:
         """The allocation that the master's mixture stands for."""

@@ -70,10 +70,14 @@ def merged(market: Market, rows: FloatArray) -> Merged | None:
     column = np.arange(count * market.width, dtype=np.int32).reshape(count, market.width)
     place = market.place[groups.first]
     small = replace(
-        market, level=market.level[groups.first], amount=np.ones(count), place=np.where(place >= 0, column, -1),
-        weight=np.bincount(groups.inverse, market.weight, count).astype(np.float64), columns=column.size,
+        market,
+        level=market.level[groups.first],
+        amount=np.ones(count),
+        place=np.where(place >= 0, column, -1),
+        weight=np.bincount(groups.inverse, market.weight, count).astype(np.float64),
+        columns=column.size,
         held_by=partial(_held, market, place),
-    )  # fmt: skip
+    )
     return Merged(market, small, groups)
 
 

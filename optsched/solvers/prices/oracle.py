@@ -108,9 +108,21 @@ class Oracle:
         if self.sweeps is not None:
             wide = np.broadcast_to(cost, market.level.shape)
             slope, rent = self.sweeps.walk(
-                market.level, wide, market.weight, level, self.lower, self.upper, self.share, self.slope, self.rent,
-                self.margin, self.edge, time, warm, whole or market.good is None,
-            )  # fmt: skip
+                market.level,
+                wide,
+                market.weight,
+                level,
+                self.lower,
+                self.upper,
+                self.share,
+                self.slope,
+                self.rent,
+                self.margin,
+                self.edge,
+                time,
+                warm,
+                whole or market.good is None,
+            )
         else:
             for start in range(0, len(market), CHUNK):
                 self._search(slice(start, start + CHUNK), cost, level, warm, whole)

@@ -168,8 +168,10 @@ class PinnedTotal:
             return None
         found = self._interior(
             np.concatenate([self.level[free], np.eye(width)[some]]),
-            np.concatenate([weight[free], members[some]]), left, Curve(size, e),
-        )  # fmt: skip
+            np.concatenate([weight[free], members[some]]),
+            left,
+            Curve(size, e),
+        )
         time = np.zeros(self.level.shape)
         time[constant, choices.place[constant]] = 1.0
         time[free] = found.time[: len(free)]

@@ -12,14 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.program.arrays import Block, LinearArrays
-from optsched.solution.values import BASIC, LOWER, UPPER, Basis, Termination
-from optsched.solvers.base import Limits
-from optsched.solvers.highs import Highs
-from optsched.solvers.prices.cutting_planes import PRECISE
+from optsched.program.arrays import LinearArrays
+from optsched.solution.values import BASIC, LOWER, UPPER, Basis
 from optsched.solvers.prices.kernels import Sweeps
 from optsched.solvers.prices.market import Market, PinnedDemand, Places, Point
 from optsched.solvers.prices.oracle import Oracle
+from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
 
 NEAR = 5
 """Places of a free class that the small program has at first: its fastest, and those of the least reduced cost."""
@@ -151,28 +149,19 @@ def polish(
     market, pinned = oracle.market, Pinned.but(oracle, free)
     rows, places = np.nonzero(_kept(oracle, free, prices, near))
     part = np.minimum(1.0, HIGH * about / market.level[free[rows], places])
-    arrays, limits = (
-        _program(market, free, rows, places, part, pinned.pinned_demand, about),
-        Limits(time, tolerance=PRECISE),
-    )
-    session = Highs().open(arrays)
-    session.set_start(_segments(oracle, free, rows, places, prices))
-    values = session.run(limits)
-    if values.termination in (
-        Termination.IMPRECISE,
-        Termination.ERROR,
-    ):  # as rates of many orders may do to a start
-        values = Highs().open(arrays).run(limits)
-    if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
+    program = _program(market, free, rows, places, part, pinned.pinned_demand, about)
+    found = optimum(program, time, _segments(oracle, free, rows, places, prices))
+    if found is None:
         return None
-    level = min(float(values.x[-1]) * about, market.highest)
+    x, y = found
+    level = min(float(x[-1]) * about, market.highest)
     spent = np.zeros((len(free), market.width))
-    spent[rows, places] = np.maximum(values.x[:-1], 0.0) * part
+    spent[rows, places] = np.maximum(x[:-1], 0.0) * part
+    # Tolerances leave some with a little more than all their time.
     spent /= np.maximum(1.0, spent.sum(axis=1))[:, np.newaxis]
+    of_goods = slice(2 * len(free), None)
     return Polished(
-        pinned.beside(level, spent),
-        level,
-        np.maximum(values.y[2 * len(free) :], 0.0) / market.capacity,
+        pinned.beside(level, spent), level, np.maximum(y[of_goods], 0.0) / market.capacity
     )
 
 
@@ -213,9 +202,7 @@ def _kept(oracle: Oracle, free: IntArray, prices: FloatArray, near: int) -> Bool
     reduced = cost - oracle.slope[free][:, np.newaxis] * level
     reduced[level <= 0] = np.inf
     reduced[np.arange(len(free)), level.argmax(axis=1)] = -np.inf
-    kept = np.zeros(level.shape, bool)
-    np.put_along_axis(kept, np.argpartition(reduced, near - 1, axis=1)[:, :near], True, axis=1)
-    return kept & (level > 0)
+    return least_in_rows(reduced, near) & (level > 0)
 
 
 def _program(
@@ -251,12 +238,12 @@ def _program(
     )
     upper = np.append(np.full(columns, np.inf), market.highest / about)
     size = 2 * count + goods
-    return LinearArrays(
-        A=sp.csc_matrix((data, indices, indptr), shape=(size, columns + 1)),
-        row_lower=np.concatenate([np.zeros(count), np.full(count + goods, -np.inf)]),
-        row_upper=np.concatenate([np.full(count, np.inf), np.ones(count), 1.0 - pinned_demand.alpha / market.capacity]),
-        lower=np.zeros(columns + 1), upper=upper, cost=np.append(np.zeros(columns), 1.0),
-        integer=np.zeros(columns + 1, bool), maximise=True, offset=0.0, implied_lower=np.zeros(columns + 1),
-        implied_upper=np.append(np.ones(columns), market.highest / about), rows=(Block("polish", 0, size),),
-        columns=(Block("polish", 0, columns + 1),),
-    )  # fmt: skip
+    left = 1.0 - pinned_demand.alpha / market.capacity
+    return maximum(
+        "polish",
+        sp.csc_matrix((data, indices, indptr), shape=(size, columns + 1)),
+        np.append(np.zeros(columns), 1.0),
+        np.concatenate([np.zeros(count), np.full(count + goods, -np.inf)]),
+        np.concatenate([np.full(count, np.inf), np.ones(count), left]),
+        upper,
+    )

@@ -126,19 +126,27 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
         found = search.equilibrium()
     if same is not None:
         found = replace(
-            found, x=same.totals(found.x), slope=same.of_each(found.slope), rent=same.of_each(found.rent)
-        )  # fmt: skip
+            found,
+            x=same.totals(found.x),
+            slope=same.of_each(found.slope),
+            rent=same.of_each(found.rent),
+        )
     prices = capacity_duals(program, market, found.prices, found.rent, found.slope)
     gap = (
         f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
     )
     return Values(
         Termination.OPTIMAL if found.finished else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE, PointStatus.FEASIBLE, found.x,
-        np.concatenate([found.rent, prices, -found.slope]), found.level, found.bound, iterations=found.passes,
+        PointStatus.FEASIBLE,
+        PointStatus.FEASIBLE,
+        found.x,
+        np.concatenate([found.rent, prices, -found.slope]),
+        found.level,
+        found.bound,
+        iterations=found.passes,
         seconds=time.perf_counter() - began,
         words=f"{found.passes} passes, {found.rounds} rounds, {gap}",
-    )  # fmt: skip
+    )
 
 
 def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
@@ -157,9 +165,15 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     slope = np.zeros(len(C))
     slope[held] = 1.0 / C.count[held]
     return Values(
-        Termination.OPTIMAL, PointStatus.FEASIBLE, PointStatus.FEASIBLE, np.zeros(C.columns + 1),
-        np.concatenate([np.zeros(len(C)), prices, -slope]), 0.0, 0.0, words="a job can have nothing: the level is 0",
-    )  # fmt: skip
+        Termination.OPTIMAL,
+        PointStatus.FEASIBLE,
+        PointStatus.FEASIBLE,
+        np.zeros(C.columns + 1),
+        np.concatenate([np.zeros(len(C)), prices, -slope]),
+        0.0,
+        0.0,
+        words="a job can have nothing: the level is 0",
+    )
 
 
 # --- totals of utilities --------------------------------------------------------------------------------------------
@@ -222,11 +236,17 @@ def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | Non
     slope[some] = found.slope * market.amount[some] * unit / top
     return Values(
         Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE, PointStatus.FEASIBLE, goods.columns(C.count[some, np.newaxis] * found.time),
-        np.concatenate([rent, capacity_duals(program, market, found.prices * unit, rent, slope), -slope]),
-        found.value * unit + shift, found.bound * unit + shift, iterations=steps,
+        PointStatus.FEASIBLE,
+        PointStatus.FEASIBLE,
+        goods.columns(C.count[some, np.newaxis] * found.time),
+        np.concatenate(
+            [rent, capacity_duals(program, market, found.prices * unit, rent, slope), -slope]
+        ),
+        found.value * unit + shift,
+        found.bound * unit + shift,
+        iterations=steps,
         words=f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
-    )  # fmt: skip
+    )
 
 
 def _searched(
@@ -277,11 +297,17 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
     )
     return Values(
         Termination.OPTIMAL if gap <= CLOSED else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE, PointStatus.FEASIBLE, Goods.of(market, np.arange(len(C))).columns(spent),
-        np.concatenate([rent, capacity_duals(program, market, search.prices * unit, rent, utility.weight)]),
-        value * unit, search.bound * unit, iterations=search.asked,
+        PointStatus.FEASIBLE,
+        PointStatus.FEASIBLE,
+        Goods.of(market, np.arange(len(C))).columns(spent),
+        np.concatenate(
+            [rent, capacity_duals(program, market, search.prices * unit, rent, utility.weight)]
+        ),
+        value * unit,
+        search.bound * unit,
+        iterations=search.asked,
         words=f"{search.asked} passes, {search.rounds} rounds, gap {gap:.1g}",
-    )  # fmt: skip
+    )
 
 
 def capacity_duals(

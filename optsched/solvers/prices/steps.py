@@ -14,9 +14,19 @@ from optsched.arrays import FloatArray
 
 
 def advance(
-    a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, y: FloatArray, weight: FloatArray, dx: FloatArray,
-    dz: FloatArray, length: float, level: FloatArray, spent: FloatArray, rent: FloatArray,
-) -> float:  # fmt: skip
+    a: FloatArray,
+    q: FloatArray,
+    x: FloatArray,
+    z: FloatArray,
+    y: FloatArray,
+    weight: FloatArray,
+    dx: FloatArray,
+    dz: FloatArray,
+    length: float,
+    level: FloatArray,
+    spent: FloatArray,
+    rent: FloatArray,
+) -> float:
     """Take a step of x and z; fills the levels, the time that is spent, and max(0, max_j (a_j y - q_j)).
 
     Returns sum_k N_k sum_j x_kj z_kj.
@@ -32,10 +42,26 @@ def advance(
 
 
 def weigh(
-    a: FloatArray, q: FloatArray, x: FloatArray, z: FloatArray, s: FloatArray, u: FloatArray, y: FloatArray,
-    spent: FloatArray, bend: FloatArray, pull: FloatArray, weight: FloatArray, total: FloatArray, centre: FloatArray,
-    damp: FloatArray, dy: FloatArray, du: FloatArray, spread: FloatArray, tilt: FloatArray, taken_by: FloatArray,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    a: FloatArray,
+    q: FloatArray,
+    x: FloatArray,
+    z: FloatArray,
+    s: FloatArray,
+    u: FloatArray,
+    y: FloatArray,
+    spent: FloatArray,
+    bend: FloatArray,
+    pull: FloatArray,
+    weight: FloatArray,
+    total: FloatArray,
+    centre: FloatArray,
+    damp: FloatArray,
+    dy: FloatArray,
+    du: FloatArray,
+    spread: FloatArray,
+    tilt: FloatArray,
+    taken_by: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
     """How x answers to costs, and the step towards products of 0 at prices that stay.
 
     Fills the total S of d = x / z and s / u, the centre, the damping, dy and du. Returns the sum of
@@ -64,11 +90,30 @@ def weigh(
 
 
 def look_ahead(
-    a: FloatArray, q: FloatArray, dq: FloatArray, x: FloatArray, z: FloatArray, s: FloatArray, u: FloatArray,
-    y: FloatArray, spent: FloatArray, bend: FloatArray, pull: FloatArray, weight: FloatArray, total: FloatArray,
-    centre: FloatArray, damp: FloatArray, dy: FloatArray, du: FloatArray, cross: FloatArray, cross_idle: FloatArray,
-    dy_aim: FloatArray, du_aim: FloatArray, taken_by: FloatArray, taken_by_aim: FloatArray,
-) -> tuple[float, float, float, FloatArray, FloatArray]:  # fmt: skip
+    a: FloatArray,
+    q: FloatArray,
+    dq: FloatArray,
+    x: FloatArray,
+    z: FloatArray,
+    s: FloatArray,
+    u: FloatArray,
+    y: FloatArray,
+    spent: FloatArray,
+    bend: FloatArray,
+    pull: FloatArray,
+    weight: FloatArray,
+    total: FloatArray,
+    centre: FloatArray,
+    damp: FloatArray,
+    dy: FloatArray,
+    du: FloatArray,
+    cross: FloatArray,
+    cross_idle: FloatArray,
+    dy_aim: FloatArray,
+    du_aim: FloatArray,
+    taken_by: FloatArray,
+    taken_by_aim: FloatArray,
+) -> tuple[float, float, float, FloatArray, FloatArray]:
     """Where the step towards products of 0 leads, and a step that makes up for its second order.
 
     Fills ``cross``, the products dx dz, and ``cross_idle``, ds du. Returns how far x and s, and z and u, may go, the
@@ -110,11 +155,28 @@ def look_ahead(
 
 
 def complete(
-    a: FloatArray, q: FloatArray, dq: FloatArray, x: FloatArray, z: FloatArray, s: FloatArray, u: FloatArray,
-    y: FloatArray, aim: float, bend: FloatArray, weight: FloatArray, total: FloatArray, centre: FloatArray,
-    damp: FloatArray, dy: FloatArray, du: FloatArray, ds: FloatArray, rise: FloatArray, cross: FloatArray,
-    dx: FloatArray, dz: FloatArray,
-) -> tuple[float, float]:  # fmt: skip
+    a: FloatArray,
+    q: FloatArray,
+    dq: FloatArray,
+    x: FloatArray,
+    z: FloatArray,
+    s: FloatArray,
+    u: FloatArray,
+    y: FloatArray,
+    aim: float,
+    bend: FloatArray,
+    weight: FloatArray,
+    total: FloatArray,
+    centre: FloatArray,
+    damp: FloatArray,
+    dy: FloatArray,
+    du: FloatArray,
+    ds: FloatArray,
+    rise: FloatArray,
+    cross: FloatArray,
+    dx: FloatArray,
+    dz: FloatArray,
+) -> tuple[float, float]:
     """The step with prices that change: adds to dy and du, fills ds, which was ``cross_idle``, dx, dz and a dx.
 
     Returns how far x and s, and z, u and y may go.
