@@ -1,21 +1,39 @@
-"""From what a solver left to a certified outcome: of a point, and of a run without one."""
+"""From what a solver left to a certified outcome: what its point means, and what it is worth.
+
+A continuous program is optimal only by a bound that is recomputed from duals. A solver without
+duals has claimed its optimum and its bound, and no more: the bound is left out, and the point is as
+good as that of a stopped run. Of an integer program the solver's bound is kept, as a claim.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, blocks
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.linear_form import LinearForm
-from optsched.solution.certificate import Certificate, is_bounded, without_noise
+from optsched.solution.allocation import Allocation
+from optsched.solution.certificate import (
+    OPTIMALITY,
+    Certificate,
+    alike,
+    certify_point,
+    checked_duals,
+    dual_residual,
+    gap_of,
+    is_bounded,
+    noise_at,
+    proved_by_nothing,
+    without_noise,
+)
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
-from optsched.solving.cleaning import checked_point, cleaned
+from optsched.solvers import Limits, Solver
 from optsched.solving.infeasibility import (
     Analyst,
     ClaimFinding,
@@ -24,14 +42,204 @@ from optsched.solving.infeasibility import (
     described,
     refuse_refuted,
 )
-from optsched.solving.judging import CLAIMS, EvaluatedPoint, judged
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
+
+CLAIMS = (Termination.OPTIMAL, Termination.GAP_LIMIT)
+"""Ends by which a solver claims to be done."""
+TERMS = 1e4
+"""How much more noise the objective that a solver states may have: its terms are right to 1e-9."""
+CLOSE = 1.0 - 1e-12
+"""Part of the level that a solver states, from which a point is not worth lifting."""
 
 Certify = Callable[[Values, FloatArray | None], Outcome]
 """Makes an outcome of the values of one run and duals, which may be those of another."""
 
-# --- of a point ---------------------------------------------------------------------------------
+# --- what a point and duals are worth -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvaluatedPoint:
+    """A point of a program, and its objective, recomputed.
+
+    Attributes
+    ----------
+    arrays : LinearForm
+        The program.
+    x : FloatArray
+        What the outcome is to have: totals of class columns for an allocation program.
+    at : FloatArray
+        The point of the program that this is.
+    value : float
+    dual : LinearForm or None
+        The program that duals bound, if it is not ``arrays``: another tangent.
+    program : AllocationProgram or None
+        Where the point is an allocation.
+    """
+
+    arrays: LinearForm
+    x: FloatArray
+    at: FloatArray
+    value: float
+    dual: LinearForm | None = None
+    program: AllocationProgram | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound, where it comes from, and the duals that prove it.
+
+    Attributes
+    ----------
+    value : float or None
+    source, proof : str
+        As a certificate states them.
+    y : FloatArray or None
+        Duals of the rows, without their noise.
+    residual : float or None
+        By how much their signs are wrong.
+    """
+
+    value: float | None
+    source: str
+    proof: str
+    y: FloatArray | None
+    residual: float | None
+
+
+def judged(
+    solver: type[Solver],
+    limits: Limits,
+    values: Values,
+    point: EvaluatedPoint,
+    y: FloatArray | None,
+) -> Outcome:
+    """The outcome of a point.
+
+    Parameters
+    ----------
+    solver, limits
+        What was run, and what was asked of it.
+    values : Values
+        What the solver said.
+    point : EvaluatedPoint
+    y : FloatArray or None, shape (rows,)
+        Duals of the rows.
+    """
+    arrays, value = point.arrays, point.value
+    bound = proved_or_claimed_bound(point, values, y)
+    duals = None if bound.y is None else {rows.name: bound.y[rows.slice] for rows in arrays.rows}
+    noise = noise_at(arrays, point.at)
+    if point.program is not None and duals is not None:
+        noise += point.program.worth_of_noise(duals)
+    gap_accepted = max(OPTIMALITY, limits.gap or 0.0) if arrays.is_integer else OPTIMALITY
+    closed = bound.value is not None and alike(value, bound.value, gap_accepted, noise)
+
+    certificate = certify_point(arrays, point.at, value, "none")
+    residuals = dict(certificate.residuals)
+    proof = bound.proof if residuals else "none"
+    if bound.residual is not None:
+        residuals["duals"] = bound.residual
+    problems = list(certificate.problems)
+
+    claims = values.termination in CLAIMS
+    loose = 10.0 * limits.tolerance
+    if claims and loose > OPTIMALITY and bound.value is not None and not closed:
+        claims = False  # as imprecise as was asked for: no lie
+    stated = value if values.objective is None else values.objective
+    if claims and not alike(value, stated, max(OPTIMALITY, loose), TERMS * noise):
+        problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
+    if claims and y is None and not arrays.is_integer and not problems:
+        claims = False
+    if values.termination in CLAIMS and not claims:
+        values = replace(values, termination=Termination.IMPRECISE)
+    if bound.value is not None and contradicts(bound.value, value, arrays.maximise, noise):
+        problems.append(
+            f"the bound {bound.value:.9g} is worse than the objective of the point, {value:.9g}"
+        )
+    if claims and not closed:
+        gap = gap_of(value, bound.value)
+        left = "no bound" if gap is None else f"a gap of {gap:.2g}"
+        problems.append(f"the solver claims optimality, but the certificate leaves {left}")
+    return Outcome(
+        values=values,
+        x=point.x,
+        value=value,
+        bound=bound.value,
+        bound_source=bound.source,
+        certificate=replace(
+            certificate, ok=not problems, proof=proof, residuals=residuals, problems=tuple(problems)
+        ),
+        status=Status.OPTIMAL if closed else Status.FEASIBLE,
+        solver=solver,
+        duals=duals,
+    )
+
+
+def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray | None) -> Bound:
+    """The bound that duals prove; without one, the solver's claim for an integer program."""
+    arrays = point.arrays
+    residual = None
+    if y is None or y.shape != arrays.shape[:1] or not np.isfinite(y).all():
+        y = None
+    else:
+        y = without_noise(y, arrays)
+        bound, residual = checked_duals(arrays if point.dual is None else point.dual, y)
+        own = point.dual is None or point.dual is arrays
+        if bound is not None and own and proved_by_nothing(arrays, point.value, bound):
+            y, bound = np.zeros_like(y), point.value
+            residual = dual_residual(arrays, y)
+        if bound is not None:
+            return Bound(bound, "dual", "dual", y, residual)
+    if arrays.is_integer and values.bound is not None and np.isfinite(values.bound):
+        return Bound(values.bound, "solver", "claimed", y, residual)
+    return Bound(None, "none", "none", y, residual)
+
+
+def contradicts(bound: float, value: float, maximise: bool, noise: float) -> bool:
+    """Whether a bound is worse than the objective of a feasible point by more than rounding."""
+    excess = value - bound if maximise else bound - value
+    return excess > 0 and not alike(value, bound, OPTIMALITY, noise)
+
+
+# --- what a solver's point means -----------------------------------------------------------------
+
+
+def checked_point(x: FloatArray, columns: int, solver: str) -> FloatArray:
+    """The first columns of a solver's point, which must be there and finite."""
+    if x.ndim != 1 or len(x) < columns or not np.isfinite(x[:columns]).all():
+        raise SolverCrashed(f"solver {solver} returned a point with infinite or missing entries")
+    return x[:columns]
+
+
+def cleaned(program: AllocationProgram, values: Values, solver: str) -> FloatArray:
+    """Totals of the class columns from a solver's point: without its noise, repaired if it was stopped."""
+    assert values.x is not None
+    raw = checked_point(program.allocation_of(values.x), program.classes.columns, solver)
+    limit = program.limit
+    if any((raw[part] > limit[part]).any() for part in blocks(len(raw))):
+        raw = np.minimum(raw, limit)
+    x = program.restored(Allocation.cleaned(program.classes, raw, program.integral).x, raw)
+    stated = values.objective
+    if (
+        program.free_to_lift
+        and stated is not None
+        and np.isfinite(stated)
+        and program.value(x) < stated * CLOSE
+    ):
+        lifted = program.lifted(x, stated)
+        x = lifted if program.value(lifted) > program.value(x) else x
+    if values.termination in (*STOPPED, Termination.IMPRECISE):
+        x = program.repaired(x)
+        if not (program.integral or program.side or program.extend):
+            known = program.known_point()  # simplex may stop where some job has nothing
+            x = known if program.value(known) > program.value(x) else x
+    if program.integral and (program.classes.time(x) > program.classes.count).any():
+        raise SolverCrashed(f"solver {solver} returned a point in which a whole job runs twice")
+    return x
+
+
+# --- outcomes of a point ---------------------------------------------------------------------------------
 
 
 def certified(
@@ -161,7 +369,7 @@ def known_allocation(
     return certified_known(runs.build(program.known_point), certify, found)
 
 
-# --- without a point ----------------------------------------------------------------------------
+# --- outcomes without a point ----------------------------------------------------------------------------
 
 
 def nothing_found(runs: SolverRuns, values: Values, integer: bool = False) -> Outcome:

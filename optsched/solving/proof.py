@@ -18,9 +18,8 @@ from optsched.program import AllocationProgram, LinearArrays, TimelineProgram
 from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
-from optsched.solving.certify import certified, certified_lowered
+from optsched.solving.certify import EvaluatedPoint, certified, certified_lowered
 from optsched.solving.engine import Engine
-from optsched.solving.judging import EvaluatedPoint
 from optsched.solving.outcome import Outcome
 
 log = logging.getLogger("optsched")

@@ -29,11 +29,9 @@ from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
-from optsched.solving.attempts import attempt
-from optsched.solving.certify import certified, nothing_found
+from optsched.solving.certify import EvaluatedPoint, certified, nothing_found
 from optsched.solving.choice import TIME_INDEXED
-from optsched.solving.engine import Engine
-from optsched.solving.judging import EvaluatedPoint
+from optsched.solving.engine import Engine, attempt
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
 

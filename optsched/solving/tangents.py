@@ -13,11 +13,14 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import Termination, Values
-from optsched.solving.attempts import attempt, ways_of
-from optsched.solving.certify import certified, known_allocation, without_point
-from optsched.solving.cleaning import cleaned
-from optsched.solving.engine import Engine
-from optsched.solving.judging import EvaluatedPoint
+from optsched.solving.certify import (
+    EvaluatedPoint,
+    certified,
+    cleaned,
+    known_allocation,
+    without_point,
+)
+from optsched.solving.engine import Engine, attempt, ways_of
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
 
 CLOSE = 1e-10

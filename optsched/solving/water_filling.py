@@ -21,7 +21,6 @@ from optsched.solution import Termination, Values
 from optsched.solution.certificate import dual_bound, row_sign_error
 from optsched.solution.stage import Stage
 from optsched.solvers import Session
-from optsched.solving.attempts import attempt, ways_of
 from optsched.solving.certify import (
     certified_allocation,
     certified_lowered,
@@ -29,7 +28,7 @@ from optsched.solving.certify import (
     nothing_found,
     without_point,
 )
-from optsched.solving.engine import Engine
+from optsched.solving.engine import Engine, attempt, ways_of
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 
 log = logging.getLogger("optsched")

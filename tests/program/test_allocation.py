@@ -14,9 +14,8 @@ from optsched.registry import load_solver
 from optsched.solution import dual_bound
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solvers import Limits
-from optsched.solving.certify import certified
+from optsched.solving.certify import EvaluatedPoint, certified
 from optsched.solving.engine import Engine
-from optsched.solving.judging import EvaluatedPoint
 
 pytestmark = pytest.mark.property
 
