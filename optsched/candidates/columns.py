@@ -263,7 +263,9 @@ class Gathered:
         self._arrays: dict[str, AnyArray] = {}
 
     def takes(self, part: KindColumns) -> bool:
-        """Whether a part has the ways of the first one."""
+        """Whether there is room for a part, and it has the ways of the first one."""
+        if self._count + len(part) > self._most:
+            return False
         return self._first is None or part.ways is self._first.ways
 
     def add(self, part: KindColumns) -> None:

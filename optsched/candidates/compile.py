@@ -91,7 +91,8 @@ def _rated(
     if plain is not None:
         return table, *plain
     counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
-    most = len(counts[0]) * len(instance.cluster.pools)
+    # With spreads of their own each part has other ways, and parts are put together at the end.
+    most = 0 if table.has_spreads else len(counts[0]) * len(instance.cluster.pools)
     return table, *sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
 
 
@@ -106,6 +107,8 @@ def _sorted_out(
     alone: KindColumns, dropped: KindColumns, others: KindColumns
 ) -> tuple[KindColumns, KindColumns]:
     """What is kept of all columns, and what is dropped."""
+    if not len(others):
+        return alone, dropped
     keep = others.drop == Drop.KEPT
     both = ((alone, others.take(keep)), (dropped, others.take(~keep)))
     kept, dropped = (KindColumns.concatenate(parts) for parts in both)

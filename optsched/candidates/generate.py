@@ -53,13 +53,10 @@ def rated_columns(
     ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made some by some, so that what is dropped
     never stands beside what is kept.
     """
-    listed = []
     for columns in _everywhere(*counts, table.sizes):
         if table.has_spreads:
-            listed.append(_other_spreads(columns, kinds, table))
+            columns = KindColumns.concatenate([columns, _other_spreads(columns, kinds, table)])
         yield rated(columns, instance, kinds, model, table, later_nodes)
-    if listed:
-        yield rated(KindColumns.concatenate(listed), instance, kinds, model, table, later_nodes)
 
 
 def rated_by_kind(
@@ -231,8 +228,10 @@ def unfit(ways: Ways, sizes: PoolSizes) -> NDArray[np.uint8]:
     spread_wrong = (ways.nodes > sizes.nodes[ways.pool]) | (
         ways.gpus > sizes.most_gpus(ways.pool, ways.nodes)
     )
-    reasons = (on_gpus & (ways.gpus > sizes.gpus[ways.pool]), on_gpus & spread_wrong)
-    return np.select(reasons, (Drop.TOO_MANY_GPUS, Drop.TOO_MANY_NODES), Drop.KEPT).astype(np.uint8)
+    drop = np.zeros(len(ways), np.uint8)
+    drop[on_gpus & spread_wrong] = Drop.TOO_MANY_NODES
+    drop[on_gpus & (ways.gpus > sizes.gpus[ways.pool])] = Drop.TOO_MANY_GPUS
+    return drop
 
 
 def gpu_memory(

@@ -26,8 +26,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.tables import OptionTable
 from optsched.performance import JobBatch
-from optsched.performance.parameter_server import ParameterServers
-from optsched.performance.parameter_server_documents import read_parameter_servers
+from optsched.performance.parameter_server import KEY, ParameterServers
 from optsched.performance.table import TableModel
 
 STRIDE = 2**32
@@ -190,7 +189,7 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
     if stated:
         named = np.array(named)
         named[stated] = stated
-    laws = read_parameter_servers(instance)
+    laws = _laws(instance)
     law: IntArray = constant(-1, len(table), np.int64)
     if len(laws):
         of_workload = np.full(len(instance.workloads) + 1, -1, np.int64)
@@ -226,6 +225,16 @@ def find_kinds(instance: Instance, future: bool = False) -> Kinds:
         level_lists=table.level_lists,
         laws=laws,
     )
+
+
+def _laws(instance: Instance) -> ParameterServers:
+    """The laws of workloads that run on workers and parameter servers."""
+    if not any(KEY in workload.parameters for workload in instance.workloads):
+        return ParameterServers.none()
+    # their documents take a while to load, and few instances have any
+    from optsched.performance.parameter_server_documents import read_parameter_servers
+
+    return read_parameter_servers(instance)
 
 
 def _rates_from_durations(options: OptionTable) -> BoolArray:

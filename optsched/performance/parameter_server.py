@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
 
+KEY = "parameter_server"
+"""Of the parameters of a workload: its law."""
 TERMS = ((-1, 0), (0, 0), (1, -1), (1, 0), (0, 1), (0, -1), (-1, 1))
 """Powers of (w, p) in each term of a step's time."""
 SLACK = 1e-9
@@ -66,6 +68,24 @@ class ParameterServers:
     capacity: FloatArray
     value: FloatArray
     constant: BoolArray
+
+    @classmethod
+    @cache
+    def none(cls) -> ParameterServers:
+        """No laws; always the same."""
+        nothing, empty = np.zeros(0, np.int64), np.zeros((0, 0))
+        return cls(
+            workload=nothing,
+            terms=np.zeros((0, len(TERMS))),
+            names=(),
+            pool_of=nothing,
+            worker=empty,
+            server=empty,
+            limit=empty,
+            capacity=np.zeros(0),
+            value=np.zeros((0, 3)),
+            constant=np.zeros(0, bool),
+        )
 
     def __len__(self) -> int:
         return len(self.workload)

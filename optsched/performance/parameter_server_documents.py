@@ -12,9 +12,8 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Finite, Name, NonNegative, Positive, Triple
 from optsched.instance.reading import join, key, listed, show, validate
-from optsched.performance.parameter_server import ParameterServers
+from optsched.performance.parameter_server import KEY, ParameterServers
 
-KEY = "parameter_server"
 MOST_PAIRS = 1_000_000
 """Pairs (workers, servers) of one law: more are a slip of the pen, and no solver would see the end of them."""
 

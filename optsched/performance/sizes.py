@@ -38,9 +38,8 @@ class PoolSizes:
     def of(cls, instance: Instance, later: bool = False) -> PoolSizes:
         """The sizes at the instance's clock; ``later`` counts nodes that become available as well."""
         reaches = [pool.reach(np.inf if later else instance.now) for pool in instance.cluster.pools]
-        reaches = [
-            reach[: 1 + np.count_nonzero(np.diff(reach))] for reach in reaches
-        ]  # nodes without GPUs come last
+        # nodes without GPUs come last
+        reaches = [reach[: 1 + np.count_nonzero(reach[1:] > reach[:-1])] for reach in reaches]
         nodes = np.array([len(reach) - 1 for reach in reaches], np.int64)
         return cls(
             gpus=np.array([reach[-1] for reach in reaches], np.int64),

@@ -58,8 +58,9 @@ class TableModel:
         self.plain = PlainRates.of(rates) if one_place.all() else None
         self.has_spreads = self.plain is None and bool((rates.nodes != ANY_SPREAD).any())
         self._profile_counts = np.zeros(0, np.int64)
+        counted = rates.gpus != OWN_GANG
+        self._has_plain_numbers = not counted.all()
         if self.plain is None:
-            counted = rates.gpus != OWN_GANG
             self._profile_counts = np.unique(rates.profile[counted] * STRIDE + rates.gpus[counted])
 
     @cached_property
@@ -138,8 +139,10 @@ class TableModel:
         place = self._find_place(profile, ways.pool[way])
         if not on_gpus.all():
             place = np.where(on_gpus[way], place, -1)
-        plain = table.spreads.find(table.counts.find(place, OWN_GANG), ANY_SPREAD)
-        entry = plain = np.where(here, plain, -1)
+        entry = plain = constant(-1, len(place), np.int64)
+        if self._has_plain_numbers:
+            plain = table.spreads.find(table.counts.find(place, OWN_GANG), ANY_SPREAD)
+            entry = plain = np.where(here, plain, -1)
         if len(self._profile_counts):  # some entry is of a count
             count = table.counts.find(place, gpus)
             entry = table.spreads.find(count, ways.nodes[way])
@@ -185,7 +188,7 @@ class TableModel:
 
     def _refuse_plain_numbers(self, instance: Instance) -> None:
         """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
-        if not instance.workloads:
+        if not instance.workloads or not self._has_plain_numbers:
             return
         table, pools = instance.jobs_table, len(instance.cluster.pools)
         profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)

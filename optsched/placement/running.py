@@ -12,7 +12,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE, Cluster
 from optsched.instance.documents import NODE_STATES
-from optsched.performance.parameter_server_documents import KEY
+from optsched.performance.parameter_server import KEY
 from optsched.placement.needs import OWN, members, renewable_groups
 from optsched.placement.standing import Standing
 

@@ -102,11 +102,6 @@ class LinearArrays(Displayed):
         return np.repeat(np.arange(self.shape[1], dtype=np.int64), np.diff(self.A.indptr))
 
     @cached_property
-    def magnitude(self) -> sp.csc_matrix:
-        """A with the signs of its entries taken away."""
-        return sp.csc_matrix((np.abs(self.A.data), self.A.indices, self.A.indptr), shape=self.shape)
-
-    @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
         unit = units(self.column_parts(), self.shape[1])
@@ -115,7 +110,7 @@ class LinearArrays(Displayed):
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
         """Largest entry of each row, of A with each column multiplied by a factor of at least 0; shape (M,)."""
         largest = np.zeros(self.shape[0])
-        np.maximum.at(largest, self.A.indices, self.magnitude.data * factor[self.column])
+        np.maximum.at(largest, self.A.indices, np.abs(self.A.data) * factor[self.column])
         return largest
 
     def activity(self, x: FloatArray) -> FloatArray:
@@ -124,19 +119,26 @@ class LinearArrays(Displayed):
 
     def pulled(self, y: FloatArray) -> FloatArray:
         """A' y."""
-        return np.asarray(self.A.T @ y)
+        return self._by_column(self.A.data * y[self.A.indices])
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A x, and |A| |x|."""
-        return self.activity(x), np.asarray(self.magnitude @ np.abs(x))
+        each = self.A.data * x[self.column]
+        terms = np.bincount(self.A.indices, np.abs(each), self.shape[0])
+        return self.activity(x), terms
 
     def column_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""
-        return np.asarray(self.magnitude.T @ y)
+        return self._by_column(np.abs(self.A.data) * y[self.A.indices])
 
     def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
         """A' y, and |A|' |y|."""
-        return Both(self.pulled(y), self.column_terms(np.abs(y)))
+        each = self.A.data * y[self.A.indices]
+        return Both(self._by_column(each), self._by_column(np.abs(each)))
+
+    def _by_column(self, entries: FloatArray) -> FloatArray:
+        """Numbers of the entries of A, added up column by column; no transposed matrix is made."""
+        return np.bincount(self.column, entries, self.shape[1])
 
     def column_parts(self) -> Iterator[ColumnPart]:
         """All columns, some by some."""

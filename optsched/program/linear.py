@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from optsched.arrays import AnyArray, FloatArray
+from optsched.arrays import AnyArray, FloatArray, IntArray
+from optsched.arrays.matrices import compressed, index_type
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
@@ -28,7 +29,7 @@ class Expression:
     """A vector of affine expressions: sum of matrix x block, plus a constant; shape (rows,)."""
 
     __array_ufunc__ = None  # let numpy hand over to the reflected operators below
-    __slots__ = ("constant", "terms", "variables")
+    __slots__ = ("_terms", "constant", "variables")
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Expression:
         constant: FloatArray,
         variables: Block | None = None,
     ) -> None:
-        self.terms = tuple(terms)
+        self._terms = tuple(terms)
         self.constant = constant
         self.variables = variables
         """The block of columns that this is, if it is nothing else."""
@@ -44,11 +45,18 @@ class Expression:
     @classmethod
     def of(cls, block: Block) -> Expression:
         """A block of columns as an expression."""
-        count = len(block)
-        identity = sp.csr_matrix(
-            (np.ones(count), np.arange(count), np.arange(count + 1)), shape=(count, count)
-        )
-        return cls([(identity, block)], np.zeros(count), block)
+        return cls((), np.zeros(len(block)), block)
+
+    @property
+    def terms(self) -> tuple[tuple[sp.csr_matrix, Block], ...]:
+        """Matrices, and the blocks of columns that they are multiplied with."""
+        if self.variables is None:
+            return self._terms
+        # Most blocks are multiplied with a matrix first, and need no identity.
+        count = len(self.variables)
+        places = np.arange(count + 1, dtype=index_type(count))
+        identity = compressed(np.ones(count), places[:-1], places, (count, count))
+        return ((identity, self.variables),)
 
     @property
     def rows(self) -> int:
@@ -236,11 +244,9 @@ class LinearProgram:
                 cols.append(part.indices + column_block.start)
             row_lower[block.slice] = relation.lower - relation.expression.constant
             row_upper[block.slice] = relation.upper - relation.expression.constant
-        matrix = sp.csc_matrix(
-            (np.concatenate(data), (np.concatenate(rows), np.concatenate(cols))),
-            shape=(height, width),
+        matrix = _by_columns(
+            np.concatenate(data), np.concatenate(rows), np.concatenate(cols), (height, width)
         )
-        matrix.sum_duplicates()
         cost, offset = np.zeros(width), 0.0
         if self._objective is not None:
             for coefficients, column_block in self._objective.terms:
@@ -261,6 +267,24 @@ class LinearProgram:
         )  # fmt: skip
 
 
+def _by_columns(
+    data: FloatArray, rows: IntArray, columns: IntArray, shape: tuple[int, int]
+) -> sp.csc_matrix:
+    """The matrix with these entries, those of a column in order of rows; entries of one place are added up.
+
+    Rows are given in order, so that a stable sort of the columns, which mostly are in order row block by row block,
+    is all that it takes.
+    """
+    order = np.argsort(columns, kind="stable")
+    kind = index_type(*shape, len(data))
+    indptr = np.zeros(shape[1] + 1, kind)
+    np.cumsum(np.bincount(columns, minlength=shape[1]), out=indptr[1:])
+    indices = rows[order].astype(kind, copy=False)
+    matrix = sp.csc_matrix((data[order], indices, indptr), shape=shape)
+    matrix.sum_duplicates()
+    return matrix
+
+
 def _scaled(matrix: sp.csr_matrix, factors: FloatArray) -> sp.csr_matrix:
     """A matrix with each row multiplied by its factor."""
     data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
@@ -268,9 +292,16 @@ def _scaled(matrix: sp.csr_matrix, factors: FloatArray) -> sp.csr_matrix:
 
 
 def _matrix(matrix: Matrix) -> sp.csr_matrix:
-    given: Any = matrix if sp.issparse(matrix) else np.atleast_2d(np.asarray(matrix, np.float64))
-    result: sp.csr_matrix = sp.csr_matrix(given)
-    return result
+    if isinstance(matrix, sp.csr_matrix):
+        return matrix
+    if sp.issparse(matrix):
+        return sp.csr_matrix(matrix)
+    dense = np.atleast_2d(np.asarray(matrix, np.float64))
+    rows, columns = dense.nonzero()
+    kind = index_type(*dense.shape, len(rows))
+    indptr = np.zeros(len(dense) + 1, kind)
+    np.cumsum(np.bincount(rows, minlength=len(dense)), out=indptr[1:])
+    return compressed(dense[rows, columns], columns.astype(kind), indptr, dense.shape)
 
 
 def _vector(value: ArrayLike, count: int, kind: type) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance.cluster import NONE
 from optsched.instance.running import RunningJobs
-from optsched.performance.parameter_server_documents import KEY
+from optsched.performance.parameter_server import KEY
 from optsched.rounds.configured import PLAIN, Setup
 from optsched.rounds.plan import Held
 from optsched.rounds.view import View

@@ -56,6 +56,8 @@ GRACE = 1.0
 """Seconds past its time limit that HiGHS is waited for; it does not look at the clock in all that it does."""
 AT_ONCE = 20_000
 """Coefficients up to which a linear program is solved before anybody could ask for its end."""
+UNWATCHED = 2_000
+"""Coefficients up to which it is solved before the first look at the clock, so that nothing is called from inside."""
 AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
 
 
@@ -97,7 +99,11 @@ class HighsSession(Session):
         highs = module.Highs()
         highs.setOptionValue("output_flag", False)
         rows, columns = arrays.shape
-        matrix = arrays.A
+        matrix, lower, upper = arrays.A, arrays.lower, arrays.upper
+        if arrays.is_integer:
+            # presolve may call a program infeasible that has an integer column with a fractional bound
+            lower = np.where(arrays.integer, np.ceil(lower - 1e-9), lower)
+            upper = np.where(arrays.integer, np.floor(upper + 1e-9), upper)
         status = highs.passModel(
             columns,
             rows,
@@ -106,13 +112,12 @@ class HighsSession(Session):
             int(module.ObjSense.kMaximize if arrays.maximise else module.ObjSense.kMinimize),
             arrays.offset,
             arrays.cost,
-            # presolve may call a program infeasible that has an integer column with a fractional bound
-            np.where(arrays.integer, np.ceil(arrays.lower - 1e-9), arrays.lower),
-            np.where(arrays.integer, np.floor(arrays.upper + 1e-9), arrays.upper),
+            lower,
+            upper,
             arrays.row_lower,
             arrays.row_upper,
-            matrix.indptr.astype(np.int32),
-            matrix.indices.astype(np.int32),
+            matrix.indptr.astype(np.int32, copy=False),
+            matrix.indices.astype(np.int32, copy=False),
             matrix.data,
             arrays.integer.astype(np.int32),
         )
@@ -176,7 +181,10 @@ class HighsSession(Session):
         start = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
         self._mip.clear()
-        self._watch()
+        coefficients = self.arrays.A.nnz
+        continuous = not self.arrays.is_integer
+        if coefficients > UNWATCHED or not continuous:
+            self._watch()
         again: list[str] = []
         states = self._module.HighsModelStatus
         failed = (states.kSolveError, states.kUnknown) if self._warm else (states.kSolveError,)
@@ -199,9 +207,7 @@ class HighsSession(Session):
             return not refused
 
         # A small program does not wait for a thread. A refusal would stand in the log, if somebody reads it.
-        small = (
-            self.arrays.A.nnz <= AT_ONCE and not self.arrays.is_integer and limits.on_log is None
-        )
+        small = coefficients <= AT_ONCE and continuous and limits.on_log is None
         with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
             try:
                 if not (small and work()):

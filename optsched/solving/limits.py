@@ -80,8 +80,9 @@ def make_limits(
         raise InvalidArgument("seed", str(seed), f"a whole number from 0 to {MOST}")
     if threads < 0:
         raise InvalidArgument("threads", str(threads), "0 (all) or more")
-    cores = os.cpu_count() or 1
-    threads = min(threads or cores, cores)
+    if threads != 1:
+        cores = os.cpu_count() or 1
+        threads = min(threads or cores, cores)
     if solver_options is not None and not isinstance(solver_options, Mapping):
         raise InvalidArgument(
             "solver_options", show(solver_options), "options of the solver by name"
