@@ -81,8 +81,8 @@ def _other_spreads(columns: KindColumns, kinds: Kinds, table: TableModel) -> Kin
     """The same columns on other numbers of nodes, as far as the table lists them."""
     row, spread = table.listed_spreads(kinds.batch, columns.kind, columns.pool, columns.gpus)
     other = spread != columns.nodes[row]
-    more = columns.take(row[other])
-    return KindColumns.make(more.kind, more.pool, more.gpus, spread[other])
+    row = row[other]
+    return KindColumns.make(columns.kind[row], columns.pool[row], columns.gpus[row], spread[other])
 
 
 def _everywhere(kind: IntArray, gpus: IntArray, sizes: PoolSizes) -> Iterator[KindColumns]:

@@ -7,8 +7,6 @@ Units: times in absolute seconds on the clock of ``now``, rates in steps/s of th
 GB/s per direction, power in W, money in USD.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -397,7 +395,7 @@ class HeaderDocument(Document):
     round: Positive = 360.0
     now: Finite = 0.0
     cluster: ClusterDocument
-    performance: PerformanceDocument = PerformanceDocument(model="table")
+    performance: PerformanceDocument = PerformanceDocument.model_construct(model="table")
     workloads: dict[Name, WorkloadDocument] = Field(default_factory=dict)
     throughputs: dict[Name, Rates] = Field(default_factory=dict)
     tenants: Tuple[TenantDocument] = ()

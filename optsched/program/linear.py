@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from optsched.arrays import AnyArray, FloatArray, IntArray
-from optsched.arrays.matrices import compressed, index_type
+from optsched.arrays.matrices import compressed, index_type, same_places
 from optsched.errors import UsageError
 from optsched.program.arrays import Block, LinearArrays
 from optsched.program.bounds import implied_bounds
@@ -76,7 +76,7 @@ class Expression:
 
     def __mul__(self, factor: ArrayLike) -> Expression:
         """Scale by a number, or each row by its own."""
-        factors = np.broadcast_to(np.asarray(factor, np.float64), (self.rows,))
+        factors = _vector(factor, self.rows, float)
         return Expression(
             [(_scaled(coefficients, factors), block) for coefficients, block in self.terms],
             factors * self.constant,
@@ -287,8 +287,7 @@ def _by_columns(
 
 def _scaled(matrix: sp.csr_matrix, factors: FloatArray) -> sp.csr_matrix:
     """A matrix with each row multiplied by its factor."""
-    data = matrix.data * np.repeat(factors, np.diff(matrix.indptr))
-    return sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return same_places(matrix, matrix.data * np.repeat(factors, np.diff(matrix.indptr)))
 
 
 def _matrix(matrix: Matrix) -> sp.csr_matrix:
@@ -305,4 +304,4 @@ def _matrix(matrix: Matrix) -> sp.csr_matrix:
 
 
 def _vector(value: ArrayLike, count: int, kind: type) -> FloatArray:
-    return np.array(np.broadcast_to(np.asarray(value, kind), (count,)))
+    return np.full(count, value, kind)

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.arrays.matrices import same_places
 from optsched.program import LinearArrays
 from optsched.solution.values import Basis, Values
 from optsched.solvers.base import Limits, Progress, Session
@@ -62,8 +63,7 @@ class Scaling:
     def _matrix(self, matrix: sp.csc_matrix) -> sp.csc_matrix:
         """The matrix, scaled; its entries stay where they are, zeros too."""
         of_column = np.repeat(self.columns, np.diff(matrix.indptr))
-        data = matrix.data * self.rows[matrix.indices] * of_column
-        return sp.csc_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        return same_places(matrix, matrix.data * self.rows[matrix.indices] * of_column)
 
     def cost(self, cost: FloatArray) -> FloatArray:
         """A cost vector, scaled."""

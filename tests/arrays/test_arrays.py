@@ -77,14 +77,32 @@ def check_groups(columns: list[AnyArray], length: int) -> None:
         assert array.dtype == np.int64
 
 
+@pytest.fixture
+def no_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows are grouped by the ways of many."""
+    monkeypatch.setattr(arrays, "A_FEW_ROWS", 0)
+
+
 @QUICK
 @given(tables())
-def test_groups(table: tuple[list[AnyArray], int]) -> None:
+def test_groups_of_few_rows(table: tuple[list[AnyArray], int]) -> None:
     check_groups(*table)
 
 
+@pytest.mark.property
+def test_groups(no_dictionary: None) -> None:
+    @QUICK
+    @given(tables())
+    def check(table: tuple[list[AnyArray], int]) -> None:
+        check_groups(*table)
+
+    check()
+
+
 @pytest.fixture(params=["all alike", "two values"])
-def colliding_hash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def colliding_hash(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_dictionary: None
+) -> None:
     def poor_hash(columns: list[AnyArray]) -> AnyArray:
         same = np.zeros(len(columns[0]), np.uint64)
         return (
@@ -125,7 +143,9 @@ def test_groups_of_many_rows() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 2**16])
-def test_groups_whatever_the_size_of_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_whatever_the_size_of_blocks(
+    block: int, monkeypatch: pytest.MonkeyPatch, no_dictionary: None
+) -> None:
     monkeypatch.setattr(arrays, "BLOCK", block)
 
     @QUICK
