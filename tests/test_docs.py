@@ -33,7 +33,10 @@ from optsched.solution import document as solution_documents
 pytestmark = pytest.mark.documentation
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = [
+    "README.md",
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
+]
 BIN = Path(sys.executable).parent
 
 Failures = dict[str, list[str]]
@@ -107,7 +110,9 @@ def failures_of(
     return found
 
 
-WITH_PYTHON = [page for page in PAGES if page != "docs/extending.md" and blocks(page, "python")]
+WITH_PYTHON = [
+    page for page in PAGES if page != "docs/how-to/extending.md" and blocks(page, "python")
+]
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +145,12 @@ def test_the_readme_s_commands_are_targets() -> None:
 
 @pytest.fixture(scope="module")
 def colleague(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package that docs/extending.md makes, as pip would install it."""
+    """The package that docs/how-to/extending.md makes, as pip would install it."""
     folder = tmp_path_factory.mktemp("colleague")
-    (folder / "colleague.py").write_text("\n".join(blocks("docs/extending.md", "python")))
-    (project,) = (tomllib.loads(text)["project"] for text in blocks("docs/extending.md", "toml"))
+    (folder / "colleague.py").write_text("\n".join(blocks("docs/how-to/extending.md", "python")))
+    (project,) = (
+        tomllib.loads(text)["project"] for text in blocks("docs/how-to/extending.md", "toml")
+    )
     points = "".join(
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()
@@ -235,7 +242,7 @@ def test_an_extension_works(what: str, of_extensions: Failures) -> None:
 
 
 def test_extensions_can_be_named_on_the_shell(colleague: Path, tmp_path: Path) -> None:
-    text = (ROOT / "docs/extending.md").read_text()
+    text = (ROOT / "docs/how-to/extending.md").read_text()
     (line,) = re.findall(r"`(optsched solve instance\.json [^`]*)`", text)
     program, *arguments = shlex.split(line.replace("instance.json", "@quickstart"))
     run([str(BIN / program), *arguments], tmp_path, PYTHONPATH=str(colleague))
@@ -285,7 +292,7 @@ def default_of(model: type[BaseModel], name: str) -> str:
 @pytest.mark.parametrize("section", INSTANCE_SECTIONS)
 def test_the_fields_of_an_instance(section: str) -> None:
     model = INSTANCE_SECTIONS[section]
-    rows = table(sections("docs/instance-format.md")[section])
+    rows = table(sections("docs/reference/instance-format.md")[section])
     assert [name for name, *_ in rows] == [f"`{name}`" for name in model.model_fields]
     assert {name: default for name, default, _ in rows} == {
         f"`{name}`": default_of(model, name) for name in model.model_fields
@@ -305,7 +312,7 @@ def test_every_document_has_a_section() -> None:
 
 
 def test_the_fields_of_a_policy() -> None:
-    rows = table(sections("docs/rounds.md")["Policy"])
+    rows = table(sections("docs/reference/rounds.md")["Policy"])
     assert {name: default for name, default, _ in rows} == {
         f"`{name}`": "`[]`" if name == "constraints" else default_of(RoundPolicy, name)
         for name in RoundPolicy.model_fields
@@ -314,7 +321,9 @@ def test_the_fields_of_a_policy() -> None:
 
 def test_the_fields_of_states_and_plans() -> None:
     states, plans = re.findall(
-        r"(?:^\|.*\|\n)+", sections("docs/rounds.md")["State and plan as documents"], re.MULTILINE
+        r"(?:^\|.*\|\n)+",
+        sections("docs/reference/rounds.md")["State and plan as documents"],
+        re.MULTILINE,
     )
     for text, model in ((states, RoundDocument), (plans, PlanDocument)):
         assert [name.strip("`") for name, _ in table(text)] == list(model.model_fields)
@@ -322,7 +331,7 @@ def test_the_fields_of_states_and_plans() -> None:
 
 
 def test_the_events_are_methods_of_a_scheduler() -> None:
-    cells = [name for name, _ in table(sections("docs/rounds.md")["Events"])]
+    cells = [name for name, _ in table(sections("docs/reference/rounds.md")["Events"])]
     told = {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)} | {"observe_many"}
     events = {name for name, owner in vars(Scheduler).items() if name[0] != "_" and callable(owner)}
     assert told == events - {"close"} and "recover" in vars(Scheduler)
@@ -330,7 +339,7 @@ def test_the_events_are_methods_of_a_scheduler() -> None:
 
 @pytest.mark.parametrize("section", SOLUTION_SECTIONS)
 def test_the_fields_of_a_solution(section: str) -> None:
-    rows = table(sections("docs/solution-format.md")[section])
+    rows = table(sections("docs/reference/solution-format.md")[section])
     assert {name for name, _ in rows} == {
         f"`{name}`" for name in SOLUTION_SECTIONS[section].model_fields
     }
@@ -339,14 +348,14 @@ def test_the_fields_of_a_solution(section: str) -> None:
 def test_the_values_of_a_solution() -> None:
     rows = {
         name.strip("`"): text
-        for name, text in table(sections("docs/solution-format.md")["Solution format"])
+        for name, text in table(sections("docs/reference/solution-format.md")["Solution format"])
     }
     for name, values in (("termination", Termination), ("status", Status)):
         assert [value for value in values if f"`{value}`" not in rows[name]] == []
 
 
 def test_the_example_instance_solves() -> None:
-    (text,) = blocks("docs/instance-format.md", "json")
+    (text,) = blocks("docs/reference/instance-format.md", "json")
     instance = optsched.Instance.from_document(json.loads(text))
     answer = optsched.solve(instance, "max-min-fairness")
     assert answer.status == "optimal"
@@ -360,7 +369,9 @@ def test_the_example_instance_solves() -> None:
 def test_the_layers_are_those_of_the_contract() -> None:
     told = [
         name.rstrip("/")
-        for cell, _ in table(sections("docs/architecture.md")["The way through the house"])
+        for cell, _ in table(
+            sections("docs/developers/architecture.md")["The way through the house"]
+        )
         for name in re.findall(r"`([^`]+)`", cell)
     ]
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
@@ -376,7 +387,7 @@ def test_the_layers_are_those_of_the_contract() -> None:
 
 
 def test_the_capabilities_of_the_solvers() -> None:
-    rows = table(sections("docs/architecture.md")["Solvers"])
+    rows = table(sections("docs/developers/architecture.md")["Solvers"])
     told = {name.strip("`"): set(text.split(", ")) for name, _, text in rows}
     assert told == {
         name: registry.load_solver(name).capabilities for name in registry.names("solver")
@@ -384,7 +395,9 @@ def test_the_capabilities_of_the_solvers() -> None:
 
 
 def test_the_exit_codes() -> None:
-    told = {int(code) for code, _ in table(sections("docs/architecture.md")["Exit codes"])}
+    told = {
+        int(code) for code, _ in table(sections("docs/developers/architecture.md")["Exit codes"])
+    }
     known = {value.exit_code for value in vars(errors).values() if isinstance(value, type)}
     assert told >= known
     assert told == {0, 1, 2, 3, 4, 5, 6, 7, 130}
@@ -406,7 +419,7 @@ def test_the_side_constraints_are_listed_with_their_options() -> None:
 
 def test_the_rankings_are_listed_with_their_options() -> None:
     owners = {owner.name: owner for owner in map(registry.load_ranking, registry.names("ranking"))}
-    rows = table(sections("docs/rankings.md")["The catalogue"])
+    rows = table(sections("docs/reference/rankings.md")["The catalogue"])
     told = {name.strip("`"): re.findall(r"`([\w-]+)`", options) for name, _, options in rows}
     common = set(RankingOptions.model_fields)
     assert told == {
@@ -414,7 +427,7 @@ def test_the_rankings_are_listed_with_their_options() -> None:
         for name in told
     }
     assert set(told) == set(owners)
-    text = sections("docs/rankings.md")["The catalogue"]
+    text = sections("docs/reference/rankings.md")["The catalogue"]
     words = " ".join(text.split())
     assert [
         alias
@@ -448,6 +461,12 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors(place), target
 
 
+def test_names_of_pages_differ() -> None:
+    """Recorded commands are kept by the name of their page."""
+    names = [Path(page).stem for page in PAGES]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_every_page_is_in_the_navigation() -> None:
-    nav = re.findall(r"^  - .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    nav = re.findall(r"^ +- .+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(f"docs/{name}" for name in nav) == sorted(set(PAGES) - {"README.md"})

@@ -18,7 +18,7 @@ sys.path.insert(0, str(DOCS))
 
 from formulation_gallery.docstrings import Docstring, Piece, markdown, parse  # noqa: E402
 from formulation_gallery.figures import show_constraint  # noqa: E402
-from formulation_gallery.page import PICTURES, Entry, catalogue, constraint_text, page  # noqa: E402
+from formulation_gallery.page import PAGE, PICTURES, Entry, catalogue, constraint_text, page  # noqa: E402
 
 pytestmark = pytest.mark.documentation
 
@@ -32,7 +32,7 @@ def entries() -> list[Entry]:
 
 
 def test_the_page_is_up_to_date(entries: list[Entry]) -> None:
-    assert (DOCS / "formulations.md").read_text() == page(entries), (
+    assert (DOCS / PAGE).read_text() == page(entries), (
         "run: cd docs && python -m formulation_gallery"
     )
 

@@ -17,7 +17,7 @@ GROUPS = {"optsched.models", "optsched.rankings"}
 
 
 def mentioned() -> set[str]:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     code = [path for name in ("optsched", "formulations") for path in (ROOT / name).rglob("*.py")]
     pattern = re.compile(r"`((?:optsched|formulations)(?:\.\w+)+)")
     return {name for path in [*pages, *code] for name in pattern.findall(path.read_text())}
@@ -45,7 +45,7 @@ def test_files_that_pages_mention_exist() -> None:
     known = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py")}
     missing = [
         f"{page.name}: {file}"
-        for page in (ROOT / "docs").glob("architecture.md")
+        for page in (ROOT / "docs").rglob("*.md")
         for file in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())
         if not any(path.endswith(f"/{file}") or path == file for path in known)
     ]

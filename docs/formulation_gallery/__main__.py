@@ -7,7 +7,7 @@ from pathlib import Path
 
 from formulation_gallery import models
 from formulation_gallery.figures import draw
-from formulation_gallery.page import PICTURES, catalogue, page
+from formulation_gallery.page import PAGE, PICTURES, catalogue, page
 
 
 def main(folder: Path) -> None:
@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
         if entry.shown is not None and entry.picture is not None:
             draw(entry.shown, folder / entry.picture)
     models.main(folder)
-    (folder / "formulations.md").write_text(page(entries), encoding="utf-8")
+    (folder / PAGE).write_text(page(entries), encoding="utf-8")
 
 
 if __name__ == "__main__":

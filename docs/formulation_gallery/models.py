@@ -7,7 +7,7 @@ from pathlib import Path
 from formulation_gallery.docstrings import markdown
 from optsched.cli.model_list import catalogue
 
-PAGE = "performance-models.md"
+PAGE = "reference/performance-models.md"
 BEGIN = "<!-- models: made by `make docs` from the catalogue -->\n\n"
 END = "\n<!-- end of models -->\n"
 

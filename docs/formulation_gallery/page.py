@@ -15,6 +15,7 @@ from formulation_gallery.figures import HINTS, Hint, Shown, show_constraint, sho
 from optsched.cli.formulations import described
 from optsched.registry import load_constraint, load_formulation, names
 
+PAGE = "reference/formulations.md"
 PICTURES = "pictures/formulations"
 HEAD = """# Formulations
 
@@ -26,7 +27,7 @@ comes of it on an instance that ships. `optsched formulations NAME` shows the ma
 Every formulation takes the option `quantile` where something holds jobs to deadlines (the side constraint `deadlines`,
 or `lease`): with `-O quantile=0.9` deadlines reckon with the throughput that a performance model gives 90 % to be
 reached, while objectives keep to the median.
-Words such as job, class and column are those of the [architecture](architecture.md#words).
+Words such as job, class and column are those of the [architecture](../developers/architecture.md#words).
 """
 SENSES = {"max": "maximised", "min": "minimised", "rule": "told of its answer"}
 
@@ -57,7 +58,7 @@ class Entry:
 
     @property
     def picture(self) -> str | None:
-        """Path of its picture from the page, None without one."""
+        """Path of its picture in the folder of the documentation, None without one."""
         return (
             f"{PICTURES}/{self.name}.png"
             if self.shown is not None and self.shown.solutions
@@ -161,7 +162,7 @@ def _picture(entry: Entry) -> list[str]:
     told = f"{entry.name} on the instance {entry.shown.instance}"
     if entry.shown.constraint is not None:
         told = f"{entry.shown.formulation} on the instance {entry.shown.instance}, without {entry.name} and with it"
-    return [f"![{told}]({entry.picture})", ""]
+    return [f"![{told}](../{entry.picture})", ""]
 
 
 def _facts(entry: Entry) -> Iterator[str]:

@@ -13,7 +13,7 @@ BY_PRICES_LEVEL = 1000
 BY_PRICES_TOTAL = 1500
 """Different jobs from which a linear total is found by prices; a vertex of a smaller program comes sooner."""
 BY_PRICES_CONCAVE = 300
-"""Different jobs from which a total of concave utilities is found by prices. docs/prices.md has what was measured."""
+"""Different jobs from which a total of concave utilities is found by prices (docs/concepts/prices.md)."""
 MANY = 4000
 """Different jobs up to which round after round is solved from the basis before."""
 TIME_INDEXED = 50_000

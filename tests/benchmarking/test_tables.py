@@ -145,7 +145,7 @@ def test_a_table_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_columns_are_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "benchmarking.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "benchmarking.md").read_text()
     rows = text[
         text.index("| column | meaning |") : text.index("**Best known objectives**")
     ].splitlines()[2:]

@@ -318,7 +318,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_columns_are_those_of_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "generating.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "generating.md").read_text()
     for name, columns in (("jobs", JOB_COLUMNS), ("rates", RATE_COLUMNS), ("pools", POOL_COLUMNS)):
         (line,) = re.findall(rf"^\| {name} \| (.*)$", page, re.MULTILINE)
         assert set(re.findall(r"`([a-z_]+)`", line)) == set(columns)

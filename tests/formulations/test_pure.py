@@ -72,7 +72,7 @@ def test_a_procedure_runs_on_optima_written_by_hand() -> None:
 
 
 class TwoRuns(Formulation):
-    """A third party's formulation that runs the engine itself, as docs/extending.md allows."""
+    """A third party's formulation that runs the engine itself, as docs/how-to/extending.md allows."""
 
     name = "two-runs"
 

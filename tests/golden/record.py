@@ -31,7 +31,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 STORED = HERE / "stored"
 ORACLES = ROOT.parent / "shared" / "oracles"
-DOCUMENTS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS = [
+    "README.md",
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
+]
 READ, WRITE = "tests/golden/read.md", "tests/golden/write.md"
 
 # --- commands ------------------------------------------------------------------------------------------------------

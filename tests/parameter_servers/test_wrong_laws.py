@@ -264,7 +264,7 @@ def test_what_is_not_in_the_program_needs_no_limit() -> None:
 
 # --- the documentation -----------------------------------------------------------------------------------------------
 
-DOCS = Path(__file__).parents[2] / "docs" / "instance-format.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "instance-format.md"
 
 
 def section() -> str:

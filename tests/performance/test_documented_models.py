@@ -1,4 +1,4 @@
-"""Every performance object in docs/performance-models.md is one that an instance can have."""
+"""Every performance object in docs/reference/performance-models.md is one that an instance can have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optsched.assembly import make_model
 
 pytestmark = pytest.mark.documentation
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance-models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "performance-models.md"
 EXAMPLES = [
     document["performance"]
     for document in map(

@@ -1,4 +1,4 @@
-"""Deadlines met in Fig. 8(a) of ElasticFlow, against the published ratios (docs/simulation-results.md)."""
+"""Deadlines met in Fig. 8(a) of ElasticFlow, against the published ratios (docs/studies/simulation-results.md)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from optsched.performance.prior import PriorDocument
 
 pytestmark = pytest.mark.documentation
 
-PAGE = Path(__file__).parents[3] / "docs" / "analytic-models.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "analytic-models.md"
 
 
 @pytest.mark.parametrize(
