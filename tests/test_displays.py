@@ -123,6 +123,7 @@ def test_a_frame_without_pandas_says_what_to_install(
     [
         ("instance", None), ("solution", None), ("solution", "rounds"), ("solution", "topology"),
         ("solution", "prices"), ("allocation", None), ("schedule", None), ("front", None), ("simulation", None),
+        ("comparison", None),
     ],
 )  # fmt: skip
 def test_results_draw_themselves(
@@ -139,3 +140,25 @@ def test_a_wrong_kind_of_picture_is_refused(results: dict[str, Displayed]) -> No
     with pytest.raises(InvalidArgument) as error:
         results["solution"].plot("gant")  # type: ignore[attr-defined]
     assert (error.value.path, error.value.found) == ("kind", '"gant"')
+
+
+def test_a_solution_is_asked_for_a_job(results: dict[str, Displayed], tmp_path: Path) -> None:
+    solution = results["solution"]
+    assert isinstance(solution, optsched.Solution) and solution.allocation is not None
+    answer = solution["bert-base-2"]
+    assert list(answer.rows) == [
+        row for row in solution.allocation.to_records() if row["job"] == "bert-base-2"
+    ]
+    assert answer.throughput == solution.throughput["bert-base-2"] and not answer.reason
+    assert repr(answer) == "<JobAnswer of bert-base-2: 1 row, 19.41 steps/s>"
+    with pytest.raises(KeyError, match="nobody"):
+        solution["nobody"]
+    solution.write(tmp_path / "solution.json")
+    assert optsched.verify("@quickstart", tmp_path / "solution.json").ok
+
+
+def test_a_job_that_gets_nothing_has_a_reason() -> None:
+    given = optsched.Instance.from_arrays(pools={"v100": 1}, throughput=[[1.0], [2.0]], gpus=[1, 2])
+    answer = optsched.solve(given)["j1"]
+    assert answer.rows == () and answer.throughput == 0 and answer.reason
+    assert answer.reason in repr(answer)

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from optsched.benchmarking.best_known import with_best_known
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import UsageError
+from optsched.lazy import convenience
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 Row = Mapping[str, Any]
 IDENTITY = (
@@ -211,6 +215,10 @@ class Results(DisplayedTable):
         columns = range(len(self.problem_columns))
         found = tuple(k for k in columns if len({problem[k] for problem in self.problems}) > 1)
         return found or tuple(columns[:1])
+
+    def plot(self) -> Picture:
+        """The performance profile of times; of objectives where there are no times."""
+        return cast("Picture", convenience("Results.plot")(self))
 
     def _headline(self) -> str:
         methods, problems = count(len(self.methods), "method"), count(len(self.problems), "problem")

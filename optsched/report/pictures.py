@@ -57,15 +57,17 @@ def new_axes(width: float, height: float) -> Axes:
     return axes
 
 
-def new_panels(width: float, height: float) -> tuple[Figure, np.ndarray]:
-    """A figure (inches) with two rows of two axes."""
+def new_panels(
+    width: float, height: float, rows: int = 2, columns: int = 2, *, one_scale: bool = False
+) -> tuple[Figure, np.ndarray]:
+    """A figure (inches) with rows of axes; on ``one_scale`` all of a row share the vertical axis."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     engine = figure.get_layout_engine()
     engine.set(h_pad=0.12, w_pad=0.12, hspace=0.05, wspace=0.04)  # type: ignore[union-attr, call-arg]
-    return figure, figure.subplots(2, 2)
+    return figure, figure.subplots(rows, columns, sharey="row" if one_scale else False)
 
 
 def figure_of(ax: Axes) -> Figure:

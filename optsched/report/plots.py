@@ -6,20 +6,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from optsched import api
+from optsched.benchmarking.results import Results
 from optsched.display.picture import Picture
-from optsched.errors import InvalidArgument
+from optsched.errors import InvalidArgument, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.report.answers import Answer, has_part
+from optsched.report.comparison import comparison_picture
 from optsched.report.front import front_picture
 from optsched.report.gantt import rounds_gantt, schedule_gantt
 from optsched.report.heatmap import allocation_heatmap
 from optsched.report.prices import price_bars
+from optsched.report.results_page import gap_picture, time_picture
 from optsched.report.simulation_page import simulation_picture
 from optsched.report.topology import topology_picture
 from optsched.sensitivity import Front
 from optsched.simulation.result import Simulation
 from optsched.solution import Allocation, Schedule, Solution
+from optsched.study.comparison import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +66,20 @@ def plot_schedule(schedule: Schedule) -> Picture:
 
 def plot_instance(instance: Instance) -> Picture:
     return Picture(topology_picture(instance))
+
+
+def plot_comparison(comparison: Comparison) -> Picture:
+    return Picture(comparison_picture(comparison))
+
+
+def plot_results(results: Results) -> Picture:
+    for picture in (time_picture, gap_picture):
+        axes = picture(results)
+        if axes is not None:
+            return Picture(axes)
+    raise UsageError(
+        "there are no two methods with times or objectives to compare: there is nothing to draw"
+    )
 
 
 def plot_front(front: Front) -> Picture:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from optsched.arrays import FloatArray, blocks, shown
+from optsched.arrays import FloatArray, IntArray, blocks, shown
 from optsched.candidates import Classes, JobRows, expand
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.lazy import convenience
@@ -16,6 +16,7 @@ from optsched.lazy import convenience
 if TYPE_CHECKING:
     from optsched.display.picture import Picture
 
+EVERYTHING = slice(None)
 NEGLIGIBLE = 1e-10
 """Fractions below this are taken as zero: they are a solver's noise, and shorter than any round."""
 
@@ -107,8 +108,8 @@ class Allocation(DisplayedTable):
         """Use of each resource, shape (R,)."""
         return np.asarray(self.classes.usage @ self.x)
 
-    def to_records(self, first: int | None = None) -> list[dict[str, Any]]:
-        """One record per row, or for the ``first`` rows, as in the solution format.
+    def to_records(self, some: slice | IntArray = EVERYTHING) -> list[dict[str, Any]]:
+        """One record per row, or for ``some`` of them, as in the solution format.
 
         A record has job (or jobs), pool, gpus, nodes, fraction, attributes.
         """
@@ -116,10 +117,10 @@ class Allocation(DisplayedTable):
         columns = ColumnRecords(self.classes)
         records = []
         for job, partner, column, fraction in zip(
-            rows.job[:first].tolist(),
-            rows.partner[:first].tolist(),
-            rows.column[:first].tolist(),
-            rows.fraction[:first].tolist(),
+            rows.job[some].tolist(),
+            rows.partner[some].tolist(),
+            rows.column[some].tolist(),
+            rows.fraction[some].tolist(),
             strict=True,
         ):
             record: dict[str, Any] = (
@@ -129,6 +130,10 @@ class Allocation(DisplayedTable):
             record["fraction"] = fraction
             records.append(record | columns.option(column, job) | columns.details(column))
         return records
+
+    def rows_of(self, job: int) -> IntArray:
+        """Rows in which a job runs, alone or with a partner."""
+        return np.flatnonzero((self.rows.job == job) | (self.rows.partner == job))
 
     def plot(self) -> Picture:
         """A picture of jobs x pools, coloured by the fraction of time."""
@@ -140,4 +145,4 @@ class Allocation(DisplayedTable):
         return f"of {self.classes.instance.name}: {kind} in {used} of {self.classes.columns:,}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        return columns_of(self.to_records(first))
+        return columns_of(self.to_records(slice(first)))

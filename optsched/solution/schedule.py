@@ -11,7 +11,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
 from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count
 from optsched.lazy import convenience
-from optsched.solution.allocation import ColumnRecords
+from optsched.solution.allocation import EVERYTHING, ColumnRecords
 
 if TYPE_CHECKING:
     from optsched.display.picture import Picture
@@ -97,8 +97,8 @@ class Schedule(DisplayedTable):
         now = (self.start <= time) & (time < self.end)
         return np.bincount(self.column[now], minlength=self.classes.columns).astype(np.float64)
 
-    def to_records(self, first: int | None = None) -> list[dict[str, Any]]:
-        """One record per stretch, or for the ``first`` ones, as in the solution format.
+    def to_records(self, some: slice | IntArray = EVERYTHING) -> list[dict[str, Any]]:
+        """One record per stretch, or for ``some`` of them, as in the solution format.
 
         A record has job, pool, gpus, start, end, and option or attributes.
         """
@@ -106,16 +106,20 @@ class Schedule(DisplayedTable):
         columns = ColumnRecords(self.classes)
         records = []
         for job, column, start, end in zip(
-            self.job[:first].tolist(),
-            self.column[:first].tolist(),
-            self.start[:first].tolist(),
-            self.end[:first].tolist(),
+            self.job[some].tolist(),
+            self.column[some].tolist(),
+            self.start[some].tolist(),
+            self.end[some].tolist(),
             strict=True,
         ):
             record = {"job": names[job]} | columns.configuration(column)
             record |= {"start": start, "end": end}
             records.append(record | columns.option(column, job) | columns.details(column))
         return records
+
+    def rows_of(self, job: int) -> IntArray:
+        """Stretches in which a job runs."""
+        return np.flatnonzero(self.job == job)
 
     def plot(self) -> Picture:
         """A Gantt chart: time against the GPUs of each pool."""
@@ -127,4 +131,4 @@ class Schedule(DisplayedTable):
         return f"of {self.classes.instance.name}: {jobs} in {count(len(self), 'run')}, the last ends in {end} s"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        return columns_of(self.to_records(first))
+        return columns_of(self.to_records(slice(first)))

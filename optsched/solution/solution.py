@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -129,6 +130,34 @@ class Packed(NamedTuple):
     held: int
     most: int
     time: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class JobAnswer(DisplayedTable):
+    """What a solution gives one job.
+
+    Attributes
+    ----------
+    job : str
+    rows : tuple of mappings
+        Its rows of the schedule, or of the allocation, as in the solution format.
+    throughput : float
+        steps/s; 0 for a job that gets nothing, or that a schedule starts later.
+    reason : str
+        Why it gets nothing, where that was decided before the program or by it; else empty.
+    """
+
+    job: str
+    rows: tuple[Mapping[str, Any], ...]
+    throughput: float
+    reason: str
+
+    def _headline(self) -> str:
+        runs = f"{count(len(self.rows), 'row')}, {amount(self.throughput)} steps/s"
+        return f"of {self.job}: {self.reason or runs}"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        return columns_of(self.rows[:first])
 
 
 @dataclass(frozen=True, repr=False)
@@ -353,6 +382,29 @@ class Solution(DisplayedTable):
                 )
         return parts
 
+    def __getitem__(self, job: str) -> JobAnswer:
+        """What the solution gives a job; raises KeyError where the instance has no such job."""
+        row = self.instance.jobs_table.names.index(job)
+        shown = self.schedule if self.schedule is not None else self.allocation
+        reasons = dict((*self.unplaced, *self.declined))
+        return JobAnswer(
+            str(job),
+            () if shown is None else tuple(shown.to_records(shown.rows_of(row))),
+            self.throughput.get(job, 0.0),
+            reasons.get(job, ""),
+        )
+
+    def write(self, path: str | Path, all_duals: bool = False) -> None:
+        """Write the solution as a file in the format ``optsched-solution/1``, atomically.
+
+        Parameters
+        ----------
+        path : str or Path
+        all_duals : bool
+            Row duals of more than `DUAL_ROWS` rows too.
+        """
+        convenience("Solution.write")(self, path, all_duals)
+
     def plot(self, kind: str | None = None) -> Picture:
         """A picture of the solution.
 
@@ -390,7 +442,7 @@ class Solution(DisplayedTable):
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The rows of the schedule where there is one, else of the allocation."""
         shown = self.schedule if self.schedule is not None else self.allocation
-        return {} if shown is None else columns_of(shown.to_records(first))
+        return {} if shown is None else columns_of(shown.to_records(slice(first)))
 
 
 def _finite(value: float | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -24,11 +24,15 @@ from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageEr
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.instance.reading import show
+from optsched.lazy import convenience
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, names
 from optsched.solution import Solution, Termination
 from optsched.solution.measures import Measures, measure
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 FORMAT = "optsched-comparison/1"
 
@@ -126,6 +130,10 @@ class Comparison(DisplayedTable):
             if row.formulation == formulation:
                 return row
         raise KeyError(formulation)
+
+    def plot(self) -> Picture:
+        """The measures that all answers share, a bar for each formulation."""
+        return cast("Picture", convenience("Comparison.plot")(self))
 
     def _headline(self) -> str:
         answers = sum(row.measures is not None for row in self.rows)
