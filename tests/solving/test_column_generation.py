@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packed_jobs import interference
+from generation_cases import REFUSED, interference
 
 import optsched
 from optsched.assembly import compile, make_formulation, make_model
@@ -207,7 +207,7 @@ def test_the_most_that_a_pair_is_worth_is_that_of_all_columns(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "optsched.solving.column_generation.pricing.LONELY", 2.0
+        "optsched.solving.column_generation.pair_pricing.LONELY", 2.0
     )  # the best partner of each is always offered
     full, pricing = full_and_pricing(seed)
     rng = np.random.default_rng(seed)
@@ -313,25 +313,7 @@ def test_verify_refuses_a_bound_of_the_columns_in_the_file_alone() -> None:
 # --- what cannot be generated ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("formulation", "more", "words"),
-    [
-        ("water-filling", {}, "water-filling generates no columns"),
-        ("isolated", {}, "isolated generates no columns"),
-        ("max-throughput", {"integral": True}, "jobs are whole"),
-        ("max-min-fairness", {"agnostic": True}, "its throughput times a number"),
-        (
-            "max-min-fairness",
-            {"constraints": [{"kind": "minimum-service", "fraction": 0.1}]},
-            "side constraints have rows",
-        ),
-        (
-            "max-min-fairness",
-            {"extend": lambda program, variables, classes: None},
-            "rows of one's own",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("formulation", "more", "words"), REFUSED)
 def test_refusals(formulation: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         optsched.solve(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generation_cases import REFUSED
 
 import optsched
 from optsched.assembly import compile, make_formulation
@@ -19,7 +20,7 @@ from optsched.cli.main import main
 from optsched.errors import UsageError
 from optsched.solution import dual_bound
 from optsched.solving.column_generation import Chosen, ConfigurationPricing, Duals
-from optsched.solving.column_generation.configuration_columns import restricted
+from optsched.solving.column_generation.configuration_generation import restricted
 from optsched.solving.column_generation.segments import segments
 
 pytestmark = pytest.mark.property
@@ -429,24 +430,7 @@ def test_verify_refuses_a_bound_of_the_columns_to_start_with_alone() -> None:
 # --- what cannot be generated ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("formulation", "more", "words"),
-    [
-        ("water-filling", {}, "water-filling generates no columns"),
-        ("max-throughput", {"integral": True}, "jobs are whole"),
-        ("max-min-fairness", {"agnostic": True}, "its throughput times a number"),
-        (
-            "max-min-fairness",
-            {"constraints": [{"kind": "minimum-service", "fraction": 0.1}]},
-            "side constraints have rows",
-        ),
-        (
-            "max-min-fairness",
-            {"extend": lambda program, variables, classes: None},
-            "rows of one's own",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("formulation", "more", "words"), REFUSED)
 def test_refusals(formulation: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         optsched.solve(

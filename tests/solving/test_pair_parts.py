@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packed_jobs import interference
+from generation_cases import check_stopped, interference
 
 import optsched
 from optsched.assembly import compile, make_formulation
@@ -15,8 +15,8 @@ from optsched.errors import Interrupted
 from optsched.program import AllocationProgram
 from optsched.solution.values import Termination
 from optsched.solving.column_generation import pair_generation, pair_parts, pair_sample
+from optsched.solving.column_generation.pair_pricing import PairPricing
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pricing import PairPricing
 
 pytestmark = pytest.mark.property
 
@@ -138,13 +138,7 @@ def test_moving_capacities_raises_the_smallest_level(
 
 @pytest.mark.parametrize("work", [1, 30, 100, 300, 1000])
 def test_a_run_that_is_stopped_has_a_bound_that_holds(work: int, small_parts: list[Any]) -> None:
-    instance = packed(2, 80)
-    full = optsched.solve(instance)
-    stopped = optsched.solve(instance, generate_columns=True, work_limit=work)
-    if stopped.objective is not None:
-        assert stopped.ok
-        assert stopped.objective <= full.objective * (1 + 1e-9)
-        assert stopped.bound is not None and stopped.bound >= full.objective * (1 - 1e-9)
+    check_stopped(packed(2, 80), work)
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packed_jobs import interference
+from generation_cases import check_stopped, interference
 
 import optsched
 from optsched.assembly import compile, make_formulation
 from optsched.program import AllocationProgram
 from optsched.solving.column_generation import pair_sample
-from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.pricing import PairPricing
+from optsched.solving.column_generation.pair_pricing import PairPricing
+from optsched.solving.column_generation.pricing import Duals
 
 pytestmark = pytest.mark.property
 
@@ -100,13 +100,7 @@ def test_the_same_is_made_of_the_same(small_samples: list[Any]) -> None:
 
 @pytest.mark.parametrize("work", [1, 20, 60, 200, 500])
 def test_a_run_that_is_stopped_has_a_bound_that_holds(work: int, small_samples: list[Any]) -> None:
-    instance = packed(2, 80)
-    full = optsched.solve(instance)
-    stopped = optsched.solve(instance, generate_columns=True, work_limit=work)
-    if stopped.objective is not None:
-        assert stopped.ok
-        assert stopped.objective <= full.objective * (1 + 1e-9)
-        assert stopped.bound is not None and stopped.bound >= full.objective * (1 - 1e-9)
+    check_stopped(packed(2, 80), work)
 
 
 def pricing_of(instance: optsched.Instance, formulation: str) -> tuple[PairPricing, PairPricing]:

@@ -29,8 +29,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray
+from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
+from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.errors import UsageError
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import OPTIMALITY
@@ -38,17 +40,76 @@ from optsched.solution.plan import Plan
 from optsched.solution.solution import CONFIGURATIONS, ColumnsMade
 from optsched.solution.values import Termination, Values
 from optsched.solving.certify import certified_without_matrix
-from optsched.solving.column_generation.configuration_columns import (
-    Restricted,
-    restricted,
-    with_configurations,
-)
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
-from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import with_bound
+from optsched.solving.column_generation.pricing import Duals
 from optsched.solving.column_generation.segments import segments
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import STOPPED, Outcome, SolvedProgram
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """A program over the columns to start with and over configurations of classes.
+
+    Attributes
+    ----------
+    program : AllocationProgram
+    order : IntArray, shape (N,)
+        Which of its columns each is: those to start with come first, then the configurations as they were given.
+    """
+
+    program: AllocationProgram
+    order: IntArray
+
+    def totals(self, x: FloatArray) -> FloatArray:
+        """Totals of the columns as they were given, of totals of the program's."""
+        given = np.empty(len(x))
+        given[self.order] = x
+        return given
+
+
+def restricted(pricing: ConfigurationPricing, chosen: Chosen) -> Restricted:
+    """The program with columns for these configurations; levels are throughputs times numbers of the classes."""
+    classes, order = with_configurations(pricing, chosen)
+    levels = scaled_rows(classes.throughput, pricing.scale)
+    return Restricted(replace(pricing.program, classes=classes, levels=levels), order)
+
+
+def with_configurations(pricing: ConfigurationPricing, chosen: Chosen) -> tuple[Classes, IntArray]:
+    """The classes with columns for these configurations, and which each of their columns is, as in `Restricted`."""
+    C, table = pricing.classes, pricing.table
+    cells, which = np.unique(chosen.cell, return_inverse=True)
+    grown = C.candidates.with_configurations(cells)
+    columns, curve = grown.columns, table.curve_of(cells)
+    plain = np.flatnonzero((columns.option < 0) & (columns.workers == 0))
+    ways = table.way[cells]
+    theirs = (
+        table.kind[curve],
+        table.ways.pool[ways],
+        table.ways.gpus[ways],
+        table.ways.nodes[ways],
+    )
+    mine = (columns.kind[plain], columns.pool[plain], columns.gpus[plain], columns.nodes[plain])
+    same = group_rows(
+        [np.concatenate(pair) for pair in zip(mine, theirs, strict=True)], len(plain) + len(cells)
+    )
+    column = plain[same.first[same.inverse[len(plain) :]]]
+    first = np.ones(len(columns), bool)
+    first[column] = False
+    start = np.flatnonzero(first)
+    first_columns, owner, _ = alone_columns(
+        columns.take(start), pricing.classes.kind, len(grown.kinds)
+    )
+    kind_column = np.concatenate(
+        [start if first_columns is None else start[first_columns], column[which]]
+    )
+    owner = np.concatenate([owner, chosen.klass])
+    order = np.argsort(owner * len(columns) + kind_column)
+    alone = (kind_column[order], owner[order], np.full(len(order), -1, np.int64))
+    nobody = np.zeros(0, np.int64)
+    groups = JobGroups(C.of_job, C.first, C.count.astype(np.int64))
+    return assemble(grown, C.reads, groups, alone, (nobody, nobody, nobody)), order
+
 
 log = logging.getLogger("optsched")
 
@@ -166,12 +227,7 @@ def _certified(
     point = np.concatenate([x[:first], x[first + used]])[order]
     y = duals.rows(program)
     outcome = certified_without_matrix(engine, program, replace(values, x=point), y)
-    if outcome.bound is not None and outcome.duals is not None:
-        outcome = with_bound(
-            outcome,
-            outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)),
-            CONFIGURATIONS,
-        )
+    outcome = pricing.bounded(outcome, program)
     log.info(
         "%d configurations of %d made columns, %d in use", count.made, count.possible, len(used)
     )

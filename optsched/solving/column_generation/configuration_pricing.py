@@ -11,13 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, increases, ranges
-from optsched.candidates import Classes
 from optsched.candidates.configuration_table import ConfigurationTable, curve_blocks, first_largest
 from optsched.candidates.kinds import STRIDE
 from optsched.program import AllocationProgram
 from optsched.solution.solution import CONFIGURATIONS
-from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.levels import level_scale, refuse
+from optsched.solving.column_generation.pricing import ColumnPricing, Duals, level_scale, refuse
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class ConfigurationPricing:
+class ConfigurationPricing(ColumnPricing):
     """Prices every configuration of every class, without a column for it.
 
     A member of class k in a configuration c of the table, g_c GPUs of a pool, is worth, at duals (u, p, y),
@@ -65,16 +63,10 @@ class ConfigurationPricing:
 
     Attributes
     ----------
-    program : AllocationProgram
-        Over the columns to start with.
     table : ConfigurationTable
-    scale : FloatArray, shape (K,)
-        Level of a class per steps/s that it gets.
     """
 
-    program: AllocationProgram
     table: ConfigurationTable
-    scale: FloatArray
 
     of_what: ClassVar[str] = CONFIGURATIONS
 
@@ -90,12 +82,7 @@ class ConfigurationPricing:
         table = program.classes.candidates.elastic
         refuse(program, gone=table is None, concave=True)
         assert table is not None
-        return cls(program, table, level_scale(program))
-
-    @property
-    def classes(self) -> Classes:
-        """The classes."""
-        return self.program.classes
+        return cls(program, level_scale(program), table)
 
     @cached_property
     def choosing(self) -> IntArray:

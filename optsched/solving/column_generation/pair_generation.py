@@ -2,7 +2,7 @@ r"""Column generation of pairs: programs of jobs that share GPUs, with the few p
 
 Of n different jobs there are n (n - 1) / 2 pairs in every configuration, and an optimum uses about as many as it has
 rows. So the restricted program starts with the columns of jobs alone; its duals (u of time, p of capacity, y of levels)
-price all pairs (`pricing`); those that are worth most become columns, until none is worth it.
+price all pairs (`pair_pricing`); those that are worth most become columns, until none is worth it.
 
 At any duals, let v_k be the most that a pair of class k is worth. Then u_k + v_k / 2 and p, y are a feasible point of
 the dual of the WHOLE program, since a pair that is worth v raises the u of both its classes by v / 2 at least:
@@ -39,14 +39,11 @@ from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
 from optsched.solution.values import PointStatus, Termination, Values
 from optsched.solving.certify import certified_lowered, without_point
-from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.generated import with_bound
-from optsched.solving.column_generation.master import with_pairs
 from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_in_parts
+from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import start_of
-from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pairs import ClassPairs
-from optsched.solving.column_generation.pricing import PairPricing
+from optsched.solving.column_generation.pair_search import PairSearch, with_pairs
+from optsched.solving.column_generation.pricing import Duals
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, SolvedProgram
 
@@ -154,10 +151,7 @@ def _certified(
     y = None if best is None else best.rows(program)
     arrays = engine.build(lambda: program.to_linear().arrays)
     outcome = certified_lowered(engine, program, arrays, replace(values, x=x, y=y), y)
-    if outcome.bound is not None and outcome.duals is not None:
-        outcome = with_bound(
-            outcome, outcome.bound + pricing.left_out(Duals.of(outcome.duals, program)), PAIRS
-        )
+    outcome = pricing.bounded(outcome, program)
     log.info("%d pairs of %d made columns, %d in use", made, pricing.count, len(pairs))
     count = ColumnsMade(PAIRS, made, pricing.count)
     return SolvedProgram(program, outcome, columns_made=count)

@@ -32,7 +32,7 @@ from optsched.candidates import Classes
 from optsched.program import AllocationProgram
 from optsched.solution.plan import Plan
 from optsched.solution.values import Termination
-from optsched.solving.column_generation.duals import Duals
+from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import (
     dealt_out,
     known,
@@ -42,8 +42,7 @@ from optsched.solving.column_generation.pair_sample import (
     unit_of,
 )
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pairs import ClassPairs
-from optsched.solving.column_generation.pricing import PairPricing
+from optsched.solving.column_generation.pricing import Duals
 from optsched.solving.engine import Engine
 
 log = logging.getLogger("optsched")

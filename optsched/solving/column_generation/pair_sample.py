@@ -25,11 +25,10 @@ from optsched.candidates import Classes
 from optsched.candidates.classes import JobGroups, alone_columns, assemble
 from optsched.program import AllocationProgram
 from optsched.solution.plan import Plan
-from optsched.solving.column_generation.duals import Duals
+from optsched.solving.column_generation.pair_pricing import PairPricing, PairWay
 from optsched.solving.column_generation.pair_search import PairSearch
-from optsched.solving.column_generation.pricing import PairPricing
+from optsched.solving.column_generation.pricing import Duals
 from optsched.solving.column_generation.segments import Found, SegmentEnds, line, lowered
-from optsched.solving.column_generation.way import PairWay
 from optsched.solving.engine import Engine
 
 log = logging.getLogger("optsched")

@@ -1,217 +1,149 @@
-"""Pricing of pairs: of all columns that could be made, which are worth most at the duals of a program."""
+"""What columns that are not made are worth: duals of a program, levels that they pay for, and the bound of all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray
 from optsched.candidates import Classes
-from optsched.candidates.pair_table import PairTable
-from optsched.program import AllocationProgram
-from optsched.solution.solution import PAIRS
-from optsched.solving.column_generation.duals import Duals
-from optsched.solving.column_generation.levels import level_scale, refuse
-from optsched.solving.column_generation.pairs import ClassPairs
-from optsched.solving.column_generation.way import PairWay
-
-AT_MOST = 2
-"""Partners of a class in a way that are handed out by rank, each of another sort."""
-LONELY = 0.1
-"""Part of what its best partner is worth that those of its rank must be, lest a class is offered the best one too."""
+from optsched.errors import UsageError
+from optsched.program import AllocationProgram, Method
+from optsched.solution.certificate import OPTIMALITY, gap_of
+from optsched.solution.solution import Status
+from optsched.solving.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class PairPricing:
-    """Prices every pair of classes that could share GPUs, without a column for any.
+class Duals:
+    """Multipliers of the rows, all >= 0: u of time, p of capacity, y of levels (of a linear total: their weights)."""
 
-    A pair of classes a and b in way w of the table is worth, at duals (u, p, y),
+    time: FloatArray
+    capacity: FloatArray
+    levels: FloatArray
 
-        y_a level_a(w, b) + y_b level_b(w, a) - u_a - u_b - p usage(w, a, b)
+    @classmethod
+    def of(cls, blocks: Mapping[str, FloatArray], program: AllocationProgram) -> Duals:
+        """Those of a program's rows, given as its derivatives."""
+        levels = _weights(program)
+        if levels is None:
+            levels = np.maximum(-blocks["levels"], 0.0)
+        return cls(np.maximum(blocks["time"], 0.0), np.maximum(blocks["capacity"], 0.0), levels)
 
-    where level_a depends on the sort of b alone, and p usage is the price of the GPUs and a part of each of the two.
+    def towards(self, other: Duals, part: float) -> Duals:
+        """A point between these and others."""
+        return Duals(
+            (1 - part) * self.time + part * other.time,
+            (1 - part) * self.capacity + part * other.capacity,
+            (1 - part) * self.levels + part * other.levels,
+        )
+
+    def rows(self, program: AllocationProgram) -> FloatArray:
+        """The way back: derivatives, row by row."""
+        levels = [-self.levels] if _weights(program) is None else []
+        return np.concatenate([self.time, self.capacity, *levels])
+
+
+def _weights(program: AllocationProgram) -> FloatArray | None:
+    """What a linear total pays for levels; None for other utilities, whose levels have rows."""
+    return program.utility.level_prices(program)
+
+
+ROUNDING = 1e-12
+"""Relative difference of levels from throughputs times numbers."""
+
+
+def refuse(program: AllocationProgram, *, gone: bool, concave: bool) -> None:
+    """Raise `UsageError` if columns cannot be priced by the levels of jobs alone.
+
+    Parameters
+    ----------
+    program : AllocationProgram
+    gone : bool
+        Whether columns are no longer on demand.
+    concave : bool
+        Whether totals of concave utilities can be dealt with.
+    """
+    utility = program.utility
+    plain = (
+        utility.method is Method.DIRECT
+        and not utility.homogenised
+        and (concave or not utility.conic)
+    )
+    why = (
+        "jobs are whole" if program.integral
+        else "side constraints have rows" if program.side
+        else "there are rows of one's own (extend)" if program.extend is not None
+        else "the utility is another one" if not plain
+        else "an option changes which columns there are" if gone
+        else None
+    )  # fmt: skip
+    if why is not None:
+        raise UsageError(
+            f"columns are generated for a smallest level or a total of levels, not where {why}"
+        )
+
+
+def level_scale(program: AllocationProgram) -> FloatArray:
+    """Level of each class per steps/s, shape (K,); raises `UsageError` where levels are something else."""
+    C, levels = program.classes, program.levels.tocsc()
+    some = np.flatnonzero(C.alone & (C.rate_a > 0))
+    scale = np.zeros(len(C))
+    scale[C.class_a[some]] = np.asarray(levels[C.class_a[some], some]).ravel() / C.rate_a[some]
+    off = abs(levels - sp.diags_array(scale) @ C.throughput)
+    if off.nnz and off.max() > ROUNDING * abs(levels).max():
+        raise UsageError(
+            "columns are generated only where the level of a job is its throughput times a number"
+        )
+    return scale
+
+
+@dataclass(frozen=True)
+class ColumnPricing(ABC):
+    """Prices columns that could be made, without making any.
 
     Attributes
     ----------
     program : AllocationProgram
-        Of jobs alone.
-    table : PairTable
+        Over the columns to start with.
     scale : FloatArray, shape (K,)
         Level of a class per steps/s that it gets.
     """
 
     program: AllocationProgram
-    table: PairTable
     scale: FloatArray
 
-    of_what: ClassVar[str] = PAIRS
-
-    @classmethod
-    def of(cls, program: AllocationProgram) -> PairPricing:
-        """Of a program whose classes have pairs on demand, and no columns of pairs.
-
-        Raises
-        ------
-        UsageError
-            If pairs are no longer on demand, or columns cannot be priced by the levels of jobs alone.
-        """
-        pairs = program.classes.candidates.pairs
-        refuse(program, gone=pairs is None, concave=False)
-        assert pairs is not None
-        return cls(program, pairs, level_scale(program))
+    of_what: ClassVar[str]
+    """What the columns are, as solutions say it."""
 
     @property
     def classes(self) -> Classes:
-        """The classes."""
+        """The classes of the program."""
         return self.program.classes
 
-    @cached_property
-    def ways(self) -> tuple[PairWay, ...]:
-        """The ways in which some classes can share GPUs."""
-        return tuple(way for way in map(self._way, range(self.table.ways)) if len(way.classes))
-
-    @cached_property
-    def count(self) -> int:
-        """Columns of pairs that could be made."""
-        return sum(way.count for way in self.ways)
-
-    @cached_property
-    def highest_levels(self) -> FloatArray:
-        """The most that each class could have, alone or in pairs; shape (K,)."""
-        level = self.program.highest_level.copy()
-        for way in self.ways:
-            level[way.classes] = np.maximum(
-                level[way.classes], np.where(way.barred, 0.0, way.level).max(axis=1)
-            )
-        return level
-
-    @property
-    def highest(self) -> float:
-        """No smallest level is above this: what the class that is worst off could have at most."""
-        return float(self.highest_levels.min(initial=np.inf)) if len(self.highest_levels) else 0.0
-
-    def levels(self, pairs: ClassPairs) -> tuple[FloatArray, FloatArray]:
-        """Levels that a unit of each pair gives to its two classes."""
-        a, b = self.classes.kind[pairs.first], self.classes.kind[pairs.second]
-        first = self.scale[pairs.first] * self.table.rate(a, b, pairs.way)
-        return first, self.scale[pairs.second] * self.table.rate(b, a, pairs.way)
-
-    def possible(self, first: IntArray, second: IntArray, way: IntArray) -> ClassPairs:
-        """Those of these pairs of classes that can be made, each once and in order; ways below 0 are none."""
-        first, second = np.minimum(first, second), np.maximum(first, second)
-        fits = (way >= 0) & ((first != second) | (self.classes.count[first] > 1))
-        fits &= self.table.can_share(self.classes.kind[first], self.classes.kind[second], way)
-        return (
-            ClassPairs(first, second, way, np.zeros(len(way))).take(np.flatnonzero(fits)).ordered()
-        )
-
-    def excess(self, duals: Duals) -> FloatArray:
-        """Most that any pair of each class is worth, at least 0; shape (K,).
-
-        With u raised by half of it no pair of all that could be made is worth anything: a point of the dual of the
-        whole program.
-        """
-        most = np.zeros(len(self.classes))
-        for way in self.ways:
-            value, _ = way.best(way.parts(duals))
-            most[way.classes] = np.maximum(
-                most[way.classes], value.max(axis=1) - self.price(way, duals)
-            )
-        return most
-
-    def alone_excess(self, duals: Duals) -> FloatArray:
-        """Most that a column alone of each class is worth, at least 0, as by rounding of duals; shape (K,)."""
-        C = self.classes
-        value = (
-            self.program.levels.T @ duals.levels
-            - C.usage.T @ duals.capacity
-            - C.member.T @ duals.time
-        )
-        most = np.zeros(len(C))
-        np.maximum.at(most, C.class_a, value)
-        return most
-
-    def scaled(self, duals: Duals) -> Duals:
-        """Duals with levels that are scaled to n . y = 1."""
-        count = self.classes.count
-        if not self.program.utility.smallest_level:
-            return duals
-        total = float(count @ duals.levels)
-        if total <= 0:  # nothing is known of the levels: any multipliers will do
-            return Duals(duals.time, duals.capacity, np.full(len(count), 1.0 / count.sum()))
-        return Duals(duals.time / total, duals.capacity / total, duals.levels / total)
-
+    @abstractmethod
     def left_out(self, duals: Duals) -> float:
-        """What all pairs together can add to a bound that duals prove for the columns of a program without them.
+        """What all columns that are not made can add to a bound that duals prove for those that are."""
 
-        sum_c d_c x_c <= sum_k n_k v_k / 2  over pairs c of value d_c, where v_k is the largest value of class k; and
-        where the duals of the levels make less than 1, what a smallest level beyond that of jobs alone adds.
+    def bounded(self, outcome: Outcome, program: AllocationProgram) -> Outcome:
+        """An outcome of the columns in use, with the bound of all: it must close the gap as that of those in use did.
+
+        ``program`` is that of the outcome, over the columns in use.
         """
-        C = self.classes
-        beyond = 0.0
-        if self.program.utility.smallest_level:
-            short = max(0.0, 1.0 - float(C.count @ duals.levels))
-            beyond = short * max(0.0, self.highest - self.program.highest)
-        return float(C.count @ self.excess(duals)) / 2 + beyond
-
-    def best(self, duals: Duals, above: float) -> tuple[FloatArray, ClassPairs]:
-        """`excess`, and pairs of each class in each way that are worth more than a value.
-
-        Partners are matched by rank; the best one is taken where these are worth less than a part of it (`LONELY`).
-        """
-        most, parts = np.zeros(len(self.classes)), []
-        for way in self.ways:
-            price, part = self.price(way, duals), way.parts(duals)
-            value, partner = way.best(part)
-            rows, top = np.arange(len(way.classes)), value.argmax(axis=1)
-            highest = value[rows, top] - price
-            most[way.classes] = np.maximum(most[way.classes], highest)
-            matched, other = way.matched(part)
-            take = min(AT_MOST, matched.shape[1])
-            sorts = np.argpartition(-matched, take - 1, axis=1)[:, :take]
-            worth = matched[rows[:, None], sorts] - price
-            lonely = np.flatnonzero((highest > above) & (worth.max(axis=1) < LONELY * highest))
-            a = np.concatenate([np.repeat(rows, take), lonely])
-            b = np.concatenate([other[rows[:, None], sorts].ravel(), partner[lonely, top[lonely]]])
-            worth = np.concatenate([worth.ravel(), highest[lonely]])
-            use = np.flatnonzero(worth > above)
-            one, two = way.classes[a[use]], way.classes[b[use]]
-            number = np.full(len(use), way.number, np.int64)
-            parts.append(ClassPairs(np.minimum(one, two), np.maximum(one, two), number, worth[use]))
-        return most, ClassPairs.concatenate(parts).ordered()
-
-    def sorts(self, way: PairWay) -> IntArray:
-        """The sorts of a way, in the order of its groups, which increases."""
-        return self.table.sort[self.classes.kind[way.classes[way.start]]]
-
-    def price(self, way: PairWay, duals: Duals) -> float:
-        """Price of the GPUs of a pair in a way."""
-        return float(self.table.gpus[way.number] * duals.capacity[self.table.pool[way.number]])
-
-    def _way(self, number: int) -> PairWay:
-        table = self.table
-        sort = table.sort[self.classes.kind]
-        allowed, modelled = table.allowed[number], table.modelled[number]
-        seated = table.row[self.classes.kind, number] >= 0
-        stated = (allowed & ~modelled).any(axis=1)[sort]  # these need no column alone
-        here = np.flatnonzero(allowed.any(axis=1)[sort] & (seated | stated))
-        here = here[np.argsort(sort[here], kind="stable")]
-        sorts, start, group = np.unique(sort[here], return_index=True, return_inverse=True)
-        cell = np.ix_(sort[here], sorts)
-        rate = (
-            table.rate_alone(self.classes.kind[here], number)[:, None]
-            * table.fraction[number][cell]
-        )
-        return PairWay(
-            number=number,
-            classes=here,
-            group=group.astype(np.int64),
-            start=start.astype(np.int64),
-            level=self.scale[here][:, None] * (rate + table.stated[number][cell]),
-            barred=~allowed[cell] | (modelled[cell] & ~seated[here][:, None]),
-            single=self.classes.count[here] == 1,
-            needs=table.needs[number][sort[here]],
-        )
+        if outcome.bound is None or outcome.duals is None:
+            return outcome
+        bound = outcome.bound + self.left_out(Duals.of(outcome.duals, program))
+        gap = gap_of(outcome.value, bound)
+        if outcome.status is Status.OPTIMAL and gap is not None and gap > OPTIMALITY:
+            told = (
+                f"with all {self.of_what} that could be columns the duals leave a gap of {gap:.2g}"
+            )
+            problems = (*outcome.certificate.problems, told)
+            certificate = replace(outcome.certificate, ok=False, problems=problems)
+            outcome = replace(outcome, certificate=certificate, status=Status.FEASIBLE)
+        return replace(outcome, bound=bound)

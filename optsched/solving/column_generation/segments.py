@@ -21,7 +21,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.program import AllocationProgram
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
-from optsched.solving.column_generation.duals import Duals
+from optsched.solving.column_generation.pricing import Duals
 
 ROUNDS = 8
 """Ends that are moved one after the other, at most."""
