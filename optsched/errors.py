@@ -62,7 +62,7 @@ class OptschedError(Exception):
     Attributes
     ----------
     exit_code : int
-        What the command line returns (docs/developers/architecture.md, "Exit codes").
+        What the command line returns (docs/reference/command-line.md, "Exit codes").
     jobs : tuple of int
         Rows of the jobs that a formulation does not deal with, where all others would do: `optsched.solve` refuses the
         instance for them, and rounds go on without them.

@@ -387,7 +387,7 @@ def test_the_layers_are_those_of_the_contract() -> None:
 
 
 def test_the_capabilities_of_the_solvers() -> None:
-    rows = table(sections("docs/developers/architecture.md")["Solvers"])
+    rows = table(sections("docs/reference/solvers.md")["Back-ends"])
     told = {name.strip("`"): set(text.split(", ")) for name, _, text in rows}
     assert told == {
         name: registry.load_solver(name).capabilities for name in registry.names("solver")
@@ -396,7 +396,7 @@ def test_the_capabilities_of_the_solvers() -> None:
 
 def test_the_exit_codes() -> None:
     told = {
-        int(code) for code, _ in table(sections("docs/developers/architecture.md")["Exit codes"])
+        int(code) for code, _ in table(sections("docs/reference/command-line.md")["Exit codes"])
     }
     known = {value.exit_code for value in vars(errors).values() if isinstance(value, type)}
     assert told >= known

@@ -27,7 +27,7 @@ comes of it on an instance that ships. `optsched formulations NAME` shows the ma
 Every formulation takes the option `quantile` where something holds jobs to deadlines (the side constraint `deadlines`,
 or `lease`): with `-O quantile=0.9` deadlines reckon with the throughput that a performance model gives 90 % to be
 reached, while objectives keep to the median.
-Words such as job, class and column are those of the [architecture](../developers/architecture.md#words).
+[Words](../concepts/words.md) explains terms such as job, class and column.
 """
 SENSES = {"max": "maximised", "min": "minimised", "rule": "told of its answer"}
 
