@@ -72,7 +72,7 @@ def place_beside(
     Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones those that are wanted
     first; a gang without room may push smaller ones that start as well. A row that is refused fits nowhere beside what
     stands and what has got a place (where no node belongs to two of the resources of some nodes); another choice of
-    places, or moving what stands (`optsched.placement.clearing`), may still have room for it.
+    places, or moving what stands (`optsched.placement.making_room`), may still have room for it.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Running jobs keep their GPUs: which of them can, and which must because they cannot be preempted.
+"""Running jobs keep their GPUs: which of them can, and which must.
 
-`Keeping` is the one rule by which rows stay where their jobs run. Rounds ask it for every running job, and
-`unmoved` for the jobs that no placement may move.
+`Keeping` is the one rule by which rows stay where their jobs run: rounds ask it for every running
+job, and `unmoved` for the jobs that no placement may move, as they cannot be preempted.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
-from optsched.instance.cluster import PER_NODE
-from optsched.placement.needs import OWN, members, needs_per_gpu, renewable_groups
+from optsched.placement.needs import members, needs_per_gpu, own_capacity, renewable_groups
 from optsched.placement.requests import anti_affinity_sets
 from optsched.placement.running import Running, must_stay, standing_of
 from optsched.placement.standing import Standing
@@ -43,72 +43,81 @@ class Keeping:
         self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]
     ) -> None:
         instance = classes.instance
-        pools = instance.cluster.pools
         self._classes, self._numbering = classes, instance.cluster.numbering
         self._load = standing.load.copy()
-        # CPUs and memory of each node, inf where the instance does not state them.
-        stated = [np.concatenate([getattr(pool, PER_NODE[name]) for pool in pools]) for name in OWN]
-        self._own = np.where(np.isnan(stated), np.inf, stated).T * FULL
-        np.subtract.at(self._own, standing.node, standing.need[standing.owner])
-        # Resources of some nodes.
+        self._own = own_capacity(instance) * FULL - standing.used
         self._member = members(instance).astype(np.float64)
         capacity = np.array([group.capacity for group in renewable_groups(instance)])
-        used = self._member[:, standing.node].T * standing.group_need[standing.owner]
-        self._groups: FloatArray = capacity * FULL - used.sum(axis=0)
+        self._groups: FloatArray = capacity * FULL - standing.group_used
         # Jobs of each anti-affinity set, and the nodes on which one of them is.
         sets = anti_affinity_sets(classes, constraints)
         self._apart = [frozenset(jobs.tolist()) for jobs in sets]
         self._nodes = [set(standing.nodes_of(jobs).tolist()) for jobs in sets]
 
     def keep(
-        self, rows: JobRows, going: IntArray, gpus: Sequence[tuple[str, ...]], firm: BoolArray
-    ) -> dict[int, tuple[str, ...]]:
-        """GPUs of those of the rows that can stay, each beside those before it.
+        self,
+        rows: JobRows,
+        going: IntArray,
+        gpu: IntArray,
+        count: IntArray,
+        firm: BoolArray,
+        *,
+        ran_together: bool = False,
+    ) -> BoolArray:
+        """Mask of those of the rows that can stay, each beside those before it.
 
         Parameters
         ----------
         rows : JobRows
-        going : IntArray
+        going : IntArray, shape (K,)
             Rows, the first first.
-        gpus : sequence of tuples of str
-            What each of them holds now.
-        firm : BoolArray, shape of ``going``
-            Those that must stay as they run, though their nodes have too little, or may not have them together.
+        gpu, count : IntArray
+            GPUs that they hold now, row by row, by their number in the cluster, and how many each
+            has.
+        firm : BoolArray, shape (K,)
+            Those that must stay as they run, though their nodes have too little, or may not have
+            them together.
+        ran_together : bool
+            Nothing is in their way that did not run beside them: only what shares GPUs anew is.
         """
-        classes, column = self._classes, rows.column[going]
-        share = classes.configurations.share[classes.configuration[column]].tolist()
-        need, group_need = needs_per_gpu(classes, column)
-        kept = {}
+        share = self._classes.configurations.share[self._classes.configuration[rows.column[going]]]
+        together = self._load + np.bincount(gpu, np.repeat(share, count), len(self._load))
+        # Nearly always everybody stays, and thousands of rows need not be tried one by one.
+        if ran_together and (together <= FULL).all():
+            return np.ones(len(going), bool)
+        need, group_need = needs_per_gpu(self._classes, rows.column[going])
+        kept = np.zeros(len(going), bool)
+        held = np.split(gpu, np.cumsum(count)[:-1])
         for place, row in enumerate(going.tolist()):
-            mine = self._numbering.numbers(gpus[place])
+            mine = held[place]
             if (self._load[mine] + share[place] > FULL).any():
                 continue
             on_node = Counter(self._numbering.node_of(mine).tolist())
             nodes = list(on_node)
-            count = np.array(list(on_node.values()), np.float64)[:, None]
-            own = count * need[place]
-            groups = (self._member[:, nodes] @ count).ravel() * group_need[place]
+            per_node = np.array(list(on_node.values()), np.float64)[:, None]
+            own = per_node * need[place]
+            groups = (self._member[:, nodes] @ per_node).ravel() * group_need[place]
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
             allowed = self._have(nodes, own, groups) and self._may_be_on(nodes, jobs, apart)
-            if not allowed and not firm[place]:
+            if not (allowed or firm[place] or ran_together):
                 continue
+            kept[place] = True
             self._load[mine] += share[place]
             self._own[nodes] -= own
             self._groups -= groups
             for number in apart:
                 self._nodes[number].update(nodes)
-            kept[row] = gpus[place]
         return kept
 
     def _have(self, nodes: list[int], own: FloatArray, groups: FloatArray) -> bool:
-        """Whether nodes have so much of their own resources, and of those that belong to some nodes."""
+        """Whether nodes have so much of their own resources, and of those of some nodes."""
         missing = ((own > 0) & (own > self._own[nodes])).any()
         missing_in_group = ((groups > 0) & (groups > self._groups)).any()
         return not (missing or missing_in_group)
 
     def _may_be_on(self, nodes: list[int], jobs: set[int], apart: list[int]) -> bool:
-        """Whether no other job of their anti-affinity sets is on these nodes; two of one set may not share GPUs."""
+        """Whether no other job of their anti-affinity sets is there; two of a set share no GPUs."""
         return not any(
             len(self._apart[number] & jobs) > 1 or self._nodes[number].intersection(nodes)
             for number in apart
@@ -165,16 +174,19 @@ def unmoved(
     if len(left):
         unknown_option = np.full(len(left), -1, np.int64)
         fixed = fixed.and_also(standing_of(instance, left, unknown_option))
-    kept = Keeping(classes, fixed, list(constraints)).keep(
-        rows, chosen, list(continued.values()), np.zeros(len(chosen), bool)
+    held = list(continued.values())
+    gpu = instance.cluster.numbering.numbers(chain.from_iterable(held))
+    count = np.array([len(names) for names in held], np.int64)
+    stay = Keeping(classes, fixed, list(constraints)).keep(
+        rows, chosen, gpu, count, np.zeros(len(chosen), bool)
     )
-    blocked = {row: int(rows.job[row]) for row in continued if row not in kept}
+    blocked = {row: int(rows.job[row]) for row in chosen[~stay].tolist()}
     reason = {job: _contradiction(classes, rows, moved, job) for job in left.tolist()}
     reason |= {job: _blocked(instance, job) for job in blocked.values() if stays[job]}
     refused = {
         row: reason.get(job, _blocked(instance, job)) for row, job in (moved | blocked).items()
     }
-    row, gpus = np.array(list(kept), np.int64), tuple(kept.values())
+    row, gpus = chosen[stay], tuple(held[place] for place in np.flatnonzero(stay).tolist())
     beside = fixed.and_also(Standing.of_rows(classes, rows, row, gpus))
     return Unmoved(row, gpus, refused, dict(sorted(reason.items())), beside)
 

@@ -7,10 +7,17 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, column_needs
 from optsched.instance import Instance
-from optsched.instance.cluster import Resource
+from optsched.instance.cluster import PER_NODE, Resource
 
 OWN = ("cpu", "memory")
 """Resources that every node has of its own; the columns of ``Nodes.own`` and of ``Requests.need``."""
+
+
+def own_capacity(instance: Instance) -> FloatArray:
+    """CPUs and memory (GB) of every node, inf where they are not stated; shape (nodes, 2)."""
+    pools = instance.cluster.pools
+    stated = [np.concatenate([getattr(pool, PER_NODE[name]) for pool in pools]) for name in OWN]
+    return np.where(np.isnan(stated), np.inf, stated).T
 
 
 def renewable_groups(instance: Instance) -> tuple[Resource, ...]:

@@ -99,13 +99,8 @@ class Nodes:
         # Beyond the GPUs of a node the number is that of another one; room is 0 there.
         gpu = np.minimum(numbering.start[self.number, None] + index, numbering.gpus - 1)
         room = np.where(self.room > 0, np.maximum(1.0 - standing.load[gpu], 0.0), 0.0)
-        own, need = self.own.copy(), standing.need[standing.owner]
-        for place in np.flatnonzero(standing.need.any(axis=0)).tolist():
-            used = np.bincount(standing.node, need[:, place], numbering.nodes)
-            own[:, place] = np.maximum(own[:, place] - used[self.number], 0.0)
-        member = members(self.instance)[:, standing.node]
-        used = (standing.group_need[standing.owner].T * member).sum(axis=1)
-        group_capacity = np.maximum(self.group_capacity - used, 0.0)
+        own = np.maximum(self.own - standing.used[self.number], 0.0)
+        group_capacity = np.maximum(self.group_capacity - standing.group_used, 0.0)
         return replace(self, room=room, own=own, group_capacity=group_capacity)
 
     def __len__(self) -> int:

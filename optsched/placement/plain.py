@@ -41,6 +41,29 @@ class Movable:
     node: IntArray
     gpus: Sequence[GpuNames]
 
+    @classmethod
+    def of(
+        cls, standing: Standing, may_move: BoolArray, pool: IntArray
+    ) -> tuple[Movable, IntArray]:
+        """Those of what stands that may move and are plain, without their GPUs; and which they are.
+
+        Parameters
+        ----------
+        standing : Standing, S holders
+        may_move : BoolArray, shape (S,)
+        pool : IntArray, shape (S,)
+        """
+        owner, node = standing.owner, standing.node
+        # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that spans.
+        spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
+        plain = (standing.share == 1.0) & ~standing.need.any(axis=1)
+        plain &= ~standing.group_need.any(axis=1)
+        plain[owner[1:][spans_nodes]] = False
+        number = np.flatnonzero(may_move & plain)
+        node_of = np.zeros(len(standing), np.int64)
+        node_of[owner] = node
+        return cls(pool[number], node_of[number], ()), number
+
 
 def is_plain(requests: Requests, standing: Standing) -> bool:
     """Whether requests need nothing but whole GPUs, of one node each, and hold none of the pools that they ask for."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
-from optsched.instance.cluster import PER_NODE, Cluster
+from optsched.instance.cluster import Cluster
 from optsched.instance.documents import NODE_STATES
 from optsched.performance.parameter_server import KEY
-from optsched.placement.needs import OWN, members, renewable_groups
+from optsched.placement.needs import OWN, members, own_capacity, renewable_groups
 from optsched.placement.standing import Standing
 
 DOWN = NODE_STATES.index("down")
@@ -169,28 +169,21 @@ def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
 
 def crowded(instance: Instance, option: IntArray) -> BoolArray:
     """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
-    table, cluster = instance.jobs_table, instance.cluster
+    table = instance.jobs_table
     hit = np.zeros(len(table), bool)
     demanding = any(own.demand for own in instance.workloads) or any(instance.options.uses)
     if not table.running or not demanding:
         return hit
     jobs = np.fromiter(table.running, np.int64, len(table.running))
-    gpus = [names for _, names, _ in table.running.values()]
-    owner, numbering = _owners(gpus), cluster.numbering
-    node = numbering.node_of(numbering.numbers(chain.from_iterable(gpus)))
-    groups = renewable_groups(instance)
-    for place, (name, need) in enumerate(held_of(instance, jobs, option)[1].items()):
-        if not need.any():
-            continue
-        used = np.bincount(node, need[owner], numbering.nodes)
-        if name in OWN:
-            stated = np.concatenate([getattr(pool, PER_NODE[name]) for pool in cluster.pools])
-            over = used > np.where(np.isnan(stated), np.inf, stated) * (1.0 + SLACK)
-        else:
-            group, member = groups[place - len(OWN)], members(instance)[place - len(OWN)]
-            over = member & (used[member].sum() > group.capacity * (1.0 + SLACK))
-        needs_it_there = over[node] & (need[owner] > 0)
-        hit[jobs[owner[needs_it_there]]] = True
+    standing = standing_of(instance, jobs, option)
+    node, owner = standing.node, standing.owner
+    short = standing.used > own_capacity(instance) * (1.0 + SLACK)
+    needs_it = (standing.need[owner] > 0) & short[node]
+    capacity = np.array([group.capacity for group in renewable_groups(instance)])
+    group_short = standing.group_used > capacity * (1.0 + SLACK)
+    on_short_group = members(instance)[:, node].T & group_short
+    needs_group = (standing.group_need[owner] > 0) & on_short_group
+    hit[jobs[owner[needs_it.any(axis=1) | needs_group.any(axis=1)]]] = True
     return hit
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
+from optsched.candidates.resources import Resources
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
 from optsched.instance.reading import listed, show
-from optsched.placement.needs import OWN, needs_per_gpu, renewable_groups
+from optsched.placement.needs import OWN, members, needs_per_gpu, own_capacity, renewable_groups
 
 SLACK = 1e-9
 """Slack of the shares of one GPU."""
@@ -216,6 +217,45 @@ class Standing:
     def node(self) -> IntArray:
         """The node of every GPU that is held, by its number in the cluster, shape (F,)."""
         return self.instance.cluster.numbering.node_of(self.gpu)
+
+    @cached_property
+    def used(self) -> FloatArray:
+        """CPUs and memory (GB) that are in use on every node of the cluster, shape (nodes, 2)."""
+        total = np.zeros((self.instance.cluster.numbering.nodes, len(OWN)))
+        for place in np.flatnonzero(self.need.any(axis=0)).tolist():
+            amount = self.need[self.owner, place]
+            total[:, place] = np.bincount(self.node, amount, len(total))
+        return total
+
+    @cached_property
+    def group_used(self) -> FloatArray:
+        """What is in use of each renewable resource that belongs to some nodes, shape (G,)."""
+        member = members(self.instance)[:, self.node]
+        return np.asarray((self.group_need[self.owner].T * member).sum(axis=1))
+
+    def left_of(self, resources: Resources) -> FloatArray:
+        """What is left of the capacities of resources, shape (R,).
+
+        Where a node has less than its jobs need, they hold what it has, and nothing of other nodes;
+        on nodes that take no work they hold nothing that counts.
+        """
+        cluster, now = self.instance.cluster, self.instance.now
+        usable = np.concatenate([pool.usable(now) for pool in cluster.pools])
+        gpus = np.bincount(self.node, self.share[self.owner], len(usable))
+        own = np.minimum(self.used, own_capacity(self.instance))
+        used: dict[str, float] = {}
+        for suffix, amount in (
+            ("", gpus),
+            *((f".{name}", own[:, at]) for at, name in enumerate(OWN)),
+        ):
+            pool_of_node = cluster.numbering.pool
+            total = np.bincount(pool_of_node, np.where(usable, amount, 0.0), len(cluster.pools))
+            names = [pool.name + suffix for pool in cluster.pools]
+            used.update(zip(names, total.tolist(), strict=True))
+        groups = [group.name for group in renewable_groups(self.instance)]
+        used.update(zip(groups, self.group_used.tolist(), strict=True))
+        held = [used.get(name, 0.0) for name in resources.names]
+        return np.asarray(resources.capacity - held, np.float64)
 
     @property
     def jobs(self) -> IntArray:

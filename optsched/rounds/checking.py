@@ -8,15 +8,14 @@ import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
 from optsched.instance.cluster import NONE
-from optsched.instance.running import RunningJobs
+from optsched.instance.running import Place, RunningJobs
 from optsched.performance.parameter_server import KEY
 from optsched.rounds.configured import PLAIN, Setup
-from optsched.rounds.plan import Held
 from optsched.rounds.view import View
 
 
 def broken_rules(
-    view: View, running: Mapping[int, Held], setups: Mapping[int, Setup]
+    view: View, running: Mapping[int, Place], setups: Mapping[int, Setup]
 ) -> tuple[str, ...]:
     """What is wrong with what a plan lets run: every rule that it breaks, in words.
 

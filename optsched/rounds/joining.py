@@ -19,10 +19,9 @@ from optsched.candidates import Classes, JobRows
 from optsched.placement.instant import FULL
 from optsched.placement.keeping import Keeping
 from optsched.placement.priority import first_fit
-from optsched.rounds.blocking import left_beside
 from optsched.rounds.in_place import InPlace
+from optsched.rounds.row_queue import room_at_least
 from optsched.rounds.rows import instant_of, jobs_of, uses_of
-from optsched.rounds.selection import room_at_least
 from optsched.rounds.view import View
 
 Fits = Callable[[IntArray], bool]
@@ -90,8 +89,7 @@ class Hosts:
         host = np.where(self._first_must[some], job, partner)
         guest = job + partner - host
         can = self.in_place.same_nodes(host, column) & (self.classes.gpus[column] > 0)
-        can &= ~(view.outside | view.together)[host] & ~view.awaits[guest]
-        can &= view.instance.jobs_table.options[host] < 0  # it holds its GPUs whole
+        can &= view.hosts[host] & ~view.awaits[guest]
         mask[some[can]] = True
         return mask
 
@@ -123,7 +121,7 @@ class Hosts:
     def free(self) -> FloatArray:
         """Share of each renewable resource that is free beside these."""
         resources, capacity = self.classes.resources, self.classes.capacity
-        used = capacity - left_beside(self.view, self.rowless, resources)
+        used = capacity - self.view.left_beside(self.rowless, resources)
         share = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
         return FULL - share[resources.renewable]
 
@@ -144,7 +142,7 @@ class Hosts:
 
     # --- the choice -----------------------------------------------------------------------
 
-    def held(self, order: IntArray, most: float) -> BoolArray:
+    def chosen(self, order: IntArray, most: float) -> BoolArray:
         """Mask of the rows that run: one of each job that cannot be preempted and can stay.
 
         Parameters
@@ -182,11 +180,13 @@ class Hosts:
         view, rows = self.view, self.rows
         some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
-        gpus = [view.instance.jobs_table.running[job][1] for job in host.tolist()]
+        places, numbering = view.instance.jobs_table.places, view.instance.cluster.numbering
+        holder = places.among(len(view.must))[host]
+        gpu, count = places.numbers_of(holder, numbering), places.length[holder]
         others = view.standing(np.flatnonzero(self.rowless))
         firm, uses = self.firm[some], uses_of(self.classes)
-        kept = Keeping(self.classes, others, self.constraints).keep(rows, some, gpus, firm)
-        if len(kept) < len(some):
+        keeping = Keeping(self.classes, others, self.constraints)
+        if not keeping.keep(rows, some, gpu, count, firm).all():
             return False
         free = room_at_least(self.free, rows, uses, some[firm])
         return len(first_fit(instant_of(rows, uses), some, free)) == len(some)

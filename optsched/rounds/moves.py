@@ -12,7 +12,6 @@ from optsched.candidates import Classes, JobRows
 from optsched.placement.beside import place_beside
 from optsched.placement.instant import FULL
 from optsched.placement.priority import first_fit
-from optsched.rounds.blocking import left_beside
 from optsched.rounds.rows import instant_of, uses_of
 from optsched.rounds.service import Service
 from optsched.rounds.view import View
@@ -86,7 +85,7 @@ def saved_by_rows(
 def idle_shares(view: View, classes: Classes) -> FloatArray:
     """Share of each renewable resource that no running job holds."""
     renewable, capacity = classes.resources.renewable, classes.capacity
-    left = left_beside(view, view.running.runs & ~view.running.lost, classes.resources)
+    left = view.left_beside(view.running.runs & ~view.running.lost, classes.resources)
     return np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
 
 

@@ -16,16 +16,13 @@ from optsched.arrays import AnyArray, FloatArray, IntArray
 from optsched.display import DisplayedTable, TableColumns
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
-from optsched.instance.running import RunningJobs
+from optsched.instance.running import Place, RunningJobs
 from optsched.rounds.configured import PLAIN, Setup, setups_of
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
 from optsched.solution import Certificate, Solution
 from optsched.solving.warm_start import WarmStart
-
-Held = tuple[int, tuple[str, ...], float | None]
-"""Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""
 
 
 class Verdict(IntEnum):
@@ -155,7 +152,7 @@ class Plan(DisplayedTable):
     number: int
     instance: Instance
     verdict: IntArray
-    running: Mapping[int, Held]
+    running: Mapping[int, Place]
     speed: FloatArray
     reasons: Mapping[int, str]
     ledger: Ledger
@@ -199,7 +196,7 @@ class Plan(DisplayedTable):
             name, verdict, *self._place(self.running, job), reason, self.setups.get(job, PLAIN)
         )
 
-    def _place(self, running: Mapping[int, Held], job: int) -> tuple[str | None, tuple[str, ...]]:
+    def _place(self, running: Mapping[int, Place], job: int) -> tuple[str | None, tuple[str, ...]]:
         """Pool and GPUs of a job, if it has any."""
         if job not in running:
             return None, ()

@@ -11,12 +11,13 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import JobRows
-from optsched.instance.running import RunningJobs
+from optsched.instance.running import Place, RunningJobs
 from optsched.rounds.allocating import Answer
 from optsched.rounds.configured import changes
 from optsched.rounds.in_place import InPlace
 from optsched.rounds.ledger import Ledger
-from optsched.rounds.plan import Held, Plan, Verdict
+from optsched.rounds.plan import Plan, Verdict
+from optsched.rounds.preemption import runs_on
 from optsched.rounds.rows import jobs_of, keys_of, members
 from optsched.rounds.seating import Seats
 from optsched.rounds.state import RoundState
@@ -109,7 +110,7 @@ def _holdings(
     pool = answer.classes.pool[rows.column]
     stays = jobs_of(rows, seats.stays, jobs) | view.must
     unchanged = _unchanged(answer, rows, pool, before, stays)
-    running: dict[int, Held] = {}
+    running: dict[int, Place] = {}
     setup = InPlace(view, answer.classes, state.ledger)
     alike = setup.same_setup(rows.job, rows.column)
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
@@ -237,8 +238,7 @@ def standstill(state: RoundState, view: View, why: str) -> Plan:
     """
     ledger, held = state.ledger, state.instance.jobs_table.running
     ran = view.running.runs | ledger.jobs_of(ledger.runs)
-    may_stay = ~view.evicted & (view.instance.jobs_table.steps_left > 0)
-    on = ran & (may_stay | view.must)
+    on = runs_on(ran, view.must, view.evicted, view.instance.jobs_table.steps_left)
     reasons = dict.fromkeys(np.flatnonzero(~on).tolist(), f"no round could be planned: {why}")
     for job in np.flatnonzero(ran & ~on).tolist():
         reasons[job] = view.why_it_left(job) or "it has no steps left"

@@ -18,9 +18,10 @@ from optsched.ranking import RankedJobs, Ranking, Sizes
 from optsched.rounds.allocating import Answer
 from optsched.rounds.moves import moves_to_idle, saved_by_rows
 from optsched.rounds.order import Order
+from optsched.rounds.preemption import starved
 from optsched.rounds.rows import rows_alone, take
 from optsched.rounds.state import RoundState
-from optsched.rounds.view import View, starved
+from optsched.rounds.view import View
 
 
 def rank(
@@ -85,8 +86,7 @@ def _row_order(
         ]
         return np.lexsort((rows.column, *keys, place[rows.job])), {}, sizes == "least"
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
-    gone = running.leaves | running.lost | view.crowded
-    continues = stays & (running.nodes[rows.job] <= span) & ~gone[rows.job]
+    continues = stays & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
     saved = saved_by_rows(view, state.service, C, rows, continues)
     moves = saved > 0
     if sizes == "most":  # whether a job gets more GPUs is decided before, whatever they save
@@ -95,7 +95,8 @@ def _row_order(
     if sizes != "fastest":
         goes_on = np.zeros(len(running.pool), bool)
         goes_on[rows.job[continues]] = True
-        longest = np.where(starved(state, view), state.service.waited(state.now), 0.0)
+        waited = state.service.waited(state.now)
+        longest = np.where(starved(waited, state.patience, view.never_starved), waited, 0.0)
         order = np.lexsort((rows.column, rate, place[rows.job], -longest[rows.job]))
         order = order[(~goes_on[rows.job] | moves)[order]]
         moves, at_rest = moves_to_idle(

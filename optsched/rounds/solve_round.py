@@ -17,12 +17,12 @@ from optsched.performance import PerformanceModel
 from optsched.registry import load_solver
 from optsched.rounds.allocating import Memory, Recorded, allocate
 from optsched.rounds.checking import broken_rules
-from optsched.rounds.claims import RoundRows
 from optsched.rounds.plan import Plan
 from optsched.rounds.plan_making import seated_plan, standstill
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.policy_checks import check_names
 from optsched.rounds.ranked import rank
+from optsched.rounds.round_rows import RoundRows
 from optsched.rounds.rows import keys_of
 from optsched.rounds.seating import Seating
 from optsched.rounds.state import RoundState, StateSource, state_of
@@ -124,8 +124,8 @@ def _planned(
 def _seated(rows: RoundRows) -> Seating:
     """Who runs: rows with a claim as they are due, then others on what is left over (backfill)."""
     view, answer, policy = rows.view, rows.answer, rows.state.policy
-    claims, most = rows.claims()
-    fixed = view.standing(np.flatnonzero(claims.busy & view.must))
+    queue, most = rows.queue()
+    fixed = view.standing(np.flatnonzero(queue.busy & view.must))
     seating = Seating(
         view.instance,
         answer.classes,
@@ -133,12 +133,12 @@ def _seated(rows: RoundRows) -> Seating:
         fixed,
         view.must,
         rows.state.reservations,
-        most_moved=np.inf if most is None else most,
+        preemptions_left=np.inf if most is None else most,
     )
-    left = seating.run_through(claims, most, answer.strict)
-    backfill = not answer.leaves_idle if policy.fill is None else policy.fill
-    if backfill:
-        others = rows.leftovers(left)
+    left = seating.seat(queue, most, answer.strict)
+    fill = not answer.leaves_idle if policy.fill is None else policy.fill
+    if fill:
+        others = rows.backfill(left)
         if len(others.order):
-            seating.run_through(others)
+            seating.seat(others)
     return seating

@@ -126,6 +126,12 @@ class RoundState(Displayed):
         """The end of the coming round."""
         return self.instance.now + self.instance.round
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which a waiting job is starved; inf where no job ever is."""
+        rounds = self.policy.patience
+        return np.inf if rounds is None else rounds * self.instance.round
+
     def stopped(self, jobs: BoolArray) -> RoundState:
         """The state after the jobs of a mask stopped running, whatever stopped them."""
         if not jobs.any():

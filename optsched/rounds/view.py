@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates.resources import Resources
 from optsched.instance import Instance
 from optsched.placement.running import SLACK, Running, crowded, held_of, standing_of, without_held
 from optsched.placement.standing import Standing
 from optsched.rounds.configured import Configured
+from optsched.rounds.preemption import evicted
 from optsched.rounds.state import RoundState, cluster_in_round
 
 FEWEST = {"anti-affinity": 2}
@@ -60,8 +62,18 @@ class View:
     @cached_property
     def evicted(self) -> BoolArray:
         """Running jobs that cannot stay on their nodes, unless they cannot be preempted."""
-        running = self.running
-        return np.asarray(running.lost | running.leaves | self.crowded)
+        return evicted(self.running, self.crowded)
+
+    @cached_property
+    def hosts(self) -> BoolArray:
+        """Jobs that cannot be preempted, and whose GPUs, which they hold whole, a guest may share."""
+        holds_whole = self.instance.jobs_table.options < 0
+        return self.must & ~self.outside & ~self.together & holds_whole
+
+    @property
+    def never_starved(self) -> BoolArray:
+        """Jobs that wait for no GPUs of others: they run whatever happens, or may not run yet."""
+        return self.outside | self.awaits | self.must
 
     @cached_property
     def together(self) -> BoolArray:
@@ -115,6 +127,12 @@ class View:
         """Running jobs that stay where they are and are in no row of an allocation."""
         return standing_of(self.instance, jobs, self.configured.option)
 
+    def left_beside(self, jobs: BoolArray, resources: Resources) -> FloatArray:
+        """What is left of the capacities beside running jobs of a mask; shape (R,)."""
+        if not jobs.any():
+            return np.asarray(resources.capacity, np.float64)
+        return self.standing(np.flatnonzero(jobs)).left_of(resources)
+
     def why_it_left(self, job: int) -> str:
         """Why a job cannot run on where it is, if it is for its nodes; else nothing."""
         if self.running.lost[job]:
@@ -124,16 +142,6 @@ class View:
         if self.crowded[job]:
             return "its nodes have less than what runs there needs"
         return ""
-
-
-def starved(state: RoundState, view: View) -> BoolArray:
-    """Jobs that have waited longer than the policy's patience; shape (jobs,)."""
-    if state.policy.patience is None:
-        return np.zeros(len(view.must), bool)
-    waited = state.service.waited(state.now)
-    return (waited >= state.policy.patience * view.instance.round) & ~(
-        view.outside | view.awaits | view.must
-    )
 
 
 def still_meant(

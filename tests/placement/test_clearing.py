@@ -9,7 +9,7 @@ import pytest
 from beside_cases import Case, random_standing
 
 from optsched.placement import Standing
-from optsched.placement.clearing import Clearing
+from optsched.placement.making_room import Clearing
 
 pytestmark = pytest.mark.property
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from optsched.candidates import JobRows
 from optsched.placement.priority import SCRAMBLE
-from optsched.rounds.selection import order_due
+from optsched.rounds.preemption import order_due
 from optsched.solving.warm_start import matched
 
 keys = st.lists(

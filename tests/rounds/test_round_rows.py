@@ -1,4 +1,4 @@
-"""Each rule by which rows are ordered, and jobs get their verdicts, on arrays that can be read."""
+"""Kinds of rows, helpers on rows, and verdicts of jobs, on arrays that can be read."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ import pytest
 
 from optsched.candidates import JobRows
 from optsched.rounds import Verdict
-from optsched.rounds.claims import (
-    cannot_go_on_alone,
-    due_times,
-    mixed_pairs,
-    parting_rows,
-    rank_in_group,
-    running_partner,
-)
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_making import verdicts
-from optsched.rounds.rows import concatenate, either, jobs_of, larger, no_rows, take
-from optsched.rounds.selection import DUE, HELD, STARVED, order_due
+from optsched.rounds.round_rows import mixed_pairs, parting_rows, running_partner
+from optsched.rounds.rows import either, jobs_of, larger, no_rows, take
 
 
 def rows(*jobs: tuple[int, int], fraction: float = 0.5) -> JobRows:
@@ -40,31 +32,8 @@ def ledger(*pairs: tuple[int, int], jobs: int) -> Ledger:
     return Ledger(key, zero, zero, zero, np.ones(len(pairs), bool), np.zeros(jobs))
 
 
-def test_a_row_is_due_half_a_round_before_it_is_owed_one() -> None:
-    half = np.full(3, 0.5)
-    assert due_times(half, np.zeros(3), np.zeros(3)).tolist() == [1.0, 1.0, 1.0]
-    # Owed a round: overdue. A lead of a round: due two rounds earlier at half of the time.
-    assert due_times(half, np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])).tolist() == [
-        -1.0,
-        -1.0,
-        1.0,
-    ]
-
-
-def test_a_row_without_a_claim_is_never_due() -> None:
-    assert due_times(np.zeros(1), np.array([9.0]), np.zeros(1)).tolist() == [np.inf]
-
-
 def test_the_partner_of_each_job_that_shares_gpus() -> None:
     assert running_partner(ledger((0, 2), (1, -1), jobs=4)).tolist() == [2, -1, 0, -1]
-
-
-def test_guests_and_two_that_cannot_be_preempted_do_not_go_on_alone() -> None:
-    # 0 cannot be preempted and has the guest 1; 2 and 3 cannot be preempted and share GPUs.
-    must, together = mask(1, 0, 1, 1, 0), mask(0, 0, 1, 1, 0)
-    partner = np.array([1, 0, 3, 2, -1])
-    stuck = cannot_go_on_alone(must, together, partner)
-    assert stuck.tolist() == [False, True, True, True, False]
 
 
 def test_a_row_alone_of_a_job_in_a_pair_parts_it() -> None:
@@ -77,25 +46,6 @@ def test_in_a_mixed_pair_one_of_two_cannot_be_preempted() -> None:
     every = np.ones(4, bool)
     assert mixed_pairs(some, every, must).tolist() == [True, False, True, False]
     assert not mixed_pairs(some, ~every, must).any()
-
-
-def test_starved_rows_go_by_their_wait_and_held_pairs_before_held_rows_alone() -> None:
-    group = np.array([HELD, HELD, STARVED, STARVED, DUE])
-    is_pair, longest = mask(0, 1, 0, 1, 1), np.array([5.0, 5.0, 7.0, 9.0, 9.0])
-    assert rank_in_group(group, is_pair, longest).tolist() == [0.0, -1.0, -7.0, -9.0, 0.0]
-
-
-def test_groups_come_before_ranks_and_ranks_before_due_times() -> None:
-    some = rows(*((job, -1) for job in range(4)))
-    group, rank = np.array([DUE, DUE, STARVED, HELD]), np.array([0.0, -1.0, 0.0, 0.0])
-    order = order_due(some, np.array([-9.0, 3.0, 3.0, 3.0]), group, rank)
-    assert order.tolist() == [3, 2, 1, 0]
-
-
-def test_rows_that_are_due_together_go_by_their_fraction() -> None:
-    some = concatenate(rows((0, -1), fraction=0.2), rows((1, -1), fraction=0.8))
-    zero = np.zeros(2)
-    assert order_due(some, zero, np.zeros(2, np.int64), zero).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

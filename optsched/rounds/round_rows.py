@@ -1,13 +1,8 @@
-"""From an allocation to claims: the rows that may run in a round, and in which order they are due.
+"""The rows that may run in a round, with what decides on their order, as a `RowQueue`.
 
-Each rule of the order is a function here. The rules, the first first:
-
-1. Jobs that cannot be preempted and run go on (`HELD`); of these, those beside a guest come first.
-2. Starved jobs, the longest waiting first (`STARVED`).
-3. All others by the time at which they are due (`DUE`; `due_times`), or by the order of a ranking.
-
-What rows may run at all: those of the allocation, and rows without a claim in which running jobs
-can go on as they are, or starved jobs can run alone (`with_unclaimed`).
+These are the rows of the allocation, and rows without a claim in which running jobs can go on as
+they are, or starved jobs can run alone. A row has a **claim** to the part of the time that the
+allocation gives it (its fraction, above 0). The order is that of `optsched.rounds.preemption`.
 """
 
 from __future__ import annotations
@@ -27,6 +22,17 @@ from optsched.rounds.exchange import worth_of
 from optsched.rounds.in_place import InPlace
 from optsched.rounds.joining import Hosts
 from optsched.rounds.ledger import Ledger
+from optsched.rounds.preemption import (
+    STARVED,
+    cannot_go_on_alone,
+    due_times,
+    head_start,
+    order_due,
+    priority_groups,
+    rank_in_group,
+    starved,
+)
+from optsched.rounds.row_queue import RowQueue, room_at_least, within_upper_sides
 from optsched.rounds.rows import (
     concatenate,
     either,
@@ -40,39 +46,12 @@ from optsched.rounds.rows import (
     take,
     uses_of,
 )
-from optsched.rounds.selection import (
-    DUE,
-    HELD,
-    STARVED,
-    Claims,
-    lasting,
-    leftovers,
-    order_due,
-    room_at_least,
-)
+from optsched.rounds.selection import backfill
 from optsched.rounds.state import RoundState
-from optsched.rounds.view import View, starved
+from optsched.rounds.view import View
 from optsched.solving.warm_start import matched
 
-# --- the rules --------------------------------------------------------------------------------
-
-
-def due_times(fraction: FloatArray, deficit: FloatArray, lead: FloatArray) -> FloatArray:
-    """Rounds from now until each row is due: ``(1/2 - deficit - lead) / fraction``.
-
-    A row without a claim (fraction 0) is never due.
-
-    Parameters
-    ----------
-    fraction : FloatArray, shape (A,)
-    deficit : FloatArray, shape (A,)
-        Rounds that a row is owed.
-    lead : FloatArray, shape (A,)
-        Rounds by which a running row is ahead in the order: hysteresis and restart cost.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        due: FloatArray = np.where(fraction > 0, (0.5 - deficit - lead) / fraction, np.inf)
-    return due
+# --- kinds of rows ----------------------------------------------------------------------------
 
 
 def running_partner(ledger: Ledger) -> IntArray:
@@ -81,16 +60,6 @@ def running_partner(ledger: Ledger) -> IntArray:
     partner = np.full(len(ledger.carried), -1, np.int64)
     partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
     return partner
-
-
-def cannot_go_on_alone(must: BoolArray, together: BoolArray, partner: IntArray) -> BoolArray:
-    """Jobs for which a row alone is no way to go on, though they hold its GPUs; shape (jobs,).
-
-    The guest of a job that cannot be preempted has to leave when the two part. Two jobs that both
-    cannot be preempted and share GPUs (``together``) never part.
-    """
-    guests = ~must & gathered(must, partner, False)
-    return together | guests
 
 
 def parting_rows(rows: JobRows, partner: IntArray) -> BoolArray:
@@ -106,14 +75,7 @@ def mixed_pairs(rows: JobRows, continues: BoolArray, must: BoolArray) -> BoolArr
     return mixed
 
 
-def rank_in_group(group: IntArray, is_pair: BoolArray, longest: FloatArray) -> FloatArray:
-    """The order inside the groups: starved rows by their wait, rows that are held pairs first."""
-    held_pairs = np.where(is_pair, -1.0, 0.0) * (group == HELD)
-    rank: FloatArray = np.where(group == STARVED, -longest, held_pairs)
-    return rank
-
-
-# --- a round's claims -------------------------------------------------------------------------
+# --- the rows of a round ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -201,7 +163,8 @@ class RoundRows:
     @cached_property
     def starved(self) -> BoolArray:
         """Jobs that have waited longer than the policy's patience; shape (jobs,)."""
-        return starved(self.state, self.view)
+        waited = self.state.service.waited(self.state.now)
+        return starved(waited, self.state.patience, self.view.never_starved)
 
     @cached_property
     def partner_now(self) -> IntArray:
@@ -232,7 +195,7 @@ class RoundRows:
     @cached_property
     def lead(self) -> FloatArray:
         """h_r: rounds by which rows that run are ahead of others that are owed as much."""
-        return np.where(self.continues, self.state.policy.hysteresis + self.restart, 0.0)
+        return head_start(self.continues, self.state.policy.hysteresis, self.restart)
 
     @cached_property
     def due(self) -> FloatArray:
@@ -269,7 +232,7 @@ class RoundRows:
 
         A running row alone has no lead here: a guest that joins its job preempts nobody.
         """
-        group = np.where(self.waits, STARVED, DUE)
+        group = priority_groups(np.zeros(len(self.rows), bool), self.waits)
         if self.place is not None:
             return np.lexsort((self.place, group)).astype(np.int64)
         claimed = self.rows.fraction > 0
@@ -286,10 +249,10 @@ class RoundRows:
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
         return worth_of(rows, self.deficit, lead, most_ahead)
 
-    # --- claims ---------------------------------------------------------------------------
+    # --- the queue ------------------------------------------------------------------------
 
-    def claims(self) -> tuple[Claims, int | None]:
-        """The claims, and how many running jobs that could go on may be preempted or moved."""
+    def queue(self) -> tuple[RowQueue, int | None]:
+        """The rows in their order, and how many running jobs that could go on may be preempted or moved."""
         rows, view = self.rows, self.view
         hosts = Hosts(
             view, self.in_place, rows, self.continues, self.partner_now, self.constraints
@@ -297,34 +260,34 @@ class RoundRows:
         unable, parting = hosts.unable
         limit = self.state.policy.max_moves
         most = None if limit is None else max(limit - unable, 0)
-        held = hosts.firm
+        must_run = hosts.firm
         if hosts.shared.any():
             allowed = np.inf if most is None else most - parting
-            held = hosts.held(self._order_for_hosts(), allowed)
-        group = np.where(held, HELD, np.where(self.waits, STARVED, DUE))
+            must_run = hosts.chosen(self._order_for_hosts(), allowed)
+        group = priority_groups(must_run, self.waits)
         rank = rank_in_group(group, rows.partner >= 0, self.longest)
         order = self._ordered(group, rank)
         uses = uses_of(self.classes)
-        claims = Claims(
-            self.classes,
-            rows,
-            order,
-            self.continues,
-            held,
-            urgent=group == STARVED,
+        queue = RowQueue(
+            classes=self.classes,
+            rows=rows,
+            order=order,
+            continues=self.continues,
+            must_run=must_run,
+            starved=group == STARVED,
             busy=view.awaits | hosts.rowless,
-            sharing=self.partner_now,
-            free=room_at_least(hosts.free, rows, uses, order[held[order]]),
+            partner_now=self.partner_now,
+            free=room_at_least(hosts.free, rows, uses, order[must_run[order]]),
             uses=uses,
             worth=self._worth(),
-            host=np.where(held & ~self.continues, hosts.anchor, -1),
+            host=np.where(must_run & ~self.continues, hosts.anchor, -1),
         )
-        firm = either(rows, ~view.instance.jobs_table.preemptible)
-        if (firm & ~held).any():
-            claims = lasting(claims, firm, self.side())
-        return claims, most
+        never_stopped = either(rows, ~view.instance.jobs_table.preemptible)
+        if (never_stopped & ~must_run).any():
+            queue = within_upper_sides(queue, never_stopped, self.side())
+        return queue, most
 
-    def leftovers(self, left: Claims) -> Claims:
+    def backfill(self, left: RowQueue) -> RowQueue:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
         C, uses = self.classes, left.uses
         fits = C.alone.copy()
@@ -336,4 +299,4 @@ class RoundRows:
         others = take(others, np.flatnonzero(fits[others.column]))
         side = self.side() if len(others) else []
         continues = self.in_place.rows_continue(others)
-        return leftovers(left, others, continues, self.state.service.executed, side)
+        return backfill(left, others, continues, self.state.service.executed, side)

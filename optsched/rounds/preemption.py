@@ -1,0 +1,304 @@
+"""Who is preempted, and why: every rule by which a running job is stopped, is moved, or stays.
+
+A running job is **evicted** where its nodes cannot have it any more, and **preempted** (or moved)
+for others. The rules, in the order in which a round applies them:
+
+1. A job that cannot be preempted keeps its GPUs (`optsched.placement.running.must_stay`), unless a
+   node of it is down. Guests that share them may come and go (`optsched.rounds.joining`).
+2. A job leaves nodes that are down, take no more work, or have less than what runs there needs
+   (`evicted`).
+3. All others run as their turn comes. Rows are tried in the order of their `priority_groups`: those
+   that must run, then those of starved jobs (`starved`), then all others by the time at which they
+   are due (`due_times`). A running row has a head start of the hysteresis and its restart cost
+   (`head_start`). Under a ranking its order takes the place of due times.
+4. A running job of which no row is chosen in which it can go on is preempted (`displaced`). With
+   `max_moves` no more than so many are, the ones that are due last: the others stay (`rows_that_stay`).
+   Only starved jobs may preempt beyond that.
+5. A row that is chosen may find no room on the nodes. Then rows behind it in the order go elsewhere
+   or make way (`victims`), within what is left of `max_moves` (`displaced_so_far`).
+6. Where no round can be planned, nobody is preempted: who may stay runs on (`runs_on`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.candidates import JobRows
+from optsched.placement.priority import SCRAMBLE
+from optsched.placement.running import Running
+from optsched.rounds.row_queue import RowQueue
+from optsched.rounds.rows import jobs_of
+
+MUST_RUN, STARVED, DUE = 0, 1, 2
+"""Priority groups of rows, one after the other."""
+
+# --- who has to leave its nodes ---------------------------------------------------------------
+
+
+def evicted(running: Running, crowded: BoolArray) -> BoolArray:
+    """Running jobs that cannot stay on their nodes; shape (jobs,).
+
+    Those that cannot be preempted stay all the same, unless a node is down.
+
+    Parameters
+    ----------
+    running : Running
+    crowded : BoolArray, shape (jobs,)
+        Jobs on nodes that have less than what runs there needs.
+    """
+    return np.asarray(running.lost | running.leaves | crowded)
+
+
+def runs_on(
+    ran: BoolArray, must_run: BoolArray, evicted: BoolArray, steps_left: FloatArray
+) -> BoolArray:
+    """Jobs that run in a round which could not be planned: all that ran, may stay and are not done."""
+    may_stay = ~evicted & (steps_left > 0)
+    on: BoolArray = ran & (may_stay | must_run)
+    return on
+
+
+# --- the order in which rows are tried --------------------------------------------------------
+
+
+def starved(waited: FloatArray, patience: float, exempt: BoolArray) -> BoolArray:
+    """Jobs that have waited for the patience of the policy (seconds), but for those exempt."""
+    return np.asarray((waited >= patience) & ~exempt)
+
+
+def priority_groups(must_run: BoolArray, starved_rows: BoolArray) -> IntArray:
+    """`MUST_RUN`, `STARVED` or `DUE` for each row; shape (A,)."""
+    return np.where(must_run, MUST_RUN, np.where(starved_rows, STARVED, DUE))
+
+
+def rank_in_group(group: IntArray, is_pair: BoolArray, longest: FloatArray) -> FloatArray:
+    """The order inside the groups: starved rows by their wait, pairs first of those that must run.
+
+    Parameters
+    ----------
+    group : IntArray, shape (A,)
+    is_pair : BoolArray, shape (A,)
+    longest : FloatArray, shape (A,)
+        Seconds that the job of the row has waited, of two the longer.
+    """
+    pairs_first = np.where(is_pair, -1.0, 0.0) * (group == MUST_RUN)
+    rank: FloatArray = np.where(group == STARVED, -longest, pairs_first)
+    return rank
+
+
+def head_start(continues: BoolArray, hysteresis: float, restart: FloatArray) -> FloatArray:
+    """h_r: rounds that another row must be owed more than a running one before it takes its GPUs.
+
+    Parameters
+    ----------
+    continues : BoolArray, shape (A,)
+        Rows that run now and can go on.
+    hysteresis : float
+        Of the policy, in rounds.
+    restart : FloatArray, shape (A,)
+        Rounds that a restart of the row's jobs costs.
+    """
+    return np.where(continues, hysteresis + restart, 0.0)
+
+
+def due_times(fraction: FloatArray, deficit: FloatArray, ahead: FloatArray) -> FloatArray:
+    """Rounds from now until each row is due: ``(1/2 - deficit - ahead) / fraction``.
+
+    A row without a claim (fraction 0) is never due.
+
+    Parameters
+    ----------
+    fraction : FloatArray, shape (A,)
+    deficit : FloatArray, shape (A,)
+        Rounds that a row is owed.
+    ahead : FloatArray, shape (A,)
+        `head_start`.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        due: FloatArray = np.where(fraction > 0, (0.5 - deficit - ahead) / fraction, np.inf)
+    return due
+
+
+def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray) -> IntArray:
+    """Rows in the order of their group, of their rank in it, and of the time when they are due."""
+    # Most keys are constant, and a plain sort is several times as fast as a lexsort.
+    keys = [key for key in (due, rank, group) if (key != key[:1]).any()]
+    if len(keys) == 1:
+        order = np.argsort(keys[0]).astype(np.int64)
+    else:
+        order = np.lexsort((*keys, np.zeros(len(rows)))).astype(np.int64)
+    tied = np.ones(max(len(rows) - 1, 0), bool)
+    for key in keys:
+        tied &= key[order[1:]] == key[order[:-1]]
+    if not tied.any():
+        return order
+    # Rows that are due together: by fraction, rate, and then scrambled, so that no job is favoured.
+    in_a_tie = np.append(tied, False) | np.insert(tied, 0, False)
+    places = np.flatnonzero(in_a_tie)
+    tie = np.cumsum(np.insert(~tied, 0, True))[places]
+    mine = order[places]
+    further = (mine, mine * SCRAMBLE % 1.0, -rows.rate[mine], -rows.fraction[mine], tie)
+    order[places] = mine[np.lexsort(further)]
+    return order
+
+
+# --- pairs that part --------------------------------------------------------------------------
+
+
+def cannot_go_on_alone(must: BoolArray, together: BoolArray, partner: IntArray) -> BoolArray:
+    """Jobs for which a row alone is no way to go on, though they hold its GPUs; shape (jobs,).
+
+    The guest of a job that cannot be preempted has to leave when the two part. Two jobs that both
+    cannot be preempted and share GPUs (``together``) never part.
+    """
+    guests = ~must & gathered(must, partner, False)
+    return together | guests
+
+
+def second_of_parting(rows: JobRows, going: IntArray, partner_now: IntArray) -> BoolArray:
+    """Jobs that go on alone after the job that they share GPUs with now; shape (jobs,).
+
+    Only the first of the two keeps the GPUs.
+
+    Parameters
+    ----------
+    rows : JobRows
+    going : IntArray
+        Rows that go on, in their order.
+    partner_now : IntArray, shape (jobs,)
+    """
+    jobs, last = len(partner_now), len(going)
+    alone = rows.partner[going] < 0
+    place = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
+    place[rows.job[going]] = np.where(alone, np.arange(last), last)
+    place[-1] = last
+    second: BoolArray = (place[:-1] < last) & (place[partner_now] < place[:-1])
+    return second
+
+
+# --- who is preempted, and how many at most ---------------------------------------------------
+
+
+def displaced(queue: RowQueue, chosen: IntArray) -> BoolArray:
+    """Jobs that could go on, and do not if the chosen rows run; shape (jobs,).
+
+    Of two jobs that share GPUs now only the first in the order goes on alone.
+    """
+    rows, jobs = queue.rows, len(queue.busy)
+    possible = queue.order[queue.continues[queue.order]]
+    going = possible[queue.mask(chosen)[possible]]
+    could_go_on = jobs_of(rows, possible, jobs)
+    goes_on = np.append(jobs_of(rows, going, jobs), False)
+    if queue.host is not None:
+        goes_on[queue.host[chosen]] = True  # the last entry is for rows without a host
+    second = second_of_parting(rows, going, queue.partner_now)
+    return could_go_on & ~(goes_on[:-1] & ~second) & ~queue.busy
+
+
+def displaced_so_far(queue: RowQueue, left: RowQueue, staying: IntArray, must: BoolArray) -> int:
+    """Running jobs that were moved, or have no row left in which they could go on.
+
+    Parameters
+    ----------
+    queue : RowQueue
+        All rows.
+    left : RowQueue
+        The rows that are left to try.
+    staying : IntArray
+        Rows that go on where they are.
+    must : BoolArray, shape (jobs,)
+        Jobs that cannot be preempted: they do not count.
+    """
+    rows, jobs = queue.rows, len(queue.busy)
+
+    def continuing(order: IntArray) -> BoolArray:
+        return jobs_of(rows, order[queue.continues[order]], jobs)
+
+    stays = jobs_of(rows, staying, jobs)
+    still_can = continuing(left.order) & ~left.busy
+    gone = continuing(queue.order) & ~(stays | must) & ~still_can
+    return int((gone & ~queue.busy).sum())
+
+
+def rows_that_stay(queue: RowQueue, chosen: IntArray, most: int) -> BoolArray:
+    """Rows in which running jobs stay, so that no more than ``most`` are displaced; shape (A,).
+
+    These are rows of displaced jobs, the first due first, until few enough are displaced; and the
+    chosen rows that go on and are not in the way of these.
+
+    Parameters
+    ----------
+    queue : RowQueue
+    chosen : IntArray
+        Rows that would run if displacement were free.
+    most : int
+    """
+    rows = queue.rows
+    going = displaced(queue, chosen)
+    stay = _back_in_place(queue, chosen, going, most)
+    back = np.append(jobs_of(rows, np.flatnonzero(stay), len(going)), False)
+    in_the_way = back[rows.job] | back[rows.partner] | going[rows.job]
+    going_on: BoolArray = queue.mask(chosen) & queue.continues & ~in_the_way
+    return stay | going_on
+
+
+def _back_in_place(queue: RowQueue, chosen: IntArray, going: BoolArray, most: int) -> BoolArray:
+    """Rows in which displaced jobs (``going``) stay after all, the first due first; shape (A,)."""
+    rows = queue.rows
+    candidates = _ways_to_stay(queue, chosen)
+    # Jobs that share GPUs can only stay together.
+    pair_of = {
+        job: row
+        for row in candidates[rows.partner[candidates] >= 0].tolist()
+        for job in (int(rows.job[row]), int(rows.partner[row]))
+    }
+    # Of two that part, only one stays where it is: the other counts as displaced for good.
+    mate = np.append(queue.partner_now, -1)
+    mate[list(pair_of)] = -1
+    movable = np.append(going, False)
+    goes_on_alone = chosen[(queue.continues & (rows.partner < 0))[chosen]]
+    alone = rows.job[goes_on_alone]
+    movable[mate[alone[~going[alone]]]] = False
+    stay = np.zeros(len(rows), bool)
+    left = int(going.sum())
+    for first in candidates.tolist():
+        row = pair_of.get(int(rows.job[first]), first)
+        job, partner = int(rows.job[row]), int(rows.partner[row])
+        back = [one for one in (job, partner) if movable[one]]
+        if left <= most or not back:
+            continue
+        stay[row] = True
+        movable[back] = False
+        left -= len(back)
+        if partner < 0:
+            movable[mate[job]] = False
+    return stay
+
+
+def _ways_to_stay(queue: RowQueue, chosen: IntArray) -> IntArray:
+    """Rows that are not chosen in which running jobs could go on, in the order."""
+    rows = queue.rows
+    # A job whose row must run is there, though that takes it away from where it is.
+    must_run = jobs_of(rows, chosen[queue.must_run[chosen]], len(queue.busy))
+    fixed = np.append(must_run, False)
+    possible = queue.continues & ~queue.mask(chosen)
+    possible &= ~(fixed[rows.job] | fixed[rows.partner])
+    return queue.order[possible[queue.order]]
+
+
+def victims(place: IntArray, row: int, movable: IntArray) -> IntArray:
+    """Rows that may make way for a row which finds no room, the last in the order first.
+
+    Parameters
+    ----------
+    place : IntArray, shape (A,)
+        Place of each row in the order.
+    row : int
+        The row that needs room.
+    movable : IntArray
+        Rows that may leave their GPUs: none of a job that cannot be preempted.
+    """
+    last_first = movable[np.argsort(-place[movable], kind="stable")]
+    behind: IntArray = last_first[place[last_first] > place[row]]
+    return behind
