@@ -15,7 +15,7 @@ from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
 from optsched.program import LinearProgram, TimelineProgram
-from optsched.program.time_units import amount_unit, common_unit, round_down, round_up
+from optsched.program.integers import amount_unit, common_unit, round_down, round_up
 from optsched.solution import Conflict, Schedule
 from optsched.solution.plan import LinearPlan, Plan, TimelinePlan
 

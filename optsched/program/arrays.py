@@ -12,8 +12,15 @@ import scipy.sparse as sp
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_constant
 from optsched.display import Displayed, count
 from optsched.errors import UsageError
-from optsched.program.parts import ColumnPart, RowPart, parts_of, rows_of, units
-from optsched.program.slices import Both, PairedSlices
+from optsched.program.parts import (
+    Both,
+    ColumnPart,
+    PairedSlices,
+    RowPart,
+    parts_of,
+    rows_of,
+    unit_changes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class LinearArrays(Displayed):
     @cached_property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
-        unit = units(self.column_parts(), self.shape[1])
+        unit = unit_changes(self.column_parts(), self.shape[1])
         return row_sizes(self.row_parts(), self.largest_in_rows(unit))
 
     def largest_in_rows(self, factor: FloatArray) -> FloatArray:
@@ -117,7 +124,7 @@ class LinearArrays(Displayed):
         """A x."""
         return np.asarray(self.A @ x)
 
-    def pulled(self, y: FloatArray) -> FloatArray:
+    def transpose_times(self, y: FloatArray) -> FloatArray:
         """A' y."""
         return self._by_column(self.A.data * y[self.A.indices])
 
@@ -127,11 +134,11 @@ class LinearArrays(Displayed):
         terms = np.bincount(self.A.indices, np.abs(each), self.shape[0])
         return self.activity(x), terms
 
-    def column_terms(self, y: FloatArray) -> FloatArray:
+    def transpose_terms(self, y: FloatArray) -> FloatArray:
         """|A|' y."""
         return self._by_column(np.abs(self.A.data) * y[self.A.indices])
 
-    def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
+    def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
         """A' y, and |A|' |y|."""
         each = self.A.data * y[self.A.indices]
         return Both(self._by_column(each), self._by_column(np.abs(each)))

@@ -6,24 +6,119 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from optsched.arrays import BoolArray, FloatArray, blocks, constant, shown
+from optsched.arrays import BoolArray, FloatArray, blocks, constant, is_range, shown
 from optsched.arrays.matrices import largest_of_rows
 from optsched.program.arrays import Block, row_sizes
 from optsched.program.feasible_region import FeasibleRegion
-from optsched.program.parts import ColumnBounds, ColumnPart, RowPart, rows_of, units
-from optsched.program.pulled import Pulled, PulledOneWay
-from optsched.program.slices import Both, ColumnSlices, PairedSlices
+from optsched.program.parts import (
+    Both,
+    ColumnBounds,
+    ColumnPart,
+    ColumnSlices,
+    PairedSlices,
+    RowPart,
+    parts_of,
+    rows_of,
+    unit_changes,
+)
+
+if TYPE_CHECKING:  # a solver in another process loads no candidates
+    from optsched.candidates import Classes
+
+
+@dataclass(frozen=True)
+class TransposeProduct:
+    """What the rows of an allocation program take of each column at multipliers y, with nothing negative in the blocks.
+
+    Attributes
+    ----------
+    classes : Classes
+    time : FloatArray, shape (K,)
+        Multipliers of the time rows.
+    paid : FloatArray
+        What a unit of each way pays for capacity, or of each column where there is no ``way``.
+    levels : csr_matrix or None
+        Where its columns stand class by class; else what it takes is in ``paid``, or there is none.
+    slope : FloatArray, shape (K,)
+        Multipliers of the levels.
+    behind : FloatArray
+        Of the columns behind those of the classes.
+    """
+
+    classes: Classes
+    time: FloatArray
+    paid: FloatArray
+    by_way: bool
+    levels: sp.csr_matrix | None
+    slope: FloatArray
+    behind: FloatArray
+
+    @classmethod
+    def at(
+        cls, classes: Classes, time: FloatArray, prices: FloatArray, levels: sp.csr_matrix | None, slope: FloatArray,
+        behind: FloatArray,
+    ) -> TransposeProduct:  # fmt: skip
+        """At these multipliers of the blocks."""
+        in_order = levels is not None and is_range(levels.indices, classes.columns)
+        paid = classes.holds.paid_by_way(prices) if levels is None or in_order else None
+        if paid is not None:
+            return cls(classes, time, paid, True, levels, slope, behind)
+        each = np.asarray(classes.usage.T @ prices)
+        if levels is not None and not in_order:
+            each += levels.T @ slope
+            levels = None
+        return cls(classes, time, each, False, levels, slope, behind)
+
+    def __getitem__(self, part: slice) -> FloatArray:
+        held, reached, behind = self.parts_of(part)
+        total = held if reached is None else held + reached
+        return total if behind is None else np.concatenate([total, behind])
+
+    def parts_of(self, part: slice) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+        """What time and capacity take of some columns of the classes, what levels do, and of columns behind these."""
+        C = self.classes
+        start, stop, _ = part.indices(C.columns + len(self.behind))
+        mine = slice(start, min(stop, C.columns))
+        owner = C.class_a[mine]
+        held = self.time[owner]
+        held += self.paid[C.holds.way[mine]] if self.by_way else self.paid[mine]
+        reached = None if self.levels is None else self.levels.data[mine] * self.slope[owner]
+        if stop <= C.columns:
+            return held, reached, None
+        return held, reached, self.behind[max(start - C.columns, 0) : stop - C.columns]
+
+
+@dataclass(frozen=True)
+class OneSignProduct:
+    """`TransposeProduct` and its terms without signs, as duals give them: time and capacity take, levels give.
+
+    Attributes
+    ----------
+    product : TransposeProduct
+        With multipliers of time and capacity of at least 0, multipliers of levels of at most 0, and with ``levels``.
+    """
+
+    product: TransposeProduct
+
+    def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
+        held, reached, behind = self.product.parts_of(part)
+        assert reached is not None
+        if behind is None:
+            return held + reached, held - reached
+        return np.concatenate([held + reached, behind]), np.concatenate(
+            [held - reached, np.abs(behind)]
+        )
 
 
 class LinearForm(ColumnBounds, Protocol):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  some x_j integer.
 
-    `LinearArrays` is one that holds A; `SmallestLevelForm` and those of `optsched.program.total_form` have its blocks.
+    `LinearArrays` is one that holds A; `SmallestLevelForm` and those of `optsched.program.linear_form` have its blocks.
     """
 
     @property
@@ -67,16 +162,16 @@ class LinearForm(ColumnBounds, Protocol):
     def activity(self, x: FloatArray) -> FloatArray:
         """A x."""
 
-    def pulled(self, y: FloatArray) -> ColumnSlices:
+    def transpose_times(self, y: FloatArray) -> ColumnSlices:
         """A' y."""
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """A x, and |A| |x|."""
 
-    def column_terms(self, y: FloatArray) -> ColumnSlices:
+    def transpose_terms(self, y: FloatArray) -> ColumnSlices:
         """|A|' y."""
 
-    def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
+    def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
         """A' y, and |A|' |y|."""
 
     @property
@@ -240,28 +335,28 @@ class SmallestLevelForm:
             product[self.rows[2].slice] += C.count * (sign * behind)
         return product
 
-    def pulled(self, y: FloatArray) -> ColumnSlices:
+    def transpose_times(self, y: FloatArray) -> ColumnSlices:
         """A' y."""
-        return self._pulled(y, -1.0)
+        return self._transpose_product(y, -1.0)
 
-    def column_terms(self, y: FloatArray) -> ColumnSlices:
+    def transpose_terms(self, y: FloatArray) -> ColumnSlices:
         """|A|' y."""
-        return self._pulled(y, 1.0)
+        return self._transpose_product(y, 1.0)
 
-    def pulled_and_terms(self, y: FloatArray) -> PairedSlices:
+    def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
         """A' y, and |A|' |y|."""
-        pulled = self._pulled(y, -1.0)
-        if pulled.levels is not None and pulled.slope.max(initial=0.0) <= 0.0 <= y[
+        product = self._transpose_product(y, -1.0)
+        if product.levels is not None and product.slope.max(initial=0.0) <= 0.0 <= y[
             : self.rows[1].stop
         ].min(initial=0.0):
-            return PulledOneWay(pulled)
-        return Both(pulled, self._pulled(np.abs(y), 1.0))
+            return OneSignProduct(product)
+        return Both(product, self._transpose_product(np.abs(y), 1.0))
 
-    def _pulled(self, y: FloatArray, sign: float) -> Pulled:
+    def _transpose_product(self, y: FloatArray, sign: float) -> TransposeProduct:
         """A' y, with the columns behind x of this sign in the levels."""
         C, (time, prices) = self.region.classes, (y[rows.slice] for rows in self.rows[:2])
         slope = y[self.rows[-1].slice]
-        return Pulled.at(
+        return TransposeProduct.at(
             C, time, prices, self._levels, slope, sign * self._gathered(C.count * slope)
         )
 
@@ -269,7 +364,9 @@ class SmallestLevelForm:
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
         columns = self.region.classes.columns
-        largest = self._largest(units(self._alike(slice(0, columns), self.region.limit), columns))
+        largest = self._largest(
+            unit_changes(self._alike(slice(0, columns), self.region.limit), columns)
+        )
         behind = [np.minimum(1.0, part.reach) for part in self._behind()]
         if behind:
             self._with_behind(largest, np.concatenate(behind))
@@ -318,3 +415,122 @@ class SmallestLevelForm:
         """(block, position in the block) of a row."""
         block = next(block for block in self.rows if block.start <= row < block.stop)
         return block.name, row - block.start
+
+
+@dataclass(frozen=True)
+class TangentForm(SmallestLevelForm):
+    """The linear program that `Total.tangent` makes: a level l_k of each class instead of one t.
+
+        maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l,  time, capacity
+
+    Parameters
+    ----------
+    region : FeasibleRegion
+        Without side rows.
+    price : FloatArray, shape (K,)
+        n w f'(v): what a unit of each level is worth.
+    constant : float
+        sum_k n_k w_k (f(v_k) - f'(v_k) v_k).
+    """
+
+    price: FloatArray
+    constant: float
+
+    @property
+    def offset(self) -> float:
+        return self.constant
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.rows[-1].stop, self.region.classes.columns + len(self.region.classes)
+
+    @cached_property
+    def implied_upper(self) -> FloatArray:
+        """What the time rows leave of each column, and the highest levels."""
+        return np.concatenate([self.region.limit, self.region.highest_level])
+
+    @cached_property
+    def cost(self) -> FloatArray:
+        """n w f'(v) of the levels."""
+        return np.concatenate([np.zeros(self.region.classes.columns), self.price])
+
+    def _behind(self) -> Iterator[ColumnPart]:
+        at = slice(self.region.classes.columns, self.shape[1])
+        yield from self._alike(at, self.region.highest_level, self.price)
+
+    def _gathered(self, by_class: FloatArray) -> FloatArray:
+        """Each class has a level of its own."""
+        return by_class
+
+
+@dataclass(frozen=True)
+class LinearTotalForm(SmallestLevelForm):
+    """The linear program of an allocation program with a linear total: its columns x, its rows time and capacity.
+
+    Parameters
+    ----------
+    region : FeasibleRegion
+        Without side rows.
+    weight : FloatArray, shape (K,)
+        What a unit of ``levels @ x`` is worth.
+    """
+
+    weight: FloatArray
+
+    @property
+    def _levels(self) -> None:
+        """There are no rows of levels."""
+        return None
+
+    @cached_property
+    def rows(self) -> tuple[Block, ...]:
+        """Time, capacity."""
+        classes, goods = len(self.region.classes), len(self.region.classes.capacity)
+        return Block("time", 0, classes), Block("capacity", classes, classes + goods)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.rows[-1].stop, self.region.classes.columns
+
+    @cached_property
+    def row_lower(self) -> FloatArray:
+        return np.full(self.shape[0], -np.inf)
+
+    @cached_property
+    def row_upper(self) -> FloatArray:
+        """The time of the members, and the capacities."""
+        return np.concatenate([self.region.classes.count, self.region.classes.capacity])
+
+    @cached_property
+    def implied_upper(self) -> FloatArray:
+        """What the time rows leave of each column."""
+        return self.region.limit
+
+    @cached_property
+    def cost(self) -> FloatArray:
+        """What one unit of each column adds to the total."""
+        return np.asarray(self.region.levels.T @ self.weight)
+
+    def column_parts(self) -> Iterator[ColumnPart]:
+        """All columns, some by some."""
+        return parts_of(self)
+
+    def _behind(self) -> Iterator[ColumnPart]:
+        """There are none."""
+        return iter(())
+
+    def row_parts(self) -> Iterator[RowPart]:
+        """All rows, some by some."""
+        return rows_of(self.row_lower, self.row_upper)
+
+    def _transpose_product(self, y: FloatArray, sign: float) -> TransposeProduct:
+        time, prices = (y[rows.slice] for rows in self.rows)
+        return TransposeProduct.at(
+            self.region.classes, time, prices, None, np.zeros(0), np.zeros(0)
+        )
+
+    def largest_in_rows(self, factor: FloatArray) -> FloatArray:
+        """Largest entry of each row, of |A| with each column multiplied by a factor of at least 0."""
+        return self._largest(factor)

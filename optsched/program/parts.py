@@ -83,7 +83,7 @@ def rows_of(lower: FloatArray, upper: FloatArray, start: int = 0) -> Iterator[Ro
         yield RowPart(slice(start + part.start, start + part.stop), lower[part], upper[part])
 
 
-def units(parts: Iterable[ColumnPart], count: int) -> FloatArray:
+def unit_changes(parts: Iterable[ColumnPart], count: int) -> FloatArray:
     """One unit of each column, or its whole range where that is less; shape (count,)."""
     unit = constant(1.0, count, np.float64)
     for part in parts:
@@ -92,3 +92,28 @@ def units(parts: Iterable[ColumnPart], count: int) -> FloatArray:
             unit = unit.copy() if is_constant(unit) else unit
             unit[part.at] = np.minimum(1.0, np.where(np.isfinite(reach), reach, 1.0))
     return unit
+
+
+class ColumnSlices(Protocol):
+    """Numbers of all columns, as an array has them."""
+
+    def __getitem__(self, part: slice, /) -> FloatArray:
+        """Those of some columns beside each other."""
+
+
+class PairedSlices(Protocol):
+    """Two numbers of all columns, as two arrays have them."""
+
+    def __getitem__(self, part: slice, /) -> tuple[FloatArray, FloatArray]:
+        """Those of some columns beside each other."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two arrays, some by some."""
+
+    first: ColumnSlices
+    second: ColumnSlices
+
+    def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
+        return self.first[part], self.second[part]

@@ -13,9 +13,8 @@ from optsched.errors import UsageError
 from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
-from optsched.program.linear_form import LinearForm
+from optsched.program.linear_form import LinearForm, LinearTotalForm, TangentForm
 from optsched.program.side_rows import SideRows
-from optsched.program.total_form import LinearTotalForm, TangentForm
 from optsched.program.utility import Utility
 
 LARGEST_LEVEL = 1e100

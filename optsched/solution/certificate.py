@@ -19,8 +19,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, blocks, is_constant, shown
 from optsched.program.linear_form import LinearForm
-from optsched.program.parts import ColumnPart, RowPart
-from optsched.program.slices import ColumnSlices
+from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
 
 FEASIBILITY = 1e-6
 """Largest residual accepted, relative to the size of the row's terms (at least 1)."""
@@ -164,9 +163,9 @@ def dual_bound(arrays: LinearForm, y: FloatArray) -> float | None:
     """
     bound = BoundSum(arrays, y)
     if bound.finite:
-        pulled = arrays.pulled(bound.y)
+        product = arrays.transpose_times(bound.y)
         for part in arrays.column_parts():
-            bound.add(part, pulled[part.at])
+            bound.add(part, product[part.at])
     return bound.value
 
 
@@ -177,7 +176,7 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
     negative one; likewise the duals of rows that lack a side. Implied bounds count for nothing here. Each error is
     relative to the terms of its column, and these to at least a millionth of the largest in the program.
     """
-    errors, taken = SignErrors(arrays, y), arrays.pulled_and_terms(y)
+    errors, taken = SignErrors(arrays, y), arrays.transpose_times_and_terms(y)
     for part in arrays.column_parts():
         errors.add(part, *taken[part.at])
     return errors.value
@@ -185,13 +184,17 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
 
 def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, float]:
     """`dual_bound` and `dual_residual` of finite duals, in one pass through the columns where that will do."""
-    bound, errors, taken = BoundSum(arrays, y), SignErrors(arrays, y), arrays.pulled_and_terms(y)
+    bound, errors, taken = (
+        BoundSum(arrays, y),
+        SignErrors(arrays, y),
+        arrays.transpose_times_and_terms(y),
+    )
     together = bound.finite and bound.y is y
     for part in arrays.column_parts():
-        pulled, terms = taken[part.at]
-        errors.add(part, pulled, terms)
+        product, terms = taken[part.at]
+        errors.add(part, product, terms)
         if together:
-            bound.add(part, pulled)
+            bound.add(part, product)
     return bound.value if together else dual_bound(arrays, y), errors.value
 
 
@@ -231,11 +234,11 @@ class BoundSum:
         self._total += float((multipliers[active] * side[active]).sum())
         return None if np.array_equal(multipliers, given) else self._sign * multipliers
 
-    def add(self, part: ColumnPart, pulled: FloatArray) -> None:
-        """Add what some columns do, of which the rows take ``pulled``."""
+    def add(self, part: ColumnPart, product: FloatArray) -> None:
+        """Add what some columns do, of which the rows take ``product``."""
         if not self.finite:
             return
-        reduced = _reduced(part, pulled, self._sign)
+        reduced = _reduced(part, product, self._sign)
         lower, upper = part.implied_lower, part.implied_upper
         if np.isfinite(upper).all() and np.isfinite(lower).all():
             self._total += float(np.maximum(reduced, 0.0) @ upper)
@@ -247,7 +250,7 @@ class BoundSum:
         endless = active & np.isinf(reach)
         if endless.any():
             self._terms = (
-                self._arrays.column_terms(np.abs(self.y)) if self._terms is None else self._terms
+                self._arrays.transpose_terms(np.abs(self.y)) if self._terms is None else self._terms
             )
             active &= ~(
                 endless & (np.abs(reduced) <= NOISE * (np.abs(part.cost) + self._terms[part.at]))
@@ -280,9 +283,9 @@ class SignErrors:
             some = np.flatnonzero(error > 0)
             self._rows = max(self._rows, _largest_ratio(error[some], size[rows.at][some], least))
 
-    def add(self, part: ColumnPart, pulled: FloatArray, terms: FloatArray) -> None:
-        """Look at some columns, of which the rows take ``pulled``, the sum of numbers of these sizes without signs."""
-        error = _wrong_sign(_reduced(part, pulled, self._sign), part.lower, part.upper)
+    def add(self, part: ColumnPart, product: FloatArray, terms: FloatArray) -> None:
+        """Look at some columns, of which the rows take ``product``, the sum of numbers of these sizes without signs."""
+        error = _wrong_sign(_reduced(part, product, self._sign), part.lower, part.upper)
         size = terms if part.free else terms + np.abs(part.cost)
         self._largest = max(self._largest, float(size.max(initial=0.0)))
         some = np.flatnonzero(error > 0)
@@ -296,11 +299,11 @@ class SignErrors:
         )
 
 
-def _reduced(part: ColumnPart, pulled: FloatArray, sign: float) -> FloatArray:
+def _reduced(part: ColumnPart, product: FloatArray, sign: float) -> FloatArray:
     """Reduced costs of some columns, of a program that maximises."""
     if part.free:
-        return -sign * pulled
-    return sign * (part.cost - pulled)
+        return -sign * product
+    return sign * (part.cost - product)
 
 
 def _one_side(multipliers: FloatArray, rows: RowPart) -> FloatArray | None:

@@ -224,8 +224,8 @@ def _proved(elastic: LinearArrays, values: Values) -> tuple[float, FloatArray]:
     if values.y is None:
         return 0.0, np.zeros(elastic.shape[0])
     # Shrink the duals until no slack has a wrong sign: without cost on x the proof only shrinks along.
-    pulled = elastic.pulled(values.y)
-    price = np.abs(pulled[elastic.cost > 0]).max(initial=0.0)
+    product = elastic.transpose_times(values.y)
+    price = np.abs(product[elastic.cost > 0]).max(initial=0.0)
     y = values.y * (1.0 - 1e-12) / max(1.0, float(price))
     return dual_bound(elastic, y) or 0.0, y
 

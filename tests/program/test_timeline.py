@@ -12,9 +12,9 @@ from timeline_cases import by_brute_force, random_program, unrelated
 from optsched.errors import UsageError
 from optsched.program import TimelineCost, TimelineProgram
 from optsched.program.arrays import Block
+from optsched.program.integers import amount_unit, common_unit, round_down, round_up
 from optsched.program.list_schedule import FAR, ResourceProfile, list_schedule, shifted_left
 from optsched.program.time_indexed import count_columns, count_nonzeros, time_indexed
-from optsched.program.time_units import amount_unit, common_unit, round_down, round_up
 from optsched.program.timeline import split_point
 from optsched.registry import load_solver
 from optsched.solution import Termination

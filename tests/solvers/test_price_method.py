@@ -389,9 +389,9 @@ def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:
     x, y = random.random(arrays.shape[1]), random.normal(size=arrays.shape[0])
     for ours, theirs in (
         *zip(form.activity_and_terms(x), arrays.activity_and_terms(x), strict=True),
-        (form.pulled(y)[:], arrays.pulled(y)),
+        (form.transpose_times(y)[:], arrays.transpose_times(y)),
         *zip(form.activity_and_terms(-x), arrays.activity_and_terms(-x), strict=True),
-        (form.column_terms(np.abs(y))[:], arrays.column_terms(np.abs(y))),
+        (form.transpose_terms(np.abs(y))[:], arrays.transpose_terms(np.abs(y))),
         (form.largest_in_rows(x), arrays.largest_in_rows(x)), (form.row_lower, arrays.row_lower),
         (form.row_upper, arrays.row_upper), (form.implied_upper, arrays.implied_upper), (form.cost, arrays.cost),
     ):  # fmt: skip

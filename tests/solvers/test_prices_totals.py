@@ -346,7 +346,11 @@ def test_the_form_without_its_matrix_is_the_linear_program(exponent: float) -> N
         "integer",
     ):
         assert getattr(lean, name) == pytest.approx(getattr(arrays, name)), name
-    for name, argument in (("activity", point), ("pulled", duals), ("column_terms", duals)):
+    for name, argument in (
+        ("activity", point),
+        ("transpose_times", duals),
+        ("transpose_terms", duals),
+    ):
         assert getattr(lean, name)(argument)[:] == pytest.approx(getattr(arrays, name)(argument)), (
             name
         )
