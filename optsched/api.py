@@ -28,6 +28,7 @@ from optsched.assembly import (
     own_constraints,
 )
 from optsched.candidates import Candidates
+from optsched.candidates.compile import not_compiled
 from optsched.errors import (
     InvalidArgument,
     OptschedError,
@@ -37,7 +38,7 @@ from optsched.errors import (
 )
 from optsched.formulation import Extend
 from optsched.formulation.notes import notes_on
-from optsched.instance.durations import Duration
+from optsched.instance.durations import Deadline, Duration, OutOfTime
 from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
@@ -45,7 +46,8 @@ from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution
 from optsched.solvers import Progress
 from optsched.solving.engine import Engine
-from optsched.solving.limits import make_limits
+from optsched.solving.limits import deadline_of, make_limits
+from optsched.solving.procedures import cut_off
 
 if TYPE_CHECKING:
     from optsched.verify.starts import StartSource
@@ -63,7 +65,7 @@ def solve(
     model: PerformanceModel | None = None,
     performance: Performance | None = None,
     classes: bool = True,
-    time_limit: Duration | None = None,
+    time_limit: Duration | Deadline | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,
@@ -99,8 +101,10 @@ def solve(
     classes : bool
         Merge equal jobs (the optimum is the same without).
     time_limit : float or str, optional
-        Seconds, or text such as ``"5m"``, of everything: reading, compiling, building, solving, and the analysis of
-        what cannot be met. The best that is known then is returned.
+        Seconds from the call, or text such as ``"5m"``, of everything: reading, compiling, building, solving, the
+        certificate, and the analysis of what cannot be met. The best that is known then is returned. Reading a document
+        and single steps of a solver are counted, but not interrupted. Where too little is left for a solver, the status
+        is ``limit``, and ``notes`` say what took the time.
     work_limit : int, optional
         Iterations, nodes, or conflicts (CP-SAT): stops reproducibly.
     gap : float, optional
@@ -131,20 +135,22 @@ def solve(
     """
     from optsched.placement import packed
 
+    deadline = deadline_of(time_limit)
     limits = make_limits(
-        time_limit, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
+        deadline, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
     )
     _check_options(formulation, formulation_options)
     if options is not None and not isinstance(options, Mapping):
         raise InvalidArgument("options", show(options), f"options of {formulation} by name")
-    started = time.perf_counter()
+    clock = deadline.clock
+    started = clock()
     if performance is not None and (model is not None or isinstance(instance, Candidates)):
         raise UsageError(
             "performance stands in the place of the instance's own: give no model or candidates beside it"
         )
     if not isinstance(instance, Candidates):
         instance = load(instance, performance)
-    loaded = time.perf_counter()
+    loaded = clock()
     given = instance.instance if isinstance(instance, Candidates) else instance
     in_force = constraints_in_force(given, constraints)
     chosen = make_formulation(
@@ -154,6 +160,7 @@ def solve(
         raise UsageError(
             f"{formulation} takes {', '.join(sorted(chosen.accepts))}, not {given.kind}"
         )
+    timings = {"load": loaded - started}
     if isinstance(instance, Candidates):
         if generate_columns:
             raise UsageError(
@@ -161,19 +168,24 @@ def solve(
             )
         candidates = instance
     else:
-        candidates = compile_for(chosen, instance, model, generate_columns)
+        try:
+            deadline.check()
+            candidates = compile_for(chosen, instance, model, generate_columns, deadline)
+        except OutOfTime:
+            timings |= {"compile": clock() - loaded, "total": clock() - started}
+            unfinished = not_compiled(instance, chosen.plans_ahead)
+            return cut_off(chosen, unfinished, deadline, timings)
     if not classes:
         candidates = candidates.per_job()
-    compiled = time.perf_counter()
-    engine = Engine(load_solver, solver, limits.after(compiled - started), prove)
+    timings["compile"] = clock() - loaded
+    engine = Engine(load_solver, solver, limits, prove, timings=timings, deadline=deadline)
     if start is not None:
         from optsched.verify.starts import start_point
 
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
     side_by_side = packed(solution.allocation, solution.schedule)
-    timings = {"load": loaded - started, "compile": compiled - loaded, **engine.timings}
-    timings["total"] = time.perf_counter() - started
+    timings["total"] = clock() - started
     if engine.start is not None and not engine.start_used:
         log.warning(
             "the start was of no use: %s was solved without a run that takes one", formulation
@@ -198,7 +210,7 @@ def realise(
     *,
     rounds: int | None = None,
     solver: str = "auto",
-    time_limit: Duration | None = None,
+    time_limit: Duration | Deadline | None = None,
     threads: int = 1,
     seed: int = 0,
 ) -> Solution:
@@ -229,7 +241,8 @@ def realise(
     """
     from optsched.placement import realise as cut
 
-    limits = make_limits(time_limit, threads=threads, seed=seed)
+    deadline = deadline_of(time_limit)
+    limits = make_limits(deadline, threads=threads, seed=seed)
     if solution.allocation is None:
         raise UsageError(
             f"the solution has no allocation to cut into rounds: its status is {solution.status}"
@@ -239,7 +252,8 @@ def realise(
             "the solution has a schedule, which says already what runs when: it cannot be cut into rounds"
         )
     started = time.perf_counter()
-    made = cut(solution.allocation, Engine(load_solver, solver, limits), method, rounds)
+    engine = Engine(load_solver, solver, limits, deadline=deadline)
+    made = cut(solution.allocation, engine, method, rounds)
     spent = time.perf_counter() - started
     total = solution.timings.get("total", 0.0) + spent
     return replace(

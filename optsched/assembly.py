@@ -12,6 +12,7 @@ from optsched.candidates import compile as compile_candidates
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
+from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.instance.reading import named, show
 from optsched.instance.shipped import shipped_path
 from optsched.performance import PerformanceModel, with_learnt
@@ -141,16 +142,17 @@ def compile(
     future: bool = False,
     later_nodes: bool = False,
     on_demand: bool = False,
+    deadline: Deadline = UNLIMITED,
 ) -> Candidates:
     """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's).
 
     ``future`` includes the jobs that have not arrived yet, and ``later_nodes`` the nodes that are not available yet,
     for formulations that plan ahead. With ``on_demand`` pairs of jobs, or else configurations, are left to column
-    generation.
+    generation. `OutOfTime` is raised between two passes once a ``deadline`` is over.
     """
     instance = load(instance)
     model = model_of(instance) if model is None else model
-    return compile_candidates(instance, model, future, later_nodes, on_demand)
+    return compile_candidates(instance, model, future, later_nodes, on_demand, deadline)
 
 
 def compile_for(
@@ -158,6 +160,7 @@ def compile_for(
     instance: Instance,
     model: PerformanceModel | None = None,
     on_demand: bool = False,
+    deadline: Deadline = UNLIMITED,
 ) -> Candidates:
     """The candidates that a formulation plans with; raises `UsageError` if it needs all columns and gets some."""
     if on_demand and not formulation.generates_columns:
@@ -165,7 +168,8 @@ def compile_for(
             f"{formulation.name} generates no columns: that takes a smallest level or a total of levels, as those of "
             "max-min-fairness, makespan, max-throughput and alpha-fairness"
         )
-    return compile(instance, model, formulation.plans_ahead, formulation.awaits_nodes, on_demand)
+    ahead, nodes = formulation.plans_ahead, formulation.awaits_nodes
+    return compile(instance, model, ahead, nodes, on_demand, deadline)
 
 
 def make_formulation(

@@ -12,6 +12,7 @@ from optsched.api import compile_for, constraints_in_force, load, make_formulati
 from optsched.formats.mps import read_program
 from optsched.generate.catalogue import generate
 from optsched.instance import Instance
+from optsched.instance.durations import Deadline
 from optsched.registry import load_formulation, load_solver
 from optsched.solution import Solution, Status
 from optsched.study.direct import ProgramSolution, solve_program
@@ -34,13 +35,12 @@ def solve_task(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     The time limit is that of the whole task: the solver has what reading and compiling leave of it.
     """
-    started = time.perf_counter()
-    return (
-        _program_row(spec, started) if spec["formulation"] is None else _instance_row(spec, started)
-    )
+    deadline = Deadline.after(spec["time_limit"])
+    row_of = _program_row if spec["formulation"] is None else _instance_row
+    return row_of(spec, deadline, time.perf_counter())
 
 
-def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
+def _instance_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -> dict[str, Any]:
     instance = _instance(spec["instance"])
     loaded = time.perf_counter()
     constraints = constraints_in_force(instance, spec["constraints"])
@@ -53,15 +53,14 @@ def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
     candidates = compile_for(formulation, instance)
     compiled = time.perf_counter()
     spent = {"load": loaded - started, "compile": compiled - loaded}
-    left = _left(spec, compiled - started)
-    if left is not None and left <= 0:
+    if deadline.left <= 0:
         return {**size, **_too_late(spent)}
     solution = solve(
         candidates,
         spec["formulation"],
         options=spec["options"],
         constraints=spec["constraints"],
-        **_search(spec, left),
+        **_search(spec, deadline),
     )
     classes = None if solution.allocation is None else solution.allocation.classes
     size |= {} if classes is None else {"classes": len(classes), "columns": classes.columns}
@@ -69,15 +68,14 @@ def _instance_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
     return {**row, "notes": NEXT_NOTE.join(solution.notes)} if solution.notes else row
 
 
-def _program_row(spec: Mapping[str, Any], started: float) -> dict[str, Any]:
+def _program_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -> dict[str, Any]:
     program = read_program(spec["instance"]["file"])
     loaded = time.perf_counter()
     rows, columns = program.arrays.shape
     size = {"sha256": spec["instance"]["sha256"], "n": columns, "m": rows, "columns": columns}
-    left = _left(spec, loaded - started)
-    if left is not None and left <= 0:
+    if deadline.left <= 0:
         return {**size, **_too_late({"load": loaded - started})}
-    solution = solve_program(program, **_search(spec, left))
+    solution = solve_program(program, **_search(spec, deadline))
     return {**size, **_answer(solution, {"load": loaded - started}, time.perf_counter() - started)}
 
 
@@ -87,16 +85,12 @@ def _instance(content: Mapping[str, Any]) -> Instance:
     return load(f"@{content['shipped']}" if "shipped" in content else content["file"])
 
 
-def _left(spec: Mapping[str, Any], spent: float) -> float | None:
-    return None if spec["time_limit"] is None else spec["time_limit"] - spent
-
-
-def _search(spec: Mapping[str, Any], left: float | None) -> dict[str, Any]:
+def _search(spec: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:
     given = {
         key: spec[key]
         for key in ("solver", "work_limit", "gap", "threads", "seed", "solver_options")
     }
-    return {**given, "time_limit": left}
+    return {**given, "time_limit": deadline}
 
 
 def _too_late(spent: Mapping[str, float]) -> dict[str, Any]:

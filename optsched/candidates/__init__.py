@@ -4,7 +4,7 @@ from optsched.candidates.apart import classes_apart, column_alone
 from optsched.candidates.classes import Candidates, Classes
 from optsched.candidates.columns import Drop, KindColumns
 from optsched.candidates.compile import compile
-from optsched.candidates.expand import JobRows, expand
+from optsched.candidates.expand import JobRows, expand, expand_first
 from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.needs import column_needs
 from optsched.candidates.resources import Resources
@@ -26,5 +26,6 @@ __all__ = [
     "column_needs",
     "compile",
     "expand",
+    "expand_first",
     "gpus_allowed",
 ]

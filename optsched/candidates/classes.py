@@ -86,6 +86,8 @@ class Candidates(Displayed):
         Jobs that are not to be dealt with, by the reason why (`without_jobs`).
     quantile : float, optional
         Probability with which hard deadlines are to be kept; None: rates are taken as they are.
+    unfinished : bool
+        Whether compiling was cut off: which jobs have a column is not known.
     """
 
     instance: Instance
@@ -100,6 +102,7 @@ class Candidates(Displayed):
     aggregate: bool = True
     not_meant: Mapping[str, BoolArray] = field(default_factory=dict)
     quantile: float | None = None
+    unfinished: bool = False
     pairs: PairTable | None = None
     """Pairs that can be made columns when they are asked for (`with_pairs`); None: all of them are columns."""
     elastic: ConfigurationTable | None = None
@@ -272,7 +275,7 @@ class Candidates(Displayed):
         has_column[self.columns.kind] = True
         has_column[self.columns.partner[self.columns.pairs]] = True
         present = absence == Absence.PRESENT
-        if not has_column[:-1].all():
+        if not has_column[:-1].all() and not self.unfinished:
             absence[present & ~has_column[self.kinds.of_job]] = Absence.NO_COLUMN
         for jobs in self.not_meant.values():
             absence[(absence == Absence.PRESENT) & jobs] = Absence.NOT_MEANT

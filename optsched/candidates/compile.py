@@ -14,6 +14,7 @@ from optsched.candidates.pair_table import PairTable, pair_table
 from optsched.candidates.plain_columns import plain_columns
 from optsched.candidates.servers import server_columns
 from optsched.instance import Instance
+from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.performance import PerformanceModel
 from optsched.performance.composed import colocating, only_table
 from optsched.performance.table import TableModel
@@ -25,6 +26,7 @@ def compile(
     future: bool = False,
     later_nodes: bool = False,
     on_demand: bool = False,
+    deadline: Deadline = UNLIMITED,
 ) -> Candidates:
     """Make the candidates of an instance with the throughputs of a performance model.
 
@@ -33,25 +35,40 @@ def compile(
 
     With ``on_demand`` pairs of jobs are no columns until `Candidates.with_pairs` asks for them; where there can be
     none, jobs with many configurations have a few until `Candidates.with_configurations` asks for more.
+
+    Raises `OutOfTime` between two passes if the deadline is over.
     """
     kinds = find_kinds(instance, future)
+    deadline.check()
     if not on_demand:
-        return Candidates.of(
-            instance, kinds, *every_column(instance, kinds, model, later_nodes), later_nodes
-        )
+        columns, dropped = every_column(instance, kinds, model, later_nodes, deadline)
+        deadline.check()
+        return Candidates.of(instance, kinds, columns, dropped, later_nodes)
     if instance.colocation or colocating(model) is not None:
-        columns, dropped, pairs = all_but_pairs(instance, kinds, model, later_nodes)
+        columns, dropped, pairs = all_but_pairs(instance, kinds, model, later_nodes, deadline)
         return Candidates.of(instance, kinds, columns, dropped, later_nodes, pairs)
     columns, dropped, elastic = few_configurations(instance, kinds, model, later_nodes)
     return replace(Candidates.of(instance, kinds, columns, dropped, later_nodes), elastic=elastic)
 
 
+def not_compiled(instance: Instance, future: bool = False) -> Candidates:
+    """Candidates of an instance that there was no time to compile: no column is known."""
+    kinds, nothing = find_kinds(instance, future), KindColumns.none()
+    return replace(Candidates.of(instance, kinds, nothing, nothing, False), unfinished=True)
+
+
 def every_column(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    later_nodes: bool,
+    deadline: Deadline = UNLIMITED,
 ) -> tuple[KindColumns, KindColumns]:
     """All columns: those that are kept, and those that are dropped."""
-    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
+    table, alone, dropped = _rated(instance, kinds, model, later_nodes, deadline)
+    deadline.check()
     stated = pair_columns(instance, kinds, table.sizes, later_nodes)
+    deadline.check()
     others = KindColumns.concatenate(
         [
             option_columns(instance, kinds, table.sizes),
@@ -64,10 +81,14 @@ def every_column(
 
 
 def all_but_pairs(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    later_nodes: bool,
+    deadline: Deadline = UNLIMITED,
 ) -> tuple[KindColumns, KindColumns, PairTable]:
     """All columns of jobs alone, kept and dropped, and the table of the pairs that can be made."""
-    table, alone, dropped = _rated(instance, kinds, model, later_nodes)
+    table, alone, dropped = _rated(instance, kinds, model, later_nodes, deadline)
     others = _stated(instance, kinds, table)
     pairs = pair_table(instance, kinds, model, table.sizes, alone, others, later_nodes)
     return *_sorted_out(alone, dropped, others), pairs
@@ -83,7 +104,11 @@ def few_configurations(
 
 
 def _rated(
-    instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
+    instance: Instance,
+    kinds: Kinds,
+    model: PerformanceModel,
+    later_nodes: bool,
+    deadline: Deadline = UNLIMITED,
 ) -> tuple[TableModel, KindColumns, KindColumns]:
     """The table, and the columns of jobs alone on GPUs: those that are kept, and those that are dropped."""
     table = TableModel.again(model, instance, later_nodes)
@@ -93,7 +118,8 @@ def _rated(
     counts = kinds.counts(int(table.sizes.gpus.max()), table, complete=only_table(model))
     # With spreads of their own each part has other ways, and parts are put together at the end.
     most = 0 if table.has_spreads else len(counts[0]) * len(instance.cluster.pools)
-    return table, *sifted(rated_columns(instance, kinds, model, table, counts, later_nodes), most)
+    rated = rated_columns(instance, kinds, model, table, counts, later_nodes)
+    return table, *sifted(deadline.watching(rated), most)
 
 
 def _stated(instance: Instance, kinds: Kinds, table: TableModel) -> KindColumns:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, constant, in_order, joined, ranges, taken
+from optsched.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    constant,
+    in_order,
+    joined,
+    ranges,
+    taken,
+)
 from optsched.candidates.classes import Classes
 
 
@@ -35,6 +44,10 @@ class JobRows:
 
     def __len__(self) -> int:
         return len(self.job)
+
+    def take(self, some: IntArray | BoolArray) -> JobRows:
+        """Some of the rows, given by numbers or a mask."""
+        return JobRows(*(getattr(self, field.name)[some] for field in fields(self)))
 
 
 def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
@@ -74,6 +87,22 @@ def expand(classes: Classes, x: FloatArray, integral: bool = False) -> JobRows:
             (members[start[a] + first], members[start[b] + second], column, share * x[number])
         )
     return _rows(classes, parts)
+
+
+def expand_first(classes: Classes, x: FloatArray, jobs: int) -> JobRows:
+    """The rows of the first jobs that may have any, as `expand` makes them; not of whole jobs.
+
+    A row belongs to the first job of its pair. Pairs of classes of thousands of jobs make tens of
+    millions of rows, of which a table shows the first few.
+    """
+    begins = np.zeros(len(classes), bool)
+    begins[classes.class_a[x > 0]] = True
+    inside = np.flatnonzero(classes.of_job >= 0)
+    first = inside[begins[classes.of_job[inside]]][:jobs]
+    theirs = np.zeros(len(classes), bool)
+    theirs[classes.of_job[first]] = True
+    rows = expand(classes, np.where(theirs[classes.class_a], x, 0.0))
+    return rows.take(np.isin(rows.job, first))
 
 
 Part = tuple[IntArray, IntArray, IntArray, FloatArray]

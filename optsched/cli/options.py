@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
@@ -14,6 +16,7 @@ from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
+    from optsched.instance.durations import Deadline
     from optsched.solution import Solution
     from optsched.solvers import Progress
 
@@ -185,9 +188,17 @@ class Search:
     solver_options: SolverOptions = field(default_factory=dict)
     solver_log: Annotated[bool, Option("The solver's own log on standard error.")] = False
 
+    @cached_property
+    def deadline(self) -> Deadline:
+        """When the answer of a single solve is due; the clock starts where a command first asks."""
+        began = time.monotonic()  # importing the library takes part of the time as well
+        from optsched.instance.durations import Deadline
+
+        return Deadline(self.time_limit, began)
+
     @property
     def limits(self) -> dict[str, Any]:
-        """What `optsched.solve` takes of it."""
+        """What `optsched.solve` takes of it; the time limit is that of each call."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         if given.pop("solver_log"):
             given["on_log"] = write_log
@@ -225,6 +236,7 @@ def solved(
     listener : callable, optional
         Gets the progress as well.
     """
+    deadline = search.deadline
     from optsched import api
 
     # Names are checked before anything is read.
@@ -241,6 +253,6 @@ def solved(
             problem.formulation,
             on_progress=on_progress if callbacks else None,
             **problem.given,
-            **search.limits,
+            **search.limits | {"time_limit": deadline},
             **more,
         )

@@ -53,7 +53,10 @@ def solve_program_file(
             raise UsageError(f"{words} an instance: {problem.instance} is a program")
     with progress(shell, "solving", shown=not search.solver_log) as on_progress:
         return solve_program(
-            problem.instance, start=start, on_progress=on_progress, **search.limits
+            problem.instance,
+            start=start,
+            on_progress=on_progress,
+            **search.limits | {"time_limit": search.deadline},
         )
 
 

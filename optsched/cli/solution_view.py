@@ -388,8 +388,10 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
         yield _matrix(lines, pools)
     else:
         yield _long(lines)
-    if total > len(lines):
-        shared = (allocation.rows.partner >= 0).any()
+    if total is None:
+        yield "... and more jobs or pairs"
+    elif total > len(lines):
+        shared = (allocation.classes.class_b[allocation.x > 0] >= 0).any()
         what = ("job or pair", "jobs or pairs") if shared else ("job",)
         yield from more(total - len(lines), *what)
 
@@ -458,9 +460,11 @@ def _rates(rates: list[float] | tuple[float, ...]) -> str:
     return " + ".join(rounded(rate) for rate in rates)
 
 
-def _lines(allocation: Allocation) -> tuple[list[Line], int]:
-    """The first jobs and pairs with their parts, and how many there are."""
-    C, rows = allocation.classes, allocation.rows
+def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
+    """The first jobs and pairs with their parts, and how many there are; None: too many to count."""
+    C = allocation.classes
+    # Of two jobs that share in one class only one begins a row.
+    rows, complete = allocation.first_rows(2 * JOBS + 2)
     names, pools = C.instance.jobs_table.names, C.instance.cluster.pools
     jobs = len(C.instance.jobs_table)
     key = rows.job * (jobs + 1) + rows.partner + 1
@@ -491,7 +495,7 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int]:
             float(options.cost[option]) if bare else 0.0,
         )
         lines.setdefault(int(key[row]), Line(_job_words(names, job, partner))).parts.append(part)
-    return list(lines.values()), len(starts)
+    return list(lines.values()), len(starts) if complete else None
 
 
 def _job_words(names: JobNames, job: int, partner: int) -> str:
@@ -518,11 +522,9 @@ def mode_words(C: Classes, column: int, job: int, numbered: str | None) -> str:
 
 def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
     """Jobs that could run but get nothing."""
-    C, rows = allocation.classes, allocation.rows
-    idle = (C.of_job >= 0) & (C.candidates.absence == Absence.PRESENT)
-    idle[rows.job] = False
-    idle[rows.partner[rows.partner >= 0]] = False
-    jobs = np.flatnonzero(idle)
+    C = allocation.classes
+    present = (C.of_job >= 0) & (C.candidates.absence == Absence.PRESENT)
+    jobs = np.flatnonzero(present & ~allocation.served)
     if len(jobs):
         names = [C.instance.jobs_table.names[job] for job in jobs[:IDLE].tolist()]
         hidden = "" if len(jobs) <= IDLE else f" and {len(jobs) - IDLE:,} more"

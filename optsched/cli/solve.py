@@ -98,15 +98,12 @@ class RoundsOptions:
         assert self.rounds is not None
         if not solution.certificate.ok:
             return solution
-        left = None
-        if search.time_limit is not None:
-            left = max(search.time_limit - solution.timings.get("total", 0.0), 1e-3)
         with progress(shell, "cutting into rounds"):
             return api.realise(
                 solution,
                 self.rounds,
                 rounds=self.window,
-                time_limit=left,
+                time_limit=search.deadline,
                 threads=search.threads,
                 seed=search.seed,
             )
@@ -146,6 +143,7 @@ def solve(
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
     slices.check()
+    assert search.deadline  # the clock starts before anything is imported or read
     from optsched.cli.program_solution import program_view, solve_program_file
     from optsched.cli.solution_view import solution_view
     from optsched.formats.mps import is_program

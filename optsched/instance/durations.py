@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from pydantic import BeforeValidator
 
-from optsched.errors import InvalidArgument
+from optsched.errors import InvalidArgument, OptschedError
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 PATTERN = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|m|h|d|)", re.ASCII)
@@ -41,3 +44,68 @@ def _seconds(value: Any) -> Any:
 
 Spelled = BeforeValidator(_seconds)
 """Annotates a pydantic field in seconds: the field then also accepts text with a unit, such as ``"5m"``."""
+
+
+Part = TypeVar("Part")
+
+LEAST = 1.0
+"""Seconds before which no stage is cut off: what is left of a small problem takes less than that,
+and its answer is worth more than a limit of milliseconds."""
+
+
+class OutOfTime(OptschedError):
+    """A time limit was over before a solver could begin; callers make a solution of it."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When the answer of a call is due.
+
+    It is made where the call begins, and passed on as it is, so that every stage counts the same
+    seconds.
+
+    Attributes
+    ----------
+    seconds : float or None
+        The time limit; None: there is none.
+    began : float
+        When the call began, by the clock.
+    clock : callable
+        Seconds, as of `time.monotonic`.
+    """
+
+    seconds: float | None
+    began: float
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Self:
+        """The deadline of a call that begins now."""
+        return cls(seconds, clock(), clock)
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the call began."""
+        return self.clock() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; below 0 once the time is over."""
+        return math.inf if self.seconds is None else self.seconds - self.spent
+
+    def check(self) -> None:
+        """Raise `OutOfTime` if the time is over; called between the passes of long stages."""
+        if self.left <= 0 and self.spent > LEAST:
+            raise OutOfTime(f"the time limit of {self.seconds:g} s is over")
+
+    def watching(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """The parts of a long stage, one by one, as long as there is time; raises `OutOfTime`."""
+        for part in parts:
+            self.check()
+            yield part
+
+
+UNLIMITED = Deadline(None, 0.0)
+"""The deadline of a call that may take as long as it likes."""

@@ -51,7 +51,7 @@ from optsched.solution import Status, Termination
 from optsched.solution.certificate import certify_point
 from optsched.solving.certify import certified_lowered
 from optsched.solving.engine import Engine
-from optsched.solving.limits import LimitOptions, make_limits, takes_limits
+from optsched.solving.limits import LimitOptions, deadline_of, make_limits, takes_limits
 from optsched.solving.outcome import Outcome
 
 Objective = str | tuple[str, Mapping[str, Any]]
@@ -121,6 +121,7 @@ def pareto(
         )
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")
+    deadline = deadline_of(limits.get("time_limit"))
     budget = make_limits(**limits)
     for name, options in pairs:
         make_formulation(
@@ -135,7 +136,7 @@ def pareto(
                 f"{formulation.name} takes {', '.join(sorted(formulation.accepts))}, not {given.kind}"
             )
     candidates = compile(given, model)
-    engine = Engine(load_solver, solver, budget, prove)
+    engine = Engine(load_solver, solver, budget, prove, deadline=deadline)
     axes = (Axis.of(f), Axis.of(g))
     try:
         first, second = _programs(f, g, candidates if classes else candidates.per_job())

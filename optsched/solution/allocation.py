@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, blocks, shown
-from optsched.candidates import Classes, JobRows, expand
+from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, shown
+from optsched.candidates import Classes, JobRows, expand, expand_first
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.lazy import convenience
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 EVERYTHING = slice(None)
 NEGLIGIBLE = 1e-10
 """Fractions below this are taken as zero: they are a solver's noise, and shorter than any round."""
+
+MANY = 1_000_000
+"""Rows of pairs above which a table does not make them all."""
 
 
 class ColumnRecords:
@@ -94,10 +97,44 @@ class Allocation(DisplayedTable):
         """The allocation job by job (made when first asked for)."""
         return expand(self.classes, self.x, self.integral)
 
+    def first_rows(self, jobs: int) -> tuple[JobRows, bool]:
+        """All rows where they are few, else those of the first jobs that may have any; whether all."""
+        C = self.classes
+        pairs = np.flatnonzero((self.x > 0) & ~C.alone)
+        many = int((C.count[C.class_a[pairs]] + C.count[C.class_b[pairs]]).sum()) > MANY
+        few = self.integral or not many
+        return (self.rows, True) if few else (expand_first(C, self.x, jobs), False)
+
+    @cached_property
+    def served(self) -> BoolArray:
+        """Whether each job gets anything, shape (jobs,)."""
+        C, found = self.classes, np.zeros(len(self.classes.instance.jobs_table), bool)
+        if self.integral:
+            found[self.rows.job] = True
+            found[self.rows.partner[self.rows.partner >= 0]] = True
+            return found
+        used = self.x > 0
+        of_class = np.zeros(len(C) + 1, bool)  # the last one for jobs that are in no class
+        of_class[C.class_a[used]] = True
+        of_class[C.class_b[used]] = True
+        of_class[-1] = False
+        return of_class[C.of_job]
+
     @cached_property
     def throughput(self) -> FloatArray:
-        """steps/s of each job, shape (jobs,); 0 for jobs that are not in the program."""
-        rows, total = self.rows, np.zeros(len(self.classes.instance.jobs_table))
+        """steps/s of each job, shape (jobs,); 0 for jobs that are not in the program.
+
+        Jobs of a class share equally unless they are whole, so that the totals of the classes are
+        enough: pairs of classes may make millions of rows, and nobody has asked for these yet.
+        """
+        total = np.zeros(len(self.classes.instance.jobs_table))
+        if not self.integral:
+            C = self.classes
+            inside = np.flatnonzero(C.of_job >= 0)
+            mine = C.of_job[inside]
+            total[inside] = (C.throughput @ self.x)[mine] / C.count[mine]
+            return total
+        rows = self.rows
         np.add.at(total, rows.job, rows.rate * rows.fraction)
         shared = rows.partner >= 0
         np.add.at(total, rows.partner[shared], (rows.partner_rate * rows.fraction)[shared])

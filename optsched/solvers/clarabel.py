@@ -40,6 +40,10 @@ TERMINATION = {
 """Terminations by the status of Clarabel."""
 AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
+SET_UP = "the time limit was over before the first iteration"
+"""Clarabel orders and analyses the matrix without a look at the clock, which takes seconds for
+hundreds of thousands of columns; its first iteration takes as long again."""
+
 
 def _clarabel() -> Any:
     return load_library("clarabel", "solver clarabel", "; install clarabel")
@@ -94,6 +98,9 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
             solver.set_termination_callback(watch)
             if limits.on_log is not None:
                 solver.print_to_buffer()
+            ready = time.perf_counter() - started
+            if limits.time is not None and ready >= limits.time:
+                return Values(Termination.TIME_LIMIT, seconds=ready, words=SET_UP)
             solution = solver.solve()
             if limits.on_log is not None:
                 limits.on_log(solver.get_print_buffer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,8 +15,9 @@ def solve_as_cones(
     arrays: LinearArrays, limits: Limits, solve_conic: Callable[[ConicProgram, Limits], Values]
 ) -> Values:
     """Lower a linear program to cones, solve that, and bring the duals of the rows back."""
+    started = time.perf_counter()
     program = linear_to_conic(arrays)
-    values = solve_conic(program, limits)
+    values = solve_conic(program, limits.after(time.perf_counter() - started))
     if values.y is None:
         return values
     assert program.linear is not None

@@ -52,7 +52,7 @@ STOPPED = ("kInterrupt", "kUnknown", "kNotset")
 PRIMAL = 4
 """The primal simplex: the dual one re-initialises its weights where it is warm."""
 IIS_STRATEGY = 4
-GRACE = 1.0
+GRACE = 0.5
 """Seconds past its time limit that HiGHS is waited for; it does not look at the clock in all that it does."""
 AT_ONCE = 20_000
 """Coefficients up to which a linear program is solved before anybody could ask for its end."""

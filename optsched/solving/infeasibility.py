@@ -9,7 +9,6 @@ what is known then is the answer.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
+from optsched.instance.durations import Deadline
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block
 from optsched.solution.certificate import FEASIBILITY, dual_bound, is_bounded, residuals_of
@@ -105,7 +105,7 @@ class Analyst:
 
     def __init__(self, limits: Limits, load: Callable[[str], type[Solver]] | None = None) -> None:
         self._limits = limits
-        self._end = None if limits.time is None else time.monotonic() + limits.time
+        self._deadline = Deadline.after(limits.time)
         self._solver = _highs(load)
         self._flag: threading.Event | None = None
         self._context = ExitStack()
@@ -150,12 +150,10 @@ class Analyst:
         """Seconds that are left; raises `_Stopped` if none are, or the user asked for an end."""
         if self._flag is not None and self._flag.is_set():
             raise _Stopped(Termination.INTERRUPTED)
-        if self._end is None:
-            return None
-        left = self._end - time.monotonic()
+        left = self._deadline.left
         if left <= 0:
             raise _Stopped(Termination.TIME_LIMIT)
-        return left
+        return None if self._deadline.seconds is None else left
 
 
 def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, TypedDict, TypeVar
 
 from optsched.errors import InvalidArgument, checks_keywords
-from optsched.instance.durations import Duration, seconds_or_none
+from optsched.instance.durations import Deadline, Duration, seconds_or_none
 from optsched.instance.reading import show
 from optsched.solvers import Limits, Progress
 
@@ -22,7 +22,7 @@ MOST = 2**31 - 1
 class LimitOptions(TypedDict, total=False):
     """Keywords of `make_limits`, for ``**limits: Unpack[LimitOptions]``; see `optsched.solve`."""
 
-    time_limit: Duration | None
+    time_limit: Duration | Deadline | None
     work_limit: int | None
     gap: float | None
     tolerance: float
@@ -46,8 +46,15 @@ def takes_limits(function: Function) -> Function:
     return checked  # type: ignore[no-any-return]
 
 
+def deadline_of(time_limit: Duration | Deadline | None) -> Deadline:
+    """The deadline of a call that begins now, or the one that it shares with its caller."""
+    if isinstance(time_limit, Deadline):
+        return time_limit
+    return Deadline.after(seconds_or_none(time_limit, "time_limit"))
+
+
 def make_limits(
-    time_limit: Duration | None = None,
+    time_limit: Duration | Deadline | None = None,
     work_limit: int | None = None,
     gap: float | None = None,
     tolerance: float = 1e-9,
@@ -58,7 +65,7 @@ def make_limits(
     on_log: Callable[[str], None] | None = None,
 ) -> Limits:
     """Limits from what a user gives, checked; 0 threads are all that there are."""
-    seconds = seconds_or_none(time_limit, "time_limit")
+    seconds = deadline_of(time_limit).seconds
     reals: dict[str, object] = {"gap": gap, "tolerance": tolerance}
     wholes: dict[str, object] = {"work_limit": work_limit, "threads": threads, "seed": seed}
     for names, kind, expected in ((reals, Real, "a number"), (wholes, Integral, "a whole number")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from optsched.formulation.procedure import (
     Step,
     Undecided,
 )
+from optsched.instance.durations import Deadline, OutOfTime
 from optsched.program import AllocationProgram
 from optsched.solution import (
     Allocation,
@@ -45,6 +46,9 @@ from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reprod
 from optsched.solving.schedules import solve_plan
 from optsched.solving.stages import solve_allocation
 
+STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}
+"""What comes before the first run of a solver, by the names of its timings."""
+
 
 def solve_formulation(formulation: Formulation, candidates: Candidates, engine: Engine) -> Solution:
     """Solve and certify what the procedure of a formulation asks for.
@@ -56,13 +60,17 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
     engine : Engine
         Its budget of time is that of all programs together.
     """
-    started = time.perf_counter()
+    clock = engine.deadline.clock
+    started = clock()
     C = formulation.classes(candidates)
     on_demand = candidates.elastic is not None or candidates.pairs is not None
     run = _Run(formulation, C, engine, on_demand)
     run.spend_since(started)
     try:
+        engine.deadline.check()
         result = run.to_the_end()
+    except OutOfTime:
+        return cut_off(formulation, C.candidates, engine.deadline, engine.timings)
     except Infeasible as error:
         return _infeasible(formulation, C, error.conflicts)
     except _NothingToDecide as nothing:
@@ -118,7 +126,7 @@ class _Run:
         procedure = self.formulation.procedure(self.classes, self.engine.limits.seed)
         optimum: Optimum | None = None
         while True:
-            started = time.perf_counter()
+            started = self.engine.deadline.clock()
             try:
                 step = next(procedure) if optimum is None else procedure.send(optimum)
             except StopIteration as end:
@@ -126,12 +134,14 @@ class _Run:
                 return result
             finally:
                 self.spend_since(started)
+            if optimum is None:
+                self.engine.deadline.check()  # nothing is known yet that could be the answer
             optimum = self._optimum(step)
 
     def spend_since(self, started: float) -> None:
         """Count the formulation's own work: that of a rule is its solving."""
         on = "solve" if self.formulation.sense == "rule" else "build"
-        self.engine.spend(on, time.perf_counter() - started)
+        self.engine.spend(on, self.engine.deadline.clock() - started)
 
     def _optimum(self, step: Step) -> Optimum:
         if isinstance(step, Probe):
@@ -330,6 +340,32 @@ def _stopped(formulation: Formulation, C: Classes, engine: Engine, outcome: Outc
         certificate=Certificate(True, "none", {}),
         reproducible=termination not in BY_CLOCK,
         timings=dict(engine.timings),
+    )
+
+
+def cut_off(
+    formulation: Formulation,
+    candidates: Candidates,
+    deadline: Deadline,
+    timings: Mapping[str, float],
+) -> Solution:
+    """No answer: the time was over before a solver could begin; a note says what took it."""
+    least = 0.01 * deadline.spent
+    spent = [
+        f"{words} took {timings[stage]:.2g} s"
+        for stage, words in STAGES.items()
+        if timings.get(stage, 0.0) >= least
+    ]
+    limit = f"the time limit of {deadline.seconds:g} s was over before a solver could begin"
+    return _solution(
+        formulation,
+        candidates,
+        termination=Termination.TIME_LIMIT,
+        status=Status.LIMIT,
+        certificate=Certificate(True, "none", {}),
+        reproducible=False,
+        timings=dict(timings),
+        notes=(f"{limit}: {', '.join(spent)}",),
     )
 
 

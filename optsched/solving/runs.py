@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
+from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.arrays import refuse_nan
 from optsched.solution.solution import Attempt, SolverRecord
@@ -22,6 +22,11 @@ from optsched.solving.warm_start import Bases
 T = TypeVar("T")
 
 log = logging.getLogger("optsched")
+
+LIKE_CERTIFYING = ("compile", "build")
+"""Stages whose time says how long certifying an answer will take."""
+RESERVED = 0.25
+"""Part of the time limit that is kept back for what comes after the solver, at most."""
 
 
 @dataclass
@@ -36,6 +41,8 @@ class SolverRuns:
         A name, or ``auto``.
     limits : Limits
         ``limits.time`` is the budget of everything that is run here.
+    deadline : Deadline, optional
+        When the caller's answer is due. Default: ``limits.time`` from now.
     """
 
     load: Callable[[str], type[Solver]]
@@ -60,25 +67,40 @@ class SolverRuns:
     start_used: bool = False
     bases: Bases = field(default_factory=Bases)
     """The basis that the first run starts from, and the one that it ends in."""
-    _deadline: float | None = None
+    deadline: Deadline = UNLIMITED
 
     def __post_init__(self) -> None:
-        if self.limits.time is not None:
-            self._deadline = time.monotonic() + self.limits.time
+        if self.deadline.seconds is None:
+            self.deadline = Deadline.after(self.limits.time)
 
     # --- the budget ---------------------------------------------------------------------------
 
+    @property
+    def reserve(self) -> float:
+        """Seconds that are kept back for what comes after a run: the certificate, the allocation.
+
+        These go through the same columns as compiling and building, which were measured.
+        """
+        if self.deadline.seconds is None:
+            return 0.0
+        like = sum(self.timings.get(stage, 0.0) for stage in LIKE_CERTIFYING)
+        return min(like, RESERVED * self.deadline.seconds)
+
+    @property
+    def time_left(self) -> float:
+        """Seconds that runs of solvers can take, all together."""
+        return self.deadline.left - self.reserve
+
     def limits_left(self) -> Limits:
         """The limits with what is left of the time."""
-        if self._deadline is None:
+        if self.deadline.seconds is None:
             return self.limits
-        return replace(self.limits, time=max(self._deadline - time.monotonic(), 1e-3))
+        return replace(self.limits, time=max(self.time_left, 1e-3))
 
     def has_time_left(self, share: float) -> bool:
         """Whether more than this share of the time limit is left."""
-        if self._deadline is None or self.limits.time is None:
-            return True
-        return self._deadline - time.monotonic() > share * self.limits.time
+        seconds = self.deadline.seconds
+        return seconds is None or self.time_left > share * seconds
 
     def spend(self, on: str, seconds: float) -> None:
         """Count time that was spent on something."""
@@ -86,9 +108,10 @@ class SolverRuns:
 
     def build(self, build: Callable[[], T]) -> T:
         """Call something that builds a program, on the clock."""
-        started = time.perf_counter()
+        clock = self.deadline.clock
+        started = clock()
         result = build()
-        self.spend("build", time.perf_counter() - started)
+        self.spend("build", clock() - started)
         return result
 
     # --- the solver ---------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from compile_cases import compiled, document, random_candidates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optsched.candidates import Classes, JobRows, compile, expand
+from optsched.candidates import Classes, JobRows, compile, expand, expand_first
 from optsched.instance import Instance
 from optsched.performance.table import TableModel
+from optsched.solution import Allocation
 
 pytestmark = pytest.mark.property
 
@@ -181,6 +182,36 @@ def test_pairs_of_two_jobs_are_taken_as_they_are() -> None:
         (0, 3, 0.25),
         (1, 2, 0.5),
     ]
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple),
+    st.integers(1, 8),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60)
+def test_the_rows_of_the_first_jobs(counts: tuple[int, ...], jobs: int, seed: int) -> None:
+    """Made alone they are those among all rows that belong to these jobs."""
+    classes, rng = mixed(counts), np.random.default_rng(seed)
+    x = feasible(classes, rng.random(classes.columns) * (rng.random(classes.columns) < 0.3))
+    whole = expand(classes, x)
+    rows = expand_first(classes, x, jobs)
+    first = whole.take(np.isin(whole.job, np.unique(rows.job)))
+    assert not len(whole) or 2 * len(np.unique(rows.job)) >= min(jobs, len(np.unique(whole.job)))
+    for name in ("job", "partner", "column", "fraction", "rate", "partner_rate"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(first, name))
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_rates_and_who_is_served_need_no_rows(counts: tuple[int, ...], seed: int) -> None:
+    classes, rng = mixed(counts), np.random.default_rng(seed)
+    x = feasible(classes, rng.random(classes.columns) * (rng.random(classes.columns) < 0.2))
+    allocation = Allocation(classes, x)
+    time, rate = totals(expand(classes, x), len(classes.instance.jobs_table))
+    np.testing.assert_allclose(allocation.throughput, rate, rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(allocation.served, time > 0)
+    assert "rows" not in allocation.__dict__
 
 
 def test_nothing_expands_to_nothing() -> None:

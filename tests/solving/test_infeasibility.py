@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import optsched
-from optsched import api
 from optsched.conformance.linear import infeasible
 from optsched.generate.catalogue import generate
 from optsched.program import LinearArrays, LinearProgram
@@ -215,26 +214,6 @@ def test_a_stopped_analysis_makes_no_infeasible_program_of_one_that_may_be_unbou
     assert (
         solved(whole_jobs(), 1, claim=claim).status is Status.INFEASIBLE
     )  # all columns are bounded
-
-
-def test_reading_and_compiling_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float | None] = []
-
-    class Noted(Engine):
-        def __post_init__(self) -> None:
-            left.append(self.limits.time)
-            super().__post_init__()
-
-    compiled = api.compile_for
-
-    def slow(*arguments: Any) -> Any:
-        time.sleep(0.2)
-        return compiled(*arguments)
-
-    monkeypatch.setattr(api, "Engine", Noted)
-    monkeypatch.setattr(api, "compile_for", slow)
-    optsched.solve("@quickstart", time_limit=100.0)
-    assert left[0] is not None and left[0] <= 99.8
 
 
 @pytest.mark.clock

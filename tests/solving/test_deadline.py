@@ -1,0 +1,167 @@
+"""One deadline for a whole call: what counts, where it is looked at, and what is kept back.
+
+No test measures time: the clock is a value that the test moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optsched
+from optsched import api
+from optsched.candidates import compile as compile_candidates
+from optsched.cli.main import main
+from optsched.conformance.answers import program
+from optsched.formulation import Formulation
+from optsched.instance import durations
+from optsched.instance.durations import Deadline, OutOfTime
+from optsched.program import linear_to_conic
+from optsched.registry import load_solver
+from optsched.solution import Solution, Termination
+from optsched.solvers import Limits
+from optsched.solvers.clarabel import SET_UP, solve_conic
+from optsched.solvers.highs import HighsSession
+from optsched.solving.engine import Engine
+from optsched.solving.runs import RESERVED
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 1000.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def slows(self, function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+        """The function, which takes so long by this clock."""
+
+        def slow(*given: Any, **named: Any) -> Any:
+            self.now += seconds
+            return function(*given, **named)
+
+        return slow
+
+
+def cut_off_after(
+    stage: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 6.0
+) -> tuple[Solution, list[float | None]]:
+    """A solve within 5 s of which one stage takes 6 s, and the times that solvers were given."""
+    clock, given = Clock(), []
+    owner, name = {
+        "reading": (api, "load"),
+        "compiling": (api, "compile_for"),
+        "building the program": (Formulation, "program"),
+    }[stage]
+    run = HighsSession.run
+
+    def noted(session: HighsSession, limits: Limits) -> Any:
+        given.append(limits.time)
+        return run(session, limits)
+
+    monkeypatch.setattr(HighsSession, "run", noted)
+    monkeypatch.setattr(owner, name, clock.slows(getattr(owner, name), seconds))
+    return optsched.solve("@quickstart", time_limit=Deadline.after(5.0, clock)), given
+
+
+STAGES = ["reading", "compiling", "building the program"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_takes_the_whole_limit_ends_in_a_status(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solution, given = cut_off_after(stage, monkeypatch)
+    monkeypatch.undo()
+    assert (solution.status, solution.termination) == ("limit", "time_limit")
+    assert (
+        not solution.unplaced
+        and not solution.reproducible
+        and solution.allocation is None
+        and solution.ok
+    )
+    assert not given  # no solver was begun
+    note = solution.notes[0]
+    assert f"{stage} took 6 s" in note and "time limit of 5 s" in note
+    assert optsched.verify("@quickstart", solution.to_document()).ok
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_comes_before_the_solver_counts(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    solution, given = cut_off_after(stage, monkeypatch, seconds=2.0)
+    assert solution.status == "optimal"
+    reserved = 0.0 if stage == "reading" else RESERVED * 5.0
+    assert given[0] == pytest.approx(5.0 - 2.0 - reserved)
+
+
+def test_the_command_says_what_took_the_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(durations, "LEAST", 0.0)
+    assert main(["solve", "@quickstart", "--time-limit", "0.000001"]) == 5
+    printed = capsys.readouterr()
+    assert "limit" in printed.out and "before a solver could begin: reading took" in printed.err
+
+
+def test_a_small_problem_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(api, "load", clock.slows(api.load, 0.9))
+    solution = optsched.solve("@quickstart", time_limit=Deadline.after(0.001, clock))
+    assert solution.allocation is not None
+
+
+def test_compiling_looks_at_the_clock_between_its_passes() -> None:
+    """Each look takes a second: within 100 s all passes are done, and within fewer some of them."""
+    instance = optsched.load("@quickstart")
+    model = api.model_of(instance)
+    clock = Clock(step=1.0)
+    compile_candidates(instance, model, deadline=Deadline.after(100.0, clock))
+    looks = clock.now - 1000.0
+    assert looks >= 4.0
+    for limit in np.arange(1.0, looks / 2 - 1.0):
+        with pytest.raises(OutOfTime):
+            compile_candidates(instance, model, deadline=Deadline.after(limit, Clock(step=1.0)))
+
+
+@pytest.mark.parametrize(("compiled", "kept"), [(0.0, 0.0), (1.0, 1.0), (8.0, 10.0 * RESERVED)])
+def test_time_is_kept_back_for_what_comes_after_the_solver(compiled: float, kept: float) -> None:
+    clock = Clock()
+    engine = Engine(
+        load_solver,
+        limits=Limits(time=10.0),
+        timings={"compile": compiled},
+        deadline=Deadline.after(10.0, clock),
+    )
+    assert engine.limits_left().time == pytest.approx(10.0 - kept)
+    clock.now += 4.0
+    assert engine.limits_left().time == pytest.approx(6.0 - kept)
+    clock.now += 7.0
+    assert engine.limits_left().time == pytest.approx(1e-3)
+    assert not engine.has_time_left(0.05)
+
+
+def test_without_a_limit_nothing_is_kept_back() -> None:
+    engine = Engine(load_solver, timings={"compile": 8.0})
+    assert engine.limits_left().time is None and engine.has_time_left(0.99)
+
+
+def test_a_deadline_that_is_shared_goes_on() -> None:
+    """What comes after a solve, such as rounds, has what the solve left."""
+    clock = Clock()
+    deadline = Deadline.after(50.0, clock)
+    solution = optsched.solve("@quickstart", time_limit=deadline)
+    clock.now += 49.0
+    assert optsched.realise(solution, time_limit=deadline).rounds is not None
+    assert deadline.left == pytest.approx(1.0)
+
+
+def test_the_set_up_of_clarabel_counts() -> None:
+    cones = linear_to_conic(program([1.0], [[1.0]], upper=[1.0]).arrays)
+    values = solve_conic(cones, Limits(time=1e-9))
+    assert (values.termination, values.words) == (Termination.TIME_LIMIT, SET_UP)
