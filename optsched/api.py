@@ -113,16 +113,28 @@ def solve(
         What the solver starts from: a solution of this or a similar instance (or its file), a ``.sol`` file with the
         names of `optsched export`, or the totals of the class columns. What no longer exists is left out. A chosen
         solver that takes no start is an error; ``auto`` takes HiGHS.
-    tolerance, threads, seed, solver_options, on_progress, on_log
-        See `optsched.solvers.Limits`.
+    tolerance : float
+        What the solver is asked for; the certificate has limits of its own.
+    threads : int
+        Of the solver.
+    seed : int
+        Of the solver.
+    solver_options : mapping, optional
+        Options in the solver's own names.
+    on_progress : callable, optional
+        Receives a `optsched.solvers.Progress` as the solver runs.
+    on_log : callable, optional
+        Receives each line of the solver's own log.
     prove : bool
         Try claims of optimality again with another solver or search (`optsched.solving.proof`); the certificate then
         says ``cross-checked``.
     generate_columns : bool
         Leave pairs of jobs that share GPUs, or else configurations of elastic jobs, to column generation: only those
         that are worth it become columns, and the bound is that of all. For thousands of different jobs.
-    options, **formulation_options
-        Options of the formulation; ``options`` also takes names that are parameters here.
+    options : mapping, optional
+        Options of the formulation, also those whose names are parameters here.
+    **formulation_options
+        Options of the formulation.
 
     Returns
     -------
@@ -318,14 +330,39 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
 
 
 def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:
-    """Write a solution file, atomically."""
+    """Write a solution file: the whole file, or nothing of it.
+
+    Parameters
+    ----------
+    solution : Solution
+    path : str or path
+    all_duals : bool
+        Write the duals of blocks of more than 100,000 rows too.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be written.
+    """
     from optsched.instance.files import pretty_json
 
     write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
 
 
 def write_model(document: Mapping[str, Any], path: str | Path) -> None:
-    """Write a performance object as a file of a model, atomically; equal objects give equal bytes."""
+    """Write a performance object as a file of a model, atomically; equal objects give equal bytes.
+
+    Parameters
+    ----------
+    document : mapping
+        A performance object, such as `fit_model` returns.
+    path : str or path
+
+    Raises
+    ------
+    UsageError
+        The file cannot be written.
+    """
     write_atomically(path, model_bytes(document))
 
 

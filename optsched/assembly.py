@@ -41,6 +41,10 @@ def load(source: InstanceSource, performance: Performance | None = None) -> Inst
     performance : mapping, str or path, optional
         A performance object, or a file that `optsched model fit` wrote, that takes the place of the instance's own.
 
+    Returns
+    -------
+    Instance
+
     Raises
     ------
     InvalidInput
@@ -144,11 +148,32 @@ def compile(
     on_demand: bool = False,
     deadline: Deadline = UNLIMITED,
 ) -> Candidates:
-    """Every way in which the jobs of an instance can run, with throughputs from a model (default: the instance's).
+    """List every way in which the jobs of an instance can run.
 
-    ``future`` includes the jobs that have not arrived yet, and ``later_nodes`` the nodes that are not available yet,
-    for formulations that plan ahead. With ``on_demand`` pairs of jobs, or else configurations, are left to column
-    generation. `OutOfTime` is raised between two passes once a ``deadline`` is over.
+    Parameters
+    ----------
+    instance : Instance, or what `optsched.load` takes
+    model : PerformanceModel, optional
+        Gives throughputs in steps/s; by default the model of the instance.
+    future : bool
+        Include jobs that have not arrived yet, for formulations that plan ahead.
+    later_nodes : bool
+        Include nodes that are not available yet.
+    on_demand : bool
+        Leave pairs of jobs, or else configurations, to column generation.
+    deadline : Deadline
+        Checked between two passes.
+
+    Returns
+    -------
+    Candidates
+
+    Raises
+    ------
+    InvalidInput
+        The instance is wrong.
+    OutOfTime
+        The deadline is over.
     """
     instance = load(instance)
     model = model_of(instance) if model is None else model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import optsched
 from optsched import errors
 from optsched.api import make_limits
 from optsched.simulation.options import SimulationOptions
+from optsched.solving.limits import LimitOptions
 
 QUICKSTART = optsched.load("@quickstart").to_document()
 OPEN = {
@@ -60,6 +62,46 @@ def test_a_formulation_and_a_side_constraint_of_one_s_own() -> None:
     from optsched.formulation import Formulation, SideConstraint
 
     assert (optsched.Formulation, optsched.SideConstraint) == (Formulation, SideConstraint)
+
+
+# --- documentation -------------------------------------------------------------------------------------------------
+
+PUBLIC = [name for name in optsched.__all__ if inspect.isroutine(getattr(optsched, name))]
+
+
+def lacking(name: str, function: Callable[..., Any]) -> list[str]:
+    """What the docstring of a function should say and does not."""
+    lines, signature = (inspect.getdoc(function) or "").splitlines(), inspect.signature(function)
+    wanted = ["Raises"] if name in PUBLIC and name not in CANNOT_FAIL else []
+    if "Returns" not in lines and signature.return_annotation not in ("None", None):
+        wanted.append("Returns")
+    parameters = [
+        ("*" * (item.kind - 2 if item.kind == 4 else item.kind == 2)) + item.name
+        for item in signature.parameters.values()
+        if item.name != "self"
+    ]
+    if parameters:
+        wanted.append("Parameters")
+    found = [f"{name}: no section {section}" for section in wanted if section not in lines]
+    stated = {word for line in lines for word in line.partition(" : ")[0].split(", ")}
+    if "**limits" in stated:
+        stated |= set(LimitOptions.__annotations__)
+    return found + [f"{name}: {item}" for item in parameters if item not in stated]
+
+
+CANNOT_FAIL = {"envelope_gap"}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_function_documents_its_parameters_results_and_errors(name: str) -> None:
+    assert lacking(name, getattr(optsched, name)) == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    folder = Path(__file__).parent.parent / "docs" / "reference" / "api"
+    text = "".join(path.read_text() for path in sorted(folder.glob("*.md")))
+    listed = re.findall(r"^::: optsched(?:\.verify)?\.(\w+)$", text, re.MULTILINE)
+    assert sorted(listed) == sorted(set(optsched.__all__) - {"__version__"})
 
 
 # --- signatures ----------------------------------------------------------------------------------------------------

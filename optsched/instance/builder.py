@@ -206,7 +206,24 @@ class InstanceBuilder(Displayed):
     def add_tenant(
         self, name: str, *, weight: float = 1.0, policy: Literal["fairness", "fifo"] = "fairness"
     ) -> TenantName:
-        """Add a group of jobs that shares by ``policy`` inside and by ``weight`` among tenants."""
+        """Add a group of jobs.
+
+        Parameters
+        ----------
+        name : str
+        weight : float
+            Its share among tenants.
+        policy : str
+            How its jobs share: ``fairness`` or ``fifo``.
+
+        Returns
+        -------
+        TenantName
+
+        Raises
+        ------
+        InvalidArgument
+        """
         entry = _stated(name=name, weight=weight, policy=policy)
         self._add(self._header, "tenants", TenantDocument, entry, "tenants")
         return TenantName(name)

@@ -80,7 +80,19 @@ def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
 
 
 def envelope_gap(rates: ArrayLike, envelope: ArrayLike) -> FloatArray:
-    """Largest relative excess of the envelope over each curve, (envelope - rate) / envelope; 0 for concave curves."""
+    """Largest relative excess of the envelope over each curve, (envelope - rate) / envelope; 0 for concave curves.
+
+    Parameters
+    ----------
+    rates : array, shape (..., counts)
+        Measured rates in steps/s, one curve per row.
+    envelope : array of the same shape
+        What `concave_envelope` made of them.
+
+    Returns
+    -------
+    array, shape (...)
+    """
     y, upper = np.asarray(rates, np.float64), np.asarray(envelope, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.where(upper > y, (upper - y) / np.abs(upper), 0.0)

@@ -51,7 +51,17 @@ class LossCurve:
 
 
 def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
-    """The curve with the least squares of weighted residuals; later thirds of the points weigh 4 and 16 times as much.
+    """Fit a loss curve by weighted least squares; later thirds of the points weigh 4 and 16 times as much.
+
+    Parameters
+    ----------
+    epochs : array, shape (n,)
+    losses : array, shape (n,)
+
+    Returns
+    -------
+    LossCurve
+        loss = 1 / (a epoch + b) + c.
 
     Raises
     ------

@@ -75,6 +75,21 @@ def fit_parameter_server(
     relative errors. Optimus measures 8 random (w, p); the published rule is 5 points (4 for ps-async), no fewer than
     coefficients.
 
+    Parameters
+    ----------
+    workers, servers : array, shape (n,)
+        Numbers of workers and of parameter servers.
+    steps_per_second : array, shape (n,)
+        Measured speed f.
+    law : str
+        ``ps-sync`` or ``ps-async``.
+    batch : float
+        B of ``ps-sync``, samples.
+
+    Returns
+    -------
+    ParameterServerFit
+
     Raises
     ------
     InvalidInput

@@ -46,6 +46,18 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
 
     What the performance model had learnt by then is in the state's instance: whoever plans it again has the same plan.
 
+    Parameters
+    ----------
+    journal : str or path
+        Folder of the journal.
+    number : int, optional
+        Round; by default the last one.
+
+    Returns
+    -------
+    Replayed
+        The state before the round and its plan.
+
     Raises
     ------
     UsageError

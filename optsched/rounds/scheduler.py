@@ -185,7 +185,20 @@ class Scheduler:
     def submit(
         self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None
     ) -> None:
-        """Take in a job, or several, as they stand in an instance document; without ``arrival`` they arrive now."""
+        """Take in a job, or several.
+
+        Parameters
+        ----------
+        jobs : mapping or sequence of mappings
+            As in an instance document; without ``arrival`` they arrive now.
+        now : float, optional
+            Seconds on the scheduler's clock; by default the time of the call before.
+
+        Raises
+        ------
+        InvalidInput
+            A field is wrong; nothing has changed.
+        """
         told: Any = [jobs] if isinstance(jobs, Mapping) else jobs
         if not isinstance(told, Sequence) or isinstance(told, str | bytes):
             raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
@@ -194,15 +207,39 @@ class Scheduler:
         )
 
     def cancel(self, *jobs: str, now: float | None = None) -> None:
-        """Drop jobs."""
+        """Drop jobs.
+
+        Parameters
+        ----------
+        *jobs : str
+            Ids.
+        now : float, optional
+            Seconds, as in every event.
+        """
         self._take(Leave, now, event="cancel", jobs=jobs)
 
     def complete(self, *jobs: str, now: float | None = None) -> None:
-        """Jobs are done."""
+        """Jobs are done.
+
+        Parameters
+        ----------
+        *jobs : str
+            Ids.
+        now : float, optional
+            Seconds.
+        """
         self._take(Leave, now, event="complete", jobs=jobs)
 
     def stopped(self, *jobs: str, now: float | None = None) -> None:
-        """Jobs do not run any more, whatever the plan says, and wait."""
+        """Jobs do not run any more, whatever the plan says, and wait.
+
+        Parameters
+        ----------
+        *jobs : str
+            Ids.
+        now : float, optional
+            Seconds.
+        """
         self._take(Stopped, now, jobs=jobs)
 
     def observe(
@@ -213,7 +250,19 @@ class Scheduler:
         throughput: float | None = None,
         now: float | None = None,
     ) -> None:
-        """What was measured of a job: steps done so far, its throughput (steps/s) as it runs now, or both."""
+        """Report what was measured of a job.
+
+        Parameters
+        ----------
+        job : str
+            Id.
+        steps : float, optional
+            Steps done so far.
+        throughput : float, optional
+            steps/s as it runs now.
+        now : float, optional
+            Seconds.
+        """
         self.observe_many(
             {_name(job, "job", "the id of a job"): {"steps": steps, "throughput": throughput}},
             now=now,
@@ -232,15 +281,39 @@ class Scheduler:
         self._take(Observe, now, jobs=known)
 
     def node_down(self, *nodes: str, now: float | None = None) -> None:
-        """Nodes fail: what runs on them has stopped."""
+        """Nodes fail: what runs on them has stopped.
+
+        Parameters
+        ----------
+        *nodes : str
+            Names.
+        now : float, optional
+            Seconds.
+        """
         self._nodes(nodes, "down", now)
 
     def node_drain(self, *nodes: str, now: float | None = None) -> None:
-        """Nodes take no more work; jobs that can be preempted leave them with the next plan."""
+        """Nodes take no more work; jobs that can be preempted leave them with the next plan.
+
+        Parameters
+        ----------
+        *nodes : str
+            Names.
+        now : float, optional
+            Seconds.
+        """
         self._nodes(nodes, "drain", now)
 
     def node_up(self, *nodes: str, now: float | None = None) -> None:
-        """Nodes take work again."""
+        """Nodes take work again.
+
+        Parameters
+        ----------
+        *nodes : str
+            Names.
+        now : float, optional
+            Seconds.
+        """
         self._nodes(nodes, "up", now)
 
     def _nodes(self, nodes: tuple[str, ...], state: str, now: float | None) -> None:
@@ -252,7 +325,18 @@ class Scheduler:
     def reserve(
         self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None
     ) -> None:
-        """Nodes take no work from ``start`` to ``end`` (seconds), as for maintenance."""
+        """Nodes take no work for some time, as for maintenance.
+
+        Parameters
+        ----------
+        name : str
+            By which `release` ends it early.
+        nodes : sequence of str
+        start, end : float
+            Seconds on the scheduler's clock.
+        now : float, optional
+            Seconds.
+        """
         self._take(Reserve, now, name=name, nodes=nodes, start=start, end=end)
 
     def release(self, name: str, *, now: float | None = None) -> None:

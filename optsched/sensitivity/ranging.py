@@ -196,6 +196,10 @@ def capacity_curve(
     solver, **limits : LimitOptions
         As of `capacity_ranging`.
 
+    Returns
+    -------
+    CapacityCurve
+
     Raises
     ------
     UsageError

@@ -84,6 +84,10 @@ def simulate(
     reset_interval, pool_order, segments, most_rounds, seed
         See `SimulationOptions`. The seed is the policy's too, unless that has one.
 
+    Returns
+    -------
+    Simulation
+
     Raises
     ------
     InvalidInput, UsageError

@@ -113,6 +113,18 @@ class JobExplanation:
 def explain_job(solution: Solution, job: str) -> JobExplanation:
     """Say why a job gets what it gets in a solution.
 
+    Parameters
+    ----------
+    solution : Solution
+        As `optsched.solve` returns it.
+    job : str
+        Its id.
+
+    Returns
+    -------
+    JobExplanation
+        Rates, fractions and reduced costs of each way to run, and what would change them.
+
     Raises
     ------
     UsageError

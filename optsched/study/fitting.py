@@ -240,6 +240,18 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     asked about one that has the workloads and, as its pools, the GPU types of the ways, by their names; a workload has
     one batch in an instance, so there are as many of these as a workload has batches.
 
+    Parameters
+    ----------
+    document : mapping
+        A performance object.
+    ways : Ways
+        Workload, GPU type, GPUs, nodes and samples of n ways to run, as `read_profiles` gives them.
+
+    Returns
+    -------
+    Times
+        Seconds of a step and their standard deviation on a log scale, shape (n,).
+
     Raises
     ------
     InvalidInput

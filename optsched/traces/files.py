@@ -16,9 +16,17 @@ TraceSource = Trace | InstanceSource
 
 
 def load_trace(source: TraceSource) -> Trace:
-    """Read a trace: a JSON, YAML or npz file, ``-`` for standard input, ``@name`` for an instance that ships.
+    """Read a trace.
 
-    A parsed document will do too, and so will an instance.
+    Parameters
+    ----------
+    source : str, path, mapping, Instance or Trace
+        A JSON, YAML or npz file, ``-`` for standard input, ``@name`` for an instance that ships; a parsed document;
+        or an instance.
+
+    Returns
+    -------
+    Trace
 
     Raises
     ------
