@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import typer
 
@@ -57,6 +59,21 @@ def build_imports() -> typer.Typer:
 
 # --- how options become values --------------------------------------------------------------------
 
+Value = TypeVar("Value")
+
+
+def _by_name(
+    texts: Iterable[str], option: str, read: Callable[[str, str], tuple[str, Value]]
+) -> dict[str, Value]:
+    """What ``read`` makes of each text: a name, which comes once, and its value."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        name, value = read(text, option)
+        if name in found:
+            raise UsageError(f"{option}: {name} is given twice")
+        found[name] = value
+    return found
+
 
 def pool_document(text: str, option: str = "--pool") -> dict[str, Any]:
     """``v100=2x4`` as a pool of a document."""
@@ -68,11 +85,11 @@ def pool_document(text: str, option: str = "--pool") -> dict[str, Any]:
 
 
 def _pool_documents(texts: Iterable[str], option: str) -> list[dict[str, Any]]:
-    pools = [pool_document(text, option) for text in texts]
-    names = [pool["name"] for pool in pools]
-    for again in (name for row, name in enumerate(names) if name in names[:row]):
-        raise UsageError(f"{option}: {again} is given twice")
-    return pools
+    def read(text: str, option: str) -> tuple[str, dict[str, Any]]:
+        document = pool_document(text, option)
+        return document["name"], document
+
+    return list(_by_name(texts, option, read).values())
 
 
 def _nodes(texts: Iterable[str], option: str) -> dict[str, tuple[int, int]]:
@@ -85,55 +102,53 @@ def _nodes(texts: Iterable[str], option: str) -> dict[str, tuple[int, int]]:
 
 
 def _speeds(texts: Iterable[str], option: str) -> dict[str, float]:
-    """Factors by pool."""
-    speeds: dict[str, float] = {}
-    for text in texts:
-        pool, equals, factor = text.rpartition("=")
-        pool = pool.strip()
-        try:
-            speed = float(factor) if equals and pool else 0.0
-        except ValueError:
-            speed = 0.0
-        if not 0 < speed < float("inf"):
-            expected = "POOL=FACTOR with a factor above 0, such as v100=1.5"
-            raise InvalidArgument(option, repr(text), expected)
-        if pool in speeds:
-            raise UsageError(f"{option}: {pool} is given twice")
-        speeds[pool] = speed
-    return speeds
+    return _by_name(texts, option, _speed)
+
+
+def _speed(text: str, option: str) -> tuple[str, float]:
+    """``v100=1.5`` as a pool and its factor."""
+    # A pool's name may have equals signs; the factor has none
+    pool, equals, factor = text.rpartition("=")
+    try:
+        speed = float(factor) if equals and pool.strip() else 0.0
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        expected = "POOL=FACTOR with a factor above 0, such as v100=1.5"
+        raise InvalidArgument(option, repr(text), expected)
+    return pool.strip(), speed
 
 
 def _folders(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Folders by pool."""
-    folders: dict[str, str] = {}
-    for text in texts:
-        pool, _, folder = (part.strip() for part in text.partition("="))
-        if not pool or not folder:
-            raise InvalidArgument(option, repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
-        if pool in folders:
-            raise UsageError(f"{option}: {pool} is given twice")
-        folders[pool] = folder
-    return folders
+    return _by_name(texts, option, _folder)
+
+
+def _folder(text: str, option: str) -> tuple[str, str]:
+    """``T4=throughputs_T4`` as a pool and the folder of its tables."""
+    pool, _, folder = (part.strip() for part in text.partition("="))
+    if not pool or not folder:
+        raise InvalidArgument(option, repr(text), "POOL=FOLDER, such as T4=throughputs_T4")
+    return pool, folder
 
 
 def _paces(texts: Iterable[str], option: str) -> dict[str, Pace]:
-    """Paces by application."""
+    return _by_name(texts, option, _pace)
+
+
+def _pace(text: str, option: str) -> tuple[str, Pace]:
+    """``bert:slowdown=1.8,restart=50`` as an application and its `Pace`."""
     from optsched.formats.sia import Pace
 
-    paces: dict[str, Pace] = {}
-    for text in texts:
-        name, given = values.named(text, option, "NAME")
-        wrong = [f"{key}={value}" for key, value in given.items() if not _is_pace(key, value)]
-        if wrong or not given:
-            expected = "a slowdown above 0 or a restart of at least 0"
-            raise InvalidArgument(option, repr(wrong[0] if wrong else text), expected)
-        if name in paces:
-            raise UsageError(f"{option}: {name} is given twice")
-        paces[name] = Pace(**{key: float(value) for key, value in given.items()})
-    return paces
+    name, given = values.named(text, option, "NAME")
+    wrong = [f"{key}={value}" for key, value in given.items() if not _is_pace(key, value)]
+    if wrong or not given:
+        expected = "a slowdown above 0 or a restart of at least 0"
+        raise InvalidArgument(option, repr(wrong[0] if wrong else text), expected)
+    return name, Pace(**{key: float(value) for key, value in given.items()})
 
 
 def _is_pace(key: str, value: object) -> bool:
+    # A bool is an int in Python, but true is no number of seconds
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1e9
     return number and (key == "restart" or (key == "slowdown" and value != 0))
 
@@ -174,18 +189,6 @@ At = Annotated[
     ),
 ]
 Nodes = Annotated[dict[str, tuple[int, int]], pool_option(POOL_HELP)]
-PoolGpus = Annotated[
-    dict[str, int],
-    Option(
-        "Worker types and their GPUs, such as v100:8,p100:16.",
-        "POOL:GPUS,...",
-        section=SELECTION,
-        read=values.pool_sizes,
-    ),
-]
-Active = Annotated[int | None, Option("The first N jobs, all present.", "N", section=SELECTION)]
-NodeSize = Annotated[int, Option("Size of a node.", "N", section=SELECTION)]
-Pairs = Annotated[bool, Option("Also the rates of two jobs that share GPUs.", section=SELECTION)]
 Speeds = Annotated[
     dict[str, float] | None,
     Option(
@@ -201,6 +204,26 @@ Speeds = Annotated[
 # --- formats --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class GavelOptions:
+    """What is taken of the files of Gavel and of its successors; the fields are keywords of their readers."""
+
+    section: ClassVar = SELECTION
+
+    pools: Annotated[
+        dict[str, int],
+        Option(
+            "Worker types and their GPUs, such as v100:8,p100:16.",
+            "POOL:GPUS,...",
+            read=values.pool_sizes,
+        ),
+    ]
+    active: Annotated[int | None, Option("The first N jobs, all present.", "N")] = None
+    at: At = None
+    gpus_per_node: Annotated[int, Option("Size of a node.", "N")] = 1
+    pairs: Annotated[bool, Option("Also the rates of two jobs that share GPUs.")] = False
+
+
 @importer("""
     optsched import gavel --throughputs simulation_throughputs.json --trace small.trace \\
         --pools v100:8,p100:16,k80:24 --active 40 -o gavel.json
@@ -212,11 +235,7 @@ def gavel(
         str, Option("Throughput table (JSON).", "FILE", section="Gavel's files")
     ],
     trace: Annotated[str, Option("Trace, 10 or 7 columns.", "FILE", section="Gavel's files")],
-    pools: PoolGpus,
-    active: Active = None,
-    at: At = None,
-    gpus_per_node: NodeSize = 1,
-    pairs: Pairs = False,
+    selection: GavelOptions,
     reference: Annotated[
         str | None,
         Option(
@@ -228,21 +247,10 @@ def gavel(
     name: Name = "gavel",
 ) -> Imported:
     """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
-    from optsched.formats import import_gavel
-    from optsched.instance.reading import named_by_path
+    from optsched.formats.gavel import import_gavel
 
-    with named_by_path({"trace": trace, "throughputs": throughputs}):
-        return import_gavel(
-            _named_bytes(throughputs),
-            _named_bytes(trace),
-            pools,
-            active=active,
-            at=at,
-            gpus_per_node=gpus_per_node,
-            pairs=pairs,
-            reference=reference,
-            name=name,
-        )
+    with _files(throughputs=throughputs, trace=trace) as files:
+        return import_gavel(*files, **vars(selection), reference=reference, name=name)
 
 
 @importer("""
@@ -255,11 +263,7 @@ def shockwave(
         str, Option("Throughput table (JSON), as Gavel's.", "FILE", section="Shockwave's files")
     ],
     trace: Annotated[str, Option("Trace of 12 columns.", "FILE", section="Shockwave's files")],
-    pools: PoolGpus,
-    active: Active = None,
-    at: At = None,
-    gpus_per_node: NodeSize = 1,
-    pairs: Pairs = False,
+    selection: GavelOptions,
     planned: Annotated[
         bool,
         Option(
@@ -273,21 +277,10 @@ def shockwave(
 
     Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
     """
-    from optsched.formats import import_shockwave
-    from optsched.instance.reading import named_by_path
+    from optsched.formats.shockwave import import_shockwave
 
-    with named_by_path({"trace": trace, "throughputs": throughputs}):
-        return import_shockwave(
-            _named_bytes(throughputs),
-            _named_bytes(trace),
-            pools,
-            active=active,
-            at=at,
-            gpus_per_node=gpus_per_node,
-            pairs=pairs,
-            planned=planned,
-            name=name,
-        )
+    with _files(throughputs=throughputs, trace=trace) as files:
+        return import_shockwave(*files, **vars(selection), planned=planned, name=name)
 
 
 @importer("""
@@ -340,7 +333,7 @@ def csv(
     """
     if (pool is None) == (pools is None):
         raise UsageError("the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE")
-    from optsched.formats.csv_tables import import_csv, read_jobs, read_pools, read_rates
+    from optsched.formats.csv import import_csv, read_jobs, read_pools, read_rates
 
     job_table = read_jobs(_bytes(jobs), Path(jobs).name)
     rate_table = read_rates(_bytes(rates), Path(rates).name)
@@ -378,7 +371,7 @@ def elasticflow(
     name: Name = "elasticflow",
 ) -> Imported:
     """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023)."""
-    from optsched.formats import import_elasticflow
+    from optsched.formats.elasticflow import import_elasticflow
 
     return import_elasticflow(table, trace, pool, at=at, rigid=rigid, name=name)
 
@@ -408,7 +401,7 @@ def chronus(
     name: Name = "chronus",
 ) -> Imported:
     """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort."""
-    from optsched.formats import import_chronus
+    from optsched.formats.chronus import import_chronus
 
     return import_chronus(trace, pool, locality=locality, speeds=speed, unit=unit, at=at, name=name)
 
@@ -432,7 +425,7 @@ def tiresias(
     name: Name = "tiresias",
 ) -> Imported:
     """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019)."""
-    from optsched.formats import import_tiresias
+    from optsched.formats.tiresias import import_tiresias
 
     return import_tiresias(trace, cluster, pools=pool, speeds=speed, at=at, name=name)
 
@@ -467,7 +460,7 @@ def openb(
     name: Name = "openb",
 ) -> Imported:
     """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023)."""
-    from optsched.formats import import_openb
+    from optsched.formats.openb import import_openb
     from optsched.instance.reading import named_by_path
 
     pod_list = None if pods is None else _bytes(pods)
@@ -517,7 +510,7 @@ def sia(
 
     A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
     """
-    from optsched.formats import import_sia
+    from optsched.formats.sia import import_sia
 
     return import_sia(
         _bytes(workload),
@@ -620,15 +613,24 @@ def _writing(command: Callable[..., Imported]) -> Callable[..., int]:
     return run
 
 
+@contextmanager
+def _files(**paths: str) -> Iterator[list[bytes]]:
+    """The contents of the files of a format, in this order.
+
+    A reader of several files begins the path of an error with the name that a file has here, as in
+    ``trace:3``. The user knows the file by its path, which takes the name's place.
+    """
+    from optsched.instance.reading import named, named_by_path
+
+    contents = []
+    for path in paths.values():
+        with named(path):
+            contents.append(_bytes(path))
+    with named_by_path(paths):
+        yield contents
+
+
 def _bytes(path: str) -> bytes:
     from optsched.instance.reading import read_bytes
 
     return read_bytes(Path(path))
-
-
-def _named_bytes(path: str) -> bytes:
-    """The content of a file, with its name in the error if it cannot be read."""
-    from optsched.instance.reading import named
-
-    with named(path):
-        return _bytes(path)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from refusals import refuses, reported, stated
 
 from optsched.errors import InvalidInput
-from optsched.formats.csv_tables import JOBS as JOB_COLUMNS
-from optsched.formats.csv_tables import POOLS as POOL_COLUMNS
-from optsched.formats.csv_tables import RATES as RATE_COLUMNS
-from optsched.formats.csv_tables import import_csv, read_jobs, read_pools, read_rates
+from optsched.formats.csv import JOBS as JOB_COLUMNS
+from optsched.formats.csv import POOLS as POOL_COLUMNS
+from optsched.formats.csv import RATES as RATE_COLUMNS
+from optsched.formats.csv import import_csv, read_jobs, read_pools, read_rates
 from optsched.formats.tables import read_table
 from optsched.instance import Instance
 
