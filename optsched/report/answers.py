@@ -1,7 +1,4 @@
-"""Allocation, schedule, rounds and placement as pictures need them, from a `Solution` or from a solution file.
-
-This is the only module that knows how the last three look in a file.
-"""
+"""Allocation, schedule, rounds and placement as pictures need them, from a `Solution` or from a solution file."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, make_formulation
@@ -26,7 +22,6 @@ from optsched.instance.reading import (
     read_bytes,
     read_stdin,
     show,
-    translate,
     validate,
 )
 from optsched.report.pictures import amount
@@ -34,9 +29,6 @@ from optsched.solution import Allocation, Schedule, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
 # --- solutions, and files of them ----------------------------------------------------------------
-
-PARTS = ("schedule", "rounds", "placement")
-"""Fields that `optsched.report.answers` reads by itself."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +40,10 @@ class SolutionFile:
     instance : Instance
         The one that was solved: its hash is checked.
     document : SolutionDocument
-    parts : mapping
-        Schedule, rounds and placement as they stand in the file; those that it lacks are absent.
     """
 
     instance: Instance
     document: SolutionDocument
-    parts: Mapping[str, Any]
 
     @classmethod
     def read(cls, instance: Instance, source: Mapping[str, Any] | str | Path) -> SolutionFile:
@@ -75,9 +64,7 @@ class SolutionFile:
     def _of(cls, instance: Instance, document: object) -> SolutionFile:
         if not isinstance(document, dict):
             raise InvalidInput("", show(document), "a solution: an object")
-        parts = {name: document[name] for name in PARTS if document.get(name) is not None}
-        rest = {name: value for name, value in document.items() if name not in PARTS}
-        made = cls(instance, validate(SolutionDocument, rest), parts)
+        made = cls(instance, validate(SolutionDocument, document))
         if made.document.instance.sha256 != instance.sha256:
             raise InvalidInput(
                 "instance.sha256",
@@ -171,7 +158,7 @@ class Runs:
     gpus : FloatArray
         GPUs held; of a share of a GPU that share.
     start, end : FloatArray
-        Seconds or shares of a window, as the owner says.
+        Seconds, on the clock or from the beginning of the window, as the owner says.
     """
 
     job: IntArray
@@ -211,18 +198,18 @@ class Slices:
     Attributes
     ----------
     runs : Runs
-        From 0, in the unit of ``window``.
+        From 0, in seconds.
     cuts : FloatArray
         Ends of the slices.
-    window : float or None
-        Seconds; None: ``runs`` are shares of a window whose length nobody states.
+    window : float
+        Seconds.
     scale : float
         Share of every fraction of the allocation that the slices realise.
     """
 
     runs: Runs
     cuts: FloatArray
-    window: float | None
+    window: float
     scale: float
 
 
@@ -271,11 +258,8 @@ def slices_of(answer: Answer) -> Slices:
     rounds, allocation = answer.rounds, answer.allocation
     if rounds is None or allocation is None:
         raise _lacks(answer, "rounds")
-    rows = shares_of(allocation)
-    window = rounds.rounds * answer.instance.round
-    row, start, end, cuts = _joined(rounds.length * window, rounds.runs.toarray() > 0)
-    runs = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
-    return Slices(runs, cuts, window, rounds.scale)
+    window, runs = rounds.rounds * answer.instance.round, rounds.runs.toarray() > 0
+    return _slices(shares_of(allocation), rounds.length * window, runs, window, rounds.scale)
 
 
 def placement_of(answer: Answer) -> tuple[Held, ...]:
@@ -297,16 +281,22 @@ def placement_of(answer: Answer) -> tuple[Held, ...]:
 
 def has_part(answer: Answer, name: str) -> bool:
     """Whether there is a schedule, rounds or a placement."""
-    return (
-        name in answer.parts
-        if isinstance(answer, SolutionFile)
-        else getattr(answer, name) is not None
-    )
+    owner = answer.document if isinstance(answer, SolutionFile) else answer
+    return getattr(owner, name) is not None
 
 
 def _lacks(answer: Answer, name: str) -> UsageError:
     none = "no rounds" if name == "rounds" else f"no {name}"
     return UsageError(f"the solution of {answer.formulation} has {none}: there is nothing to draw")
+
+
+def _slices(
+    rows: Shares, duration: FloatArray, runs: np.ndarray, window: float, scale: float
+) -> Slices:
+    """Slices of a window; ``runs``, shape (slices, rows), says which rows run in each."""
+    row, start, end, cuts = _joined(duration, runs)
+    stretches = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
+    return Slices(stretches, cuts, window, scale)
 
 
 def _joined(
@@ -317,83 +307,49 @@ def _joined(
     border = np.zeros((1, runs.shape[1]), bool)
     change = np.diff(np.concatenate((border, runs, border)).astype(np.int8), axis=0)
     row, begin = np.nonzero(change.T == 1)
-    _, after = np.nonzero(
-        change.T == -1
-    )  # in the same order: beginnings and ends of a row alternate
+    # Beginnings and ends of a row alternate, so both come in the same order
+    _, after = np.nonzero(change.T == -1)
     return row, edge[begin], edge[after], edge[1:]
 
 
-# --- the shape of files --------------------------------------------------------------------------------------------
-
-
-class _Row(BaseModel):
-    """Keys that a picture does not need are left to `optsched verify`."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", defer_build=True)
-
-
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _ScheduleRow(_Row):
-    job: str
-    pool: str | None
-    gpus: int
-    share: _Number = 1.0
-    start: _Number
-    end: _Number
-
-
-class _PlacementRow(_Row):
-    job: str | None = None
-    jobs: list[str] | None = None
-    gpus: list[str]
-
-
-class _Slice(_Row):
-    duration: Annotated[float, Field(allow_inf_nan=False, ge=0)]
-    run: list[int]
-
-
-class _Rounds(_Row):
-    window: Annotated[float, Field(allow_inf_nan=False, gt=0)] | None = None
-    scale: _Number
-    slices: list[_Slice]
+# --- from the rows of a file ---------------------------------------------------------------------
+# The document has the right shape; what its rows name is looked up in the instance here.
 
 
 def _schedule_in(file: SolutionFile) -> Runs:
-    rows: list[_ScheduleRow] = _read(file, "schedule", list[_ScheduleRow], _ScheduleRow)
-    job = [_job(file.instance, row.job, f"schedule[{place}].job") for place, row in enumerate(rows)]
-    pool = [
-        _pool(file.instance, row.pool, f"schedule[{place}].pool") for place, row in enumerate(rows)
-    ]
+    rows = file.document.schedule
+    if rows is None:
+        raise _lacks(file, "schedule")
+    job, pool = [], []
+    for place, row in enumerate(rows):
+        job.append(_job(file.instance, row.job, f"schedule[{place}].job"))
+        pool.append(_pool(file.instance, row.pool, f"schedule[{place}].pool"))
+        if row.end < row.start:
+            expected = f"at least its start, {row.start:g}"
+            raise InvalidInput(f"schedule[{place}].end", show(row.end), expected)
     start, end = np.array([row.start for row in rows]), np.array([row.end for row in rows])
-    for place in np.flatnonzero(end < start)[:1].tolist():
-        raise InvalidInput(
-            f"schedule[{place}].end", show(rows[place].end), f"at least its start, {start[place]:g}"
-        )
     gpus = np.array([row.gpus * row.share for row in rows], np.float64)
     return Runs(_rows(job), np.full(len(rows), NOBODY), _rows(pool), gpus, start, end)
 
 
 def _slices_in(file: SolutionFile) -> Slices:
-    rounds: _Rounds = _read(file, "rounds", _Rounds, _Rounds)
-    allocation = file.document.allocation
+    rounds, allocation = file.document.rounds, file.document.allocation
+    if rounds is None:
+        raise _lacks(file, "rounds")
+    if rounds.window <= 0:
+        raise InvalidInput("rounds.window", show(rounds.window), "a number above 0")
     runs = np.zeros((len(rounds.slices), len(allocation)), bool)
     for place, piece in enumerate(rounds.slices):
+        path = f"rounds.slices[{place}]"
+        if piece.duration < 0:
+            raise InvalidInput(f"{path}.duration", show(piece.duration), "a number of at least 0")
         for position, number in enumerate(piece.run):
             if not 0 <= number < len(allocation):
                 expected = f"the number of one of the {len(allocation)} rows of the allocation"
-                raise InvalidInput(
-                    f"rounds.slices[{place}].run[{position}]", show(number), expected
-                )
+                raise InvalidInput(f"{path}.run[{position}]", show(number), expected)
         runs[place, piece.run] = True
-    rows = _allocation_in(file)
-    row, start, end, cuts = _joined(
-        np.array([piece.duration for piece in rounds.slices], np.float64), runs
-    )
-    of_row = Runs(rows.job[row], rows.partner[row], rows.pool[row], rows.gpus[row], start, end)
-    return Slices(of_row, cuts, rounds.window, rounds.scale)
+    duration = np.array([piece.duration for piece in rounds.slices], np.float64)
+    return _slices(_allocation_in(file), duration, runs, rounds.window, rounds.scale)
 
 
 def _allocation_in(file: SolutionFile) -> Shares:
@@ -413,8 +369,10 @@ def _allocation_in(file: SolutionFile) -> Shares:
 
 
 def _placement_in(file: SolutionFile) -> tuple[Held, ...]:
+    if file.document.placement is None:
+        raise _lacks(file, "placement")
     held = []
-    for place, row in enumerate(_read(file, "placement", list[_PlacementRow], _PlacementRow)):
+    for place, row in enumerate(file.document.placement):
         path = f"placement[{place}]"
         if (row.job is None) == (row.jobs is None):
             raise InvalidInput(
@@ -444,12 +402,3 @@ def _pool(instance: Instance, name: str | None, path: str) -> int:
             path, show(name), f"one of the pools {listed(instance.cluster.pool_index)}"
         )
     return instance.cluster.pool_index[name]
-
-
-def _read(file: SolutionFile, name: str, shape: Any, model: type[BaseModel]) -> Any:
-    if name not in file.parts:
-        raise _lacks(file, name)
-    try:
-        return TypeAdapter(shape).validate_python(file.parts[name])
-    except ValidationError as error:
-        raise translate(error, name, model) from None

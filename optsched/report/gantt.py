@@ -200,10 +200,8 @@ class GanttRows:
         slices, instance = slices_of(answer), answer.instance
         if not len(slices.runs):
             raise UsageError("nothing runs in the rounds: there is nothing to draw")
-        end = float(slices.cuts[-1]) if slices.window is None else slices.window
-        scale, unit = (0.01, "%") if slices.window is None else time_unit(end)
+        scale, unit = time_unit(slices.window)
         realised = f"{100 * slices.scale:.4g} % of every fraction is realised"
-        axis = "part of the window, %" if slices.window is None else f"time in the window, {unit}"
         return cls(
             instance,
             _moved(slices.runs, 0.0, scale),
@@ -213,7 +211,7 @@ class GanttRows:
             slices.cuts / scale,
             f"{instance.name}: rounds of the allocation",
             headline(answer, _amounts(slices.runs), count(len(slices.cuts), "slice"), realised),
-            axis,
+            f"time in the window, {unit}",
         )
 
 

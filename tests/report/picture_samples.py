@@ -110,34 +110,3 @@ def with_placement(solution: Solution) -> Solution:
             free[pool] = free[pool][count:]
             busy |= mine
     return replace(solution, placement=Placement(rows, np.array(placed, np.int64), tuple(gpus)))
-
-
-def document_of(solution: Solution, window: float | None = 360.0) -> dict[str, Any]:
-    """The solution document with schedule, rounds and placement, as the format has them."""
-    document = solution.to_document()
-    names = solution.instance.jobs_table.names
-    if solution.schedule is not None:
-        document["schedule"] = solution.schedule.to_records()
-    if solution.rounds is not None:
-        rounds, size = solution.rounds, window or 1.0
-        document["rounds"] = {
-            "window": window,
-            "scale": rounds.scale,
-            "bound": rounds.bound,
-            "slices": [
-                {"duration": float(length) * size, "run": rounds.runs[[place]].indices.tolist()}
-                for place, length in enumerate(rounds.length)
-            ],
-        }
-    if solution.placement is not None:
-        placement = solution.placement
-        document["placement"] = []
-        for row, gpus in zip(placement.row.tolist(), placement.gpus, strict=True):
-            jobs = [
-                names[job]
-                for job in (int(placement.rows.job[row]), int(placement.rows.partner[row]))
-                if job >= 0
-            ]
-            who = {"job": jobs[0]} if len(jobs) == 1 else {"jobs": jobs}
-            document["placement"].append({**who, "gpus": list(gpus)})
-    return document

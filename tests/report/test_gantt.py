@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_samples import document_of, instance_of, solved, with_rounds, with_schedule
+from picture_samples import instance_of, solved, with_rounds, with_schedule
 
 import optsched
 from optsched.errors import UsageError
@@ -123,14 +123,12 @@ def test_no_stretch_needs_no_lane_but_those_of_the_pool() -> None:
 
 
 def test_a_file_and_its_solution_give_the_same_rows(dozen: Solution, packed: Solution) -> None:
-    file = SolutionFile.read(dozen.instance, document_of(dozen))
+    file = SolutionFile.read(dozen.instance, dozen.to_document())
     for name in ("job", "partner", "pool", "gpus", "start", "end"):
         one, other = (getattr(GanttRows.of_schedule(answer).runs, name) for answer in (dozen, file))
         np.testing.assert_array_equal(one, other)
     assert GanttRows.of_schedule(file).subtitle == GanttRows.of_schedule(dozen).subtitle
-    file = SolutionFile.read(
-        packed.instance, document_of(packed, window=packed.rounds.rounds * packed.instance.round)
-    )
+    file = SolutionFile.read(packed.instance, packed.to_document())
     for name in ("job", "partner", "pool", "gpus", "start", "end"):
         one, other = (getattr(GanttRows.of_rounds(answer).runs, name) for answer in (packed, file))
         np.testing.assert_allclose(one, other)
@@ -176,11 +174,10 @@ def np_csr(matrix: np.ndarray) -> Any:
 
 
 def test_a_window_in_seconds_is_an_axis_in_seconds(packed: Solution) -> None:
-    rows = GanttRows.of_rounds(
-        SolutionFile.read(packed.instance, document_of(packed, window=1200.0))
-    )
+    longer = replace(packed, rounds=replace(packed.rounds, rounds=4))
+    rows = GanttRows.of_rounds(SolutionFile.read(packed.instance, longer.to_document()))
     assert rows.axis == "time in the window, min"
-    assert rows.cuts[-1] == pytest.approx(20.0)
+    assert rows.cuts[-1] == pytest.approx(24.0)
 
 
 # --- the picture ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_samples import document_of
 
 import optsched
 from optsched.errors import UsageError
@@ -124,7 +123,7 @@ def test_very_many_resources_are_cut_and_counted(quickstart: Solution) -> None:
 
 def test_a_file_and_its_solution_give_the_same_bars(quickstart: Solution) -> None:
     one = PriceBars.of(quickstart)
-    other = PriceBars.of(SolutionFile.read(quickstart.instance, document_of(quickstart)))
+    other = PriceBars.of(SolutionFile.read(quickstart.instance, quickstart.to_document()))
     assert (one.names, one.subtitle, one.axis) == (other.names, other.subtitle, other.axis)
     np.testing.assert_array_equal(one.price, other.price)
     np.testing.assert_array_equal(one.used, other.used)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from picture_samples import (
-    document_of,
     instance_of,
     solved,
     with_placement,
@@ -45,7 +44,7 @@ def made() -> Solution:
 
 @pytest.fixture
 def document(made: Solution) -> dict[str, Any]:
-    return copy.deepcopy(document_of(made))
+    return copy.deepcopy(made.to_document())
 
 
 def test_a_file_on_disk_draws_every_picture(
@@ -205,9 +204,9 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], Callable[..., Any], str
         "rounds.slices[0].run[0]: found -1",
     ),
     "window 0": (
-        _set("rounds", "window", 0),
+        _set("rounds", "window", 0.0),
         rounds_gantt,
-        "rounds.window: found 0, expected a number above 0",
+        "rounds.window: found 0.0, expected a number above 0",
     ),
     "no scale": (_set("rounds", "scale", ...), rounds_gantt, "rounds.scale: found nothing"),
     "unknown job of a placement": (
@@ -266,7 +265,7 @@ def test_a_file_without_a_part_has_no_picture_of_it(
 
 def test_jobs_that_share_are_read(tmp_path: Path) -> None:
     solution = with_rounds(solved("@packing", "max-min-fairness"), 6)
-    document = document_of(solution)
+    document = solution.to_document()
     row = next(place for place, item in enumerate(document["allocation"]) if "jobs" in item)
     document["allocation"][row]["jobs"][1] = "nobody"
     with refuses(f'allocation[{row}].jobs[1]: found "nobody"'):

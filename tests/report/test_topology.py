@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_samples import document_of, instance_of, solved, with_placement
+from picture_samples import instance_of, solved, with_placement
 from refusals import refuses
 
 import optsched
@@ -220,7 +220,7 @@ def test_a_file_and_its_solution_give_the_same_cells(placed: Solution) -> None:
     pairs = with_placement(solved("@packing", "max-min-fairness"))
     assert (pairs.placement.rows.partner >= 0).any()
     for solution in (placed, pairs):
-        file = SolutionFile.read(solution.instance, document_of(solution))
+        file = SolutionFile.read(solution.instance, solution.to_document())
         one, other = TopologyCells.of_placement(solution), TopologyCells.of_placement(file)
         for name in ("gpu", "job", "slot", "slots"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
@@ -246,7 +246,7 @@ def test_an_instance_alone_shows_what_runs_now() -> None:
 
 def test_a_gpu_that_is_none_is_refused(placed: Solution) -> None:
     for name in ("v100-0/4", "v100-9/0", "v100-0", "v100-0/-1", "v100-0/x", ""):
-        document = document_of(placed)
+        document = placed.to_document()
         document["placement"][2]["gpus"][0] = name
         with refuses("placement[2].gpus[0]: found ..., expected a GPU of the cluster..."):
             topology_picture(SolutionFile.read(placed.instance, document))
