@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.report.palette import INK, LABEL, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
+from optsched.report.palette import INK, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
 from optsched.report.pictures import (
     amount,
     count,
@@ -18,7 +18,6 @@ from optsched.report.pictures import (
     legend_below,
     new_axes,
     plain_frame,
-    require_matplotlib,
     time_unit,
 )
 from optsched.sensitivity import Front
@@ -148,9 +147,8 @@ def front_picture(front: Front, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
-    require_matplotlib()
     lines = FrontLines.of(front)
-    ax = new_axes(7.0, 5.0) if ax is None else ax
+    ax = ax or new_axes(7.0, 5.0)
     _draw(ax, lines)
     return ax
 
@@ -184,13 +182,11 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
                 *corner, marker, color=colour, markersize=9, zorder=3, label=label, linestyle="none"
             )
     _number(ax, lines)
-    ax.set_xlabel(lines.first_axis, fontsize=LABEL)
-    ax.set_ylabel(lines.second_axis, fontsize=LABEL)
     ax.ticklabel_format(useOffset=False, style="plain")
     ax.margins(x=0.17, y=0.09)  # room for the numbers
     grid_below(ax)
     legend_below(ax, ax.get_legend_handles_labels()[0], 0.5, 4)
-    head(ax, lines.title, lines.subtitle)
+    head(ax, lines.title, lines.subtitle, lines.first_axis, lines.second_axis)
 
 
 def _number(ax: Axes, lines: FrontLines) -> None:

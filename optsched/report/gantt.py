@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from optsched.report.answers import (
 from optsched.report.palette import (
     INK,
     JOBS,
-    LABEL,
     MAIN,
     PANEL,
     PAPER,
@@ -34,14 +33,13 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
-    LEGEND,
     count,
     grid_below,
     head,
+    legend_below,
     new_axes,
     plain_frame,
     rectangles,
-    require_matplotlib,
     short,
     size_of,
     time_unit,
@@ -52,6 +50,7 @@ from optsched.solution import Schedule
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import Collection
+    from matplotlib.patches import Patch
 
 
 # --- lanes ---------------------------------------------------------------------------------------
@@ -369,7 +368,6 @@ def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
-    require_matplotlib()
     return _draw(GanttRows.of_schedule(answer), ax)
 
 
@@ -378,18 +376,16 @@ def rounds_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
 
     As `schedule_gantt`, for the rounds; two jobs that share GPUs have half of the height each.
     """
-    require_matplotlib()
     return _draw(GanttRows.of_rounds(answer), ax)
 
 
 def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
     bands = bands_of(rows.instance, rows.runs)
-    if ax is None:
-        ax = new_axes(WIDTH, 1.35 + sum(band.inches + band.gap for band in bands))
+    ax = ax or new_axes(WIDTH, 1.35 + sum(band.inches + band.gap for band in bands))
     low = min(float(rows.runs.start.min()), 0.0)
     high = max(float(rows.runs.end.max()), float(rows.cuts.max(initial=0.0)))
     ax.set_xlim(low, low + (high - low) * 1.01 if high > low else low + 1.0)
-    _draw_ground(ax, bands)
+    _draw_pools(ax, bands)
     blocks = _stretches(rows, bands)
     colours = job_colours(blocks.job.tolist(), beside(blocks))
     add_boxes(ax, blocks, colours)
@@ -400,36 +396,37 @@ def _draw(rows: GanttRows, ax: Axes | None) -> Axes:
         )
     if rows.now is not None:
         ax.axvline(rows.now, color=MAIN, linewidth=1.4, zorder=4, label="now")
-    head(ax, rows.title, rows.subtitle)
-    ax.set_xlabel(rows.axis, fontsize=LABEL)
+    head(ax, rows.title, rows.subtitle, rows.axis)
     _legend(ax, rows, colours)
     write_names(ax, rows.instance.jobs_table.names, blocks, colours)
     return ax
 
 
-def _draw_ground(ax: Axes, bands: Sequence[Band]) -> None:
-    """The bands of the pools, with a thin line between GPUs where there is room for it."""
-    left, right = ax.get_xlim()
-    for band in bands:
-        ax.axhspan(band.top, band.top + band.inches, color=PANEL, linewidth=0, zorder=0)
-        lines = band.top + band.of_gpu * np.arange(1, band.gpus)
-        if band.of_gpu >= 0.1:
-            ax.hlines(lines, left, right, color=PAPER, linewidth=0.8, zorder=0.5)
-        if (
-            band.lanes.count > band.gpus * band.lanes.per_gpu
-        ):  # more runs at a time than the pool has
-            ax.hlines(
-                band.top + band.of_gpu * band.gpus,
-                left,
-                right,
-                color=WARNING,
-                linewidth=1.0,
-                zorder=3,
-            )
-    ax.set_ylim(bands[-1].top + bands[-1].inches, 0.0)
-    ax.set_yticks([band.top + band.inches / 2 for band in bands], [band.label for band in bands])
+def draw_ground(
+    ax: Axes, bands: Iterable[tuple[float, float]], lines: Sequence[float], linewidth: float
+) -> None:
+    """The ground of a Gantt diagram: bands from top to bottom, thin lines in them, the grid of the time."""
+    for top, bottom in bands:
+        ax.axhspan(top, bottom, color=PANEL, linewidth=0, zorder=0)
+    ax.hlines(lines, *ax.get_xlim(), color=PAPER, linewidth=linewidth, zorder=0.5)
     plain_frame(ax, "bottom")
     grid_below(ax, "x", zorder=0.2)
+
+
+def _draw_pools(ax: Axes, bands: Sequence[Band]) -> None:
+    """The bands of the pools, with a thin line between GPUs where there is room for it."""
+    lines = [
+        band.top + band.of_gpu * np.arange(1, band.gpus) for band in bands if band.of_gpu >= 0.1
+    ]
+    edges = [(band.top, band.top + band.inches) for band in bands]
+    draw_ground(ax, edges, np.concatenate([np.zeros(0), *lines]).tolist(), 0.8)
+    for band in bands:
+        # More runs at a time than the pool has: a line where its GPUs end
+        if band.lanes.count > band.gpus * band.lanes.per_gpu:
+            end = band.top + band.of_gpu * band.gpus
+            ax.hlines(end, *ax.get_xlim(), color=WARNING, linewidth=1.0, zorder=3)
+    ax.set_ylim(edges[-1][1], 0.0)
+    ax.set_yticks([(top + bottom) / 2 for top, bottom in edges], [band.label for band in bands])
 
 
 def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -574,26 +571,21 @@ def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
             )
 
 
+def job_patches(names: JobNames, colours: Mapping[int, str]) -> list[Patch]:
+    """Entries of a legend: the names of jobs beside their colours."""
+    from matplotlib.patches import Patch
+
+    return [Patch(color=colour, label=short(names[row], 22)) for row, colour in colours.items()]
+
+
 def _legend(ax: Axes, rows: GanttRows, colours: Mapping[int, str]) -> None:
     """Names of the jobs if there are few, and the marks that are there."""
     from matplotlib.patches import Patch
 
-    names = rows.instance.jobs_table.names
     marks = ax.get_legend_handles_labels()[0]
-    few = len(colours) <= len(JOBS)
-    jobs = (
-        [Patch(color=colour, label=short(names[row], 22)) for row, colour in colours.items()]
-        if few
-        else []
-    )
-    if not few:
-        marks.append(Patch(color="none", label=f"colours repeat: {count(len(colours), 'job')}"))
-    ax.legend(
-        handles=[*jobs, *marks],
-        loc="upper left",
-        bbox_to_anchor=(0, -0.55 / size_of(ax)[1]),
-        ncol=5,
-        **LEGEND,
-        handlelength=1.1,
-        borderaxespad=0,
-    )
+    if len(colours) <= len(JOBS):
+        handles = [*job_patches(rows.instance.jobs_table.names, colours), *marks]
+    else:
+        words = f"colours repeat: {count(len(colours), 'job')}"
+        handles = [*marks, Patch(color="none", label=words)]
+    legend_below(ax, handles, 0.55, 5)

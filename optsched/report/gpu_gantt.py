@@ -11,7 +11,15 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
-from optsched.report.gantt import WIDTH, Blocks, add_boxes, beside, write_names
+from optsched.report.gantt import (
+    WIDTH,
+    Blocks,
+    add_boxes,
+    beside,
+    draw_ground,
+    job_patches,
+    write_names,
+)
 from optsched.report.palette import (
     INK,
     JOBS,
@@ -19,18 +27,15 @@ from optsched.report.palette import (
     MAIN,
     MUTED,
     PANEL,
-    PAPER,
     SMALL,
     job_colours,
 )
 from optsched.report.pictures import (
+    SINCE_FIRST,
     count,
-    grid_below,
     head,
     legend_below,
     new_axes,
-    plain_frame,
-    require_matplotlib,
     short,
     time_unit,
     time_words,
@@ -386,9 +391,8 @@ def gpu_gantt_picture(
         raise UsageError(
             f"there is nothing to draw: nothing runs from {low:g} to {high:g} s after the first arrival"
         )
-    require_matplotlib()
     rows = GpuRows.of(numbering, sizes)
-    ax = new_axes(WIDTH, 1.5 + float(rows.top[-1]) + rows.of_gpu) if ax is None else ax
+    ax = ax or new_axes(WIDTH, 1.5 + float(rows.top[-1]) + rows.of_gpu)
     unit, name = time_unit(high - low)
     ax.set_xlim(low / unit, high / unit)
     ax.set_ylim(float(rows.top[-1]) + rows.of_gpu, 0.0)
@@ -396,12 +400,12 @@ def gpu_gantt_picture(
     note = (_draw_jobs if by_gpu else _draw_nodes)(ax, simulation, shown, rows, unit)
     last = float(everything.end.max()) - origin
     part = "" if low <= 0 and high >= last else f"; {_span(low, high)} of {time_words(last)}"
-    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
     jobs = len(np.unique(shown.job))
     head(
         ax,
         f"{short(simulation.trace.name, 30)}: GPUs under {short(simulation.policy, 40)}{part}",
         f"{count(jobs, 'job')}, {count(len(shown), 'stretch', 'stretches')}; {note}",
+        SINCE_FIRST.format(name),
     )
     return ax
 
@@ -432,23 +436,21 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     """The ground: pools and nodes, with their names on the left; those of pools on the right where nodes have one."""
     numbering = simulation.trace.instance.cluster.numbering
     pools = simulation.trace.instance.cluster.pools
-    plain_frame(ax, "bottom")
     node_top = rows.top[numbering.start[:-1][np.diff(numbering.start) > 0]]
     node_gpus = np.diff(numbering.start)[np.diff(numbering.start) > 0]
     named = bool((node_gpus * rows.of_gpu).min() >= LABELLED) and by_gpu
-    middles, labels, first = [], [], 0
+    bands, labels, first = [], [], 0
     for pool in pools:
         size = int(pool.node_gpus.sum())
         if not size:
             continue
         top, bottom = float(rows.top[first]), float(rows.top[first + size - 1]) + rows.of_gpu
-        ax.axhspan(top, bottom, color=PANEL, linewidth=0, zorder=0)
-        middles.append((top + bottom) / 2)
+        bands.append((top, bottom))
         labels.append(f"{short(pool.name, 16)}\n{count(size, 'GPU')}")
         if named:
             ax.annotate(
                 labels[-1],
-                (1, middles[-1]),
+                (1, (top + bottom) / 2),
                 (6, 0),
                 ("axes fraction", "data"),
                 "offset points",
@@ -457,22 +459,19 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
                 color=MUTED,
             )
         first += size
+    middles = [(top + bottom) / 2 for top, bottom in bands]
     if named:
         numbers = np.flatnonzero(np.diff(numbering.start) > 0)
         middles = (node_top + node_gpus * rows.of_gpu / 2).tolist()
         labels = [short(numbering.node_name(number), 20) for number in numbers.tolist()]
-    if by_gpu:
-        ax.hlines(node_top[1:], *ax.get_xlim(), color=PAPER, linewidth=1.6, zorder=0.5)
+    draw_ground(ax, bands, node_top[1:] if by_gpu else [], 1.6)
     ax.set_yticks(middles, labels)
-    grid_below(ax, "x", zorder=0.2)
 
 
 def _draw_jobs(
     ax: Axes, simulation: Simulation, shown: Segments, rows: GpuRows, unit: float
 ) -> str:
     """A block for each stretch on neighbouring GPUs of a node; returns what is to be said of them."""
-    from matplotlib.patches import Patch
-
     instance = simulation.trace.instance
     holders = Holders.of(shown)
     holder, gpu = gpus_of(instance, holders, parts_on_nodes(instance, holders))
@@ -490,12 +489,7 @@ def _draw_jobs(
     few = len(colours) <= len(JOBS)
     notes = ["which GPUs of a node is chosen to fit"]
     if few:
-        legend_below(
-            ax,
-            [Patch(color=tint, label=short(names[row], 22)) for row, tint in colours.items()],
-            0.55,
-            5,
-        )
+        legend_below(ax, job_patches(names, colours), 0.55, 5)
     else:
         notes.append("colours repeat")
     if pairs:

@@ -38,6 +38,10 @@ LEGEND: dict[str, Any] = {"frameon": False, "fontsize": SMALL + 0.5}
 """How the legends of all pictures look."""
 
 
+SINCE_FIRST = "time since the first arrival, {}"
+"""Name of an axis of time, and its unit."""
+
+
 def require_matplotlib() -> None:
     """Raise `SolverUnavailable` where matplotlib cannot be loaded."""
     try:
@@ -138,8 +142,10 @@ def plain_text(figure: Figure) -> None:
             text.set_text(drawable(text.get_text()))
 
 
-def head(ax: Axes, title: str, subtitle: str) -> None:
-    """Write the title and the smaller line below it, above the axes on the left."""
+def head(ax: Axes, title: str, subtitle: str, x: str = "", y: str = "") -> None:
+    """Write the title and the smaller line below it, above the axes on the left; and the names of the axes."""
+    ax.set_xlabel(x, fontsize=LABEL)
+    ax.set_ylabel(y, fontsize=LABEL)
     ax.set_title(title, loc="left", fontsize=TITLE, pad=20, color=INK)
     text = ax.annotate(
         subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED
@@ -191,6 +197,21 @@ def rectangles(
     """Corners of rectangles, as collections of polygons take them."""
     corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1)
     return list(corners.reshape(-1, 4, 2))
+
+
+def legend_beside(
+    ax: Axes, handles: Sequence[Artist] | None = None, handlelength: float | None = None
+) -> None:
+    """A legend to the right of the axes; of all that has a label where no ``handles`` are given."""
+    ax.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0,
+        **LEGEND,
+        handlelength=handlelength,
+        labelcolor=INK,
+    )
 
 
 def legend_below(ax: Axes, handles: Sequence[Artist], gap: float, columns: int = 4) -> None:

@@ -11,14 +11,13 @@ from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.registry import objective_words
 from optsched.report.answers import Answer, headline
-from optsched.report.palette import IDLE, INK, LABEL, MAIN, MUTED, SMALL
+from optsched.report.palette import IDLE, INK, MAIN, MUTED, SMALL
 from optsched.report.pictures import (
     count,
     grid_below,
     head,
     new_axes,
     plain_frame,
-    require_matplotlib,
     short,
     width_of,
 )
@@ -119,10 +118,8 @@ def price_bars(answer: Answer, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
-    require_matplotlib()
     bars = PriceBars.of(answer)
-    if ax is None:
-        ax = new_axes(8.0, 1.35 + 0.27 * max(len(bars.names), 2))
+    ax = ax or new_axes(8.0, 1.35 + 0.27 * max(len(bars.names), 2))
     _draw(ax, bars)
     return ax
 
@@ -170,8 +167,7 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
     more = (
         f"\nand {count(bars.hidden, 'more resource')}, none of them dearer" if bars.hidden else ""
     )
-    ax.set_xlabel(bars.axis + more, fontsize=LABEL)
-    head(ax, bars.title, bars.subtitle)
+    head(ax, bars.title, bars.subtitle, bars.axis + more)
 
 
 def _words(price: float) -> str:

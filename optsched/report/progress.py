@@ -22,7 +22,6 @@ from optsched.report.pictures import (
     legend_below,
     new_axes,
     plain_frame,
-    require_matplotlib,
     time_unit,
     time_words,
 )
@@ -201,10 +200,9 @@ def progress_picture(lines: ProgressLines | Iterable[Progress], ax: Axes | None 
     SolverUnavailable
         If matplotlib is not installed.
     """
-    require_matplotlib()
     if not isinstance(lines, ProgressLines):
         lines = ProgressLines.of_events(lines)
-    ax = new_axes(8.0, 4.6) if ax is None else ax
+    ax = ax or new_axes(8.0, 4.6)
     _draw(ax, lines)
     return ax
 
@@ -252,8 +250,6 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
     ax.set_xlim(0.0, time[-1] * 1.02 if time[-1] > 0 else 1.0)
     low, high = _range(lines)
     ax.set_ylim(low, high)
-    ax.set_xlabel(f"time, {name}", fontsize=LABEL)
-    ax.set_ylabel(lines.axis, fontsize=LABEL)
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     plain_frame(ax, "left", "bottom")
     grid_below(ax)
@@ -280,7 +276,7 @@ def _draw(ax: Axes, lines: ProgressLines) -> None:
         _say_that_nothing_went_on(ax, lines)
     else:
         legend_below(ax, ax.get_legend_handles_labels()[0], 0.45, 3)
-    head(ax, lines.title, lines.subtitle)
+    head(ax, lines.title, lines.subtitle, f"time, {name}", lines.axis)
 
 
 def _say_that_nothing_went_on(ax: Axes, lines: ProgressLines) -> None:

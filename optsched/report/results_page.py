@@ -19,16 +19,15 @@ from optsched.report.page import (
     summary_html,
     words_html,
 )
-from optsched.report.palette import INK, LABEL, line_style
+from optsched.report.palette import line_style
 from optsched.report.pictures import (
-    LEGEND,
     first_names,
     fixed_ticks,
     grid_below,
     head,
+    legend_beside,
     new_axes,
     plain_frame,
-    require_matplotlib,
     round_factors,
 )
 
@@ -67,8 +66,7 @@ def profile_picture(
     """
     if profile is None or not any(len(ratios) for ratios in profile.ratios.values()):
         raise UsageError("there is no profile to draw: no task was solved")
-    require_matplotlib()
-    ax = new_axes(7.6, 4.4) if ax is None else ax
+    ax = ax or new_axes(7.6, 4.4)
     end = max(1.001, profile.largest**ROOM)
     plain_frame(ax, "left", "bottom")
     for place, (name, ratios) in enumerate(profile.ratios.items()):
@@ -90,25 +88,14 @@ def profile_picture(
     ax.set_xlim(1.0, end)
     ax.set_ylim(0.0, 1.0)
     _ticks(ax, end)
-    ax.set_xlabel(axis, fontsize=LABEL)
-    ax.set_ylabel("share of the problems", fontsize=LABEL)
     grid_below(ax)
-    handles, names = _by_height(
-        ax, list(profile.ratios), [len(ratios) for ratios in profile.ratios.values()]
-    )
-    ax.legend(
-        handles,
-        names,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        **LEGEND,
-        borderaxespad=0,
-        labelcolor=INK,
-    )
+    legend_beside(ax, _by_height(ax, [len(ratios) for ratios in profile.ratios.values()]))
     head(
         ax,
         title,
         f"{profile.problems:,} problems; what a method does not solve counts as infinitely far",
+        axis,
+        "share of the problems",
     )
     return ax
 
@@ -125,13 +112,11 @@ def _ticks(ax: Axes, end: float) -> None:
     fixed_ticks(ax, ticks, names)
 
 
-def _by_height(
-    ax: Axes, names: Sequence[str], solved: Sequence[int]
-) -> tuple[list[Artist], list[str]]:
+def _by_height(ax: Axes, solved: Sequence[int]) -> list[Artist]:
     """Entries of the legend in the order in which the lines end, the highest first."""
     handles, _ = ax.get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda place: -solved[place])
-    return [handles[place] for place in order], [names[place] for place in order]
+    order = sorted(range(len(solved)), key=lambda place: -solved[place])
+    return [handles[place] for place in order]
 
 
 # --- the page ------------------------------------------------------------------------------------

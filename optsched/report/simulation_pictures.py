@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.report.palette import INK, LABEL, SMALL
+from optsched.report.palette import INK, SMALL
 from optsched.report.pictures import (
     LEGEND,
+    SINCE_FIRST,
     count,
     fixed_ticks,
     grid_below,
     head,
+    legend_beside,
     new_axes,
     plain_frame,
-    require_matplotlib,
     round_factors,
     round_width,
     short,
@@ -44,6 +45,7 @@ INSIDE = 8
 """Names that find room in a picture; more stand beside it."""
 BANDS = 4
 """Policies whose seeds are shown as bands, at most: more bands hide each other."""
+SHARE = "share of the jobs"
 NAME = 44
 """Letters of a name in a legend."""
 DEFINITIONS = {
@@ -78,15 +80,15 @@ def completion_times_picture(
     shown = Simulated.of(simulations)
     values = [run.completion_times[run.measured] for run in shown.simulations]
     known = _known(values, "no measured job was completed")
+    axis = "completion time (JCT)"
     if _wide(known):
         ax = _draw_shares(shown, values, ax)
         time_ticks(ax)
-        ax.set_xlabel("completion time (JCT)", fontsize=LABEL)
     else:
         unit, name = time_unit(float(known.max()))
         ax = _draw_shares(shown, [run / unit for run in values], ax)
-        ax.set_xlabel(f"completion time (JCT), {name}", fontsize=LABEL)
-    head(ax, "Completion times", _shares_subtitle(shown, values))
+        axis += f", {name}"
+    head(ax, "Completion times", _shares_subtitle(shown, values), axis, SHARE)
     return ax
 
 
@@ -119,10 +121,8 @@ def fairness_picture(
             color=INK,
             zorder=6,
         )
-    ax.set_xlabel(
-        f"finish-time ratio rho: completion time {DEFINITIONS[shown.rho]}", fontsize=LABEL
-    )
-    head(ax, "Finish-time fairness", _shares_subtitle(shown, values))
+    axis = f"finish-time ratio rho: completion time {DEFINITIONS[shown.rho]}"
+    head(ax, "Finish-time fairness", _shares_subtitle(shown, values), axis, SHARE)
     return ax
 
 
@@ -151,10 +151,10 @@ def band_of(ax: Axes, policy: Policy, x: FloatArray, low: FloatArray, high: Floa
 def legend(ax: Axes, inside: bool = True) -> None:
     """The names of the policies: in the picture where few, else beside it."""
     names = len(ax.get_legend_handles_labels()[1])
-    where: dict[str, Any] = {"loc": "best"}
-    if not inside or names > INSIDE:
-        where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
-    ax.legend(**LEGEND, **where, handlelength=2.6, labelcolor=INK)
+    if inside and names <= INSIDE:
+        ax.legend(**LEGEND, loc="best", handlelength=2.6, labelcolor=INK)
+    else:
+        legend_beside(ax, handlelength=2.6)
 
 
 def _known(values: Sequence[FloatArray], nothing: str) -> FloatArray:
@@ -172,9 +172,8 @@ def _wide(known: FloatArray) -> bool:
 
 def _draw_shares(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None) -> Axes:
     """The lines of all policies."""
-    require_matplotlib()
     names = len(shown.policies)
-    ax = new_axes(6.8 if names <= INSIDE else 9.4, 4.0) if ax is None else ax
+    ax = ax or new_axes(6.8 if names <= INSIDE else 9.4, 4.0)
     plain_frame(ax, "left", "bottom")
     known = np.concatenate([run[~np.isnan(run)] for run in values])
     low, high, wide = float(known.min()), float(known.max()), _wide(known)
@@ -200,7 +199,6 @@ def _draw_shares(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None
         ax.set_xscale("log")
     ax.set_xlim(start, end)
     ax.set_ylim(0.0, 1.02)
-    ax.set_ylabel("share of the jobs", fontsize=LABEL)
     grid_below(ax)
     legend(ax)
     return ax
@@ -287,19 +285,17 @@ def utilisation_picture(
     SolverUnavailable
         If matplotlib is not installed.
     """
-    ax, subtitle = _draw_over_time(Simulated.of(simulations), ax, busy_gpus)
+    ax, subtitle, axis = _draw_over_time(Simulated.of(simulations), ax, busy_gpus)
     ax.set_ylim(0.0, 1.03)
-    ax.set_ylabel("part of the GPUs held", fontsize=LABEL)
-    head(ax, "Utilisation", subtitle)
+    head(ax, "Utilisation", subtitle, axis, "part of the GPUs held")
     return ax
 
 
 def queue_picture(simulations: Sequence[Simulation] | Simulated, ax: Axes | None = None) -> Axes:
     """Draw how many jobs wait, over the time; as `utilisation_picture`."""
-    ax, subtitle = _draw_over_time(Simulated.of(simulations), ax, waiting_jobs)
+    ax, subtitle, axis = _draw_over_time(Simulated.of(simulations), ax, waiting_jobs)
     ax.set_ylim(0.0, max(1.0, ax.get_ylim()[1]))
-    ax.set_ylabel("jobs that wait", fontsize=LABEL)
-    head(ax, "Queue", subtitle)
+    head(ax, "Queue", subtitle, axis, "jobs that wait")
     return ax
 
 
@@ -315,14 +311,13 @@ def waiting_jobs(rounds: RoundLog) -> tuple[FloatArray, FloatArray]:
     return rounds.waiting.astype(float), np.ones(len(rounds))
 
 
-def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, str]:
-    """The lines of all policies; and the smaller line below the title."""
+def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tuple[Axes, str, str]:
+    """The lines of all policies; the smaller line below the title, and the name of the axis of time."""
     running = [run for run in shown.simulations if len(run.rounds)]
     span = max((float(run.rounds.end.max()) - first_arrival(run) for run in running), default=0.0)
     if span <= 0:
         raise UsageError("there is nothing to draw: no time passes")
-    require_matplotlib()
-    ax = new_axes(9.4, 3.4) if ax is None else ax
+    ax = ax or new_axes(9.4, 3.4)
     plain_frame(ax, "left", "bottom")
     unit, name = time_unit(span)
     exact = shown.seeds == 1 and all(len(run.rounds) <= EXACT for run in shown.simulations)
@@ -337,7 +332,6 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
         else:
             _windows(ax, shown, policy, amounts, edges, unit)
     ax.set_xlim(0.0, span / unit)
-    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
     grid_below(ax)
     if len(shown.policies) > 1 or shown.seeds > 1:
         legend(ax, inside=False)
@@ -345,7 +339,7 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
     if shown.seeds > 1:
         bands = ", bands from the lowest to the highest" if len(shown.policies) <= BANDS else ""
         subtitle += f"; means of {count(shown.seeds, 'seed')}{bands}"
-    return ax, subtitle
+    return ax, subtitle, SINCE_FIRST.format(name)
 
 
 def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:

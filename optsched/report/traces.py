@@ -8,9 +8,10 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
-from optsched.report.palette import INK, LABEL, MAIN, PAPER, SECOND, SMALL
+from optsched.report.palette import INK, MAIN, PAPER, SECOND, SMALL
 from optsched.report.pictures import (
     LEGEND,
+    SINCE_FIRST,
     amount,
     count,
     grid_below,
@@ -74,7 +75,7 @@ def trace_page(summary: TraceSummary) -> Axes:
 def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw how many jobs arrive per hour, and the mean of the trace."""
     _some(summary)
-    ax = new_axes(6.0, 3.6) if ax is None else ax
+    ax = ax or new_axes(6.0, 3.6)
     edges, width, unit, name = _bins(summary)
     jobs, _ = np.histogram(summary.arrival, edges)
     _bars(ax, edges, jobs / (width / HOUR), unit)
@@ -82,36 +83,34 @@ def arrivals_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     if summary.per_hour is not None:
         _level(ax, summary.per_hour, f"mean {summary.per_hour:,.3g}")
         notes.insert(1, f"{summary.per_hour:,.3g} per hour")
-    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
-    ax.set_ylabel("arrivals per hour", fontsize=LABEL)
-    head(ax, f"{short(summary.name, 40)}: arrivals", "; ".join(notes))
+    title = f"{short(summary.name, 40)}: arrivals"
+    head(ax, title, "; ".join(notes), SINCE_FIRST.format(name), "arrivals per hour")
     return ax
 
 
 def load_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw the GPU-hours that arrive over those that the cluster has meanwhile; above 1 jobs must wait."""
     _some(summary)
-    ax = new_axes(6.0, 3.6) if ax is None else ax
+    ax = ax or new_axes(6.0, 3.6)
     edges, width, unit, name = _bins(summary)
     hours, _ = np.histogram(summary.arrival, edges, weights=np.nan_to_num(summary.demand.least))
     has = summary.gpus * width / HOUR
     _bars(ax, edges, hours / has if has else hours, unit)
-    ax.set_xlabel(f"time since the first arrival, {name}", fontsize=LABEL)
-    ax.set_ylabel("offered load" if has else "GPU-hours that arrive", fontsize=LABEL)
+    axis = "offered load" if has else "GPU-hours that arrive"
     notes = [f"{amount(summary.gpu_hours)} GPU-hours", f"{summary.gpus:,} GPUs"]
     if has:
         ax.axhline(1.0, color=INK, linewidth=0.9, zorder=4)
     if summary.load is not None:
         _level(ax, summary.load, f"mean {summary.load:,.3g}")
         notes.append(f"load {summary.load:,.3g}")
-    head(ax, "Offered load", "; ".join(notes))
+    head(ax, "Offered load", "; ".join(notes), SINCE_FIRST.format(name), axis)
     return ax
 
 
 def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw the share of jobs, and of their GPU-hours, with durations up to a value (in their fastest configuration)."""
     _some(summary)
-    ax = new_axes(6.0, 3.6) if ax is None else ax
+    ax = ax or new_axes(6.0, 3.6)
     plain_frame(ax, "left", "bottom")
     demand = summary.demand
     runs = demand.runs & (np.nan_to_num(demand.seconds) > 0)
@@ -142,17 +141,15 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
         ax.legend(**LEGEND, loc="upper left")
     time_ticks(ax)
     ax.set_ylim(0, 1.02)
-    ax.set_xlabel("duration in the fastest configuration", fontsize=LABEL)
-    ax.set_ylabel("share", fontsize=LABEL)
     grid_below(ax)
-    head(ax, "Durations", subtitle)
+    head(ax, "Durations", subtitle, "duration in the fastest configuration", "share")
     return ax
 
 
 def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     """Draw the shares of jobs and of GPU-hours by gang size."""
     _some(summary)
-    ax = new_axes(6.0, 3.6) if ax is None else ax
+    ax = ax or new_axes(6.0, 3.6)
     plain_frame(ax, "left", "bottom")
     gangs = summary.gangs
     if len(gangs) > GANGS:  # the most frequent ones, still from small to large
@@ -180,13 +177,12 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
             zorder=2,
         )
     ax.set_xticks(place, [short(str(row[0]), 9) for row in shown])
-    ax.set_xlabel("GPUs of a job", fontsize=LABEL)
-    ax.set_ylabel("share", fontsize=LABEL)
     grid_below(ax, "y")
     ax.legend(**LEGEND)
     stuck = int((~summary.demand.runs).sum())
     sizes = count(len(gangs), "size")
-    head(ax, "Gangs", f"{sizes}; {count(stuck, 'job')} can run nowhere" if stuck else sizes)
+    subtitle = f"{sizes}; {count(stuck, 'job')} can run nowhere" if stuck else sizes
+    head(ax, "Gangs", subtitle, "GPUs of a job", "share")
     return ax
 
 
