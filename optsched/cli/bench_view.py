@@ -20,12 +20,12 @@ from optsched.cli.tables import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# An objective that is better than the best known by less is not.
 ROUNDING = 1e-9
-"""An objective that is better than the best known by less is not."""
+# Rows that are listed one by one.
 SHOWN = 40
-"""Rows that are listed one by one."""
+# Errors that are listed.
 ERRORS = 10
-"""Errors that are listed."""
 
 
 def bench_view(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from optsched.cli.shell import one_line
 
 TOLD_TOO = ("matplotlib", "numba", "rich", "typer")
+# Seconds for the import of two packages.
 PATIENCE = 60.0
-"""Seconds for the import of two packages."""
 
 IMPORTS = """
 import {first}

@@ -283,8 +283,8 @@ class _Parameter:
         return self._read(given, label or self._flag)
 
 
+# How texts become values of a type.
 READERS: Mapping[Any, Callable[[str, str], Any]] = {int: values.whole, float: values.real}
-"""How texts become values of a type."""
 
 
 def _declaration(annotation: Any) -> tuple[Any, Any]:

@@ -16,8 +16,8 @@ from optsched.cli.shell import Shell
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# A line of a docstring that is at least so long with the next word was wrapped there.
 WRAPPED = 112
-"""A line of a docstring that is at least so long with the next word was wrapped there."""
 SECOND_COLUMN = re.compile(r" +\S{1,12}(?: \S{1,12})?  +(?=\S)")
 
 EXAMPLES = """

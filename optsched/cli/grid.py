@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
+# Blanks between two columns.
 GAP = 3
-"""Blanks between two columns."""
 WORD = re.compile(r"\S+")
+# After these a word that is longer than its column is broken, if it has any.
 PUNCTUATION = re.compile(r"[,:;=/_+.-]")
-"""After these a word that is longer than its column is broken, if it has any."""
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,9})\s*(?:x\s*(\d{1,9})\s*)?", re.ASCII)
 CLUSTER, SELECTION = "Cluster", "What is taken"
 
+# What a command returns; a mapping is the document of an instance or of a trace.
 Imported: TypeAlias = "Instance | Trace | Mapping[str, Any] | ImportedLog"
-"""What a command returns; a mapping is the document of an instance or of a trace."""
+# The command of each format, and its examples.
 FORMATS: dict[str, tuple[Callable[..., Imported], str]] = {}
-"""The command of each format, and its examples."""
 
 
 def importer(examples: str) -> Callable[[Callable[..., Imported]], Callable[..., Imported]]:

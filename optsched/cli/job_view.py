@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 MOST_POOLS = 4
+# Relative gap up to which a curve counts as concave.
 CONCAVE = 1e-9
-"""Relative gap up to which a curve counts as concave."""
 
 
 def job_view(found: JobExplanation) -> Iterator[RenderableType]:

@@ -19,6 +19,7 @@ from optsched.cli.signals import terminated_like_interrupted
 from optsched.errors import UsageError
 
 USAGE = 2
+# Where each command is; its module also has its ``EXAMPLES``.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -40,14 +41,13 @@ COMMANDS = {
     "instances": "instances:instances",
     "doctor": "doctor:doctor",
 }
-"""Where each command is; its module also has its ``EXAMPLES``."""
+# What makes each group of commands.
 GROUPS = {
     "import": "imports:build_imports",
     "generate": "generate:build_generators",
     "model": "model:build_models",
     "trace": "trace:build_traces",
 }
-"""What makes each group of commands."""
 
 
 def _version(wanted: bool) -> None:

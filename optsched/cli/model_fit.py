@@ -141,8 +141,8 @@ def _view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield "`optsched model evaluate` says how well it tells what it has not seen."
 
 
+# Rows of the table of laws.
 SHOWN = 40
-"""Rows of the table of laws."""
 
 
 def _chosen_view(chosen: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:

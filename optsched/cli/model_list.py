@@ -98,13 +98,13 @@ def _made_of(owner: Any) -> str:
     )
 
 
+# How a model is asked for, by what it is made of.
 HOW = {
     FITTED: "optsched model fit PROFILES --model {name} [-O KEY=VALUE] -o MODEL.json",
     PAIRED: "optsched model fit-pairs PAIRS --model {name} [-O KEY=VALUE] -o MODEL.json",
     COMPOSED: '"performance": {{"model": "{name}", "{parts}": ..., KEY: VALUE}} in an instance',
     STATED: '"performance": {{"model": "{name}", KEY: VALUE}} in an instance',
 }
-"""How a model is asked for, by what it is made of."""
 
 
 def _one(document: dict[str, Any]) -> Iterator[RenderableType]:

@@ -25,8 +25,8 @@ EXAMPLES = """
     optsched model predict model.json --workload bert --gpu T4 --gpus 1,2,4,8 --gpus-per-node 4 --batch-per-gpu 32
     optsched model predict model.json --workload bert --gpu T4 --gpus 4,8 --nodes 1,2 --batch 256 --json
 """
+# Share of the intervals that are shown.
 NOMINAL = 0.9
-"""Share of the intervals that are shown."""
 WAYS = "Ways to run, instead of PROFILES"
 
 
@@ -220,10 +220,10 @@ def _rows(
     return rows
 
 
+# The source of ways outside of what the model was fitted to.
 EXTRAPOLATED = "extrapolated"
-"""The source of ways outside of what the model was fitted to."""
+# Rows of the table.
 SHOWN = 60
-"""Rows of the table."""
 
 
 def _view(rows: Sequence[dict[str, Any]], with_measured: bool) -> Iterator[RenderableType]:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from optsched.rounds.plan import Decision, Plan
     from optsched.rounds.state import RoundState
 
+# Rows in the table of what runs, at most.
 SHOWN = 20
-"""Rows in the table of what runs, at most."""
+# Reasons why jobs stop or wait, at most.
 WAITING = 10
-"""Reasons why jobs stop or wait, at most."""
 
 
 def plan_view(plan: Plan, state: RoundState) -> Iterator[RenderableType]:

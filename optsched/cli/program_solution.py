@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from optsched.study.direct import ProgramSolution
 
+# Columns of the point that the table has.
 SHOWN = 40
-"""Columns of the point that the table has."""
 
 
 def solve_program_file(

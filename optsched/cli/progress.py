@@ -15,8 +15,8 @@ from optsched.cli.tables import number
 if TYPE_CHECKING:
     from optsched.solvers import Progress
 
+# Seconds before anything is shown.
 PATIENCE = 1.0
-"""Seconds before anything is shown."""
 EVERY = 0.2
 
 

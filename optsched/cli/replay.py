@@ -16,8 +16,8 @@ from optsched.errors import InvalidArgument, UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# Rounds in the list, at most.
 SHOWN = 30
-"""Rounds in the list, at most."""
 
 EXAMPLES = """
     optsched replay cluster.journal --list

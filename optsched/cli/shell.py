@@ -18,14 +18,14 @@ from optsched.errors import Interrupted, OptschedError, UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# Columns of prose at most; tables take the whole terminal.
 WIDTH = 100
-"""Columns of prose at most; tables take the whole terminal."""
+# Columns of tables in a file or a pipe.
 WITHOUT_TERMINAL = 200
-"""Columns of tables in a file or a pipe."""
 INTERNAL = 1
 INTERRUPTED = 130
+# Characters of an error message.
 LONGEST = 500
-"""Characters of an error message."""
 
 
 class _Paper(io.StringIO):

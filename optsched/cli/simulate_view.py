@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from optsched.traces import Trace
 
+# Heading, metric, and how it is written; a column that no row has is left out.
 COLUMNS: Sequence[tuple[str, str, Any]] = (
     ("mean JCT", "mean_jct", seconds),
     ("p50", "p50_jct", seconds),
@@ -27,7 +28,6 @@ COLUMNS: Sequence[tuple[str, str, Any]] = (
     ("cost, USD", "cost", number),
     ("kWh", "energy", number),
 )
-"""Heading, metric, and how it is written; a column that no row has is left out."""
 
 
 def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:

@@ -68,8 +68,8 @@ METHOD = {
 
 # What is listed at most.
 JOBS = 20
+# Configurations of one job.
 PARTS = 12
-"""Configurations of one job."""
 IDLE = 10
 REASONS = 20
 REQUIREMENTS = 20
@@ -78,10 +78,10 @@ STRETCHES = 40
 PLACED = 20
 REFUSED = 10
 
+# Smaller fractions of the time are not shown in the matrix: 18 ms of a round of 6 minutes.
 INVISIBLE = 5e-5
-"""Smaller fractions of the time are not shown in the matrix: 18 ms of a round of 6 minutes."""
+# Pools that fit beside each other.
 MATRIX_POOLS = 5
-"""Pools that fit beside each other."""
 
 
 def solution_view(solution: Solution) -> Iterator[RenderableType]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from optsched.benchmarking import Progress
 
+# Seconds between two looks.
 ON_TERMINAL, ELSEWHERE = 0.2, 10.0
-"""Seconds between two looks."""
 
 
 class SweepLine:

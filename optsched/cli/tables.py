@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LONGEST_NAME = 32
+# Names before "and N more".
 LISTED = 5
-"""Names before "and N more"."""
 
 
 def number(value: float) -> str:

@@ -15,8 +15,8 @@ from optsched.errors import InvalidArgument, UsageError
 if TYPE_CHECKING:
     from optsched.rounds.watching import Watcher
 
+# Seconds between two looks.
 EVERY = 1.0
-"""Seconds between two looks."""
 
 EXAMPLES = """
     optsched top cluster.journal

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from optsched.rounds.watching import Watcher
 
 LINES = 24
+# Width of a bar.
 BAR = 30
-"""Width of a bar."""
+# Lines of the view beside pools and events.
 FIXED = 11
-"""Lines of the view beside pools and events."""
+# Pools with a bar, at most.
 POOLS = 6
-"""Pools with a bar, at most."""
 
 
 def top_view(

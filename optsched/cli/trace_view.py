@@ -21,8 +21,8 @@ from optsched.traces.summary import Part, TraceSummary
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# Rows of a table; further ones are added up.
 ROWS = 12
-"""Rows of a table; further ones are added up."""
 
 
 def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:

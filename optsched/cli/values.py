@@ -12,10 +12,10 @@ from optsched.cli.shell import check_target
 from optsched.errors import InvalidArgument, UsageError
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
+# What follows a comma that ends one ``key=value``; other commas belong to the value.
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
-"""What follows a comma that ends one ``key=value``; other commas belong to the value."""
+# A quoted text as a whole, or one character.
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
-"""A quoted text as a whole, or one character."""
 
 
 def duration(text: str | None, option: str) -> float | None:

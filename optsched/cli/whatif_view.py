@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+# Rows of a table, at most.
 SHOWN = 40
-"""Rows of a table, at most."""
 
 
 def whatif_view(found: WhatIf) -> Iterator[RenderableType]:

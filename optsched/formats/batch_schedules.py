@@ -22,13 +22,14 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 
 MODES = ("static", "accordion", "gns")
+# Samples of an epoch, by model.
 SAMPLES = {
     "ResNet-18": 50_000, "ResNet-50": 100_000, "Transformer": 10_000, "LM": 59_675, "Recommendation": 117_907,
     "CycleGAN": 6_287, "A3C": 4,
 }  # fmt: skip
-"""Samples of an epoch, by model."""
+# Largest batch of the models that change theirs.
 LARGEST = {"ResNet-18": 256, "ResNet-50": 128, "LM": 80, "Recommendation": 8_192}
-"""Largest batch of the models that change theirs."""
+# Epochs from which a batch has doubled under gns, by model, first batch and GPUs.
 DOUBLES = {
     ("ResNet-18", 16, 1): (31, 41, 51, 71), ("ResNet-18", 32, 1): (21, 31, 51), ("ResNet-18", 64, 1): (11, 31),
     ("ResNet-18", 128, 1): (11,), ("ResNet-18", 16, 2): (21, 31, 91, 111), ("ResNet-18", 32, 2): (11, 21, 41),
@@ -42,9 +43,8 @@ DOUBLES = {
     ("Recommendation", 512, 1): (21, 41, 71, 91), ("Recommendation", 1_024, 1): (21, 51, 91),
     ("Recommendation", 2_048, 1): (21, 41), ("Recommendation", 4_096, 1): (41,),
 }  # fmt: skip
-"""Epochs from which a batch has doubled under gns, by model, first batch and GPUs."""
+# Share of its epochs in which the planner expects a job under Accordion to keep its first batch.
 HELD = 0.3
-"""Share of its epochs in which the planner expects a job under Accordion to keep its first batch."""
 
 
 def steps_of_epoch(model: str, batch: int) -> int:

@@ -61,13 +61,13 @@ REQUIRED = (
 )
 STRICT, SOFT, BEST = "strict", "soft", "best"
 MINUTE = 60.0
+# Units of time of a lease in the published experiments.
 LEASE = 20
-"""Units of time of a lease in the published experiments."""
 
+# (seconds after the arrival, value) of the expected times of a job, ascending in time.
 Worth = tuple[tuple[float, float], ...]
-"""(seconds after the arrival, value) of the expected times of a job, ascending in time."""
+# By model, what is left of the rate of a gang that spans several nodes.
 Spread = Mapping[str, NodeRates]
-"""By model, what is left of the rate of a gang that spans several nodes."""
 
 
 def import_chronus(

@@ -15,6 +15,7 @@ from optsched.instance.reading import listed, show
 
 log = logging.getLogger("optsched")
 
+# Columns of a table of jobs: one job a line; all but the workload may be left out.
 JOBS: dict[str, Kind] = {
     "id": "text",
     "workload": "text",
@@ -27,7 +28,8 @@ JOBS: dict[str, Kind] = {
     "deadline": "number",
     "tenant": "text",
 }
-"""Columns of a table of jobs: one job a line; all but the workload may be left out."""
+# Columns of a table of rates: steps/s of a workload in a pool, or on a GPU type, on so many GPUs
+# (1).
 RATES: dict[str, Kind] = {
     "workload": "text",
     "pool": "text",
@@ -35,7 +37,8 @@ RATES: dict[str, Kind] = {
     "gpus": "whole",
     "throughput": "number",
 }
-"""Columns of a table of rates: steps/s of a workload in a pool, or on a GPU type, on so many GPUs (1)."""
+# Columns of a table of pools, as in an instance document; a node has one GPU if the table does not
+# say.
 POOLS: dict[str, Kind] = {
     "name": "text",
     "gpu": "text",
@@ -48,7 +51,6 @@ POOLS: dict[str, Kind] = {
     "watts_per_gpu": "number",
     "watts_idle": "number",
 }
-"""Columns of a table of pools, as in an instance document; a node has one GPU if the table does not say."""
 
 _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
 _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")

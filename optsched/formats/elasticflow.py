@@ -39,8 +39,8 @@ COLUMNS: dict[str, Kind] = {
 SYNONYMS = {"submission_time": "submit_time", "num_iteration": "iteration", "deadline": "ddl"}
 REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "ddl", "batch_size", "num_gpu")
 
+# iterations/s by workload, pool and GPUs.
 Rates = Mapping[str, Mapping[str, Mapping[int, float]]]
-"""iterations/s by workload, pool and GPUs."""
 
 
 def import_elasticflow(

@@ -24,12 +24,12 @@ from optsched.formats.gavel_files import (
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import show
 
+# Gavel's round, seconds.
 ROUND = 360.0
-"""Gavel's round, seconds."""
+# Worker type on which Gavel's own job generator measures durations.
 REFERENCE = "v100"
-"""Worker type on which Gavel's own job generator measures durations."""
+# Relative difference allowed between the two directions of a pair.
 SYMMETRY = 1e-9
-"""Relative difference allowed between the two directions of a pair."""
 
 __all__ = [
     "GavelThroughputs",

@@ -28,13 +28,13 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import parse_json, show
 
 JOB_TYPE = re.compile(r"(.+) \(batch size ([1-9]\d{0,8})\)", re.ASCII)
+# Ending of a worker type whose rows were measured with one GPU on each node.
 SPREAD = "_unconsolidated"
-"""Ending of a worker type whose rows were measured with one GPU on each node."""
+# Characters of a row's key; a longer one is no key, and nothing that Python should try to parse.
 MAX_KEY = 1000
-"""Characters of a row's key; a longer one is no key, and nothing that Python should try to parse."""
 
+# (job type, scale factor): a row of a throughput table.
 RowKey: TypeAlias = tuple[str, int]
-"""(job type, scale factor): a row of a throughput table."""
 
 COLUMNS = (
     "job_type",

@@ -25,10 +25,10 @@ NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES = ("creation_time", "deletion_time")
 SCHEDULED = "scheduled_time"
+# Bytes.
 MIB = 2**20
-"""Bytes."""
+# Largest number of a cell.
 LARGEST = 10**15
-"""Largest number of a cell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,10 @@ from optsched.performance.learned import PairProfiles
 log = logging.getLogger("optsched")
 
 Sources = str | Path | Sequence[str | Path]
+# Times its rate alone that a job beside another may run at before a warning says that something is
+# odd.
 FASTER = 1.05
-"""Times its rate alone that a job beside another may run at before a warning says that something is odd."""
+# Columns of a table of pairs.
 PAIRS: dict[str, Kind] = {
     "gpu": "text",
     "first": "text",
@@ -42,7 +44,6 @@ PAIRS: dict[str, Kind] = {
     "batch_first": "number",
     "batch_second": "number",
 }
-"""Columns of a table of pairs."""
 PAIR_SYNONYMS = {
     "gpu_type": "gpu",
     "model_a": "family_first",
@@ -52,6 +53,7 @@ PAIR_SYNONYMS = {
     "steps_per_s_a": "rate_first",
     "steps_per_s_b": "rate_second",
 }
+# Columns of a table of rates alone; only rows on one GPU count.
 ALONE: dict[str, Kind] = {
     "gpu": "text",
     "workload": "text",
@@ -61,7 +63,6 @@ ALONE: dict[str, Kind] = {
     "gpus": "whole",
     "consolidated": "whole",
 }
-"""Columns of a table of rates alone; only rows on one GPU count."""
 ALONE_SYNONYMS = {
     "gpu_type": "gpu",
     "model": "family",

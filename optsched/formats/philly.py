@@ -35,8 +35,8 @@ COLUMNS: dict[str, Kind] = {
 MACHINES = ("machineId", "number of GPUs", "single GPU mem")
 MEMORY = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*(?:GB|G)", re.IGNORECASE | re.ASCII)
 EPOCH = datetime(1970, 1, 1)
+# How the log says that a time was not recorded.
 NONE = (None, "", "None")
-"""How the log says that a time was not recorded."""
 
 
 def import_philly(

@@ -28,6 +28,10 @@ from optsched.performance.profiles import LEAST, MOST, Profiles
 log = logging.getLogger("optsched")
 
 Repeats = Literal["first", "all"]
+# Columns of a table of profiles.
+#
+# ``samples`` are those of one GPU in one pass, ``batch`` those of all GPUs in a step;
+# ``throughput`` is in steps/s and replaces ``seconds``.
 COLUMNS: dict[str, Kind] = {
     "workload": "text",
     "gpu": "text",
@@ -41,11 +45,7 @@ COLUMNS: dict[str, Kind] = {
     "throughput": "text",
     "sync": "number",
 }
-"""Columns of a table of profiles.
-
-``samples`` are those of one GPU in one pass, ``batch`` those of all GPUs in a step; ``throughput`` is in steps/s and
-replaces ``seconds``.
-"""
+# Other names that columns may have; those of AdaptDL among them.
 SYNONYMS = {
     "gpu_type": "gpu",
     "pool": "gpu",
@@ -57,17 +57,17 @@ SYNONYMS = {
     "step_time": "seconds",
     "sync_time": "sync",
 }
-"""Other names that columns may have; those of AdaptDL among them."""
+# Name of a file that AdaptDL's profiler wrote, with the GPU type; its folder is the workload.
 ADAPTDL = re.compile(r"(?:placements|scalability)-(.+)\.csv", re.IGNORECASE)
-"""Name of a file that AdaptDL's profiler wrote, with the GPU type; its folder is the workload."""
+# Name of a file beside those: statistics of gradients, which are no times of steps.
 GRADIENTS = re.compile(r"validation-\d+\.csv", re.IGNORECASE)
-"""Name of a file beside those: statistics of gradients, which are no times of steps."""
+# First column of a table of ElasticFlow.
 GLOBAL_BATCH = "global_batch_size"
-"""First column of a table of ElasticFlow."""
+# Folder of ElasticFlow's tables, with the GPU type.
 FOLDER = re.compile(r"throughputs[_-](.+)", re.IGNORECASE)
-"""Folder of ElasticFlow's tables, with the GPU type."""
+# Times that no law of a step explains if they differ by so much: milliseconds are mixed with
+# seconds.
 APART = 200.0
-"""Times that no law of a step explains if they differ by so much: milliseconds are mixed with seconds."""
 
 
 class Measurement(NamedTuple):

@@ -18,11 +18,11 @@ from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 
+# Name of the workload of all jobs of a `JobLog`.
 WORKLOAD = "recorded"
-"""Name of the workload of all jobs of a `JobLog`."""
 
+# What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share.
 NodeRates = Mapping[int, Mapping[int, float]]
-"""What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share."""
 
 
 def pool_documents(pools: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:

@@ -33,8 +33,8 @@ from optsched.performance.batches import BATCH, NAME, PER_GPU
 from optsched.traces.trace import FORMAT
 
 COLUMNS = (*GAVEL_COLUMNS[:7], "mode", *GAVEL_COLUMNS[7:9], "duration", *GAVEL_COLUMNS[9:])
+# Round of the published experiments, s.
 ROUND = 120.0
-"""Round of the published experiments, s."""
 MOST_EPOCHS = 1_000_000
 
 

@@ -38,12 +38,13 @@ COLUMNS: dict[str, Kind] = {
     "num_replicas": "whole",
     "batch_size": "whole",
 }
+# GPUs of an adaptive job, at most, as in the simulators.
 MOST = 64
-"""GPUs of an adaptive job, at most, as in the simulators."""
 
 Pools = Mapping[str, tuple[int, int]]
+# Steps of the first batch per second in each epoch, by pool and GPUs; 0 where the job cannot run
+# so.
 Rates = dict[str, dict[int, FloatArray]]
-"""Steps of the first batch per second in each epoch, by pool and GPUs; 0 where the job cannot run so."""
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,12 @@ SPREAD: dict[str, Kind] = {
     "step_time": "number",
     "sync_time": "number",
 }
+# In the names of applications whose replicas are pipelines over several GPUs, as in Sia's
+# simulator.
 PIPELINE = "pmp"
-"""In the names of applications whose replicas are pipelines over several GPUs, as in Sia's simulator."""
 DIGITS = re.compile("[1-9]+", re.ASCII)
+# Nodes beyond which the simulators look a step up as if it were on so many.
 MOST_NODES = 16
-"""Nodes beyond which the simulators look a step up as if it were on so many."""
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ log = logging.getLogger("optsched")
 
 SUFFIX = ".sol"
 OBJECTIVE = "=obj="
+# Relative difference of objectives that are the same: some solvers print few digits.
 AGREES = 1e-6
-"""Relative difference of objectives that are the same: some solvers print few digits."""
+# How SCIP and CBC begin their files.
 HEADING = re.compile(
     r"solution status:|.*objective value|Stopped on|(Integer i|I)nfeasible|Unbounded", re.IGNORECASE
 )
-"""How SCIP and CBC begin their files."""
 HIGHS_COLUMNS = re.compile(r"^# Columns \d+\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
 
 

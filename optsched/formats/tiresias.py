@@ -45,8 +45,8 @@ CLUSTER: dict[str, Kind] = {
     "num_cpu_p_node": "number",
     "mem_p_node": "number",
 }
+# Name of the pool of a cluster file.
 POOL = "gpu"
-"""Name of the pool of a cluster file."""
 
 
 def import_tiresias(

@@ -13,6 +13,7 @@ from optsched.generate.leases import LEASES
 from optsched.generate.trace import TRACE
 from optsched.generate.unrelated import UNRELATED
 
+# All generators by name.
 GENERATORS: dict[str, Generator] = {
     "cluster": CLUSTER,
     "unrelated": UNRELATED,
@@ -21,7 +22,6 @@ GENERATORS: dict[str, Generator] = {
     "leases": LEASES,
     "trace": TRACE,
 }
-"""All generators by name."""
 
 
 def generate(kind: str, **options: Any) -> Generated:

@@ -53,13 +53,13 @@ from optsched.instance.build import build_header
 from optsched.instance.from_arrays import assemble
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, JobNames
 
+# Pairs of jobs and pools up to which the note on the level comes from solving the program.
 SOLVED = 10_000
-"""Pairs of jobs and pools up to which the note on the level comes from solving the program."""
+# Hours in which the jobs have arrived.
 PAST = 72.0
-"""Hours in which the jobs have arrived."""
 SHRINK, TRIES = 0.97, 100
+# Rounds in which the size of nodes and that of pools find each other.
 SETTLED = 4
-"""Rounds in which the size of nodes and that of pools find each other."""
 
 
 class ClusterOptions(GeneratorOptions):

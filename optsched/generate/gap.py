@@ -16,11 +16,11 @@ from optsched.generate.generator import (
     instance_of_resources,
 )
 
+# What is said of an instance with costs.
 UNREAD = (
     "no formulation reads the costs of these options yet: --objective value writes the same numbers to be maximised by"
     " -f multiple-choice",
 )
-"""What is said of an instance with costs."""
 
 
 class GapOptions(GeneratorOptions):

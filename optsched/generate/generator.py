@@ -15,10 +15,10 @@ from optsched.errors import InvalidArgument, WrongValue
 from optsched.instance import FORMAT, Instance
 from optsched.instance.reading import show, translate
 
+# Jobs that are kept as arrays.
 LargeCount = Annotated[int, Field(ge=1, le=10_000_000)]
-"""Jobs that are kept as arrays."""
+# Jobs that bring a list of options each.
 SmallCount = Annotated[int, Field(ge=1, le=100_000)]
-"""Jobs that bring a list of options each."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -53,6 +53,7 @@ class Gpu:
 _GCP = "Google Cloud, GPU alone, us-central1"
 _AWS = "AWS, an eighth of {} with its host, us-east-1"
 
+# All GPU types by name.
 GPUS: dict[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
@@ -100,4 +101,3 @@ GPUS: dict[str, Gpu] = {
         ),
     )
 }  # fmt: skip
-"""All GPU types by name."""

@@ -53,8 +53,8 @@ QUICKSTART_JOBS = (
     ("LSTM", 1, 1, "language"),
     ("ViT-B16", 1, 1, "vision"),
 )
+# Job number -> seconds to its deadline over its shortest run time.
 QUICKSTART_DEADLINES = {4: 2.5, 9: 3.0}
-"""Job number -> seconds to its deadline over its shortest run time."""
 
 
 def quickstart(seed: int = 1) -> Document:
@@ -170,10 +170,11 @@ def packing(seed: int = 3) -> Document:
 
 LARGE_GANGS = ((1, 2, 4, 8), (0.7, 0.1, 0.15, 0.05))
 LARGE_WEIGHTS = ((1, 2, 4), (0.8, 0.15, 0.05))
+# Without the one that is as fast on every GPU: alone it would set the max-min level, whatever the
+# capacity.
 LARGE_MODELS = tuple(model for model in WORKLOADS if model != "LSTM")
-"""Without the one that is as fast on every GPU: alone it would set the max-min level, whatever the capacity."""
+# Longest job in hours: longer ones are drawn again, as one of them alone would be the makespan.
 LARGE_LONGEST = 48.0
-"""Longest job in hours: longer ones are drawn again, as one of them alone would be the makespan."""
 
 
 def large(seed: int = 4, jobs: int = 2000) -> Document:
@@ -296,6 +297,7 @@ def knapsack(seed: int = 8) -> Document:
     return generate("knapsack", seed=seed, name="knapsack", **options).instance.to_document()
 
 
+# What ships, by name: ``instances/<name>.json``.
 INSTANCES: dict[str, Callable[[], Document]] = {
     "quickstart": quickstart,
     "infeasible": infeasible,
@@ -307,4 +309,3 @@ INSTANCES: dict[str, Callable[[], Document]] = {
     "leases": leases,
     "knapsack": knapsack,
 }
-"""What ships, by name: ``instances/<name>.json``."""

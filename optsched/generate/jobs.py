@@ -16,8 +16,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.generate.generator import Share, split
 
 DAY, HOUR = 86_400.0, 3600.0
+# Share of long jobs in Gavel's mixture.
 LONG = 0.2
-"""Share of long jobs in Gavel's mixture."""
 
 Sigma = Annotated[
     float,

@@ -19,8 +19,8 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 
+# Jobs that the prices are made from; the bound then counts all of them.
 SAMPLE = 4096
-"""Jobs that the prices are made from; the bound then counts all of them."""
 STEPS = 200
 
 

@@ -13,17 +13,17 @@ from optsched.instance import Instance
 from optsched.performance.parameter_server_documents import read_parameter_servers
 
 HOUR = 3600
+# AWS p3.16xlarge: 8 V100, 64 vCPUs, 488 GiB, 25 Gbit/s.
 NODES, GPUS_PER_NODE, CPUS_PER_NODE, MEMORY_PER_NODE = 6, 8, 64, 488
-"""AWS p3.16xlarge: 8 V100, 64 vCPUs, 488 GiB, 25 Gbit/s."""
+# GB/s.
 NODE_BANDWIDTH = 3.125
-"""GB/s."""
 CPUS_PER_WORKER, CPUS_PER_SERVER = 6, 2
+# GB of a worker: input pipeline and framework (our choice).
 WORKER_MEMORY = 24
-"""GB of a worker: input pipeline and framework (our choice)."""
+# What a server keeps of a parameter: the value, a gradient, two moments of Adam, 4 bytes each.
 SERVER_COPIES = 4
-"""What a server keeps of a parameter: the value, a gradient, two moments of Adam, 4 bytes each."""
+# Time of a step for every worker and server that takes part, s: synchronisation (our estimate).
 PEER = 4e-4
-"""Time of a step for every worker and server that takes part, s: synchronisation (our estimate)."""
 
 JOBS = (
     # model, batches of one GPU that make a step, hours at best, GPUs of the limit, servers of the limit, value, jobs
@@ -40,10 +40,10 @@ JOBS = (
     ("Mult-VAE", 8, 1.0, 6, 4, 20, 1),
     ("DCGAN", 16, 3.0, 10, 6, 30, 1),
 )
+# Time at which half of the value is gone, over the shortest run time.
 PATIENCE = (1.1, 1.8)
-"""Time at which half of the value is gone, over the shortest run time."""
+# g_2 g_3 of the sigmoid: the value falls from 99 % to 1 % between 0.2 and 1.8 of that time.
 STEEPNESS = 6.0
-"""g_2 g_3 of the sigmoid: the value falls from 99 % to 1 % between 0.2 and 1.8 of that time."""
 
 
 def law(workload: Training, batches: int, site: Site, noise: float) -> Document:

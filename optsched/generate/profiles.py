@@ -15,8 +15,9 @@ from optsched.generate.rates import fits, in_half, rate, slowdown
 from optsched.generate.workloads import WORKLOADS, Training
 from optsched.instance import FORMAT
 
+# Standard deviation of the log of a measured rate around its closed form: two measurements differ
+# by some per cent.
 NOISE = 0.05
-"""Standard deviation of the log of a measured rate around its closed form: two measurements differ by some per cent."""
 
 Document = dict[str, Any]
 

@@ -11,22 +11,23 @@ from dataclasses import dataclass
 from optsched.generate.hardware import Gpu
 from optsched.generate.workloads import STATE_BYTES, Training
 
+# Share of the tensor cores' peak that training reaches, by kind of mathematics.
 TENSOR_EFFICIENCY = {"convolution": 0.35, "matrix": 0.5}
-"""Share of the tensor cores' peak that training reaches, by kind of mathematics."""
+# Share of the vector units' peak.
 VECTOR_EFFICIENCY = 0.5
-"""Share of the vector units' peak."""
+# Share of the memory bandwidth.
 MEMORY_EFFICIENCY = 0.7
-"""Share of the memory bandwidth."""
+# Share of a link's bandwidth.
 LINK_EFFICIENCY = 0.8
-"""Share of a link's bandwidth."""
+# Transfers of a kept activation per step: written and read forward, read again backward, its
+# gradient written.
 PASSES = 4
-"""Transfers of a kept activation per step: written and read forward, read again backward, its gradient written."""
+# FLOPs of a step over those of its forward pass: the backward pass costs twice the forward pass.
 BACKWARD = 3
-"""FLOPs of a step over those of its forward pass: the backward pass costs twice the forward pass."""
+# Time the host takes to launch one operator, s; a step launches three per forward operator.
 LAUNCH = 1e-5
-"""Time the host takes to launch one operator, s; a step launches three per forward operator."""
+# Relative loss of two jobs on one GPU that never need the same unit at once.
 CONTENTION = 0.1
-"""Relative loss of two jobs on one GPU that never need the same unit at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,17 @@ from optsched.generate.profiles import Document, Site, rounded
 from optsched.generate.rates import fits, in_half, rate, slowdown
 from optsched.generate.workloads import WORKLOADS, Training
 
+# GPUs that a gang may have; an elastic job may have any of them.
 COUNTS = (1, 2, 4, 8)
-"""GPUs that a gang may have; an elastic job may have any of them."""
+# Standard deviation of the log of a rate around its closed form: jobs differ in more than their
+# model.
 NOISE = 0.2
-"""Standard deviation of the log of a rate around its closed form: jobs differ in more than their model."""
 DIGITS = 9
 TRIES = 50
+# Most co-location entries: they are documents, not arrays.
 MOST_ENTRIES = 200_000
-"""Most co-location entries: they are documents, not arrays."""
 
+# Pools in the order in which they are used; beyond seven they come again with a letter behind.
 TYPES = (
     # pool, GPU type, GPUs in a full node, network card of a node in GB/s per direction
     ("v100", "V100-SXM2-16GB", 8, 12.5),
@@ -38,7 +40,6 @@ TYPES = (
     ("a100-80", "A100-SXM4-80GB", 8, 25.0),
     ("k80", "K80", 8, 1.25),
 )
-"""Pools in the order in which they are used; beyond seven they come again with a letter behind."""
 
 
 def sites_of(pools: int, gpus: float) -> list[Site]:

@@ -11,11 +11,11 @@ import numpy as np
 from optsched.generate.profiles import Document, Site
 
 Topology = Literal["none", "tree", "racks", "mixed-nodes"]
+# Nodes in a rack.
 RACK = 8
-"""Nodes in a rack."""
 SPINES = 2
+# Bandwidth of a leaf switch towards its nodes over that towards the spines.
 OVERSUBSCRIPTION = 2.0
-"""Bandwidth of a leaf switch towards its nodes over that towards the spines."""
 OUT = ("drain", "down")
 
 

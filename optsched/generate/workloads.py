@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+# GPU memory of the CUDA context and library workspaces, GB (our estimate).
 CONTEXT_GB = 1.0
-"""GPU memory of the CUDA context and library workspaces, GB (our estimate)."""
+# Bytes per parameter of weights, gradient and Adam's state (Rajbhandari et al. 2020, ZeRO, section
+# 3.1); the same in mixed precision (2 + 2 + 12) and in single precision (4 + 4 + 8).
 STATE_BYTES = 16
-"""Bytes per parameter of weights, gradient and Adam's state (Rajbhandari et al. 2020, ZeRO, section 3.1); the same in
-mixed precision (2 + 2 + 12) and in single precision (4 + 4 + 8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ _TORCHVISION = (
     "convolution outputs counted from the layers"
 )
 
+# All workloads by model name.
 WORKLOADS: dict[str, Training] = {
     workload.model: workload
     for workload in (
@@ -134,4 +135,3 @@ WORKLOADS: dict[str, Training] = {
                  "Liang et al. 2018, Variational autoencoders for collaborative filtering, MovieLens-20M"),
     )
 }  # fmt: skip
-"""All workloads by model name."""

@@ -124,8 +124,9 @@ class SolutionFile:
 
 
 Answer = Solution | SolutionFile
+# What a picture of an allocation or a schedule is drawn from; alone they have no status and no
+# objective.
 Shown = Answer | Allocation | Schedule
-"""What a picture of an allocation or a schedule is drawn from; alone they have no status and no objective."""
 
 
 def instance_of(shown: Shown) -> Instance:

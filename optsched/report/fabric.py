@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 100_000
 WORDS = {"drain": "drained"}
+# States of a host in words; the last: up, but only from a time after now.
 STATES = (*(WORDS.get(state, state) for state in NODE_STATES), "not yet available")
-"""States of a host in words; the last: up, but only from a time after now."""
 
+# A host by its number, a switch by its name.
 Vertex = int | str
-"""A host by its number, a switch by its name."""
 
 
 @dataclass(frozen=True)

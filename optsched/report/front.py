@@ -27,8 +27,8 @@ from optsched.solution import Status
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Points that have their numbers beside them, at most.
 LABELLED = 12
-"""Points that have their numbers beside them, at most."""
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 # --- lanes ---------------------------------------------------------------------------------------
 
+# A GPU is cut into at most so many lanes where jobs hold shares of it.
 FINEST = 8
-"""A GPU is cut into at most so many lanes where jobs hold shares of it."""
 
 
 @dataclass(frozen=True)
@@ -235,12 +235,12 @@ def _amounts(runs: Runs) -> str:
 
 # --- bands ---------------------------------------------------------------------------------------
 
+# Inches: of a GPU, of a band at least and at most, and of all bands together.
 OF_GPU, SMALLEST, LARGEST, PAGE = 0.27, 0.42, 4.5, 7.5
-"""Inches: of a GPU, of a band at least and at most, and of all bands together."""
+# Inches between bands.
 GAP = 0.12
-"""Inches between bands."""
+# With more pools than this, those on which nothing runs are left out.
 MAX_IDLE = 8
-"""With more pools than this, those on which nothing runs are left out."""
 
 
 @dataclass(frozen=True)
@@ -306,18 +306,19 @@ def bands_of(instance: Instance, runs: Runs) -> list[Band]:
 
 # --- drawing -------------------------------------------------------------------------------------
 
+# Inches of a picture.
 WIDTH = 10.5
-"""Inches of a picture."""
+# Blocks that are looked at for room for a label, the largest first.
 MAX_LABELS = 250
-"""Blocks that are looked at for room for a label, the largest first."""
+# Ends of slices that are drawn.
 MAX_CUTS = 80
-"""Ends of slices that are drawn."""
+# Deadlines that are marked; of more, only those that are missed.
 MAX_DEADLINES = 60
-"""Deadlines that are marked; of more, only those that are missed."""
+# Blocks up to which those that touch get different colours; more are too small to be told apart
+# anyway.
 MAX_TOUCHING = 20_000
-"""Blocks up to which those that touch get different colours; more are too small to be told apart anyway."""
+# Inches of the lowest block that has room for a name.
 LOWEST = 0.115
-"""Inches of the lowest block that has room for a name."""
 
 
 @dataclass(frozen=True)

@@ -233,8 +233,8 @@ def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArra
 # --- blocks --------------------------------------------------------------------------------------
 # Each GPU has a row; a block covers neighbouring rows of one node from start to end.
 
+# Inches: of a GPU and of all of them at most, and between pools.
 OF_GPU, PAGE, GAP = 0.16, 5.6, 0.1
-"""Inches: of a GPU and of all of them at most, and between pools."""
 
 
 @dataclass(frozen=True)
@@ -326,24 +326,24 @@ def shared_spells(
 
 # --- drawing -------------------------------------------------------------------------------------
 
+# GPUs that have a row each; of more, each node has one.
 MOST_GPUS = 160
-"""GPUs that have a row each; of more, each node has one."""
+# Stretches that are drawn, as blocks and summed by node; of more, the first hours.
 MOST_STRETCHES, MOST_ON_NODES = 1500, 15_000
-"""Stretches that are drawn, as blocks and summed by node; of more, the first hours."""
+# Blocks of a vector graphic, at most; more become a bitmap in it.
 VECTORS = 600
-"""Blocks of a vector graphic, at most; more become a bitmap in it."""
+# Columns of the picture of nodes.
 WINDOWS = 400
-"""Columns of the picture of nodes."""
+# Inches that the name of a node needs.
 LABELLED = 0.14
-"""Inches that the name of a node needs."""
 HOUR = 3600.0
+# Lengths of the part of a long simulation that is drawn, in seconds.
 SPANS = (
     60.0,
     600.0,
     HOUR,
     *(HOUR * hours for hours in (2, 6, 12, 24, 48, 72, 168, 336, 672, 1344, 2688, 5376)),
 )
-"""Lengths of the part of a long simulation that is drawn, in seconds."""
 
 
 def gpu_gantt_picture(

@@ -23,13 +23,13 @@ from optsched.report.pictures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Inches of a side of a panel.
 PANEL = 3.6
-"""Inches of a side of a panel."""
+# Workloads in the legend.
 NAMED = 12
-"""Workloads in the legend."""
 MOST_PANELS = 40
+# Points that have their intervals drawn, at most; where there are more, points are smaller too.
 INTERVALS = 150
-"""Points that have their intervals drawn, at most; where there are more, points are smaller too."""
 
 
 def evaluation_picture(found: Evaluation) -> Axes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
+# One colour per job; more jobs begin again with the first.
 JOBS = (
     "#0072b2",
     "#e69f00",
@@ -24,19 +25,18 @@ JOBS = (
     "#ffaabb",
     "#ddcc77",
 )
-"""One colour per job; more jobs begin again with the first."""
+# Text: on light ground, on dark ground, of lesser weight.
 INK, PALE_INK, MUTED = "#1a1a1a", "#ffffff", "#555555"
-"""Text: on light ground, on dark ground, of lesser weight."""
+# Thin lines, ground of a group, ground of the picture.
 LINE, PANEL, PAPER = "#c9c5be", "#f4f2ee", "#ffffff"
-"""Thin lines, ground of a group, ground of the picture."""
+# What cannot be used, or has no worth.
 IDLE = "#e4e0da"
-"""What cannot be used, or has no worth."""
+# The two lines of a diagram, and what is wrong.
 MAIN, SECOND, WARNING = "#1c61a5", "#d55e00", "#b2182b"
-"""The two lines of a diagram, and what is wrong."""
+# Sizes in points.
 TITLE, SUBTITLE, LABEL, SMALL = 12.0, 8.5, 9.0, 7.5
-"""Sizes in points."""
+# Colours that are dark enough for lines.
 LINES = tuple(JOBS[place] for place in (0, 1, 3, 9, 5, 6, 7, 8))
-"""Colours that are dark enough for lines."""
 STYLES = ("-", "--", "-.", ":")
 
 

@@ -24,22 +24,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Metadata of each file format without the time and the version that matplotlib would write by
+# itself.
 UNDATED: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-"""Metadata of each file format without the time and the version that matplotlib would write by itself."""
+# Characters that no XML document can hold.
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document can hold."""
+# Dots per inch of bitmaps.
 RESOLUTION = 150
-"""Dots per inch of bitmaps."""
+# How the legends of all pictures look.
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": SMALL + 0.5}
-"""How the legends of all pictures look."""
 
 
+# Name of an axis of time, and its unit.
 SINCE_FIRST = "time since the first arrival, {}"
-"""Name of an axis of time, and its unit."""
 
 
 def require_matplotlib() -> None:

@@ -28,6 +28,7 @@ from optsched.study.comparison import Comparison
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# What can be drawn of a solution, and of a solution file.
 PICTURES: dict[str, Callable[[Answer], Axes]] = {
     "allocation": allocation_heatmap,
     "topology": topology_picture,
@@ -35,7 +36,6 @@ PICTURES: dict[str, Callable[[Answer], Axes]] = {
     "rounds": rounds_gantt,
     "prices": price_bars,
 }
-"""What can be drawn of a solution, and of a solution file."""
 
 
 def solution_picture(answer: Answer, kind: str | None = None) -> Axes:

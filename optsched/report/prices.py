@@ -26,8 +26,8 @@ from optsched.solution import Status
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Resources that are shown, the dearest first.
 MOST = 50
-"""Resources that are shown, the dearest first."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from optsched.solvers import Progress
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Events that are kept; of more, every other one is dropped.
 MOST = 20_000
-"""Events that are kept; of more, every other one is dropped."""
 
 
 class ProgressRecorder:

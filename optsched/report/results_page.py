@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 # --- performance profiles ------------------------------------------------------------------------
 
+# How far beyond the last step the lines go.
 ROOM = 1.15
-"""How far beyond the last step the lines go."""
 
 
 def profile_picture(
@@ -121,8 +121,8 @@ def _by_height(ax: Axes, solved: Sequence[int]) -> list[Artist]:
 
 # --- the page ------------------------------------------------------------------------------------
 
+# Rows that are listed.
 MOST_ROWS = 5000
-"""Rows that are listed."""
 SHOWN = (
     ("instance", "text"),
     ("trace", "text"),

@@ -145,8 +145,8 @@ def notices(shown: Simulated) -> list[tuple[str, str]]:
 
 # --- the page ------------------------------------------------------------------------------------
 
+# Policies whose GPUs are drawn.
 MOST_GANTTS = 4
-"""Policies whose GPUs are drawn."""
 
 
 def write_simulation_page(

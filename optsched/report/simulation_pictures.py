@@ -37,23 +37,23 @@ if TYPE_CHECKING:
 
 # --- shares of the jobs --------------------------------------------------------------------------
 
+# Points of a line, at most.
 POINTS = 400
-"""Points of a line, at most."""
+# An axis on which values span more powers of ten than this is logarithmic.
 DECADES = 1.0
-"""An axis on which values span more powers of ten than this is logarithmic."""
+# Names that find room in a picture; more stand beside it.
 INSIDE = 8
-"""Names that find room in a picture; more stand beside it."""
+# Policies whose seeds are shown as bands, at most: more bands hide each other.
 BANDS = 4
-"""Policies whose seeds are shown as bands, at most: more bands hide each other."""
 SHARE = "share of the jobs"
+# Letters of a name in a legend.
 NAME = 44
-"""Letters of a name in a legend."""
+# What a completion time is compared with, by definition of rho.
 DEFINITIONS = {
     "isolated": "over the time with 1/n of every pool to itself",
     "contention": "over the time on its own GPUs x max(1, jobs there / GPUs)",
     "static": "over the time on its own GPUs x max(1, all jobs / GPUs)",
 }
-"""What a completion time is compared with, by definition of rho."""
 
 
 def completion_times_picture(
@@ -239,11 +239,13 @@ def _factors(ax: Axes) -> None:
 
 # --- over the time -------------------------------------------------------------------------------
 
+# Rounds that are drawn one by one, at most; of more, and of several seeds, means over windows are
+# drawn.
 EXACT = 300
-"""Rounds that are drawn one by one, at most; of more, and of several seeds, means over windows are drawn."""
+# Windows along the time, at most.
 WINDOWS = 240
-"""Windows along the time, at most."""
 HOUR = 3600.0
+# Widths of windows in seconds; longer simulations have multiples of the last.
 WIDTHS = (
     1.0,
     10.0,
@@ -258,10 +260,9 @@ WIDTHS = (
     12 * HOUR,
     24 * HOUR,
 )
-"""Widths of windows in seconds; longer simulations have multiples of the last."""
 
+# Of rounds: an amount per second, and what it is a part of.
 Amounts = Callable[["RoundLog"], tuple[FloatArray, FloatArray]]
-"""Of rounds: an amount per second, and what it is a part of."""
 
 
 def utilisation_picture(

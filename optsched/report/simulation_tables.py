@@ -14,10 +14,10 @@ from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, c
 from optsched.report.pictures import amount, time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
+# After the point, at most, of a mean with an interval.
 DIGITS = 6
-"""After the point, at most, of a mean with an interval."""
+# Pairs below which the signed-rank test cannot find p below 0.05.
 FEW = 6
-"""Pairs below which the signed-rank test cannot find p below 0.05."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ PLANNING = (
     Figure("p99_solve_ms", "p99 time of a plan, ms"),
 )
 SUMMARY = (*JOBS, TIMES[0], TIMES[2], TIMES[3], USE[0], *FAIRNESS[2:])
+# What policies are compared by.
 COMPARED = (*TIMES, *FAIRNESS, USE[0], USE[5], USE[7], *COST)
-"""What policies are compared by."""
 
 
 def metrics_table(

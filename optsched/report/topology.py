@@ -139,18 +139,19 @@ def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
 # for their leaf switches; further switches are above these, level by level. A small cluster has names
 # and numbers; of a large one only cells are left, as large as the page allows.
 
+# Up to so many hosts and GPUs there is room for names and numbers.
 NAMED_HOSTS, NAMED_GPUS = 48, 400
-"""Up to so many hosts and GPUs there is room for names and numbers."""
+# Side of a GPU with its number.
 CELL = 0.27
-"""Side of a GPU with its number."""
+# Sides of GPUs without numbers, the largest that fits is taken.
 CELLS = (0.2, 0.16, 0.13, 0.1, 0.08, 0.06, 0.045, 0.035, 0.025, 0.018, 0.012, 0.008)
-"""Sides of GPUs without numbers, the largest that fits is taken."""
+# Largest width and height of the hosts.
 PAGE = (12.5, 8.5)
-"""Largest width and height of the hosts."""
+# Width per height that is aimed at.
 ASPECT = 1.9
-"""Width per height that is aimed at."""
+# With more blocks than this they stand in several shelves, and links above the leaf switches are
+# not drawn.
 MOST_LINKED = 12
-"""With more blocks than this they stand in several shelves, and links above the leaf switches are not drawn."""
 BAR, BAR_GAP, LEVEL, MARGIN = 0.2, 0.08, 0.62, 0.13
 LINE_HEIGHT = 0.155
 
@@ -446,13 +447,13 @@ def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str
 
 # --- drawing -------------------------------------------------------------------------------------
 
+# Of hosts in each state.
 HATCHES = ("", "////", "xxxx", "....", "\\\\\\\\")
-"""Of hosts in each state."""
+# Up to so many jobs have numbers where there is room for them, though colours repeat.
 NUMBERED = 36
-"""Up to so many jobs have numbers where there is room for them, though colours repeat."""
 SWITCH = "#4a4a4a"
+# More cells than this are a bitmap in svg and pdf too.
 RASTER = 20_000
-"""More cells than this are a bitmap in svg and pdf too."""
 
 
 def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:

@@ -31,12 +31,13 @@ from optsched.traces.demand import HOUR
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Bars along the time, at most.
 BINS = 150
-"""Bars along the time, at most."""
+# Points of a cumulative line, at most.
 STEPS = 1000
-"""Points of a cumulative line, at most."""
+# Bars of gang sizes; further ones share the last.
 GANGS = 12
-"""Bars of gang sizes; further ones share the last."""
+# Widths of bars in seconds; longer traces have multiples of the last.
 WIDTHS = (
     300.0,
     900.0,
@@ -49,7 +50,6 @@ WIDTHS = (
     48 * HOUR,
     168 * HOUR,
 )
-"""Widths of bars in seconds; longer traces have multiples of the last."""
 
 
 def trace_page(summary: TraceSummary) -> Axes:

@@ -54,16 +54,17 @@ from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, deadline_of, make_limits, takes_limits
 from optsched.solving.outcome import Outcome
 
+# A formulation by name, or a name with its options.
 Objective = str | tuple[str, Mapping[str, Any]]
-"""A formulation by name, or a name with its options."""
+# Side rows that keep the level of the second objective, and of the first.
 SECOND, FIRST = "second", "first"
-"""Side rows that keep the level of the second objective, and of the first."""
+# Part of a value by which a level that is to be kept may fall: solvers are not more exact.
 KEPT = 1e-9
-"""Part of a value by which a level that is to be kept may fall: solvers are not more exact."""
+# The same for the levels of a concave utility, which is flat where it is largest.
 KEPT_LEVELS = 1e-6
-"""The same for the levels of a concave utility, which is flat where it is largest."""
+# Levels of this part of the largest are none: that much can be had of the slack that keeps other
+# levels.
 NOTHING = 1e-7
-"""Levels of this part of the largest are none: that much can be had of the slack that keeps other levels."""
 MOST_POINTS = 10_000
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from optsched.display.picture import Picture
 
 FORMAT = "optsched-pareto/1"
+# Points closer than this in both objectives, relative to the range of the front, are one.
 APART = 1e-7
-"""Points closer than this in both objectives, relative to the range of the front, are one."""
+# Differences below this part of an objective are rounding.
 NOISE = 1e-8
-"""Differences below this part of an objective are rounding."""
 
 
 @dataclass(frozen=True)

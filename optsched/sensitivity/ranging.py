@@ -39,8 +39,8 @@ from optsched.solvers import Capability, Limits
 from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
+# Runs of a curve at most.
 MOST_RUNS = 400
-"""Runs of a curve at most."""
 
 
 @dataclass(frozen=True)

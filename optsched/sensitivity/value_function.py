@@ -13,16 +13,16 @@ from optsched.solution import Status
 from optsched.solution.certificate import alike, noise_of
 from optsched.solving.outcome import NO_OPTIMUM
 
+# Relative distance from a line at which a value counts as lying on it.
 ON_LINE = 1e-8
-"""Relative distance from a line at which a value counts as lying on it."""
+# Capacities closer than this, relative to the larger, are one.
 SAME_PLACE = 1e-9
-"""Capacities closer than this, relative to the larger, are one."""
+# By this the least feasible capacity is raised, relatively, where it is not quite feasible.
 NUDGE = 1e-7
-"""By this the least feasible capacity is raised, relatively, where it is not quite feasible."""
 
 
+# Part of the capacity that the first trial is away.
 FIRST_STEP = 0.02
-"""Part of the capacity that the first trial is away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 FORMAT = "optsched-comparison/1"
 
+# A formulation by name, or a name with its options.
 Entry = str | tuple[str, Mapping[str, Any]]
-"""A formulation by name, or a name with its options."""
 
 log = logging.getLogger("optsched")
 

@@ -33,8 +33,9 @@ from optsched.solving.proof import proved_linear
 from optsched.verify.findings import Finding, Verification
 from optsched.verify.program import NamedProgram, check_program
 
+# Values by name (0 where absent), values in the order of the columns, or a file: .sol, or what
+# `write` writes.
 PointSource = Mapping[str, Any] | FloatArray | str | Path
-"""Values by name (0 where absent), values in the order of the columns, or a file: .sol, or what `write` writes."""
 
 
 @dataclass(frozen=True)

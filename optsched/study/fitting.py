@@ -29,8 +29,8 @@ from optsched.registry import load_model, names
 
 CHAIN, INTERFERENCE = "chain", "interference"
 
+# A model by name, or with options.
 Wanted = str | tuple[str, Mapping[str, Any]]
-"""A model by name, or with options."""
 
 
 def time_models() -> list[str]:
@@ -53,8 +53,8 @@ def time_model(name: str) -> type[TimeModel]:
     return owner
 
 
+# What is fitted unless something else is asked for.
 USUAL = "cross-validated"
-"""What is fitted unless something else is asked for."""
 
 
 def fit_model(

@@ -14,8 +14,8 @@ from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.traces.trace import Trace
 
 HOUR = 3600.0
+# Kinds of jobs that can run nowhere whose reasons are reported; further ones share a line.
 REASONS = 100
-"""Kinds of jobs that can run nowhere whose reasons are reported; further ones share a line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from optsched.instance import Instance
 from optsched.instance.files import instance_bytes, pretty_json, read_file
 from optsched.traces.trace import Trace
 
+# A trace, an instance in which nothing happens besides, a document of either, or where it is read
+# from.
 TraceSource = Trace | InstanceSource
-"""A trace, an instance in which nothing happens besides, a document of either, or where it is read from."""
 
 
 def load_trace(source: TraceSource) -> Trace:

@@ -16,16 +16,16 @@ from optsched.solution.plan import LinearPlan, Plan
 
 SUFFIXES = {".mps": "mps", ".lp": "lp"}
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_]+")
+# Characters of a name's parts; CBC takes names of up to 100.
 LONGEST = 40
-"""Characters of a name's parts; CBC takes names of up to 100."""
+# Words of the formats, and the names of HiGHS for the objective and the right-hand side.
 RESERVED = re.compile(
     r"bin(ary|aries)?|bounds?|end|free|gen(erals?)?|int(egers?)?|(max|min)(imi[sz]e|imum)?|name|obj|ranges|rhs(_v)?"
     r"|s|sec|semi|sos|st|subject|such|to",
     re.IGNORECASE,
 )
-"""Words of the formats, and the names of HiGHS for the objective and the right-hand side."""
+# How a number begins to a reader of LP files: HiGHS takes ``info`` for infinity.
 NUMBER_LIKE = re.compile(r"[^a-z]|e\d|inf|nan", re.IGNORECASE)
-"""How a number begins to a reader of LP files: HiGHS takes ``info`` for infinity."""
 
 
 @dataclass(frozen=True)

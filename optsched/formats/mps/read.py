@@ -31,15 +31,16 @@ from optsched.program.bounds import implied_bounds
 log = logging.getLogger("optsched")
 
 GZIP = ".gz"
+# Bytes of a program that a compressed file may have: a megabyte of it can unpack to a gigabyte.
 MOST_UNPACKED = 2**28
-"""Bytes of a program that a compressed file may have: a megabyte of it can unpack to a gigabyte."""
+# Warnings of HiGHS after which the program is still the one in the file, or that are reported
+# elsewhere.
 HARMLESS = (
     "switching to fixed format",
     "inconsistent bounds",
     "values summed",
     "repeated variable",
 )
-"""Warnings of HiGHS after which the program is still the one in the file, or that are reported elsewhere."""
 
 
 @dataclass(frozen=True)

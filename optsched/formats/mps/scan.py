@@ -20,8 +20,8 @@ VALUED, BARE = ("UP", "LO", "FX", "UI", "LI"), ("FR", "MI", "PL", "BV")
 SENSES = ("MAX", "MIN", "MAXIMIZE", "MINIMIZE", "MAXIMISE", "MINIMISE")
 SECTIONS = ("NAME", "ROWS", "COLUMNS", "RHS", "RANGES", "BOUNDS", "OBJSENSE", "ENDATA")
 PIECE = 2**20
+# Columns of the text that each field of the fixed format takes.
 FIELDS = ((1, 3), (4, 12), (14, 22), (24, 36), (39, 47), (49, 61))
-"""Columns of the text that each field of the fixed format takes."""
 
 
 @dataclass

@@ -22,18 +22,18 @@ from optsched.formats.mps.names import FORBIDDEN, ProgramNames
 from optsched.program import LinearArrays
 
 COMMENT = {"mps": "*", "lp": "\\"}
+# A row without a term, which HiGHS writes and does not read.
 EMPTY_ROW = re.compile(rb"^( \S+:)( (?:<=|>=|=) )", re.MULTILINE)
-"""A row without a term, which HiGHS writes and does not read."""
 COLUMNS = re.compile(rb"^COLUMNS\n.*?^RHS\n", re.MULTILINE | re.DOTALL)
+# From here on HiGHS takes a bound for none.
 HIGHS_INFINITY = 1e20
-"""From here on HiGHS takes a bound for none."""
+# How far a bound may be off a whole number and still count as it.
 WHOLE = 1e-6
-"""How far a bound may be off a whole number and still count as it."""
 SECTION = re.compile(rb"^(bin|gen|semi)\n((?: .*\n)?)", re.MULTILINE)
 LONG_HEADING = {b"bin": b"binaries\n", b"gen": b"generals\n", b"semi": b"semi-continuous\n"}
 INTEGER_BOUND = re.compile(rb"^ (U|L)I BOUND", re.MULTILINE)
+# Every reader knows UP and LO; UI and LI, which say the same of an integer column, PuLP does not.
 PLAIN_BOUND = {b"U": b" UP BOUND", b"L": b" LO BOUND"}
-"""Every reader knows UP and LO; UI and LI, which say the same of an integer column, PuLP does not."""
 
 
 def program_text(
