@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
 from optsched.cli.command import Option
 from optsched.cli.options import OUTPUT, Json
-from optsched.cli.shell import Shell
+from optsched.cli.shell import Shell, written_to
 from optsched.cli.sweep_options import (
     RowsFile,
     SweepRunning,
@@ -72,7 +72,7 @@ def bench(
         lambda: rows_document(rows),
         bench_view(rows),
         notes=(note for found in notes for note in found),
-        written=["", f"results written to {output}"] if output is not None and rows else (),
+        written=written_to(results=output if rows else None),
     )
     failures = [int(row.get("exit_code") or 1) for row in rows if row["status"] == "error"]
     return sweep_exit_code(shell, sweep, len(benchmark.tasks()), output, failures)

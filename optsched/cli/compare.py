@@ -20,7 +20,7 @@ from optsched.cli.options import (
     output_option,
 )
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, write_document
+from optsched.cli.shell import Shell, write_document, written_to
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -126,15 +126,14 @@ def compare(
             on_progress=on_progress,
             **search.limits,
         )
-    if output is not None and output != "-":
-        write_document(found.to_document(), output)
+    write_document(found.to_document, output)
     solutions = [row.solution for row in found.rows if row.solution is not None]
     shell.answer(
         as_json or output == "-",
         found.to_document,
         comparison_view(found),
         notes=(note for solution in solutions for note in solution.notes),
-        written=["", f"comparison written to {output}"] if output is not None else (),
+        written=written_to(comparison=output),
     )
     codes = [_code(row) for row in found.rows]
     return 0 if 0 in codes else codes[0]

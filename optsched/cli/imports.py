@@ -249,8 +249,8 @@ def gavel(
     """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
     from optsched.formats.gavel import import_gavel
 
-    with _files(throughputs=throughputs, trace=trace) as files:
-        return import_gavel(*files, **vars(selection), reference=reference, name=name)
+    with _files(throughputs=throughputs, trace=trace) as (table, jobs):
+        return import_gavel(table, jobs, **vars(selection), reference=reference, name=name)
 
 
 @importer("""
@@ -279,8 +279,8 @@ def shockwave(
     """
     from optsched.formats.shockwave import import_shockwave
 
-    with _files(throughputs=throughputs, trace=trace) as files:
-        return import_shockwave(*files, **vars(selection), planned=planned, name=name)
+    with _files(throughputs=throughputs, trace=trace) as (table, jobs):
+        return import_shockwave(table, jobs, **vars(selection), planned=planned, name=name)
 
 
 @importer("""

@@ -12,7 +12,7 @@ from optsched.cli.command import Option
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.profile_files import MODELS, Models, ProfileFiles, ProfileReading
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell
+from optsched.cli.shell import Shell, written_to
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -88,7 +88,7 @@ def evaluate(
             "rows": [asdict(row) for row in found.rows],
         },
         _view(found, workloads),
-        written=["", f"picture written to {plot}"] if plot is not None else (),
+        written=written_to(picture=plot),
     )
     return 0
 

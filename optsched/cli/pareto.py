@@ -26,7 +26,7 @@ from optsched.cli.options import (
     output_option,
 )
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, write_document
+from optsched.cli.shell import Shell, write_document, written_to
 from optsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -103,17 +103,18 @@ def pareto(
     code = _exit_code(shell, front)
     if code == NOT_CERTIFIED:
         return code
-    written = []
-    if output is not None:
-        written += ["", f"front written to {output}"]
-        if output != "-":
-            write_document(front.to_document(), output)
-    if plot is not None and front.points:
+    write_document(front.to_document, output)
+    picture = plot if front.points else None
+    if picture is not None:
         from optsched.report import front_picture, save_picture
 
-        save_picture(front_picture(front), plot)
-        written += ["", f"picture written to {plot}"]
-    shell.answer(as_json or output == "-", front.to_document, pareto_view(front), written=written)
+        save_picture(front_picture(front), picture)
+    shell.answer(
+        as_json or output == "-",
+        front.to_document,
+        pareto_view(front),
+        written=[*written_to(front=output), *written_to(picture=picture)],
+    )
     return code
 
 

@@ -147,6 +147,7 @@ def written(
 ) -> int:
     """Write a fitted model, to standard output if that is ``-``, and tell what was fitted."""
     from optsched.api import write_model
+    from optsched.cli.shell import written_to
     from optsched.performance.files import model_bytes
 
     if output == "-":
@@ -157,6 +158,6 @@ def written(
         as_json,
         lambda: {"file": output, **found},
         view(found),
-        written=["", f"model written to {output}"],
+        written=written_to(model=output),
     )
     return 0

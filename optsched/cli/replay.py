@@ -10,7 +10,7 @@ from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, write_document
+from optsched.cli.shell import Shell, write_document, written_to
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -86,21 +86,15 @@ def replay(
     kind = "" if instance is None else kind_of(Path(instance))
     with progress(shell, "replaying"):
         found = planned_again(journal, round)
-    written = []
-    if output is not None:
-        write_document(found.plan.to_document(), output)
-        written.append(f"plan written to {output}")
+    write_document(found.plan.to_document, output)
     if instance is not None:
         write_atomically(instance, instance_bytes(found.state.instance, kind))
-        written.append(f"instance written to {instance}")
-    if state is not None:
-        write_document(found.state.to_document(), state)
-        written.append(f"state written to {state}")
+    write_document(found.state.to_document, state)
     shell.answer(
         as_json,
         found.plan.to_document,
         plan_view(found.plan, found.state),
-        written=["", *written] if written else (),
+        written=written_to(plan=output, instance=instance, state=state),
     )
     return 0
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, PROBLEM, SOLVER, Json, ModelFile, output_option
 from optsched.cli.policy_options import PolicyOptions
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, write_document
+from optsched.cli.shell import Shell, write_document, written_to
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -31,9 +31,61 @@ EXAMPLES = """
 """
 
 
+@dataclass(frozen=True)
+class PlanOutput:
+    """Where the plan and the state after it go."""
+
+    section: ClassVar = OUTPUT
+
+    output: Annotated[str | None, output_option("Write the plan.")] = None
+    following: Annotated[
+        str | None,
+        Option(
+            "Write the state after the plan is followed.",
+            "FILE",
+            flag="--next",
+            read=values.target,
+        ),
+    ] = None
+    schema: Annotated[
+        str | None,
+        Option(
+            "Print the JSON Schema of a state or a plan instead.",
+            "WHAT",
+            read=values.choice("state", "plan"),
+        ),
+    ] = None
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Refuse two documents on standard output."""
+        if self.following == "-" and (self.as_json or self.output == "-"):
+            raise UsageError("the plan and the next state cannot both go to standard output")
+
+    def show(self, shell: Shell, state: RoundState, plan: Plan) -> None:
+        """Write the files that were asked for, and show the plan where the next state is not shown."""
+        from optsched.cli.plan_view import plan_view
+        from optsched.rounds.transitions import followed
+
+        after = None if self.following is None else followed(state, plan)
+        write_document(plan.to_document, self.output)
+        if after is not None:
+            write_document(after.to_document, self.following)
+            if self.following == "-":
+                shell.document(after.to_document())
+                return
+        shell.answer(
+            self.as_json or self.output == "-",
+            plan.to_document,
+            plan_view(plan, state),
+            written=written_to(plan=self.output, next_state=self.following),
+        )
+
+
 def plan_round(
     shell: Shell,
     policy: PolicyOptions,
+    output: PlanOutput,
     state: Annotated[
         str | None,
         Argument(
@@ -55,27 +107,6 @@ def plan_round(
         bool,
         Option("Exit 5 if the plan falls back, or optimality is not proven.", section=SOLVER),
     ] = False,
-    output: Annotated[str | None, output_option("Write the plan.")] = None,
-    following: Annotated[
-        str | None,
-        Option(
-            "Write the state after the plan is followed.",
-            "FILE",
-            flag="--next",
-            section=OUTPUT,
-            read=values.target,
-        ),
-    ] = None,
-    schema: Annotated[
-        str | None,
-        Option(
-            "Print the JSON Schema of a state or a plan instead.",
-            "WHAT",
-            section=OUTPUT,
-            read=values.choice("state", "plan"),
-        ),
-    ] = None,
-    as_json: Json = False,
 ) -> int:
     """Plan one round: what starts, runs on, moves, stops and waits, and why.
 
@@ -86,48 +117,37 @@ def plan_round(
     Exit codes: 0 there is a plan, 2 usage, 3 invalid input, 5 with --require-optimal: a fallback, or no proof of
     optimality, 130 interrupted.
     """
-    if schema is not None:
-        return _print_schema(shell, schema)
+    if output.schema is not None:
+        return _print_schema(shell, output.schema)
     if state is None:
         raise UsageError("missing argument STATE")
-    if following == "-" and (as_json or output == "-"):
-        raise UsageError("the plan and the next state cannot both go to standard output")
+    output.check()
+    begun, plan = _plan(shell, state, policy, now, model)
+    output.show(shell, begun, plan)
+    return exit_code(plan, require_optimal)
+
+
+def _plan(
+    shell: Shell, source: str, policy: PolicyOptions, now: str | None, model: str | None
+) -> tuple[RoundState, Plan]:
+    """The state as it is planned from, and its plan."""
     from optsched.assembly import load
-    from optsched.cli.plan_view import plan_view
     from optsched.registry import load_solver
     from optsched.rounds.state import state_of
-    from optsched.rounds.transitions import followed
     from optsched.solvers.isolated import SolverProcess, half_of_memory
 
     with SolverProcess(load_solver, memory=half_of_memory()) as process:
+        # The process loads its solver while the state is read here
         process.load("highs")
-        process.start()  # while the state is read
-        given = state_of(state)
+        process.start()
+        given = state_of(source)
         if model is not None:
             given = replace(given, instance=load(given.instance, model))
         begun = _at(given, policy.applied(given.policy), now)
         if begun.policy.memory_limit is not None:
             process.limit_memory(begun.policy.memory_limit)
         with progress(shell, "planning"):
-            plan = _planned(begun, process)
-    after = None if following is None else followed(begun, plan)
-    written = []
-    if output is not None and output != "-":
-        write_document(plan.to_document(), output)
-        written.append(f"plan written to {output}")
-    if following is not None and following != "-" and after is not None:
-        write_document(after.to_document(), following)
-        written.append(f"next state written to {following}")
-    if following == "-" and after is not None:
-        shell.document(after.to_document())
-    else:
-        shell.answer(
-            as_json or output == "-",
-            plan.to_document,
-            plan_view(plan, begun),
-            written=["", *written] if written else (),
-        )
-    return exit_code(plan, require_optimal)
+            return begun, _planned(begun, process)
 
 
 def _planned(state: RoundState, process: SolverProcess) -> Plan:
@@ -136,9 +156,8 @@ def _planned(state: RoundState, process: SolverProcess) -> Plan:
     from optsched.rounds.solve_round import solve_round
 
     check_policy(state.policy, state.instance, process.load)
-    if (
-        state.policy.ranking is None
-    ):  # wait for the process; a solver that is missing is no reason to fall back
+    # Wait for the process: a solver that is missing is an error, and no reason to fall back
+    if state.policy.ranking is None:
         process.load("highs" if state.policy.solver == "auto" else state.policy.solver).version()
     return solve_round(state, load=process.load)
 

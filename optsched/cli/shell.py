@@ -205,9 +205,20 @@ def check_target(path: str | None) -> None:
         raise UsageError(f"cannot write {target}: there is no folder {target.parent}")
 
 
-def write_document(document: Mapping[str, Any], path: str) -> None:
-    """Write a document as a JSON file, atomically."""
+def written_to(**files: str | None) -> list[str]:
+    """An empty line, and ``plan written to FILE`` for each of the files; nothing where there are none."""
+    lines = [f"{what.replace('_', ' ')} written to {path}" for what, path in files.items() if path]
+    return ["", *lines] if lines else []
+
+
+def write_document(make: Callable[[], Mapping[str, Any]], path: str | None) -> None:
+    """Write a document as a JSON file, atomically; nothing without a path.
+
+    For ``-`` nothing is written either: `Shell.answer` shows the document on standard output.
+    """
+    if path is None or path == "-":
+        return
     from optsched.api import write_atomically
     from optsched.instance.files import pretty_json
 
-    write_atomically(path, pretty_json(dict(document)).encode())
+    write_atomically(path, pretty_json(dict(make())).encode())

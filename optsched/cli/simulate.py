@@ -10,7 +10,7 @@ from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json, ModelFile
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target
+from optsched.cli.shell import Shell, check_target, written_to
 from optsched.cli.simulate_options import Conditions, PolicyChoice, check_options, options_of
 from optsched.cli.sweep_options import (
     RowsFile,
@@ -173,8 +173,7 @@ def simulate(
     if results.page is not None and not sweep.interrupted:
         _draw(simulations, rows, results.page)
         written += ["", f"{results.page} written"]
-    if results.output is not None and rows:
-        written += ["", f"results written to {results.output}"]
+    written += written_to(results=results.output if rows else None)
     shell.answer(
         as_json,
         lambda: rows_document(rows),

@@ -22,7 +22,7 @@ from optsched.cli.options import (
     solved,
 )
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell
+from optsched.cli.shell import Shell, written_to
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def solve(
         as_json,
         solution.to_document if program else partial(solution.to_document, duals),
         program_view(solution) if program else solution_view(solution),
-        written=["", f"solution written to {output}"] if written else (),
+        written=written_to(solution=output if written else None),
     )
     return code
 

@@ -464,7 +464,7 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
         numbers = np.flatnonzero(np.diff(numbering.start) > 0)
         middles = (node_top + node_gpus * rows.of_gpu / 2).tolist()
         labels = [short(numbering.node_name(number), 20) for number in numbers.tolist()]
-    draw_ground(ax, bands, node_top[1:] if by_gpu else [], 1.6)
+    draw_ground(ax, bands, node_top[1:].tolist() if by_gpu else [], 1.6)
     ax.set_yticks(middles, labels)
 
 
