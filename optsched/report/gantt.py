@@ -40,6 +40,7 @@ from optsched.report.pictures import (
     new_axes,
     plain_frame,
     rectangles,
+    require_matplotlib,
     short,
     size_of,
     time_unit,
@@ -369,6 +370,7 @@ def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     SolverUnavailable
         If matplotlib is not installed.
     """
+    require_matplotlib()
     return _draw(GanttRows.of_schedule(answer), ax)
 
 
@@ -377,6 +379,7 @@ def rounds_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
 
     As `schedule_gantt`, for the rounds; two jobs that share GPUs have half of the height each.
     """
+    require_matplotlib()
     return _draw(GanttRows.of_rounds(answer), ax)
 
 

@@ -28,12 +28,14 @@ def plan(tmp_path: Path) -> Path:
         {"job": "lstm-11", "pool": "k80", "gpus": 1, "nodes": 1, "start": 0.0, "end": 700.0}
     ]
     document["rounds"] = {
+        "method": "patterns",
         "window": 360.0,
         "scale": 1.0,
         "bound": 1.0,
+        "finished": True,
         "slices": [{"duration": 360.0, "run": [0, 1]}],
     }
-    document["placement"] = [{"job": "lstm-11", "gpus": ["k80-0/1"]}]
+    document["placement"] = [{"row": 0, "job": "lstm-11", "gpus": ["k80-0/1"]}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
     return path
