@@ -1,5 +1,8 @@
 """Performance models: where throughput coefficients come from."""
 
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     ColocatingModel,
@@ -38,6 +41,13 @@ CATALOGUE = {
 }
 """Models by name, loaded on demand."""
 
+if TYPE_CHECKING:
+    from optsched.performance.profiles import Profiles
+    from optsched.performance.table import TableModel
+
+# Loaded when used: they stand above the protocol that this package begins with
+__getattr__ = lazy_names(__name__, {"Profiles": ".profiles", "TableModel": ".table"})
+
 __all__ = [
     "CATALOGUE",
     "ColocatingModel",
@@ -51,6 +61,8 @@ __all__ = [
     "PerformanceModel",
     "PoolSizes",
     "Prediction",
+    "Profiles",
     "Source",
+    "TableModel",
     "with_learnt",
 ]

@@ -1,8 +1,18 @@
 """Trace-driven simulation: completion times, fairness, cost and energy of a policy before anybody runs it."""
 
+from optsched.simulation.files import read_simulation, simulation_bytes
 from optsched.simulation.options import SimulationOptions
 from optsched.simulation.recording import JobLog, RoundLog, Segments
 from optsched.simulation.result import Simulation
 from optsched.simulation.simulate import simulate
 
-__all__ = ["JobLog", "RoundLog", "Segments", "Simulation", "SimulationOptions", "simulate"]
+__all__ = [
+    "JobLog",
+    "RoundLog",
+    "Segments",
+    "Simulation",
+    "SimulationOptions",
+    "read_simulation",
+    "simulate",
+    "simulation_bytes",
+]

@@ -1,5 +1,8 @@
 """Solvers: one file per back-end, loaded when asked for."""
 
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 from optsched.solvers.base import Capability, Limits, Progress, Session, Solver
 
 CATALOGUE = {
@@ -29,4 +32,32 @@ FAMILIES = {"pulp": "optsched.solvers.pulp", "cvxpy": "optsched.solvers.cvxpy"}
 Each module has ``engines()``, the names of those that are here, and ``engine_solver(name)``, the class of one.
 """
 
-__all__ = ["CATALOGUE", "FAMILIES", "Capability", "Limits", "Progress", "Session", "Solver"]
+if TYPE_CHECKING:
+    from optsched.solvers.clarabel import Clarabel
+    from optsched.solvers.highs import Highs, HighsSession
+    from optsched.solvers.ortools import CpSat
+
+# Loaded when used: each comes with the package of its back-end
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Clarabel": ".clarabel",
+        "CpSat": ".ortools",
+        "Highs": ".highs",
+        "HighsSession": ".highs",
+    },
+)
+
+__all__ = [
+    "CATALOGUE",
+    "FAMILIES",
+    "Capability",
+    "Clarabel",
+    "CpSat",
+    "Highs",
+    "HighsSession",
+    "Limits",
+    "Progress",
+    "Session",
+    "Solver",
+]

@@ -3,3 +3,37 @@
 `Engine` runs programs on solvers within one budget of time. What is more than one run has a file of its own: `tangents`
 (Newton's method), `stages` (requirements that give way, water filling), `column_generation`, `schedules`, `proof`.
 """
+
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from optsched.solving.engine import Engine
+    from optsched.solving.limits import LimitOptions, make_limits, takes_limits
+    from optsched.solving.outcome import Outcome
+    from optsched.solving.warm_start import WarmStart, matched
+
+# Loaded when used: limits are read by commands that solve nothing
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Engine": ".engine",
+        "LimitOptions": ".limits",
+        "Outcome": ".outcome",
+        "WarmStart": ".warm_start",
+        "make_limits": ".limits",
+        "matched": ".warm_start",
+        "takes_limits": ".limits",
+    },
+)
+
+__all__ = [
+    "Engine",
+    "LimitOptions",
+    "Outcome",
+    "WarmStart",
+    "make_limits",
+    "matched",
+    "takes_limits",
+]
