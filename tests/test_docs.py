@@ -22,9 +22,9 @@ import optsched
 from optsched import errors, registry
 from optsched.instance import documents
 from optsched.ranking import RankingOptions
+from optsched.rounds import Scheduler
 from optsched.rounds.plan_document import PlanDocument
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.scheduler import Scheduler
 from optsched.rounds.service import Service
 from optsched.rounds.state_document import RoundDocument
 from optsched.solution import Status, Termination

@@ -17,9 +17,9 @@ import odd_tasks
 import pytest
 from refusals import refuses
 
-from optsched.benchmarking import Progress, Sweep, Task, run_tasks
+from optsched.benchmarking import Progress, ResultsFile, Sweep, Task, run_tasks
 from optsched.benchmarking.machine import cores
-from optsched.benchmarking.results_file import HEAD, ResultsFile, parse_lines
+from optsched.benchmarking.results_file import HEAD, parse_lines
 from optsched.errors import InvalidInput, OptschedError, UsageError
 
 pytestmark = pytest.mark.process

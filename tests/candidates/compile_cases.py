@@ -20,8 +20,8 @@ from optsched.performance import (
     PerformanceModel,
     Prediction,
     Source,
+    TableModel,
 )
-from optsched.performance.table import TableModel
 
 Document = dict[str, Any]
 

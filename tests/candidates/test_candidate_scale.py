@@ -16,7 +16,7 @@ from compile_cases import ConstantModel, columns_of, compiled, document
 from optsched import arrays
 from optsched.candidates import Absence, Candidates, Drop, compile, expand
 from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 
 pytestmark = pytest.mark.property
 

@@ -18,7 +18,7 @@ from compile_reference import Reference
 from optsched.candidates import Absence
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 
 pytestmark = pytest.mark.property
 

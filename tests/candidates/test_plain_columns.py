@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import optsched
-from optsched.candidates import Candidates, compile
-from optsched.candidates.columns import Drop
+from optsched.candidates import Candidates, Drop, compile
 from optsched.candidates.plain_columns import plain_columns
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 
 pytestmark = pytest.mark.property
 

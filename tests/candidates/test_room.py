@@ -14,7 +14,7 @@ import optsched
 from optsched.candidates import Candidates, Drop, JobRows
 from optsched.placement import place_rows
 from optsched.registry import load_solver
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 FOUR = {"name": "a", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 8, "memory_per_node": 64}
 

@@ -25,8 +25,7 @@ from optsched.instance import (
 )
 from optsched.instance.archive import from_npz
 from optsched.instance.write import job_documents
-from optsched.program import AllocationProgram
-from optsched.program.arrays import LinearArrays
+from optsched.program import AllocationProgram, LinearArrays
 
 pytestmark = pytest.mark.property
 

@@ -169,7 +169,7 @@ def test_doctor_tells_what_is_wrong(run: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_doctor_sees_a_solver_that_is_missing_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from optsched.solvers.highs import HighsSession
+    from optsched.solvers import HighsSession
 
     monkeypatch.setitem(sys.modules, "clarabel", None)
     honest = HighsSession.run

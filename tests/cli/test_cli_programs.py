@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import covering, dense, hard_knapsacks, infeasible, knapsack, unbounded
 
-from optsched.conformance.integer import hard_knapsacks, knapsack
-from optsched.conformance.linear import covering, dense, infeasible, unbounded
 from optsched.formats.mps import program_names, program_text
 from optsched.program import LinearProgram
 

@@ -20,8 +20,8 @@ import pytest
 
 import optsched
 from optsched.registry import load_solver
+from optsched.rounds import Watcher
 from optsched.rounds.journal import Journal
-from optsched.rounds.watching import Watcher
 from optsched.solvers.isolated import SolverProcess
 
 ROUND = 600.0

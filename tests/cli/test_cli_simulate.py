@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from optsched.simulation.files import read_simulation
+from optsched.simulation import read_simulation
 
 TRACE = {
     "format": "optsched-instance/1",

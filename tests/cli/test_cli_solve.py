@@ -312,7 +312,7 @@ def test_a_failed_certificate_is_no_answer(
 
 
 def test_a_lying_solver_is_caught(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from optsched.solvers.highs import HighsSession
+    from optsched.solvers import HighsSession
 
     honest = HighsSession.run
     monkeypatch.setattr(

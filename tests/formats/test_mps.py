@@ -22,8 +22,7 @@ from optsched.formats.mps import (
     program_text,
 )
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
-from optsched.solvers import Limits
-from optsched.solvers.highs import Highs
+from optsched.solvers import Highs, Limits
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*PULP_CBC_CMD:DeprecationWarning")
 

@@ -13,7 +13,7 @@ from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
 from optsched.formats import read_profiles
-from optsched.performance.profiles import Profiles
+from optsched.performance import Profiles
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 PUBLIC = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from optsched import Instance
 from optsched.program import LinearProgram
 from optsched.registry import load_solver
 from optsched.solution.explanation import conflict_statement
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 ONE_GPU = [{"name": "m0", "nodes": 1, "gpus_per_node": 1}]
 

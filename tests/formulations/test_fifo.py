@@ -289,7 +289,7 @@ def test_a_bound_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch
     from dataclasses import replace
 
     from optsched.solution import Status, Termination
-    from optsched.solving.engine import Engine
+    from optsched.solving import Engine
 
     real = Engine.solve_allocation
 

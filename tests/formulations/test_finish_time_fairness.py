@@ -13,9 +13,8 @@ from refusals import refuses
 import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverCrashed, UsageError
-from optsched.solution.values import Termination, Values
-from optsched.solvers import Limits
-from optsched.solvers.highs import HighsSession
+from optsched.solution import Termination, Values
+from optsched.solvers import HighsSession, Limits
 
 pytestmark = pytest.mark.property
 

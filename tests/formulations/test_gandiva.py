@@ -298,7 +298,7 @@ def test_a_matching_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPa
     from dataclasses import replace
 
     from optsched.solution import Status, Termination
-    from optsched.solving.engine import Engine
+    from optsched.solving import Engine
 
     real = Engine.solve_linear
 

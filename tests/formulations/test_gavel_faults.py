@@ -18,9 +18,8 @@ from optsched import Instance, Solution
 from optsched.cli.main import main
 from optsched.errors import SolverCrashed
 from optsched.formats.gavel import import_gavel, read_trace
-from optsched.solution.values import Termination, Values
-from optsched.solvers import Limits
-from optsched.solvers.highs import HighsSession
+from optsched.solution import Termination, Values
+from optsched.solvers import HighsSession, Limits
 
 pytestmark = pytest.mark.property
 

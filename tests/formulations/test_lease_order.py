@@ -15,8 +15,7 @@ from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
 from optsched.solution import Termination, Values
 from optsched.solvers import Limits
-from optsched.solving import schedules
-from optsched.solving.engine import Engine
+from optsched.solving import Engine, schedules
 
 pytestmark = pytest.mark.property
 

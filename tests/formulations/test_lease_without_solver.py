@@ -15,8 +15,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed
 from optsched.generate.catalogue import generate
 from optsched.solution import Termination, Values
-from optsched.solvers import Limits
-from optsched.solvers.highs import HighsSession
+from optsched.solvers import HighsSession, Limits
 
 KNOWN = ("known point", "feasible")
 

@@ -255,7 +255,7 @@ def test_a_schedule_in_a_file_of_fractions_is_refused() -> None:
 
 
 def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    from optsched.solvers.ortools import CpSat
+    from optsched.solvers import CpSat
 
     honest = CpSat.solve_timeline
 

@@ -12,9 +12,8 @@ import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.solution import Termination, Values
+from optsched.solving import Engine, Outcome
 from optsched.solving.certify import nothing_found
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

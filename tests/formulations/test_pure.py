@@ -15,7 +15,7 @@ from optsched.formulation.procedure import Optimum, Reduced
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_formulation, load_solver, names
 from optsched.solution import Solution, Status, Termination
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 NAMES = sorted({load_formulation(name).name for name in names("formulation")})
 

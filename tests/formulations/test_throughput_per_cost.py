@@ -26,8 +26,8 @@ from optsched.program import AllocationProgram, SideRows
 from optsched.program.ratio import dual_of
 from optsched.registry import load_solver
 from optsched.solution import dual_bound
-from optsched.solving.engine import Engine
-from optsched.study.explaining import explain_job
+from optsched.solving import Engine
+from optsched.study import explain_job
 from optsched.verify.starts import sol_of
 
 pytestmark = pytest.mark.property

@@ -14,9 +14,8 @@ from filling_reference import Case, filled, random_case
 import optsched
 from optsched import Instance, Solution
 from optsched.errors import SolverCrashed
-from optsched.solution.values import Termination, Values
-from optsched.solvers import Limits
-from optsched.solvers.highs import HighsSession
+from optsched.solution import Termination, Values
+from optsched.solvers import HighsSession, Limits
 
 pytestmark = pytest.mark.property
 

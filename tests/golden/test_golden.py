@@ -18,7 +18,7 @@ from golden.record import STORED, close
 
 import optsched
 from optsched.cli.main import main
-from optsched.simulation.files import read_simulation, simulation_bytes
+from optsched.simulation import read_simulation, simulation_bytes
 
 pytestmark = pytest.mark.documentation
 

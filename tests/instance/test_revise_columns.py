@@ -9,9 +9,8 @@ import pytest
 from refusals import refuses
 
 from optsched.errors import UsageError
-from optsched.instance import Instance, instance_bytes, with_columns, with_nodes
+from optsched.instance import Cluster, Instance, instance_bytes, with_columns, with_nodes
 from optsched.instance.archive import from_npz
-from optsched.instance.cluster import Cluster
 
 Document = dict[str, Any]
 

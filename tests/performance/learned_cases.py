@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from optsched.errors import InvalidInput
-from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Source
+from optsched.performance import Profiles, Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 

@@ -11,10 +11,9 @@ import pytest
 from learned_cases import profiles_of
 from refusals import refuses
 
-from optsched.performance import Source
+from optsched.performance import Profiles, Source
 from optsched.performance.learned.blend import USUAL, Blend
 from optsched.performance.parametric.pollux import Pollux
-from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 

@@ -15,9 +15,8 @@ from refusals import refuses
 from optsched import performance
 from optsched.errors import SolverUnavailable
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, JobBatch, Source
+from optsched.performance import Configurations, Feasibility, JobBatch, Profiles, Source
 from optsched.performance.learned.boosted import Boosted
-from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
 pytestmark = pytest.mark.property

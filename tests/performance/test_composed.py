@@ -15,8 +15,7 @@ import optsched
 from optsched.arrays import FloatArray
 from optsched.assembly import make_model
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
-from optsched.instance.files import instance_bytes
+from optsched.instance import Instance, instance_bytes
 from optsched.performance import (
     Configurations,
     Feasibility,
@@ -25,7 +24,7 @@ from optsched.performance import (
     PerformanceModel,
     Source,
 )
-from optsched.performance.composed.cached import CachedModel
+from optsched.performance.composed import CachedModel
 from optsched.performance.composed.offsets import Offsets, Scales
 
 Document = dict[str, Any]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optsched.performance.concave import concave_envelope, envelope_gap
+from optsched import concave_envelope, envelope_gap
 
 rates = st.floats(0, 100)
 

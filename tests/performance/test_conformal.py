@@ -14,11 +14,10 @@ from pair_cases import profiles_of as pairs_of
 from refusals import refuses
 
 from optsched import performance
-from optsched.performance import Source
+from optsched.performance import Profiles, Source
 from optsched.performance.learned.conformal import Conformal
 from optsched.performance.learned.pair_models import ConformalPairs
 from optsched.performance.learned.validation import Radius, hold_out
-from optsched.performance.profiles import Profiles
 
 pytestmark = pytest.mark.property
 

@@ -13,12 +13,11 @@ import pytest
 
 from optsched.cli.main import main
 from optsched.errors import InvalidInput
-from optsched.performance import Source
+from optsched.performance import Profiles, Source
 from optsched.performance.files import model_bytes
 from optsched.performance.learned.cross_validated import ChosenDocument, CrossValidated, _folds
-from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
-from optsched.study.fitting import fit_model, predict_times
+from optsched.study import fit_model, predict_times
 
 pytestmark = pytest.mark.property
 

@@ -13,9 +13,8 @@ from refusals import refuses
 from small_time_model import Linear, planted
 
 from optsched.errors import UsageError
-from optsched.performance import Source
+from optsched.performance import Profiles, Source
 from optsched.performance.evaluation import Evaluation, evaluate, fit_of
-from optsched.performance.profiles import Profiles
 from optsched.performance.splits import RANDOM, SPLITS, Split, splits_of
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways

@@ -14,11 +14,10 @@ from small_time_model import Linear, planted
 
 from optsched import performance, registry
 from optsched.errors import InvalidInput, UsageError
-from optsched.performance import Source
+from optsched.performance import Profiles, Source
 from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
-from optsched.performance.profiles import Profiles
-from optsched.study.fitting import fit_model, fits, predict_times, time_models
+from optsched.study import fit_model, fits, predict_times, time_models
 
 pytestmark = pytest.mark.property
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from refusals import refuses
 from time_cases import grid, join
 
+from optsched.performance import Profiles, Source
 from optsched.performance.measured.interpolation import Interpolation
 from optsched.performance.parametric.fitting import fit_affine
-from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Source
 from optsched.performance.ways import Ways
 
 

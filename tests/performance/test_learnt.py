@@ -19,11 +19,11 @@ from optsched.performance import (
     JobBatch,
     Observations,
     PerformanceModel,
+    TableModel,
     with_learnt,
 )
-from optsched.performance.composed.cached import CachedModel
+from optsched.performance.composed import CachedModel
 from optsched.performance.files import model_bytes
-from optsched.performance.table import TableModel
 
 Document = dict[str, Any]
 QUICK = settings(

@@ -19,7 +19,7 @@ from optsched.cli.main import main
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
-from optsched.study.fitting import fit_model, fits, predict_times
+from optsched.study import fit_model, fits, predict_times
 
 NAME = Linear.name
 PROFILES = planted()

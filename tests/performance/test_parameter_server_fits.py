@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 
-from optsched import Instance
-from optsched.performance.loss_curve import LossCurve, fit_loss_curve
-from optsched.performance.parameter_server_bottleneck import BottleneckLaw
+from optsched import BottleneckLaw, Instance, fit_loss_curve, fit_parameter_server
+from optsched.performance.loss_curve import LossCurve
 from optsched.performance.parameter_server_documents import read_parameter_servers
-from optsched.performance.parameter_server_fit import LAWS, fit_parameter_server
+from optsched.performance.parameter_server_fit import LAWS
 
 W, P = (column.ravel().astype(float) for column in np.meshgrid(np.arange(1, 9), np.arange(1, 9)))
 PLANTED = {"a": 0.02, "b": 0.3, "c": 0.4, "d": 0.01, "e": 0.015}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 from time_cases import SHARED, grid, log_error, random_ways
 
+from optsched.performance import Profiles, Source
 from optsched.performance.parametric.pollux import (
     Pollux,
     adaptdl_objective,
@@ -22,8 +23,6 @@ from optsched.performance.parametric.pollux import (
     step_seconds,
 )
 from optsched.performance.parametric.two_phases import overlapped
-from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Source
 
 pytestmark = pytest.mark.property
 

@@ -15,10 +15,9 @@ from refusals import refuses
 import optsched
 from optsched.assembly import load, model_of
 from optsched.instance import Instance
-from optsched.performance import Configurations, Feasibility, JobBatch, Source
+from optsched.performance import Configurations, Feasibility, JobBatch, Profiles, Source
 from optsched.performance.analytic.hardware import find
 from optsched.performance.prior import Prior
-from optsched.performance.profiles import Profiles
 
 pytestmark = pytest.mark.property
 

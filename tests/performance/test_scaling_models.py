@@ -9,9 +9,9 @@ import pytest
 from refusals import refuses
 from time_cases import SHARED, join
 
-from optsched.formats.profiles import read_profiles
+from optsched.formats import read_profiles
+from optsched.performance import Profiles
 from optsched.performance.parametric.scaling import Amdahl, UniversalScalability
-from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
 
 pytestmark = pytest.mark.property

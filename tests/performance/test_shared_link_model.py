@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 from time_cases import grid, join, random_ways
 
+from optsched.performance import Profiles, Source
 from optsched.performance.parametric.shared_link import Anchors, SharedLink
 from optsched.performance.parametric.shared_link_fit import (
     Parameters,
@@ -21,8 +22,6 @@ from optsched.performance.parametric.shared_link_fit import (
     log_seconds,
     rows_of,
 )
-from optsched.performance.profiles import Profiles
-from optsched.performance.protocol import Source
 from optsched.performance.ways import Ways
 
 DOCUMENT: dict[str, Any] = {

@@ -22,8 +22,8 @@ from optsched.performance import (
     PerformanceModel,
     Prediction,
     Source,
+    TableModel,
 )
-from optsched.performance.table import TableModel
 
 Document = dict[str, Any]
 HUGE = 2**31 - 1

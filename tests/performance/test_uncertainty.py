@@ -11,12 +11,12 @@ from refusals import refuses
 import optsched
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+from optsched.performance import Profiles
 from optsched.performance.parametric.fitting import LEAST_LOG_SD, STATED_LOG_SD, log_sd
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.shared_link import SharedLink
-from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways
-from optsched.study.fitting import fit_model, predict_times
+from optsched.study import fit_model, predict_times
 
 pytestmark = pytest.mark.property
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.performance.profiles import Profiles
+from optsched.performance import Profiles
 from optsched.performance.ways import Ways
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

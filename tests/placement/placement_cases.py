@@ -15,7 +15,7 @@ from optsched import Instance
 from optsched.candidates import Classes, JobRows
 from optsched.instance.topology import topology_graph
 from optsched.registry import load_solver
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 Document = dict[str, Any]
 

@@ -13,7 +13,7 @@ from optsched.assembly import compile
 from optsched.placement import check_rounds, realise
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Rounds
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 
 def allocation(fractions: Mapping[tuple[str, str], float], **given: Any) -> Allocation:

@@ -17,7 +17,7 @@ from optsched.placement.identities import consecutive
 from optsched.placement.problem import Problem, Worth
 from optsched.placement.requests import Requests
 from optsched.placement.shares import dual_feasible
-from optsched.solution.placement import Placement
+from optsched.solution import Placement
 
 
 def placed(

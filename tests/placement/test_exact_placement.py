@@ -20,9 +20,9 @@ from optsched.placement.exact import solve_exactly
 from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.requests import Requests
 from optsched.registry import load_solver
-from optsched.solution.placement import Placement
+from optsched.solution import Placement
 from optsched.solvers import Limits
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 pytestmark = pytest.mark.property
 

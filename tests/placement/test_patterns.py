@@ -11,14 +11,12 @@ from rounds_cases import allocation, cut, largest_share, of_instance
 import optsched
 from optsched import Instance
 from optsched.errors import SolverCrashed, UsageError
-from optsched.placement import realise
-from optsched.placement.instant import Instant
+from optsched.placement import Instant, realise
 from optsched.placement.patterns import Items, shortest, spread
 from optsched.registry import load_solver
 from optsched.solution import Allocation
-from optsched.solvers import Limits
-from optsched.solvers.base import Session
-from optsched.solving.engine import Engine
+from optsched.solvers import Limits, Session
+from optsched.solving import Engine
 
 pytestmark = pytest.mark.property
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.candidates import Classes, JobRows
-from optsched.placement import Seat, Standing, check_seats
-from optsched.placement.beside import moving, place_beside
+from optsched.placement import Seat, Standing, check_seats, place_beside
+from optsched.placement.beside import moving
 from optsched.placement.best_fit import best_fit
 from optsched.placement.plain import Movable, is_plain
 from optsched.placement.problem import Problem

@@ -13,7 +13,8 @@ from rounds_cases import allocation, cut
 
 import optsched
 from optsched import Instance
-from optsched.placement.instant import FULL, Instant, Uses
+from optsched.placement import Instant
+from optsched.placement.instant import FULL, Uses
 from optsched.placement.priority import first_fit, next_round, priorities
 
 pytestmark = pytest.mark.property

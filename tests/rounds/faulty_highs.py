@@ -11,9 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from optsched.program import LinearArrays
-from optsched.solution.values import Values
-from optsched.solvers import Limits, Session
-from optsched.solvers.highs import Highs, HighsSession
+from optsched.solution import Values
+from optsched.solvers import Highs, HighsSession, Limits, Session
 
 FAULT = "OPTSCHED_TEST_FAULT"
 """Environment variable: a file with the name of the fault."""

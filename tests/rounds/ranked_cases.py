@@ -10,9 +10,9 @@ import numpy as np
 
 from optsched import Instance
 from optsched.ranking import RankedJobs
-from optsched.rounds import Plan, RoundPolicy, RoundState
+from optsched.rounds import Plan, RoundPolicy, RoundState, advanced, followed
 from optsched.rounds.solve_round import solve_round
-from optsched.rounds.transitions import advanced, followed, with_instance
+from optsched.rounds.transitions import with_instance
 
 Document = dict[str, Any]
 

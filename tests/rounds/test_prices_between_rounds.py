@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import scattered
 from refusals import refuses
 
 import optsched
-from optsched.conformance.allocation import scattered
 from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver
 from optsched.rounds import RoundPolicy, RoundState, Scheduler, advanced, followed
@@ -18,8 +18,7 @@ from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.prices import solver as back_end
 from optsched.solvers.prices.pinned_total import PinnedTotal
-from optsched.solving import choice
-from optsched.solving.engine import Engine
+from optsched.solving import Engine, choice
 
 pytestmark = pytest.mark.property
 

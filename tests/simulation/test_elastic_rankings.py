@@ -124,7 +124,7 @@ def test_a_ranking_with_options_of_its_own_takes_the_least(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of packages do whose options are not of the class that has ``gpus``."""
-    from optsched.formulation.options import ConstraintOptions
+    from optsched.formulation import ConstraintOptions
 
     class Plain(Ranking):
         name = "plain"

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optsched.simulation import simulate
+from optsched.simulation import read_simulation, simulate, simulation_bytes
 from optsched.simulation.fairness import isolated_rates, mean_present
-from optsched.simulation.files import read_simulation, simulation_bytes
 from optsched.traces import Trace
 
 Make = Callable[..., Trace]

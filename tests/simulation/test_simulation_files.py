@@ -11,8 +11,8 @@ import pytest
 from refusals import refuses
 
 from optsched.errors import InvalidInput
-from optsched.simulation import simulate
-from optsched.simulation.files import read_simulation, simulation_bytes, without_times
+from optsched.simulation import read_simulation, simulate, simulation_bytes
+from optsched.simulation.files import without_times
 from optsched.traces import Trace
 
 Make = Callable[..., Trace]

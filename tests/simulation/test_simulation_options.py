@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from optsched.simulation.options import MODES_OF, SimulationOptions, simulation_options
-from optsched.simulation.simulate import OF_ROUNDS, simulate
+from optsched.simulation import SimulationOptions, simulate
+from optsched.simulation.options import MODES_OF, simulation_options
+from optsched.simulation.simulate import OF_ROUNDS
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import dense
 
-from optsched.conformance.linear import dense
-from optsched.solution.values import Values
+from optsched.solution import Values
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 

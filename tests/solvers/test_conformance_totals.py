@@ -21,10 +21,10 @@ from optsched.conformance.allocation import (
 )
 from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
-from optsched.solution.values import Values
+from optsched.solution import Values
 from optsched.solvers import Limits
 from optsched.solvers.prices.solver import Prices
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 pytestmark = pytest.mark.oracle
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from programs import hard_knapsacks
 
 import optsched
-from optsched.conformance.integer import hard_knapsacks
 from optsched.errors import UsageError
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination

@@ -13,11 +13,17 @@ from optsched.arrays import FloatArray
 from optsched.conformance import BANKS, Verdict, check_case, check_solver
 from optsched.conformance.limits import SLACK
 from optsched.program import ConicProgram, LinearArrays, TimelineProgram
-from optsched.solution.values import Termination, Values
-from optsched.solvers import Capability, Limits, Session, Solver
-from optsched.solvers.clarabel import Clarabel
-from optsched.solvers.highs import Highs, HighsSession
-from optsched.solvers.ortools import CpSat
+from optsched.solution import Termination, Values
+from optsched.solvers import (
+    Capability,
+    Clarabel,
+    CpSat,
+    Highs,
+    HighsSession,
+    Limits,
+    Session,
+    Solver,
+)
 
 pytestmark = pytest.mark.oracle
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_prices_totals import scattered, solved
 
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination
 from optsched.solvers.prices.linear_total import greedy_allocation
 
 pytestmark = pytest.mark.property

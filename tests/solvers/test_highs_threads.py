@@ -15,11 +15,10 @@ from typing import Any
 import highspy
 import numpy as np
 import pytest
+from programs import knapsack
 
-from optsched.conformance.integer import knapsack
 from optsched.solution import Termination
-from optsched.solvers import Limits, highs
-from optsched.solvers.highs import Highs
+from optsched.solvers import Highs, Limits, highs
 
 pytestmark = pytest.mark.process
 

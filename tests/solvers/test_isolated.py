@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import troubled_solvers
 from isolated_cases import PROCESSES, gone, run, soon, works
+from programs import dense
 from refusals import refuses
 
-from optsched.conformance.linear import dense
 from optsched.errors import Interrupted, OptschedError, SolverCrashed, SolverUnavailable, UsageError
 from optsched.processes import Closed, Garbled, Wire
 from optsched.processes.wire import MAGIC

@@ -17,21 +17,20 @@ import pytest
 import scipy.sparse as sp
 import troubled_solvers
 from isolated_cases import PROCESSES, soon
+from programs import dense, infeasible, knapsack
 
 from optsched.conformance import BANKS, Verdict, check_case, check_solver
-from optsched.conformance.integer import knapsack
-from optsched.conformance.linear import dense, infeasible
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.processes import Wire
 from optsched.program import Cone, ConicProgram, LinearArrays, TimelineProgram
 from optsched.registry import load_solver
-from optsched.solution.values import Basis, Values
+from optsched.solution import Basis, Values
 from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.isolated import SolverProcess
 from optsched.solvers.isolated.messages import Address, Call
 from optsched.solvers.isolated.process import LOST
 from optsched.solvers.isolated.worker import Worker
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 pytestmark = [
     pytest.mark.process,

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import troubled_solvers
 from isolated_cases import PROCESSES, gone, run, soon, works
+from programs import dense
 
-from optsched.conformance.linear import dense
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.processes import Child
-from optsched.solution.values import Termination, Values
+from optsched.solution import Termination, Values
 from optsched.solvers import Limits, Progress
 from optsched.solvers.isolated import SolverProcess
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 pytestmark = [pytest.mark.process, PROCESSES]
 

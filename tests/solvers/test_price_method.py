@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import allocation, scattered
 
 import optsched
-from optsched.conformance.allocation import allocation, scattered
 from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_solver
@@ -25,9 +25,8 @@ from optsched.solvers.prices import compiling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
+from optsched.solving import Engine, Outcome
 from optsched.solving.certify import certified_form
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from programs import allocation, scattered
 
-from optsched.conformance.allocation import allocation, scattered
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Status
@@ -19,8 +19,7 @@ from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.polish import Pinned
 from optsched.solvers.prices.sampling import sample_of
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome
+from optsched.solving import Engine, Outcome
 
 pytestmark = pytest.mark.property
 

@@ -12,8 +12,7 @@ from test_prices_totals import scattered, solved, total, worth
 
 import optsched
 from optsched.registry import load_solver
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination
 from optsched.solvers import Limits
 from optsched.solvers.prices import best_response as choosing
 from optsched.solvers.prices import pinned_total

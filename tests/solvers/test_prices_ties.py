@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from test_prices_totals import several, solved
 
 import optsched
-from optsched.candidates.compile import compile
+from optsched.candidates import compile
 from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
 from optsched.solution import Status, Termination
 from optsched.solvers.prices import linear_total, max_min, merging

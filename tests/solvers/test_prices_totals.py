@@ -12,15 +12,13 @@ import pytest
 import scipy.sparse as sp
 
 import optsched
-from optsched.candidates.compile import compile
+from optsched.candidates import compile
 from optsched.errors import SolverUnavailable
 from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
-from optsched.solution.certificate import dual_bound
-from optsched.solution.solution import Status
-from optsched.solution.values import Termination
+from optsched.solution import Status, Termination, dual_bound
 from optsched.solvers import Limits, Progress
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices import solver as back_end
@@ -28,8 +26,7 @@ from optsched.solvers.prices.best_response import best_responses
 from optsched.solvers.prices.interior import Curve
 from optsched.solvers.prices.steps_compiled import compiled
 from optsched.solvers.prices.watch import Watch
-from optsched.solving.engine import Engine
-from optsched.solving.outcome import Outcome
+from optsched.solving import Engine, Outcome
 
 pytestmark = pytest.mark.property
 

@@ -7,14 +7,13 @@ import sys
 from typing import Any
 
 import pytest
+from programs import dense, hard_knapsacks, knapsack
 
-from optsched.conformance.integer import hard_knapsacks, knapsack
-from optsched.conformance.linear import dense
 from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
 from optsched.solvers import Capability, Limits
 from optsched.solvers.raw_log import caught_output
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 WORDS = {
     "highs": "Simplex", "highs-ipm": "ipx", "clarabel": "Clarabel.rs", "glop": "Presolve", "pdlp": "PDLP",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from programs import dense, hard_knapsacks, infeasible
 
-from optsched.conformance.integer import hard_knapsacks
-from optsched.conformance.linear import dense, infeasible
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.registry import load_solver
 from optsched.solution import Termination
 from optsched.solvers import Capability, Limits, Progress
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 
 def engine(name: str, **limits: object) -> Engine:

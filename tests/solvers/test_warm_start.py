@@ -12,8 +12,8 @@ from optsched.api import make_formulation
 from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.solution import Solution
-from optsched.solving.engine import Engine
-from optsched.solving.warm_start import BASIC, WarmStart, matched
+from optsched.solving import Engine, WarmStart, matched
+from optsched.solving.warm_start import BASIC
 
 pytestmark = pytest.mark.property
 

@@ -23,9 +23,8 @@ from optsched.errors import (
     UsageError,
 )
 from optsched.program import ConicProgram, LinearArrays
-from optsched.solution.values import Termination, Values
-from optsched.solvers import Limits, Progress, Session, Solver
-from optsched.solvers.highs import Highs, HighsSession
+from optsched.solution import Termination, Values
+from optsched.solvers import Highs, HighsSession, Limits, Progress, Session, Solver
 from optsched.solvers.interrupt import interrupt_flag
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from optsched.candidates.compile import compile
+from optsched.candidates import compile
 from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
 from optsched.solving import choice
 from optsched.solving.choice import (

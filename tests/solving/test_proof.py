@@ -17,9 +17,8 @@ from optsched.instance.build import build_instance
 from optsched.program import LinearProgram, TimelineProgram
 from optsched.registry import load_solver
 from optsched.solution import PointStatus, Termination, Values
-from optsched.solvers import Limits
-from optsched.solvers.highs import HighsSession
-from optsched.solving.engine import Engine
+from optsched.solvers import HighsSession, Limits
+from optsched.solving import Engine
 from optsched.solving.proof import cut_off, objective_step
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))
@@ -160,7 +159,7 @@ def plain_model(program: TimelineProgram) -> Values:
     not PROJECTS.is_dir(), reason="the project instances are not beside this checkout"
 )
 def test_the_known_wrong_proof_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from optsched.solvers.ortools import CpSat
+    from optsched.solvers import CpSat
 
     honest, claims = CpSat.solve_timeline, []
 
@@ -186,7 +185,7 @@ def test_the_known_wrong_proof_is_refuted(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_refuted_claim_gives_way_to_what_refuted_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from optsched.solvers.ortools import CpSat
+    from optsched.solvers import CpSat
 
     honest, calls = CpSat.solve_timeline, []
 

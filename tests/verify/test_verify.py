@@ -18,7 +18,7 @@ from optsched import Instance, registry
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.instance.files import instance_bytes
+from optsched.instance import instance_bytes
 from optsched.program import AllocationProgram, Total
 from optsched.verify import Finding, Verification, verify
 

@@ -11,7 +11,7 @@ import pytest
 import optsched
 from optsched import Instance, Solution
 from optsched.program import LinearProgram
-from optsched.solution.certificate import certify_point
+from optsched.solution import certify_point
 from optsched.verify import verify
 
 pytestmark = pytest.mark.property

@@ -9,13 +9,12 @@ from functools import cache
 from typing import Any
 
 import pytest
+from programs import covering, dense, hard_knapsacks, infeasible, knapsack, unbounded
 from refusals import refuses
 
 import optsched
-from optsched.conformance.integer import hard_knapsacks, knapsack
-from optsched.conformance.linear import covering, dense, infeasible, unbounded
 from optsched.program import LinearProgram
-from optsched.study.direct import verify_program
+from optsched.study import verify_program
 
 Change = Callable[[dict[str, Any]], None]
 PROGRAMS = {

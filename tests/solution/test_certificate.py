@@ -17,8 +17,14 @@ import optsched
 from optsched import api, registry
 from optsched.assembly import make_formulation
 from optsched.errors import Interrupted, SolverCrashed
-from optsched.program import AllocationProgram, ConicProgram, LinearArrays, LinearProgram, Total
-from optsched.program.arrays import Block
+from optsched.program import (
+    AllocationProgram,
+    Block,
+    ConicProgram,
+    LinearArrays,
+    LinearProgram,
+    Total,
+)
 from optsched.solution import (
     PointStatus,
     Solution,
@@ -30,12 +36,9 @@ from optsched.solution import (
     gap_of,
 )
 from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
-from optsched.solvers import Capability, Limits, Session, Solver
-from optsched.solvers.clarabel import Clarabel
-from optsched.solvers.highs import Highs
-from optsched.solving.engine import Engine
+from optsched.solvers import Capability, Clarabel, Highs, Limits, Session, Solver
+from optsched.solving import Engine, Outcome
 from optsched.solving.infeasibility import elastic_relaxation
-from optsched.solving.outcome import Outcome
 
 pytestmark = pytest.mark.property
 

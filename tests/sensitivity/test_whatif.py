@@ -18,7 +18,7 @@ from optsched.registry import load_solver
 from optsched.sensitivity import Change, whatif
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 pytestmark = pytest.mark.property
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import covering, dense, hard_knapsacks, knapsack, market_split, unbounded
+from programs import infeasible_knapsack as infeasible
 from refusals import refuses
 
 import optsched
-from optsched.conformance.integer import hard_knapsacks, infeasible, knapsack, market_split
-from optsched.conformance.linear import covering, dense, unbounded
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.formats.mps import program_names, program_text
 from optsched.program import LinearProgram

@@ -19,8 +19,8 @@ from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solution.job_explanation import Way
-from optsched.solving.engine import Engine
-from optsched.study.explaining import JobExplanation, explain_job
+from optsched.solving import Engine
+from optsched.study import JobExplanation, explain_job
 
 pytestmark = pytest.mark.property
 

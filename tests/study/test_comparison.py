@@ -11,8 +11,8 @@ from refusals import refuses
 import optsched
 from optsched.errors import InvalidInput, SolverCrashed, SolverUnavailable, UsageError
 from optsched.registry import load_formulation, names
-from optsched.study import comparison
-from optsched.study.comparison import ComparisonRow, accepting, compare
+from optsched.study import ComparisonRow, compare, comparison
+from optsched.study.comparison import accepting
 
 ROW = {
     "formulation", "options", "sense", "objective_words", "refused", "status", "objective", "bound", "gap",
