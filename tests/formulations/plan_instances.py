@@ -9,7 +9,6 @@ import numpy as np
 
 import optsched
 from optsched.instance import Instance
-from optsched.instance.build import build_instance
 
 LEASE = 100.0
 """Seconds."""
@@ -17,7 +16,7 @@ LEASE = 100.0
 
 def made(**parts: Any) -> Instance:
     """An instance from the parts of its document."""
-    return build_instance({"format": "optsched-instance/1", **parts})
+    return Instance.from_document({"format": "optsched-instance/1", **parts})
 
 
 def machines(durations: Sequence[Sequence[float]], **parts: Any) -> Instance:

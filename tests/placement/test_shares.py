@@ -15,7 +15,6 @@ import optsched
 from optsched import Instance, Solution
 from optsched.cli.main import main
 from optsched.errors import UsageError
-from optsched.instance.build import build_instance
 from optsched.placement import METHODS
 from optsched.placement.shares import Shares, packing
 from optsched.solution import Allocation
@@ -38,7 +37,7 @@ def sharing(
         for i, (s, g) in enumerate(zip(shares, gpus or [1] * len(shares), strict=True))
     ]
     pools = [{"name": "a", "nodes": nodes, "gpus_per_node": per_node}]
-    return build_instance(
+    return Instance.from_document(
         {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
     )
 

@@ -12,7 +12,6 @@ import optsched
 from optsched import Instance, Solution
 from optsched.cli.main import main
 from optsched.instance import instance_bytes
-from optsched.instance.build import build_instance
 
 HELD = {"x": ["a-0/1"], "y": ["a-1/0"]}
 
@@ -32,7 +31,7 @@ def cluster(
     ]
     rates = {str(size): float(size) for size in range(1, 5)}
     pool = {"name": "a", "nodes": nodes, "gpus_per_node": per_node}
-    return build_instance({
+    return Instance.from_document({
         "format": "optsched-instance/1", "cluster": {"pools": [pool]},
         "workloads": {"w": {"throughput": {"a": rates}}}, "jobs": jobs,
     })  # fmt: skip
@@ -102,7 +101,9 @@ def test_two_that_share_a_gpu_stay_together() -> None:
     jobs.append({"id": "z", "steps": 100, "options": options})
     pools = [{"name": "a", "nodes": 2, "gpus_per_node": 2}]
     solution = placed(
-        build_instance({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs})
+        Instance.from_document(
+            {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+        )
     )
     found = gpus(solution)
     assert found["x"] == found["y"] == ["a-1/1"] and found["z"] not in ([], ["a-1/1"])

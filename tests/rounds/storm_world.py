@@ -11,7 +11,7 @@ import pytest
 from storm_rules import Facts, Node, Place, broken, displaced, strained
 
 from optsched.errors import InvalidInput, UsageError
-from optsched.instance.build import build_instance
+from optsched.instance import Instance
 from optsched.rounds import Plan, Scheduler
 
 ROUND = 60.0
@@ -92,7 +92,7 @@ class Storm:
         self.policy, self.crowd = policy, crowd
         self.facts = facts()
         options = {"isolate": False, "clock": lambda: self.facts.now} | given.pop("options", {})
-        self.scheduler = Scheduler(build_instance(document(**given)), policy, **options)
+        self.scheduler = Scheduler(Instance.from_document(document(**given)), policy, **options)
         self.running: dict[str, Place] = {}
         self.plan: Plan | None = None
         self.number = 0

@@ -21,7 +21,7 @@ from optsched.errors import (
     SolverUnavailable,
     UsageError,
 )
-from optsched.instance.build import build_instance
+from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.rounds import Plan, Scheduler
 from optsched.rounds.journal import disk
@@ -41,7 +41,9 @@ def made(
 ) -> Scheduler:
     options = {"isolate": False, "clock": lambda: 0.0} | options
     return Scheduler(
-        build_instance(document(jobs=jobs)), {"solver": "highs", **(policy or {})}, **options
+        Instance.from_document(document(jobs=jobs)),
+        {"solver": "highs", **(policy or {})},
+        **options,
     )
 
 

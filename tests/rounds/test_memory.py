@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 from storm_world import document
 
-from optsched.instance.build import build_instance
+from optsched.instance import Instance
 from optsched.rounds import Scheduler
 
 pytestmark = pytest.mark.process
@@ -42,7 +42,7 @@ def churn(scheduler: Scheduler, first: int, rounds: int) -> None:
 
 def grown(rounds: int) -> tuple[float, float]:
     """Bytes that a scheduler holds after some churn, and after more of it."""
-    scheduler = Scheduler(build_instance(document()), clock=lambda: 0.0, isolate=False)
+    scheduler = Scheduler(Instance.from_document(document()), clock=lambda: 0.0, isolate=False)
     churn(scheduler, 0, 20)
     tracemalloc.start()
     sizes = []

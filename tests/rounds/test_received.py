@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import optsched
-from optsched.instance.build import build_instance
+from optsched.instance import Instance
 from optsched.rounds import RoundPolicy, RoundState, advanced, followed
 from optsched.rounds.solve_round import solve_round
 
@@ -27,7 +27,7 @@ PACKING = Path(__file__).parents[2] / "instances" / "packing.json"
 def received(document: dict[str, Any], rounds: int, **policy: Any) -> tuple[RoundState, Any]:
     """The state after so many rounds in which nothing changes, and the last plan's solution."""
     state = RoundState.first(
-        build_instance(document), RoundPolicy(progress=False, fill=False, **policy)
+        Instance.from_document(document), RoundPolicy(progress=False, fill=False, **policy)
     )
     solution = None
     for _ in range(rounds):
@@ -195,7 +195,7 @@ def test_patience_runs_a_job_that_the_allocation_leaves_out() -> None:
     ]
     patience, number = 6, len(jobs)
     state = RoundState.first(
-        build_instance(instance(jobs)),
+        Instance.from_document(instance(jobs)),
         RoundPolicy(
             formulation="max-throughput", patience=patience, max_moves=0, fill=False, progress=False
         ),

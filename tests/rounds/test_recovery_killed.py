@@ -19,7 +19,7 @@ PROGRAM = """
 import logging, os, sys
 logging.disable(logging.CRITICAL)
 from pathlib import Path
-from optsched.instance.build import build_instance
+from optsched.instance import Instance
 from optsched.rounds import Scheduler
 from storm_world import document
 
@@ -50,7 +50,7 @@ if (folder / "journal.json").exists():
     scheduler = Scheduler.recover(folder, **options)
 else:
     policy = {"formulation": "max-min-fairness"}
-    scheduler = Scheduler(build_instance(document()), policy, journal=folder, **options)
+    scheduler = Scheduler(Instance.from_document(document()), policy, journal=folder, **options)
 from optsched.rounds.journal import records
 n = sum(1 for _ in records(folder))
 os.write(1, f"from {n}\\n".encode())

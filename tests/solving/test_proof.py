@@ -13,7 +13,6 @@ import pytest
 
 import optsched
 from optsched.instance import Instance
-from optsched.instance.build import build_instance
 from optsched.program import LinearProgram, TimelineProgram
 from optsched.registry import load_solver
 from optsched.solution import PointStatus, Termination, Values
@@ -55,7 +54,7 @@ def project(path: Path) -> Instance:
     names = ("R1", "R2", "N1", "N2")
     (capacity,) = section("RESOURCEAVAILABILITIES")
     kinds = ("renewable", "renewable", "consumable", "consumable")
-    return build_instance(
+    return Instance.from_document(
         {
             "format": "optsched-instance/1",
             "name": path.stem,
