@@ -11,11 +11,10 @@ from optsched.candidates import Classes
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, LexicographicMinimum, Minimum, SideRows, Total
 from optsched.registry import load_solver
-from optsched.solution import dual_bound
-from optsched.solution.values import PointStatus, Termination, Values
+from optsched.solution import PointStatus, Termination, Values, dual_bound
 from optsched.solvers import Limits
+from optsched.solving import Engine
 from optsched.solving.certify import EvaluatedPoint, certified
-from optsched.solving.engine import Engine
 
 pytestmark = pytest.mark.property
 

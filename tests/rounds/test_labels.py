@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from optsched.candidates import JobRows
 from optsched.placement.priority import SCRAMBLE
 from optsched.rounds.preemption import order_due
-from optsched.solving.warm_start import matched
+from optsched.solving import matched
 
 keys = st.lists(
     st.tuples(st.integers(0, 40), st.integers(-1, 2), st.sampled_from([0, 1, 10**18])), max_size=30

@@ -6,23 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from programs import program
 
 import optsched
 from optsched.arrays import FloatArray
-from optsched.conformance.answers import program
 from optsched.errors import SolverCrashed
 from optsched.generate.catalogue import generate
 from optsched.instance.durations import Deadline
 from optsched.program import LinearArrays
 from optsched.solution import Termination, Values
-from optsched.solvers import Limits, Session
+from optsched.solvers import Clarabel, CpSat, Highs, HighsSession, Limits, Session
 from optsched.solvers.base import ReloadedSession
-from optsched.solvers.clarabel import Clarabel
 from optsched.solvers.cvxpy import Scs
-from optsched.solvers.highs import Highs, HighsSession
-from optsched.solvers.ortools import CpSat, Scip
+from optsched.solvers.ortools import Scip
 from optsched.solvers.prices.solver import Prices
-from optsched.study.direct import verify_program
+from optsched.study import verify_program
 
 
 class Spoiled(HighsSession):

@@ -13,9 +13,8 @@ import optsched
 from optsched.assembly import compile, make_formulation
 from optsched.errors import Interrupted
 from optsched.program import AllocationProgram
-from optsched.solution.values import Termination
-from optsched.solving.column_generation import pair_generation, pair_parts, pair_sample
-from optsched.solving.column_generation.pair_pricing import PairPricing
+from optsched.solution import Termination
+from optsched.solving.column_generation import PairPricing, pair_generation, pair_parts, pair_sample
 from optsched.solving.column_generation.pair_search import PairSearch
 
 pytestmark = pytest.mark.property

@@ -11,9 +11,7 @@ from generation_cases import check_stopped, interference
 import optsched
 from optsched.assembly import compile, make_formulation
 from optsched.program import AllocationProgram
-from optsched.solving.column_generation import pair_sample
-from optsched.solving.column_generation.pair_pricing import PairPricing
-from optsched.solving.column_generation.pricing import Duals
+from optsched.solving.column_generation import Duals, PairPricing, pair_sample
 
 pytestmark = pytest.mark.property
 
