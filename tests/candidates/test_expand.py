@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from optsched.candidates import Classes, JobRows, compile, expand, expand_first
 from optsched.instance import Instance
-from optsched.performance.table import TableModel
+from optsched.performance import TableModel
 from optsched.solution import Allocation
 
 pytestmark = pytest.mark.property

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from timeline_cases import by_brute_force, random_program, unrelated
 
 from optsched.errors import UsageError
-from optsched.program import TimelineCost, TimelineProgram
-from optsched.program.arrays import Block
+from optsched.program import Block, TimelineCost, TimelineProgram
 from optsched.program.integers import amount_unit, common_unit, round_down, round_up
 from optsched.program.list_schedule import FAR, ResourceProfile, list_schedule, shifted_left
 from optsched.program.time_indexed import count_columns, count_nonzeros, time_indexed
@@ -19,7 +18,7 @@ from optsched.program.timeline import split_point
 from optsched.registry import load_solver
 from optsched.solution import Termination
 from optsched.solvers import Limits
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 
 pytestmark = pytest.mark.property
 

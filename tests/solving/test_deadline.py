@@ -10,22 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import program
 
 import optsched
 from optsched import api
 from optsched.candidates import compile as compile_candidates
 from optsched.cli.main import main
-from optsched.conformance.answers import program
 from optsched.formulation import Formulation
 from optsched.instance import durations
 from optsched.instance.durations import Deadline, OutOfTime
 from optsched.program import linear_to_conic
 from optsched.registry import load_solver
 from optsched.solution import Solution, Termination
-from optsched.solvers import Limits
+from optsched.solvers import HighsSession, Limits
 from optsched.solvers.clarabel import SET_UP, solve_conic
-from optsched.solvers.highs import HighsSession
-from optsched.solving.engine import Engine
+from optsched.solving import Engine
 from optsched.solving.runs import RESERVED
 
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import infeasible
 
 import optsched
-from optsched.conformance.linear import infeasible
 from optsched.generate.catalogue import generate
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination, Values
 from optsched.solution.explanation import Explanation
-from optsched.solvers import Limits, Session, Solver
-from optsched.solvers.highs import Highs, HighsSession
-from optsched.solving.engine import Engine
+from optsched.solvers import Highs, HighsSession, Limits, Session, Solver
+from optsched.solving import Engine
 from optsched.solving.infeasibility import (
     EFFORT,
     Analyst,
@@ -27,7 +26,8 @@ from optsched.solving.infeasibility import (
     conflicting_rows,
     rows_alone,
 )
-from optsched.study.direct import ProgramSolution, program_names, solve_program, verify_program
+from optsched.study import ProgramSolution, solve_program, verify_program
+from optsched.study.direct import program_names
 
 
 def whole_jobs(jobs: int = 2, spare: int = 3) -> LinearArrays:
