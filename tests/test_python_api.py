@@ -20,8 +20,8 @@ from refusals import refuses
 import optsched
 from optsched import errors
 from optsched.api import make_limits
-from optsched.simulation.options import SimulationOptions
-from optsched.solving.limits import LimitOptions
+from optsched.simulation import SimulationOptions
+from optsched.solving import LimitOptions
 
 QUICKSTART = optsched.load("@quickstart").to_document()
 OPEN = {
