@@ -17,6 +17,7 @@ from formulations.lease_pieces import Pieces
 from formulations.lease_room import ROUNDING, Holds, LeaseRoom, earliest, most_that_fit
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
@@ -117,11 +118,10 @@ class Lease(Formulation):
             [_deadline(attributes) for attributes in candidates.configurations.attribute_sets],
             np.float64,
         )
-        columns, row = (
-            candidates.columns,
-            candidates.configurations.attributes[candidates.configuration],
-        )
-        asked = np.zeros(len(candidates.kinds) + 1, bool)  # the last is of jobs without a kind
+        columns = candidates.columns
+        row = candidates.configurations.attributes[candidates.configuration]
+        # The last entry stands for jobs without a kind, whose number is -1.
+        asked = np.zeros(len(candidates.kinds) + 1, bool)
         asked[columns.kind[~np.isnan(stated[row])]] = True
         free = np.isinf(candidates.instance.jobs_table.deadline) & ~asked[candidates.kinds.of_job]
         return super().classes(candidates.without_jobs(free, BEST_EFFORT))
@@ -218,89 +218,131 @@ class Leases:
 
     def plan(self) -> LinearPlan:
         """The program `Lease` states."""
-        C, o, b, leases_before = self.C, self.o, self.b, self.l
         self._refuse_impossible()
-        size = np.where(
-            b <= leases_before, leases_before, 0
-        )  # an option that cannot make it has no X, and S = 0
-        if size.sum() > MOST_COLUMNS:
+        if self.size.sum() > MOST_COLUMNS:
             raise UsageError(
-                f"lease: {size.sum()} variables of options and leases, at most {MOST_COLUMNS} are taken: "
+                f"lease: {self.size.sum()} variables of options and leases, at most {MOST_COLUMNS} are taken: "
                 "longer rounds or nearer deadlines make fewer"
             )
-        k = C.class_a[o]
-        of, t = (
-            np.repeat(np.arange(len(o), dtype=np.int64), size),
-            ranges(np.zeros(len(o), np.int64), size),
+        lp, S, X = self.rows()
+        # Where any feasible plan will do, the value of a single option keeps the program from having no objective.
+        v = self.v * (np.arange(len(self.o)) == 0) if self.first_lease == "random" else self.v
+        lp.maximise(v[np.newaxis, :] @ S + self._worth_of_first()[np.newaxis, :] @ X)
+        return LinearPlan(
+            self.C,
+            lp,
+            self._read,
+            self.complete,
+            self._describe,
+            assumption=self._assumption,
+            known=self._by_deadline,
+            improve=self._shifted,
+            later=(self._starts(), self._pieces().later()),
+            declined=self._declined,
         )
 
-        planned = np.unique(k)
-        renewable = np.flatnonzero(C.resources.renewable)
-        uses = C.usage.tocsr()[renewable][:, o].tocsc()
-        each = uses[:, of].tocoo()
-        used = np.unique(each.row.astype(np.int64) * max(self.leases, 1) + t[each.col])
-        columns = LeaseColumns(of, t, size, planned, used, renewable, np.asarray(uses.todense()))
-        lp, S, X = self.rows(columns)
-        v = self.v * (np.arange(len(o)) == 0) if self.first_lease == "random" else self.v
-        lp.maximise(v[np.newaxis, :] @ S + self._worth_of_first(columns)[np.newaxis, :] @ X)
-        return LinearPlan(
-            C, lp, lambda x: self._read(columns, x), lambda s: self.complete(columns, s),
-            lambda block, number: self._describe(columns, block, number), assumption=self._assumption,
-            known=lambda: self._by_deadline(columns), improve=lambda x: self._shifted(columns, x),
-            later=(self._starts(columns), self._pieces(columns).later()),
-            declined=lambda schedule: self._declined(columns, schedule),
-        )  # fmt: skip
+    # --- what its columns and rows are -----------------------------------------------------------------------------
 
-    def rows(self, columns: LeaseColumns) -> tuple[LinearProgram, Variables, Variables]:
+    @cached_property
+    def size(self) -> IntArray:
+        """X of each option, shape (O,): an option that cannot make it has none, and S = 0."""
+        return np.where(self.b <= self.l, self.l, 0)
+
+    @cached_property
+    def of(self) -> IntArray:
+        """Option of each X."""
+        return np.repeat(np.arange(len(self.o), dtype=np.int64), self.size)
+
+    @cached_property
+    def t(self) -> IntArray:
+        """Lease of each X."""
+        return ranges(np.zeros(len(self.o), np.int64), self.size)
+
+    @cached_property
+    def planned(self) -> IntArray:
+        """Class of each row ``take``."""
+        return np.unique(self.C.class_a[self.o])
+
+    @cached_property
+    def renewable(self) -> IntArray:
+        """Resources with rows ``capacity``, shape (R,)."""
+        return np.flatnonzero(self.C.resources.renewable)
+
+    @cached_property
+    def uses(self) -> FloatArray:
+        """g_ro of these resources, shape (R, O)."""
+        return np.asarray(self.C.usage.tocsr()[self.renewable][:, self.o].todense())
+
+    @cached_property
+    def holds(self) -> list[Holds]:
+        """What a job holds of these resources, by option."""
+        return [
+            [(r, amount) for r, amount in enumerate(mine) if amount > 0]
+            for mine in self.uses.T.tolist()
+        ]
+
+    @cached_property
+    def _entries(self) -> tuple[FloatArray, IntArray, IntArray]:
+        """(g_ro, resource and lease as one number, X) of every entry of the rows ``capacity``."""
+        uses = sp.csc_matrix(self.uses)[:, self.of].tocoo()
+        column = uses.col.astype(np.int64)
+        where: IntArray = uses.row.astype(np.int64) * max(self.leases, 1) + self.t[column]
+        return uses.data, where, column
+
+    @cached_property
+    def used(self) -> IntArray:
+        """Resource and lease of each row ``capacity``, as one number: those that some option uses."""
+        return np.unique(self._entries[1])
+
+    @cached_property
+    def _first(self) -> IntArray:
+        return np.cumsum(self.size) - self.size
+
+    def part(self, option: int) -> slice:
+        """The X of an option, lease by lease."""
+        return slice(int(self._first[option]), int(self._first[option] + self.size[option]))
+
+    def rows(self) -> tuple[LinearProgram, Variables, Variables]:
         """S and X with all rows, without an objective."""
-        C, o, b, of, t = self.C, self.o, self.b, columns.of, columns.t
-        k, n = C.class_a[o], C.count[C.class_a[o]]
+        C, of, b, planned = self.C, self.of, self.b, self.planned
+        k = C.class_a[self.o]
+        n = C.count[k]
         lp = LinearProgram()
-        S = lp.variables(len(o), name="S", upper=np.where(columns.size > 0, n, 0.0), integer=True)
+        S = lp.variables(len(b), name="S", upper=np.where(self.size > 0, n, 0.0), integer=True)
         X = lp.variables(len(of), name="X", upper=n[of], integer=True)
-        every = np.arange(len(of))
-        total = sp.csr_matrix((np.ones(len(of)), (of, every)), shape=(len(o), len(of)))
+
+        total = sum_by(of, 1.0, len(b))
         lp.constrain(total @ X - sp.diags_array(b.astype(float)) @ S == 0.0, name="leases")
         several = np.flatnonzero(n[of] > 1)
         if len(several):
-            pick = sp.csr_matrix(
-                (np.ones(len(several)), (np.arange(len(several)), of[several])),
-                (len(several), len(o)),
-            )
-            lp.constrain(
-                sp.eye_array(len(of), format="csr")[several] @ X - pick @ S <= 0.0, name="once"
-            )
-        planned = columns.planned
-        take = sp.csr_matrix(
-            (np.ones(len(o)), (np.searchsorted(planned, k), np.arange(len(o)))),
-            (len(planned), len(o)),
-        )
+            running = rows_of(several, len(of)) @ X
+            lp.constrain(running - rows_of(of[several], len(b)) @ S <= 0.0, name="once")
+        take = sum_by(np.searchsorted(planned, k), 1.0, len(planned))
         wanted = C.count[planned]
-        lp.constrain(
-            (take @ S).between(
-                np.where(self.admission | C.soft_deadline[planned], 0.0, wanted), wanted
-            ),
-            name="take",
-        )
-        uses = sp.csc_matrix(columns.uses)[:, of].tocoo()
-        row = np.searchsorted(
-            columns.used, uses.row.astype(np.int64) * max(self.leases, 1) + t[uses.col]
-        )
-        matrix = sp.csr_matrix((uses.data, (row, uses.col)), shape=(len(columns.used), len(of)))
-        lp.constrain(matrix @ X <= self.G[columns.renewable].ravel()[columns.used], name="capacity")
+        optional = self.admission | C.soft_deadline[planned]
+        lp.constrain((take @ S).between(np.where(optional, 0.0, wanted), wanted), name="take")
+        g, where, column = self._entries
+        row = np.searchsorted(self.used, where)
+        held = sp.csr_matrix((g, (row, column)), shape=(len(self.used), len(of)))
+        G = self.G[self.renewable].ravel()[self.used]
+        lp.constrain(held @ X <= G, name="capacity")
         return lp, S, X
 
-    def _worth_of_first(self, columns: LeaseColumns) -> FloatArray:
+    def _worth_of_first(
+        self,
+    ) -> FloatArray:
         """What each X is worth by the option ``first_lease``: -/+ g_o / max_t sum_r G_rt in lease 0."""
-        C, of = self.C, columns.of
+        C, of = self.C, self.of
         sign = {"ignore": 0.0, "random": 0.0, "minimise": -1.0, "maximise": 1.0}[self.first_lease]
         gpus = (C.gpus * C.configurations.share[C.configuration])[self.o] * (C.pool[self.o] >= 0)
         most = float(self.G[C.resources.pool >= 0].sum(axis=0).max(initial=0.0))
-        return np.where(columns.t == 0, sign * gpus[of] / most if most > 0 else 0.0, 0.0)
+        return np.where(self.t == 0, sign * gpus[of] / most if most > 0 else 0.0, 0.0)
 
     # --- a plan without a solver -----------------------------------------------------------------------------------
 
-    def _by_deadline(self, columns: LeaseColumns) -> FloatArray | None:
+    def _by_deadline(
+        self,
+    ) -> FloatArray | None:
         """The plan by earliest deadline first; None if it leaves out a job that must be planned.
 
         Options are taken in order of their deadlines, of equal ones the most valuable first, then the one that needs
@@ -316,40 +358,42 @@ class Leases:
         table = C.instance.jobs_table
         runs = np.array([job for job in table.running if not table.preemptible[job]], np.int64)
         firm = np.isin(k, C.of_job[runs])
-        needs = self.b * (
-            columns.uses
-            / np.maximum(self.G[columns.renewable].max(axis=1, initial=0.0), 1.0)[:, None]
-        )
+        most = np.maximum(self.G[self.renewable].max(axis=1, initial=0.0), 1.0)
+        needs = self.b * self.uses / most[:, None]
         order = np.lexsort((needs.max(axis=0, initial=0.0), -self.v, self.l, ~firm))
-        wanted = np.where(columns.size > 0, C.count[k], 0).astype(np.int64)
-        S, X = self._in_order(columns, wanted, order)
-        planned = np.bincount(k, S, minlength=len(C))[columns.planned]
-        must = ~(self.admission | C.soft_deadline[columns.planned])
-        if (planned < C.count[columns.planned])[must].any():
+        wanted = np.where(self.size > 0, C.count[k], 0).astype(np.int64)
+        S, X = self._in_order(wanted, order)
+        planned = np.bincount(k, S, minlength=len(C))[self.planned]
+        must = ~(self.admission | C.soft_deadline[self.planned])
+        if (planned < C.count[self.planned])[must].any():
             return None
         return np.concatenate([S, X]).astype(np.float64)
 
     # --- among plans of the same value -----------------------------------------------------------------------------
 
-    def _starts(self, columns: LeaseColumns) -> Later:
+    def _starts(
+        self,
+    ) -> Later:
         """minimise  sum_o sum_t (L t / b_o) X_ot: the mean time of the starts of its leases, added up over jobs."""
 
         def program() -> LinearProgram:
-            lp, _, X = self.rows(columns)
-            lp.minimise((self.L * columns.t / self.b[columns.of])[np.newaxis, :] @ X)
+            lp, _, X = self.rows()
+            lp.minimise((self.L * self.t / self.b[self.of])[np.newaxis, :] @ X)
             return lp
 
         return Later(
             "starts", "s from now to the mean start of a job's leases, added up over jobs", self._lateness,
-            len(self.o) + len(columns.of), program,
-            lambda s: self.complete(columns, s), lambda x: self._read(columns, x),
+            len(self.o) + len(self.of), program,
+            self.complete, self._read,
         )  # fmt: skip
 
-    def _pieces(self, columns: LeaseColumns) -> Pieces:
+    def _pieces(
+        self,
+    ) -> Pieces:
         """The stretches of leases in which jobs run without interruption."""
         return Pieces(
-            self.b, columns.size, self.C.count[self.C.class_a[self.o]].astype(np.int64), columns.of, columns.t,
-            lambda: self.rows(columns), lambda s: self.complete(columns, s), self._slots, self.schedule,
+            self.b, self.size, self.C.count[self.C.class_a[self.o]].astype(np.int64), self.of, self.t,
+            self.rows, self.complete, self._slots, self.schedule,
         )  # fmt: skip
 
     def _slots(self, schedule: Schedule) -> tuple[IntArray, IntArray, IntArray]:
@@ -367,7 +411,7 @@ class Leases:
         held = np.bincount(position, length, minlength=len(job))
         return float((np.bincount(position, length * mean, minlength=len(job)) / held).sum())
 
-    def _shifted(self, columns: LeaseColumns, x: FloatArray) -> FloatArray:
+    def _shifted(self, x: FloatArray) -> FloatArray:
         """The earliest of some plans in which the same jobs take the same options; the value does not fall.
 
         One is the plan itself with every option moved as early as those of all others leave room, until none can be
@@ -376,27 +420,27 @@ class Leases:
         """
         S, X = np.split(np.round(x).astype(np.int64), [len(self.o)])
         planned = np.flatnonzero(S > 0)
-        plans = [self._moved_left(columns, S, X)]
+        plans = [self._moved_left(S, X)]
         if self.first_lease in ("ignore", "random") and len(self.o) <= MOST_REBUILT:
             for key in (self.b, self.l, self.l - self.b):
                 again, built = self._in_order(
-                    columns, S, planned[np.lexsort((self.b[planned], key[planned]))]
+                    S, planned[np.lexsort((self.b[planned], key[planned]))]
                 )
                 plans += [built] if np.array_equal(again, S) else []
-        late = columns.t / self.b[columns.of]
+        late = self.t / self.b[self.of]
         return np.concatenate([S, min(plans, key=lambda plan: float(late @ plan))]).astype(
             np.float64
         )
 
-    def _moved_left(self, columns: LeaseColumns, S: IntArray, X: IntArray) -> IntArray:
+    def _moved_left(self, S: IntArray, X: IntArray) -> IntArray:
         """X with every option as early as the others leave room; a lease that costs value is not used more."""
         costs, needed, size, count = (
-            array.tolist() for array in (self._worth_of_first(columns) < 0, self.b, columns.size, S)
+            array.tolist() for array in (self._worth_of_first() < 0, self.b, self.size, S)
         )
         runs: dict[int, list[int]] = {
-            o: X[columns.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()
+            o: X[self.part(o)].tolist() for o in np.flatnonzero(S > 0).tolist()
         }
-        room, holds = LeaseRoom(self.G[columns.renewable]), columns.holds
+        room, holds = LeaseRoom(self.G[self.renewable]), self.holds
         for o, running in runs.items():
             room.take(holds[o], running)
         moved = True
@@ -408,27 +452,25 @@ class Leases:
             for o in sorted(runs, key=lambda o: (when[o] / (count[o] * needed[o]), o)):
                 room.take(holds[o], runs[o], -1)
                 most = room.jobs_at_once(holds[o], size[o], count[o])
-                if costs[columns.part(o).start]:
+                if costs[self.part(o).start]:
                     most[0] = min(most[0], runs[o][0])
                 running = earliest(most, count[o], needed[o])
                 running += [0] * (len(most) - len(running))
                 moved |= running != runs[o]
                 runs[o] = running
                 room.take(holds[o], running)
-        return self._together(columns, runs)
+        return self._together(runs)
 
-    def _in_order(
-        self, columns: LeaseColumns, wanted: IntArray, order: IntArray
-    ) -> tuple[IntArray, IntArray]:
+    def _in_order(self, wanted: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
         """(S, X) of options one after the other: as many of the ``wanted`` jobs as can meet the option's deadline.
 
         Each option takes the earliest leases in which those before it leave room.
         """
         k, needed, size, count = (
-            array.tolist() for array in (self.C.class_a[self.o], self.b, columns.size, wanted)
+            array.tolist() for array in (self.C.class_a[self.o], self.b, self.size, wanted)
         )
         S, left = np.zeros(len(self.o), np.int64), self.C.count.astype(np.int64).tolist()
-        room, runs, holds = LeaseRoom(self.G[columns.renewable]), {}, columns.holds
+        room, runs, holds = LeaseRoom(self.G[self.renewable]), {}, self.holds
         for o in order.tolist():
             jobs = min(count[o], left[k[o]])
             most = room.jobs_at_once(holds[o], size[o], jobs)
@@ -438,32 +480,30 @@ class Leases:
                 room.take(holds[o], running)
                 S[o] = jobs
                 left[k[o]] -= jobs
-        return S, self._together(columns, runs)
+        return S, self._together(runs)
 
-    def _together(self, columns: LeaseColumns, runs: Mapping[int, list[int]]) -> IntArray:
+    def _together(self, runs: Mapping[int, list[int]]) -> IntArray:
         """X from how many jobs of options run in each of their first leases."""
-        X = np.zeros(len(columns.of), np.int64)
+        X = np.zeros(len(self.of), np.int64)
         for o, running in runs.items():
-            start = columns.part(o).start
+            start = self.part(o).start
             X[start : start + len(running)] = running
         return X
 
-    def _declined(self, columns: LeaseColumns, schedule: Schedule) -> tuple[tuple[int, str], ...]:
+    def _declined(self, schedule: Schedule) -> tuple[tuple[int, str], ...]:
         """Jobs with a deadline that are not planned, and what they need."""
         C = self.C
-        left_out = np.setdiff1d(np.flatnonzero(np.isin(C.of_job, columns.planned)), schedule.job)
+        left_out = np.setdiff1d(np.flatnonzero(np.isin(C.of_job, self.planned)), schedule.job)
         if not len(left_out):
             return ()
-        x = self.complete(columns, schedule)[len(self.o) :]
-        free = self.G[columns.renewable].copy()
+        x = self.complete(schedule)[len(self.o) :]
+        free = self.G[self.renewable].copy()
         for r in range(len(free)):
-            free[r] -= np.bincount(
-                columns.t, columns.uses[r, columns.of] * x, minlength=free.shape[1]
-            )
+            free[r] -= np.bincount(self.t, self.uses[r, self.of] * x, minlength=free.shape[1])
         of_class = np.argsort(C.class_a[self.o], kind="stable")
         first = np.searchsorted(C.class_a[self.o][of_class], np.arange(len(C) + 1))
         why = {
-            k: self._why_declined(columns, free, of_class[first[k] : first[k + 1]])
+            k: self._why_declined(free, of_class[first[k] : first[k + 1]])
             for k in np.unique(C.of_job[left_out]).tolist()
         }
         return tuple(
@@ -471,13 +511,13 @@ class Leases:
             for job, k in zip(left_out.tolist(), C.of_job[left_out].tolist(), strict=True)
         )
 
-    def _why_declined(self, columns: LeaseColumns, free: FloatArray, mine: IntArray) -> str:
+    def _why_declined(self, free: FloatArray, mine: IntArray) -> str:
         """What a job with these options needs, and in how many leases there is room for it beside the plan."""
         o = int(mine[np.argmin(self.b[mine] - self.l[mine])])
         needs = f"{_many(self.b[o], 'lease')} of {_many(int(self.C.gpus[self.o[o]]), 'GPU')}"
         if self.b[o] > self.l[o]:
             return f"it needs {needs}, {self.l[o]} before its deadline"
-        use = columns.uses[:, o]
+        use = self.uses[:, o]
         room = (free[:, : self.l[o]] >= use[:, np.newaxis] - ROUNDING)[use > 0].all(axis=0).sum()
         return f"it needs {needs}; the plan leaves room in {room} of the {self.l[o]} before its deadline"
 
@@ -517,16 +557,15 @@ class Leases:
 
     # --- points and schedules --------------------------------------------------------------------------------------
 
-    def _read(self, columns: LeaseColumns, x: FloatArray) -> Schedule:
+    def _read(self, x: FloatArray) -> Schedule:
         """Members take the leases of their option in turn, so that each gets exactly b_o of them, no two at once."""
         S = np.round(x[: len(self.o)]).astype(np.int64)
-        X = np.round(x[len(self.o) : len(self.o) + len(columns.of)]).astype(np.int64)
-        slot = np.repeat(
-            np.arange(len(X)), X
-        )  # one per job and lease, option after option, lease after lease
-        of = columns.of[slot]
+        X = np.round(x[len(self.o) : len(self.o) + len(self.of)]).astype(np.int64)
+        # One slot per job and lease, option after option, lease after lease.
+        slot = np.repeat(np.arange(len(X)), X)
+        of = self.of[slot]
         turn = np.arange(len(slot)) - np.searchsorted(of, of)
-        return self.schedule(S, of, turn % np.maximum(S[of], 1), columns.t[slot])
+        return self.schedule(S, of, turn % np.maximum(S[of], 1), self.t[slot])
 
     def schedule(self, S: IntArray, of: IntArray, member: IntArray, t: IntArray) -> Schedule:
         """The schedule of the leases of each member of each option; members are numbered from 0 in each option."""
@@ -549,7 +588,7 @@ class Leases:
         """When a lease begins, s."""
         return np.asarray(self.C.instance.now + t * self.L, np.float64)
 
-    def complete(self, columns: LeaseColumns, schedule: Schedule) -> FloatArray:
+    def complete(self, schedule: Schedule) -> FloatArray:
         """The point (S, X) of a schedule; raises ValueError in words where it stands for none."""
         now, names = self.C.instance.now, self.C.instance.jobs_table.names
         place = np.searchsorted(self.o, schedule.column)
@@ -561,13 +600,13 @@ class Leases:
         for wrong, told in (
             (off, "does not run in whole leases"),
             ((t0 < 0) | (t1 <= t0), "runs before now, or for no time"),
-            (t1 > columns.size[place], "runs after its deadline"),
+            (t1 > self.size[place], "runs after its deadline"),
         ):
             if wrong.any():
                 raise ValueError(f"job {names[int(schedule.job[np.argmax(wrong)])]} {told}")
-        start = np.concatenate(([0], np.cumsum(columns.size)))
+        start = np.concatenate(([0], np.cumsum(self.size)))
         length = t1 - t0
-        x = np.zeros(len(self.o) + len(columns.of))
+        x = np.zeros(len(self.o) + len(self.of))
         X = len(self.o) + ranges(start[place] + t0, length)
         np.add.at(x, X, 1.0)
         owner, t = np.repeat(schedule.job, length), ranges(t0, length)
@@ -602,11 +641,11 @@ class Leases:
             f"{self.l[best]} before its deadline"
         )
 
-    def _describe(self, columns: LeaseColumns, block: str, number: int) -> str:
+    def _describe(self, block: str, number: int) -> str:
         C = self.C
         if block == "capacity":
-            row, t = divmod(int(columns.used[number]), max(self.leases, 1))
-            resource = int(columns.renewable[row])
+            row, t = divmod(int(self.used[number]), max(self.leases, 1))
+            resource = int(self.renewable[row])
             name, amount = C.resources.names[resource], self.G[resource, t]
             of_pool = C.resources.pool[resource] >= 0
             return (
@@ -615,55 +654,10 @@ class Leases:
                 else f"lease {t} has {amount:g} {name}"
             )
         if block == "take":
-            return self._needs(int(columns.planned[number]))
+            return self._needs(int(self.planned[number]))
         if block == "leases":
             return self._needs(int(C.class_a[self.o[number]]))
         return f"no job runs twice in one lease ({block} {number})"
-
-
-@dataclass(frozen=True)
-class LeaseColumns:
-    """What the columns and rows of the program are.
-
-    Attributes
-    ----------
-    of, t : IntArray, shape (X,)
-        Option and lease of each X.
-    size : IntArray, shape (O,)
-        X of each option.
-    planned : IntArray
-        Class of each row ``take``.
-    used : IntArray
-        Resource and lease of each row ``capacity``, as one number.
-    renewable : IntArray, shape (R,)
-        Resources with such rows.
-    uses : FloatArray, shape (R, O)
-        g_ro of these.
-    """
-
-    of: IntArray
-    t: IntArray
-    size: IntArray
-    planned: IntArray
-    used: IntArray
-    renewable: IntArray
-    uses: FloatArray
-
-    @cached_property
-    def _first(self) -> IntArray:
-        return np.cumsum(self.size) - self.size
-
-    @cached_property
-    def holds(self) -> list[Holds]:
-        """What a job holds of these resources, by option."""
-        return [
-            [(r, amount) for r, amount in enumerate(mine) if amount > 0]
-            for mine in self.uses.T.tolist()
-        ]
-
-    def part(self, option: int) -> slice:
-        """The X of an option, lease by lease."""
-        return slice(int(self._first[option]), int(self._first[option] + self.size[option]))
 
 
 def _many(amount: float, what: str) -> str:

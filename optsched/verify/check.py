@@ -19,12 +19,6 @@ from optsched.solution import Allocation, Solution, Status
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.document import SolutionDocument
 from optsched.solving.engine import Engine
-from optsched.verify.claims import (
-    check_gap,
-    check_own_certificate,
-    check_reproducible,
-    check_termination,
-)
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import Point, check_metrics, check_numbers
@@ -39,6 +33,12 @@ from optsched.verify.rows import (
     check_time,
     compare_rows,
     resolve_rows,
+)
+from optsched.verify.run_record import (
+    check_gap,
+    check_own_certificate,
+    check_reproducible,
+    check_termination,
 )
 from optsched.verify.subject import Subject, rebuild
 

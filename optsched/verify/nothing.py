@@ -23,8 +23,8 @@ from optsched.solving.infeasibility import (
     elastic_relaxation,
     rows_alone,
 )
-from optsched.verify.claims import check_unproved
 from optsched.verify.findings import Bound, Findings
+from optsched.verify.run_record import check_unproved
 from optsched.verify.subject import Subject
 
 ROWS_READ = 20_000

@@ -20,8 +20,8 @@ from optsched.solution.solution import DUAL_ROWS, allocation_metrics
 from optsched.solvers import Capability
 from optsched.solving.column_generation import Duals
 from optsched.solving.outcome import STOPPED
-from optsched.verify.claims import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.findings import RELATIVE, Bound, Findings
+from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import Subject
 
 

@@ -13,11 +13,11 @@ from optsched.solution.certificate import OPTIMALITY, alike, dual_bound, dual_re
 from optsched.solution.document import AllocationRow, ScheduleRow
 from optsched.solution.plan import LinearPlan, Plan
 from optsched.solution.solution import DUAL_ROWS
-from optsched.verify.claims import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
+from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
 from optsched.verify.subject import Subject
 
 

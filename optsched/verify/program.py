@@ -22,7 +22,10 @@ from optsched.solution.document import ProgramSolutionDocument
 from optsched.solution.explanation import Explanation
 from optsched.solvers import Limits
 from optsched.solving.infeasibility import Analyst, check_claim
-from optsched.verify.claims import (
+from optsched.verify.findings import Bound, Findings, Verification
+from optsched.verify.nothing import can_be_met, check_infeasible
+from optsched.verify.numbers import check_solver_without_duals
+from optsched.verify.run_record import (
     PROOFS,
     check_gap,
     check_own_certificate,
@@ -31,9 +34,6 @@ from optsched.verify.claims import (
     check_termination,
     check_unproved,
 )
-from optsched.verify.findings import Bound, Findings, Verification
-from optsched.verify.nothing import can_be_met, check_infeasible
-from optsched.verify.numbers import check_solver_without_duals
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What every solution file claims of its run, whether of an instance or of a program: compared in one way for both."""
+"""What every solution file says of its run, whether of an instance or of a program: compared in one way for both."""
 
 from __future__ import annotations
 
