@@ -23,6 +23,8 @@ from optsched import errors, registry
 from optsched.instance import documents
 from optsched.ranking import RankingOptions
 from optsched.rounds import Scheduler
+
+# Private names: documents, pages and names are compared with the code
 from optsched.rounds.plan_document import PlanDocument
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.service import Service

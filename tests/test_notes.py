@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 import optsched
 from optsched.cli.main import main
+
+# Private names: documents, pages and names are compared with the code
 from optsched.formulation.notes import FIELDS
 from optsched.instance.documents import InstanceDocument
 from optsched.registry import load_constraint, load_formulation, load_ranking, names

@@ -25,6 +25,8 @@ import formulations.rankings
 import optsched
 from optsched import registry
 from optsched.formulation import Formulation, SideConstraint
+
+# Private names: documents, pages and names are compared with the code
 from optsched.formulation.options import own_options
 from optsched.ranking import Ranking, RankingOptions
 

@@ -5,7 +5,9 @@ from optsched.instance.documents import FORMAT
 from optsched.instance.files import instance_bytes, json_schema, read_instance
 from optsched.instance.instance import Instance, Job
 from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
+from optsched.instance.shipped import shipped_path
 from optsched.instance.tables import Colocation, JobTable, OptionTable, RateTable, Workload
+from optsched.instance.topology import topology_graph
 
 __all__ = [
     "FORMAT",
@@ -24,6 +26,8 @@ __all__ = [
     "jobs_of_documents",
     "json_schema",
     "read_instance",
+    "shipped_path",
+    "topology_graph",
     "with_columns",
     "with_jobs",
     "with_nodes",

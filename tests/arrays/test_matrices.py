@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from optsched import arrays
+
+# Private names: helpers that only other helpers on arrays call
 from optsched.arrays.matrices import (
     index_type,
     largest_of_rows,

@@ -18,6 +18,8 @@ import pytest
 from refusals import refuses
 
 from optsched.benchmarking import Progress, ResultsFile, Sweep, Task, run_tasks
+
+# Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.machine import cores
 from optsched.benchmarking.results_file import HEAD, parse_lines
 from optsched.errors import InvalidInput, OptschedError, UsageError

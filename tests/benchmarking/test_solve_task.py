@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import optsched
+
+# Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import from_names
 from optsched.benchmarking.sweep import Benchmark

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
+# Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.profiles import gap_profile, profile_of, time_profile
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.statistics import holm, mean_interval, paired, shifted_geometric_mean

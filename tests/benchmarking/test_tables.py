@@ -14,6 +14,8 @@ from refusals import refuses
 
 from optsched.benchmarking.best_known import best_of, problem_of, read_best, with_best_known
 from optsched.benchmarking.sources import from_names, generated, seeds_of
+
+# Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.table import LAST, ORDER, csv_text, read_rows, write_table
 from optsched.errors import UsageError
 

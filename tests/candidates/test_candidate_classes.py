@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from compile_cases import columns_of, compiled, document, random_candidates, random_document
 
 from optsched.candidates import Absence, Candidates, Classes
+
+# Private names: single steps of the compilation are compared with the whole
 from optsched.candidates.classes import READABLE
 
 pytestmark = pytest.mark.property

@@ -16,6 +16,8 @@ from optsched import arrays
 from optsched.arrays import is_constant
 from optsched.assembly import compile, make_formulation
 from optsched.candidates import Candidates, Drop, KindColumns
+
+# Private names: single steps of the compilation are compared with the whole
 from optsched.candidates.columns import sifted
 from optsched.performance import levels
 from optsched.program import AllocationProgram

@@ -11,6 +11,8 @@ import pytest
 
 import optsched
 from optsched.candidates import Candidates, Drop, compile
+
+# Private names: single steps of the compilation are compared with the whole
 from optsched.candidates.plain_columns import plain_columns
 from optsched.performance import TableModel
 

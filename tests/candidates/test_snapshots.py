@@ -23,6 +23,8 @@ from optsched.instance import (
     with_jobs,
     with_nodes,
 )
+
+# Private names: single steps of the compilation are compared with the whole
 from optsched.instance.archive import from_npz
 from optsched.instance.write import job_documents
 from optsched.program import AllocationProgram, LinearArrays

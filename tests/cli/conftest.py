@@ -14,9 +14,11 @@ import pytest
 from refusals import reported, stated
 
 from optsched.cli.main import main
+
+# Private names: parts of a command are checked without a command line
 from optsched.cli.shell import one_line
 from optsched.errors import JournalDamaged, OptschedError, UsageError, WrongValue
-from optsched.instance.shipped import shipped_path
+from optsched.instance import shipped_path
 
 
 @dataclass(frozen=True)

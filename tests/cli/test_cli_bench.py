@@ -18,6 +18,8 @@ import pytest
 from rich.console import Console
 
 import optsched
+
+# Private names: parts of a command are checked without a command line
 from optsched.benchmarking.results_file import parse_lines
 from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
 from optsched.cli.bench_view import bench_view

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+# Private names: parts of a command are checked without a command line
 from optsched.cli.grid import Grid
 
 WIDTHS = (60, 80, 120, 200)

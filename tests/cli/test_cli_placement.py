@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# Private names: parts of a command are checked without a command line
 from optsched.cli.solution_view import gpus_words
 
 WHOLE = ("-f", "max-throughput", "-O", "integral=true")

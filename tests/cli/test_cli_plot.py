@@ -12,6 +12,8 @@ import pytest
 
 import optsched
 from optsched import api
+
+# Private names: parts of a command are checked without a command line
 from optsched.cli.plot import KINDS
 
 pytest.importorskip("matplotlib")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from refusals import refuses
 
+# Private names: parts of a command are checked without a command line
 from optsched.cli import tables, values
 from optsched.errors import InvalidArgument, UsageError
 

@@ -12,6 +12,8 @@ import pytest
 
 import optsched
 from optsched.generate.catalogue import generate
+
+# Private names: parts of a command are checked without a command line
 from optsched.instance.shipped import shipped_names
 from optsched.registry import load_formulation, load_solver, names, solver_names
 

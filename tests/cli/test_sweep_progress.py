@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from optsched.benchmarking import Progress, Task
+
+# Private names: parts of a command are checked without a command line
 from optsched.cli import sweep_progress
 from optsched.cli.shell import Shell
 

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from refusals import refuses, reported, stated
 
 from optsched.errors import InvalidInput
+
+# Private names: the readers and tables of one format, below its import
 from optsched.formats.csv import JOBS as JOB_COLUMNS
 from optsched.formats.csv import POOLS as POOL_COLUMNS
 from optsched.formats.csv import RATES as RATE_COLUMNS

@@ -13,6 +13,8 @@ import pytest
 from refusals import refuses
 
 from optsched.errors import InvalidInput, UsageError
+
+# Private names: the readers and tables of one format, below its import
 from optsched.formats.gavel import GavelThroughputs, import_gavel, read_throughputs, read_trace
 from optsched.instance import Instance
 

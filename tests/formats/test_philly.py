@@ -13,6 +13,8 @@ import pytest
 from refusals import refuses
 
 from optsched.errors import UsageError
+
+# Private names: the readers and tables of one format, below its import
 from optsched.formats.philly import import_philly, read_machines
 from optsched.traces import Trace, describe
 

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from refusals import refuses, reported, stated
 
 from optsched.cli.main import main
+
+# Private names: the readers and tables of one format, below its import
 from optsched.formats.batch_schedules import (
     DOUBLES,
     LARGEST,

@@ -12,6 +12,8 @@ from refusals import refuses
 
 from optsched.errors import UsageError
 from optsched.formats import import_sia
+
+# Private names: the readers and tables of one format, below its import
 from optsched.formats.sia import Pace
 from optsched.formats.sia_profiles import placement, read_step_times, read_training
 from optsched.traces import Trace, describe

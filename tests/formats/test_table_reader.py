@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
+# Private names: the readers and tables of one format, below its import
 from optsched.formats.tables import Kind, read_table
 
 KINDS: dict[str, Kind] = {"id": "text", "gpus": "whole", "time": "number", "more": "number"}

@@ -11,6 +11,8 @@ import pytest
 from plan_instances import made
 
 import optsched
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.solution.explanation import conflict_statement
 
 STEADY = "at a constant rate from now on"

@@ -14,6 +14,8 @@ from side_cases import six_jobs
 import optsched
 from optsched import Instance, registry
 from optsched.cli.main import main
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.cli.values import constraint as typed
 
 EVERY: tuple[dict[str, Any], ...] = (

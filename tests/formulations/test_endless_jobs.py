@@ -13,6 +13,8 @@ import optsched
 from optsched import Instance
 from optsched.program import LinearProgram
 from optsched.registry import load_solver
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.solution.explanation import conflict_statement
 from optsched.solving import Engine
 

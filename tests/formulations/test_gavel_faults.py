@@ -17,6 +17,8 @@ import optsched
 from optsched import Instance, Solution
 from optsched.cli.main import main
 from optsched.errors import SolverCrashed
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.formats.gavel import import_gavel, read_trace
 from optsched.solution import Termination, Values
 from optsched.solvers import HighsSession, Limits

@@ -13,6 +13,8 @@ from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.solution.measures import measure
 
 ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles"

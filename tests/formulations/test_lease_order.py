@@ -15,6 +15,8 @@ from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
 from optsched.solution import Termination, Values
 from optsched.solvers import Limits
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.solving import Engine, schedules
 
 pytestmark = pytest.mark.property

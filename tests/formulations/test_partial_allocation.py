@@ -13,6 +13,8 @@ from optsched import Instance, Solution
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.solution import Termination, Values
 from optsched.solving import Engine, Outcome
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.solving.certify import nothing_found
 
 pytestmark = pytest.mark.property

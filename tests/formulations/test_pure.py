@@ -11,6 +11,8 @@ import optsched
 from optsched.api import compile_for, make_formulation
 from optsched.candidates import Candidates, Classes
 from optsched.formulation import Formulation
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.formulation.procedure import Optimum, Reduced
 from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_formulation, load_solver, names

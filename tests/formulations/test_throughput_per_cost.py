@@ -18,6 +18,8 @@ import optsched
 from formulations.throughput_per_cost import ThroughputPerCost
 from optsched import Instance
 from optsched.candidates import Classes
+
+# Private names: the inner steps of an answer are compared with a reference
 from optsched.cli.explanation import explanation
 from optsched.errors import UsageError
 from optsched.formats.mps import allocation_names

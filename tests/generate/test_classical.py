@@ -16,6 +16,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 import optsched
 from optsched.errors import UsageError
+
+# Private names: the draws and steps that generators are made of
 from optsched.generate import gap, knapsack, leases, unrelated
 from optsched.generate.catalogue import GENERATORS, generate
 from optsched.instance import Instance, instance_bytes

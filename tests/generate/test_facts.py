@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+# Private names: the draws and steps that generators are made of
 from optsched.generate.hardware import GPUS
 from optsched.generate.rates import fits, in_half, rate, ring_seconds, slowdown, step
 from optsched.generate.workloads import WORKLOADS

@@ -13,12 +13,13 @@ from refusals import refuses
 import optsched
 from optsched.candidates import Candidates
 from optsched.errors import UsageError
+
+# Private names: the draws and steps that generators are made of
 from optsched.generate import cluster as cluster_module
 from optsched.generate.catalogue import generate
 from optsched.generate.generator import significant
 from optsched.generate.load import Demand, balanced_prices, highest, level_bound
-from optsched.instance import Instance, instance_bytes
-from optsched.instance.topology import topology_graph
+from optsched.instance import Instance, instance_bytes, topology_graph
 
 pytestmark = pytest.mark.property
 

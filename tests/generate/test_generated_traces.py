@@ -12,6 +12,8 @@ from refusals import refuses
 
 from optsched.errors import UsageError
 from optsched.generate.catalogue import generate
+
+# Private names: the draws and steps that generators are made of
 from optsched.generate.jobs import (
     DAY,
     HOUR,

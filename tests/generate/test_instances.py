@@ -15,11 +15,11 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import lil_array
 
+# Private names: the draws and steps that generators are made of
 from optsched.generate.__main__ import main
 from optsched.generate.instances import INSTANCES, large
 from optsched.generate.profiles import best_rate
-from optsched.instance import read_instance
-from optsched.instance.topology import topology_graph
+from optsched.instance import read_instance, topology_graph
 
 SHIPPED = Path(__file__).parents[2] / "instances"
 NAMES = list(INSTANCES)

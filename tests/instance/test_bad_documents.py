@@ -13,6 +13,8 @@ from refusals import refuses, stated
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance.build import build_instance
 
 Document = dict[str, Any]

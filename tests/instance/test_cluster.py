@@ -8,8 +8,7 @@ import networkx
 import numpy as np
 import pytest
 
-from optsched.instance import Instance, Pool
-from optsched.instance.topology import topology_graph
+from optsched.instance import Instance, Pool, topology_graph
 
 Document = dict[str, Any]
 

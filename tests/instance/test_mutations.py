@@ -19,6 +19,8 @@ import yaml
 
 from optsched.errors import InvalidInput
 from optsched.instance import Instance, instance_bytes
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance.archive import from_npz
 from optsched.instance.reading import parse_json
 from optsched.instance.yaml_text import parse_yaml

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from refusals import refuses, stated
 
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.arrays import AnyArray, npz
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance, instance_bytes

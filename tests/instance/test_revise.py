@@ -15,6 +15,8 @@ from random_documents import documents
 from refusals import refuses, stated
 
 from optsched.errors import InvalidInput, UsageError
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance import Instance, compaction, instance_bytes, jobs_of_documents, with_jobs
 from optsched.instance.archive import from_npz
 

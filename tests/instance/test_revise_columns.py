@@ -10,6 +10,8 @@ from refusals import refuses
 
 from optsched.errors import UsageError
 from optsched.instance import Cluster, Instance, instance_bytes, with_columns, with_nodes
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance.archive import from_npz
 
 Document = dict[str, Any]

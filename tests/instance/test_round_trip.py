@@ -15,6 +15,8 @@ import yaml
 
 from optsched.errors import UsageError
 from optsched.instance import Instance, instance_bytes, read_instance
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance.files import kind_of
 
 Document = dict[str, Any]

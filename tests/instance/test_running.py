@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optsched
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance.running import Place, RunningJobs
 
 CLUSTER = optsched.Instance.from_arrays(

@@ -12,6 +12,8 @@ import yaml
 from refusals import refuses, stated
 
 from optsched.errors import InvalidInput
+
+# Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance import Instance, instance_bytes, yaml_text
 from optsched.instance.yaml_text import parse_yaml
 

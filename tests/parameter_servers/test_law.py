@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameter_server_cases import REFERENCE, Job, random_job
 
+# Private names: the steps by which laws become columns
 from optsched.performance.parameter_server import ParameterServers
 
 pytestmark = pytest.mark.property

@@ -15,6 +15,8 @@ from refusals import refuses
 
 import optsched
 from optsched import Instance
+
+# Private names: the steps by which laws become columns
 from optsched.candidates import servers
 from optsched.errors import UsageError
 from optsched.performance import parameter_server_documents

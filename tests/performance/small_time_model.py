@@ -9,6 +9,8 @@ import numpy as np
 
 from optsched.errors import InvalidInput
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 

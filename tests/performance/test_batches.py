@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from optsched.instance import Instance
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.batches import Batches
 
 

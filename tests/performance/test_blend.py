@@ -12,6 +12,8 @@ from learned_cases import profiles_of
 from refusals import refuses
 
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.learned.blend import USUAL, Blend
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.times import TimeModel, Times

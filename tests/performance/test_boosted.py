@@ -16,6 +16,8 @@ from optsched import performance
 from optsched.errors import SolverUnavailable
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.learned.boosted import Boosted
 from optsched.performance.ways import Ways
 

@@ -25,6 +25,8 @@ from optsched.performance import (
     Source,
 )
 from optsched.performance.composed import CachedModel
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.composed.offsets import Offsets, Scales
 
 Document = dict[str, Any]

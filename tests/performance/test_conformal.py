@@ -15,6 +15,8 @@ from refusals import refuses
 
 from optsched import performance
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.learned.conformal import Conformal
 from optsched.performance.learned.pair_models import ConformalPairs
 from optsched.performance.learned.validation import Radius, hold_out

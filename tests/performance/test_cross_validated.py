@@ -14,6 +14,8 @@ import pytest
 from optsched.cli.main import main
 from optsched.errors import InvalidInput
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.files import model_bytes
 from optsched.performance.learned.cross_validated import ChosenDocument, CrossValidated, _folds
 from optsched.performance.ways import Ways

@@ -14,6 +14,8 @@ from small_time_model import Linear, planted
 
 from optsched.errors import UsageError
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.evaluation import Evaluation, evaluate, fit_of
 from optsched.performance.splits import RANDOM, SPLITS, Split, splits_of
 from optsched.performance.times import Times

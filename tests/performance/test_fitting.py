@@ -15,6 +15,8 @@ from small_time_model import Linear, planted
 from optsched import performance, registry
 from optsched.errors import InvalidInput, UsageError
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
 from optsched.study import fit_model, fits, predict_times, time_models

@@ -15,6 +15,8 @@ from time_cases import SHARED
 from optsched.assembly import model_of
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, Prediction
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.goodput import BatchLimits, GradientNoise, best_batches
 from optsched.performance.parametric.pollux import step_seconds
 from optsched.performance.ways import Ways

@@ -20,6 +20,8 @@ from optsched.performance import (
     PerformanceModel,
     Source,
 )
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.composed.interference import Interference
 from optsched.performance.learned import PairModel, PairProfiles, Pairs, pair_class
 

@@ -13,6 +13,8 @@ from refusals import refuses
 
 from optsched.assembly import make_model, model_of, remembering
 from optsched.instance import Instance, instance_bytes, jobs_of_documents, with_jobs
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.instance.archive import from_npz
 from optsched.performance import (
     Configurations,

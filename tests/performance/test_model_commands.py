@@ -17,6 +17,8 @@ import optsched
 from optsched import performance, registry
 from optsched.cli.main import main
 from optsched.errors import SolverUnavailable, UsageError
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.evaluation import evaluate
 from optsched.performance.files import model_bytes, read_model
 from optsched.study import fit_model, fits, predict_times

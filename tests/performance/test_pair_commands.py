@@ -14,6 +14,8 @@ from refusals import reported, stated
 import optsched
 from optsched.cli.main import main
 from optsched.errors import UsageError
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.files import model_bytes, read_model
 
 PAIRS = """gpu,first,second,rate_first,rate_second

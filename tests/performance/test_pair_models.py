@@ -22,6 +22,8 @@ from optsched.performance.learned import (
     pair_class,
     pair_models,
 )
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.learned.gaussian_pairs import (
     START,
     GaussianPairs,

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from optsched import BottleneckLaw, Instance, fit_loss_curve, fit_parameter_server
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.loss_curve import LossCurve
 from optsched.performance.parameter_server_documents import read_parameter_servers
 from optsched.performance.parameter_server_fit import LAWS

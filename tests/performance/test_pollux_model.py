@@ -14,6 +14,8 @@ from refusals import refuses
 from time_cases import SHARED, grid, log_error, random_ways
 
 from optsched.performance import Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.parametric.pollux import (
     Pollux,
     adaptdl_objective,

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optsched.instance import Instance
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.instance.documents import NODE_STATES
 from optsched.performance import Configurations, PoolSizes
 

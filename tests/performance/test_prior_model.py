@@ -16,6 +16,8 @@ import optsched
 from optsched.assembly import load, model_of
 from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, Profiles, Source
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import find
 from optsched.performance.prior import Prior
 

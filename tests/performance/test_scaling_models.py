@@ -11,6 +11,8 @@ from time_cases import SHARED, join
 
 from optsched.formats import read_profiles
 from optsched.performance import Profiles
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.parametric.scaling import Amdahl, UniversalScalability
 from optsched.performance.ways import Ways
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import refuses
 
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.learned.trees import TreeEnsemble
 
 pytestmark = pytest.mark.property

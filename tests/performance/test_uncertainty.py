@@ -12,6 +12,8 @@ import optsched
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance import Profiles
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.parametric.fitting import LEAST_LOG_SD, STATED_LOG_SD, log_sd
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.shared_link import SharedLink

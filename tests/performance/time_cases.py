@@ -10,6 +10,8 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.performance import Profiles
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.ways import Ways
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -13,7 +13,7 @@ import numpy as np
 import optsched
 from optsched import Instance
 from optsched.candidates import Classes, JobRows
-from optsched.instance.topology import topology_graph
+from optsched.instance import topology_graph
 from optsched.registry import load_solver
 from optsched.solving import Engine
 

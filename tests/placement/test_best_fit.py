@@ -11,6 +11,8 @@ from placement_cases import Document, engine, instance_of, job, pool_of, rows_of
 
 from optsched.arrays import IntArray
 from optsched.placement import check_placement, place_rows
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.best_fit import best_fit
 from optsched.placement.bounds import bounds
 from optsched.placement.identities import consecutive

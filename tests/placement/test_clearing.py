@@ -9,6 +9,8 @@ import pytest
 from beside_cases import Case, random_standing
 
 from optsched.placement import Standing
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.making_room import Clearing
 
 pytestmark = pytest.mark.property

@@ -16,6 +16,8 @@ from placement_cases import (
 )
 
 from optsched.placement import check_placement, place_rows
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.exact import solve_exactly
 from optsched.placement.problem import Bounds, Problem, Worth
 from optsched.placement.requests import Requests

@@ -10,7 +10,9 @@ import pytest
 from placement_cases import bottleneck, instance_of, job, pool_of, random_topology
 
 from optsched import Instance
-from optsched.instance.topology import topology_graph
+from optsched.instance import topology_graph
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.nodes import Links, Nodes
 
 

@@ -10,6 +10,8 @@ import optsched
 from optsched import Instance
 from optsched.errors import UsageError
 from optsched.placement import realise
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.open_shop import decompose
 
 pytestmark = pytest.mark.property

@@ -12,6 +12,8 @@ import optsched
 from optsched import Instance
 from optsched.errors import SolverCrashed, UsageError
 from optsched.placement import Instant, realise
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.patterns import Items, shortest, spread
 from optsched.registry import load_solver
 from optsched.solution import Allocation

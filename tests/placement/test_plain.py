@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import optsched
 from optsched.candidates import Classes, JobRows
 from optsched.placement import Seat, Standing, check_seats, place_beside
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.beside import moving
 from optsched.placement.best_fit import best_fit
 from optsched.placement.plain import Movable, is_plain

@@ -14,6 +14,8 @@ from rounds_cases import allocation, cut
 import optsched
 from optsched import Instance
 from optsched.placement import Instant
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.instant import FULL, Uses
 from optsched.placement.priority import first_fit, next_round, priorities
 

@@ -20,6 +20,8 @@ import optsched
 from optsched import Instance, Solution
 from optsched.cli.main import main
 from optsched.errors import UsageError
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.instance.reading import validate
 from optsched.placement import METHODS, check_rounds
 from optsched.solution.document import SolutionDocument

@@ -16,6 +16,8 @@ from optsched import Instance, Solution
 from optsched.cli.main import main
 from optsched.errors import UsageError
 from optsched.placement import METHODS
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.shares import Shares, packing
 from optsched.solution import Allocation
 

@@ -13,6 +13,8 @@ from refusals import refuses
 from optsched import Instance
 from optsched.errors import UsageError
 from optsched.placement import Standing, place_beside, place_rows
+
+# Private names: single searches and bounds, without the choice among them
 from optsched.placement.bounds import bounds
 from optsched.placement.exact import solve_exactly
 from optsched.placement.problem import Bounds, Problem, Worth

@@ -14,6 +14,8 @@ from optsched.registry import load_solver
 from optsched.solution import PointStatus, Termination, Values, dual_bound
 from optsched.solvers import Limits
 from optsched.solving import Engine
+
+# Private names: lowered forms, which otherwise solvers alone see
 from optsched.solving.certify import EvaluatedPoint, certified
 
 pytestmark = pytest.mark.property

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from optsched.errors import UsageError
 from optsched.program import LinearProgram
+
+# Private names: lowered forms, which otherwise solvers alone see
 from optsched.program.bounds import implied_bounds
 
 

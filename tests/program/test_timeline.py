@@ -11,6 +11,8 @@ from timeline_cases import by_brute_force, random_program, unrelated
 
 from optsched.errors import UsageError
 from optsched.program import Block, TimelineCost, TimelineProgram
+
+# Private names: lowered forms, which otherwise solvers alone see
 from optsched.program.integers import amount_unit, common_unit, round_down, round_up
 from optsched.program.list_schedule import FAR, ResourceProfile, list_schedule, shifted_left
 from optsched.program.time_indexed import count_columns, count_nonzeros, time_indexed

@@ -14,6 +14,8 @@ from picture_samples import instance_of, solved, with_rounds, with_schedule
 import optsched
 from optsched.errors import UsageError
 from optsched.report import GanttRows, SolutionFile, rounds_gantt, schedule_gantt
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.gantt import MAX_CUTS, MAX_DEADLINES, lay_out
 from optsched.report.palette import JOBS, WARNING
 from optsched.solution import Rounds, Solution

@@ -12,6 +12,8 @@ from simulation_samples import simulation_of, trace_of
 
 from optsched.errors import UsageError
 from optsched.report import gpu_gantt_picture, save_picture
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.gpu_gantt import (
     WINDOWS,
     GpuRows,

@@ -12,6 +12,8 @@ import pytest
 import optsched
 from optsched.errors import UsageError
 from optsched.report import allocation_heatmap, heatmap_rows, save_picture
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.heatmap import MAX_BANDS, MAX_LABELLED
 from optsched.solution import Solution
 

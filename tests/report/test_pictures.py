@@ -21,6 +21,8 @@ from optsched.report import (
     schedule_gantt,
     topology_picture,
 )  # fmt: skip
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.page import inline_svg
 from optsched.report.pictures import time_unit, time_words
 from optsched.solvers import Progress

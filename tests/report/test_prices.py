@@ -12,6 +12,8 @@ import optsched
 from optsched.errors import UsageError
 from optsched.report import PriceBars, SolutionFile, price_bars
 from optsched.report.palette import INK, MUTED
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.prices import MOST
 from optsched.solution import Solution
 

@@ -11,6 +11,8 @@ import pytest
 import optsched
 from optsched.errors import UsageError
 from optsched.report import ProgressLines, ProgressRecorder, progress_picture
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.progress import MOST
 from optsched.solvers import Progress
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.benchmarking.profiles import profile_of
 from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary import summary

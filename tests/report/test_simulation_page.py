@@ -13,6 +13,7 @@ from scipy import stats
 from simulation_samples import simulation_of, trace_of
 from test_results_page import Checker
 
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.benchmarking.statistics import holm
 from optsched.errors import UsageError
 from optsched.report import simulation_sections, write_simulation_page

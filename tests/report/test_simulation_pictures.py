@@ -20,6 +20,8 @@ from optsched.report import (
     utilisation_picture,
     write_simulation_picture,
 )
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.simulated import Simulated
 from optsched.report.simulation_pictures import POINTS, busy_gpus, window_means
 from optsched.simulation import Simulation, simulate

@@ -13,6 +13,8 @@ from refusals import refuses
 import optsched
 from optsched.errors import UsageError
 from optsched.report import SolutionFile, TopologyCells, topology_picture
+
+# Private names: what a picture or a page is made of, before it is drawn
 from optsched.report.fabric import MOST_GPUS, STATES, fabric_of
 from optsched.report.palette import IDLE, JOBS, PAPER
 from optsched.report.topology import HATCHES, MOST_LINKED, NUMBERED, PAGE, lay_out, link_width

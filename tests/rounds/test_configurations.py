@@ -11,6 +11,8 @@ import pytest
 
 import optsched
 from optsched.rounds import Action, Setup, Verdict
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.checking import broken_rules
 from optsched.rounds.plan_document import plan_schema
 from optsched.rounds.view import View

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import JobRows
 from optsched.placement import Instant
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.placement.instant import FULL, Uses
 from optsched.placement.priority import first_fit
 from optsched.rounds.exchange import MUCH, exchanged, worth_of

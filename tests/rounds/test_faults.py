@@ -24,6 +24,8 @@ from optsched.errors import (
 from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.rounds import Plan, Scheduler
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import disk
 from optsched.rounds.solve_round import solve_round
 from optsched.solvers.isolated import half_of_memory

@@ -27,6 +27,8 @@ from journal_cases import (
 from refusals import refuses
 
 from optsched.errors import InvalidInput, JournalDamaged, JournalError, UsageError
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import Journal, read_from, read_latest, records, snapshots
 from optsched.rounds.journal.records import check_line, decode_line, encode_line
 

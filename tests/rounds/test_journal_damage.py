@@ -22,6 +22,8 @@ from journal_cases import (
 from refusals import refuses
 
 from optsched.errors import JournalDamaged, JournalError
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import Journal, read_latest, records, snapshots
 from optsched.rounds.journal.records import encode_line
 

@@ -14,6 +14,8 @@ import pytest
 from journal_cases import RECORDS, entries, same
 
 from optsched.errors import JournalError
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import Journal, disk, read_latest, records, snapshots
 
 pytestmark = pytest.mark.process

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched.candidates import JobRows
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.placement.priority import SCRAMBLE
 from optsched.rounds.preemption import order_due
 from optsched.solving import matched

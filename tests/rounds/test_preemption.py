@@ -7,6 +7,8 @@ import pytest
 
 import optsched
 from optsched.candidates import Classes, JobRows
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.placement.running import Running
 from optsched.rounds.preemption import (
     DUE,

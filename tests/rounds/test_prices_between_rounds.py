@@ -16,6 +16,8 @@ from optsched.rounds import RoundPolicy, RoundState, Scheduler, advanced, follow
 from optsched.rounds.solve_round import solve_round
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.solvers.prices import solver as back_end
 from optsched.solvers.prices.pinned_total import PinnedTotal
 from optsched.solving import Engine, choice

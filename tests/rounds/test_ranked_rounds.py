@@ -16,6 +16,8 @@ from optsched.errors import Interrupted
 from optsched.ranking import RankedJobs, Ranking
 from optsched.rounds import Plan, Reservation, RoundPolicy, RoundState, Verdict, advanced, followed
 from optsched.rounds import policy as policies
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.order import Order
 from optsched.rounds.solve_round import solve_round
 

@@ -17,6 +17,8 @@ from optsched.errors import UsageError
 from optsched.ranking import RankedJobs, Ranking
 from optsched.registry import load_ranking
 from optsched.rounds import RoundPolicy
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.order import Order
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)

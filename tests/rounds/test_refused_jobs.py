@@ -9,6 +9,8 @@ import pytest
 
 import optsched
 from optsched.errors import OptschedError
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.allocating import Recorded
 from optsched.rounds.solve_round import solve_round
 

@@ -17,6 +17,8 @@ from refusals import refuses
 import optsched
 from optsched.errors import UsageError
 from optsched.rounds import Reservation, RoundState, advanced, followed
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_document import plan_schema
 from optsched.rounds.policy import policy_document

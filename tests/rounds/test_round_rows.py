@@ -7,6 +7,8 @@ import pytest
 
 from optsched.candidates import JobRows
 from optsched.rounds import Verdict
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_making import verdicts
 from optsched.rounds.round_rows import mixed_pairs, parting_rows, running_partner

@@ -11,6 +11,8 @@ import pytest
 
 import optsched
 from optsched.cli.main import main
+
+# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.events import KINDS
 from optsched.rounds.journal import records
 from optsched.rounds.metrics import Metrics

@@ -19,6 +19,8 @@ from optsched.api import make_formulation
 from optsched.errors import Interrupted, SolverUnavailable, UsageError
 from optsched.program import AllocationProgram, Minimum
 from optsched.sensitivity import Front, FrontPoint
+
+# Private names: the held program that answers are computed with
 from optsched.sensitivity.front import efficient
 
 pytestmark = pytest.mark.property

@@ -14,6 +14,8 @@ from test_whatif import LINEAR, held_value, random_instance
 
 import optsched
 from optsched.errors import SolverUnavailable, UsageError
+
+# Private names: the held program that answers are computed with
 from optsched.sensitivity.ranging import held_of
 from optsched.sensitivity.value_function import Tangent, ValueFunction
 from optsched.solution import Solution

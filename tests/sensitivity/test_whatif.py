@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.errors import SolverUnavailable, UsageError
+
+# Private names: the held program that answers are computed with
 from optsched.instance.resize import resized
 from optsched.registry import load_solver
 from optsched.sensitivity import Change, whatif

@@ -10,6 +10,8 @@ import pytest
 
 from optsched.ranking import Ranking
 from optsched.rounds import policy as policies
+
+# Private names: single rules and figures, without a whole simulation
 from optsched.rounds import ranked
 from optsched.simulation import Simulation, scheduled, simulate
 from optsched.traces import Trace

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from optsched.simulation import read_simulation, simulate, simulation_bytes
+
+# Private names: single rules and figures, without a whole simulation
 from optsched.simulation.fairness import isolated_rates, mean_present
 from optsched.traces import Trace
 

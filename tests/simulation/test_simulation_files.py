@@ -12,6 +12,8 @@ from refusals import refuses
 
 from optsched.errors import InvalidInput
 from optsched.simulation import read_simulation, simulate, simulation_bytes
+
+# Private names: single rules and figures, without a whole simulation
 from optsched.simulation.files import without_times
 from optsched.traces import Trace
 

@@ -8,6 +8,8 @@ import pytest
 from refusals import refuses
 
 from optsched.simulation import SimulationOptions, simulate
+
+# Private names: single rules and figures, without a whole simulation
 from optsched.simulation.options import MODES_OF, simulation_options
 from optsched.simulation.simulate import OF_ROUNDS
 

@@ -35,6 +35,8 @@ from optsched.solution import (
     dual_bound,
     gap_of,
 )
+
+# Private names: checks of points that no engine has made
 from optsched.solution.certificate import dual_residual, is_bounded, residuals_of, worst_row
 from optsched.solvers import Capability, Clarabel, Highs, Limits, Session, Solver
 from optsched.solving import Engine, Outcome

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.registry import names
+
+# Private names: checks of points that no engine has made
 from optsched.solution.measures import fastest_rate, jain_index, measure, shortest_duration
 
 

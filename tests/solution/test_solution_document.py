@@ -13,6 +13,8 @@ from refusals import refuses
 
 import optsched
 from optsched import Instance
+
+# Private names: checks of points that no engine has made
 from optsched.instance.reading import validate
 from optsched.solution.document import SolutionDocument
 

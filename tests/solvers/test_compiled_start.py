@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import compiling, kernels
 
 pytestmark = pytest.mark.process

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from optsched.conformance import BANKS, Case, Verdict, check_case, check_solver, summary
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.run import OF_ROWS, ROWS
 from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver, names

@@ -10,6 +10,8 @@ import pytest
 
 from optsched.arrays import FloatArray
 from optsched.conformance import Verdict, check_case
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.allocation import (
     CASES,
     Known,

@@ -11,6 +11,8 @@ import pytest
 
 from optsched.arrays import FloatArray
 from optsched.conformance import BANKS, Verdict, check_case, check_solver
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.limits import SLACK
 from optsched.program import ConicProgram, LinearArrays, TimelineProgram
 from optsched.solution import Termination, Values

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from test_prices_totals import scattered, solved
 
 from optsched.solution import Status, Termination
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices.linear_total import greedy_allocation
 
 pytestmark = pytest.mark.property

@@ -19,6 +19,8 @@ from refusals import refuses
 
 from optsched.errors import Interrupted, OptschedError, SolverCrashed, SolverUnavailable, UsageError
 from optsched.processes import Closed, Garbled, Wire
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.processes.wire import MAGIC
 from optsched.program import ConicProgram, linear_to_conic
 from optsched.solvers import Limits

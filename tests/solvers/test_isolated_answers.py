@@ -27,6 +27,8 @@ from optsched.registry import load_solver
 from optsched.solution import Basis, Values
 from optsched.solvers import Limits, Session, Solver
 from optsched.solvers.isolated import SolverProcess
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.isolated.messages import Address, Call
 from optsched.solvers.isolated.process import LOST
 from optsched.solvers.isolated.worker import Worker

@@ -21,6 +21,8 @@ from optsched.program import AllocationProgram, Minimum
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
 from optsched.solvers import Limits
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of

@@ -12,6 +12,8 @@ from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Status
 from optsched.solvers import Limits
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import compiling, max_min, sampling
 from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import Market, market_of

@@ -14,6 +14,8 @@ import optsched
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination
 from optsched.solvers import Limits
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import best_response as choosing
 from optsched.solvers.prices import pinned_total
 from optsched.solvers.prices import solver as back_end

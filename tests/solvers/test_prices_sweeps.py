@@ -10,6 +10,8 @@ from test_prices_totals import scattered
 
 from optsched.registry import load_solver
 from optsched.solvers import Limits
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import compiling, steps, steps_compiled
 
 pytestmark = pytest.mark.property

@@ -15,6 +15,8 @@ from optsched.instance import Instance
 from optsched.performance import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
 from optsched.solution import Status, Termination
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import linear_total, max_min, merging
 from optsched.solvers.prices.linear_total import LinearTotalSearch
 from optsched.solvers.prices.market import Market, market_of

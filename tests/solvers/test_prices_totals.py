@@ -20,6 +20,8 @@ from optsched.program import AllocationProgram, Total
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination, dual_bound
 from optsched.solvers import Limits, Progress
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices import solver as back_end
 from optsched.solvers.prices.best_response import best_responses

@@ -12,6 +12,8 @@ from programs import dense, hard_knapsacks, knapsack
 from optsched.errors import SolverCrashed
 from optsched.registry import load_solver
 from optsched.solvers import Capability, Limits
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.raw_log import caught_output
 from optsched.solving import Engine
 

@@ -13,6 +13,8 @@ from optsched.instance import Instance
 from optsched.registry import load_solver
 from optsched.solution import Solution
 from optsched.solving import Engine, WarmStart, matched
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solving.warm_start import BASIC
 
 pytestmark = pytest.mark.property

@@ -25,6 +25,8 @@ from optsched.errors import (
 from optsched.program import ConicProgram, LinearArrays
 from optsched.solution import Termination, Values
 from optsched.solvers import Highs, HighsSession, Limits, Progress, Session, Solver
+
+# Private names: sessions and steps of one back-end, without the engine
 from optsched.solvers.interrupt import interrupt_flag
 
 

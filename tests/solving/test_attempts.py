@@ -12,6 +12,8 @@ import optsched
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed
 from optsched.generate.catalogue import generate
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.instance.durations import Deadline
 from optsched.program import LinearArrays
 from optsched.solution import Termination, Values

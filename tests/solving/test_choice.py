@@ -12,6 +12,8 @@ from optsched.candidates import compile
 from optsched.instance import Instance
 from optsched.performance import TableModel
 from optsched.program import AllocationProgram, Minimum, Total
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.solving import choice
 from optsched.solving.choice import (
     BY_PRICES_CONCAVE,

@@ -15,6 +15,8 @@ from generation_cases import REFUSED
 import optsched
 from optsched.assembly import compile, make_formulation
 from optsched.candidates import Candidates
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.candidates.configuration_table import first_largest
 from optsched.cli.main import main
 from optsched.errors import UsageError

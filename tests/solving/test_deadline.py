@@ -17,6 +17,8 @@ from optsched import api
 from optsched.candidates import compile as compile_candidates
 from optsched.cli.main import main
 from optsched.formulation import Formulation
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.instance import durations
 from optsched.instance.durations import Deadline, OutOfTime
 from optsched.program import linear_to_conic

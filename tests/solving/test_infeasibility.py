@@ -15,6 +15,8 @@ from optsched.generate.catalogue import generate
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination, Values
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.solution.explanation import Explanation
 from optsched.solvers import Highs, HighsSession, Limits, Session, Solver
 from optsched.solving import Engine

@@ -14,6 +14,8 @@ from optsched.assembly import compile, make_formulation
 from optsched.errors import Interrupted
 from optsched.program import AllocationProgram
 from optsched.solution import Termination
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.solving.column_generation import PairPricing, pair_generation, pair_parts, pair_sample
 from optsched.solving.column_generation.pair_search import PairSearch
 

@@ -11,6 +11,8 @@ from generation_cases import check_stopped, interference
 import optsched
 from optsched.assembly import compile, make_formulation
 from optsched.program import AllocationProgram
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.solving.column_generation import Duals, PairPricing, pair_sample
 
 pytestmark = pytest.mark.property

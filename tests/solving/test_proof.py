@@ -18,6 +18,8 @@ from optsched.registry import load_solver
 from optsched.solution import PointStatus, Termination, Values
 from optsched.solvers import HighsSession, Limits
 from optsched.solving import Engine
+
+# Private names: single strategies, without the engine that chooses them
 from optsched.solving.proof import cut_off, objective_step
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formulations"))

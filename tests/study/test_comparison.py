@@ -12,6 +12,8 @@ import optsched
 from optsched.errors import InvalidInput, SolverCrashed, SolverUnavailable, UsageError
 from optsched.registry import load_formulation, names
 from optsched.study import ComparisonRow, compare, comparison
+
+# Private names: what an answer is made of, before it is put together
 from optsched.study.comparison import accepting
 
 ROW = {

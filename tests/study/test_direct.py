@@ -15,6 +15,8 @@ import optsched
 from optsched.errors import SolverUnavailable, UsageError
 from optsched.formats.mps import program_names, program_text
 from optsched.program import LinearProgram
+
+# Private names: what an answer is made of, before it is put together
 from optsched.study.direct import point_of
 
 

@@ -18,6 +18,8 @@ from optsched.errors import UsageError
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Solution
+
+# Private names: what an answer is made of, before it is put together
 from optsched.solution.job_explanation import Way
 from optsched.solving import Engine
 from optsched.study import JobExplanation, explain_job

@@ -15,7 +15,9 @@ from refusals import refuses
 import optsched
 from optsched import api
 from optsched.errors import SolverUnavailable, UsageError
-from optsched.instance.shipped import shipped_path
+from optsched.instance import shipped_path
+
+# Private names: single checks, without a whole solution file
 from optsched.verify.starts import sol_of, start_point
 
 INTEGRAL: dict[str, Any] = {"formulation": "max-throughput", "options": {"integral": True}}

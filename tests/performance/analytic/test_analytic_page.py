@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.documents import AnalyticOptions
 from optsched.performance.prior import PriorDocument
 

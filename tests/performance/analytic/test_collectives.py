@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic import collectives, nccl
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "perfmodel"

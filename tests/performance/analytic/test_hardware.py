@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from refusals import refuses
 
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.board import BYTES, FALLBACKS, PRECISIONS, Board
 from optsched.performance.analytic.hardware import find, rows
 from optsched.performance.analytic.mig import slice_of

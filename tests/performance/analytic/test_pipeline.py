@@ -10,6 +10,8 @@ import pytest
 from pipeline_events import chimera, gpipe, interleaved, one_f_one_b, simulate
 
 from optsched.errors import UsageError
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.pipeline import SCHEDULES, bubble, in_flight, step_seconds
 
 LENGTHS = [(1.0, 1.0), (1.0, 2.0), (2.0, 1.0), (1.0, 3.5), (0.25, 0.5)]

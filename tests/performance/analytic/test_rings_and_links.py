@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
 
-from optsched.instance import Instance
-from optsched.instance.topology import topology_graph
+from optsched.instance import Instance, topology_graph
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.links import GB, Links
 from optsched.performance.analytic.rings import (

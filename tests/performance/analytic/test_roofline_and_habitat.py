@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optsched.errors import UsageError
+
+# Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.habitat import (
     Device,
     Kernels,
