@@ -50,8 +50,8 @@ types: $(DEV) ## check the types
 bench: $(DEV) ## run the benchmarks (ratios and peak memory)
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
 
-docs: $(DOCS) ## make the page of formulations anew, build the documentation into site/
-	cd docs && ../$(PY) -m formulation_gallery
+docs: $(DOCS) ## make the page of formulations and the notebooks anew, build the documentation into site/
+	cd docs && ../$(PY) -m formulation_gallery && ../$(PY) notebooks.py
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html is the documentation"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The pictures of the gallery page: one instance of each kind, solved, realised, placed and drawn.
+"""The pictures of docs/how-to/pictures.md: one instance of each kind, solved, realised, placed and drawn.
 
 What you learn
 --------------

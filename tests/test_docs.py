@@ -32,9 +32,13 @@ from optsched.rounds.state_document import RoundDocument
 from optsched.solution import Status, Termination
 from optsched.solution import document as solution_documents
 
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+
+from notebooks import notebook  # noqa: E402
+
 pytestmark = pytest.mark.documentation
 
-ROOT = Path(__file__).parent.parent
 PAGES = [
     "README.md",
     *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
@@ -117,10 +121,16 @@ WITH_PYTHON = [
 ]
 
 
+def programs_of(page: str) -> list[str]:
+    """The blocks of a page; those of a tutorial are one program."""
+    found = blocks(page, "python")
+    return ["\n".join(found)] if page.startswith("docs/tutorials/") else found
+
+
 @pytest.fixture(scope="module")
 def of_pages(tmp_path_factory: pytest.TempPathFactory) -> Failures:
     """What the blocks of each page raise, warnings included."""
-    programs = {Path(page).stem: blocks(page, "python") for page in WITH_PYTHON}
+    programs = {Path(page).stem: programs_of(page) for page in WITH_PYTHON}
     return failures_of(programs, tmp_path_factory.mktemp("pages"), "-W", "error")
 
 
@@ -406,12 +416,15 @@ def test_the_exit_codes() -> None:
 
 
 def test_the_formulations_are_listed() -> None:
-    told = {name.strip("`") for name, _ in table(sections("docs/index.md")["Formulations"])}
+    told = {
+        name.strip("`")
+        for name, _ in table(sections("docs/concepts/objectives.md")["Formulations"])
+    }
     assert told == {registry.load_formulation(name).name for name in registry.names("formulation")}
 
 
 def test_the_side_constraints_are_listed_with_their_options() -> None:
-    rows = table(sections("docs/index.md")["Side constraints"])
+    rows = table(sections("docs/reference/constraints.md")["Side constraints"])
     told = {kind.strip("`"): re.findall(r"`(\w+)`", options) for kind, _, options in rows}
     owners = {kind: registry.load_constraint(kind) for kind in registry.names("constraint")}
     assert {kind: set(options) for kind, options in told.items()} == {
@@ -442,6 +455,27 @@ def test_the_rankings_are_listed_with_their_options() -> None:
         *((name, option) for name, options in told.items() for option in options),
         *(("all", option) for option in common),
     }
+
+
+# --- notebooks -----------------------------------------------------------------------------------------------------
+
+TUTORIALS = [page for page in PAGES if page.startswith("docs/tutorials/")]
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_notebook_is_its_page(page: str) -> None:
+    """So its cells run: those of the page do."""
+    path = ROOT / page
+    found = path.with_suffix(".ipynb").read_text("utf-8")
+    assert found == notebook(path.read_text("utf-8")), "run: cd docs && python notebooks.py"
+    cells = json.loads(found)["cells"]
+    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    lines = [line for block in code for line in block.splitlines()]
+    assert [line[1:] for line in lines if line.startswith("!")] == [
+        line for block in blocks(page, "sh") for line in block.splitlines()
+    ]
+    python = [block for block in code if block[0] not in "!%"]
+    assert python == [block.strip("\n") for block in blocks(page, "python")]
 
 
 # --- links ---------------------------------------------------------------------------------------------------------
