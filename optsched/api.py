@@ -43,7 +43,7 @@ from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.performance.files import model_bytes
 from optsched.registry import load_formulation, load_solver
-from optsched.solution import Solution
+from optsched.solution import Solution, Status
 from optsched.solvers import Progress
 from optsched.solving.engine import Engine
 from optsched.solving.limits import deadline_of, make_limits
@@ -196,6 +196,14 @@ def solve(
 
         engine.start = start_point(start, chosen, candidates)
     solution = chosen.solve(candidates, engine)
+    if (
+        generate_columns
+        and solution.status is Status.INFEASIBLE
+        and solution.certificate.proof == "rule"
+    ):
+        # A job that the first columns leave nowhere to run may have another one, and the reasons are those of all.
+        everything = compile_for(chosen, given, model, deadline=deadline)
+        solution = chosen.solve(everything if classes else everything.per_job(), engine)
     side_by_side = packed(solution.allocation, solution.schedule)
     timings["total"] = clock() - started
     if engine.start is not None and not engine.start_used:

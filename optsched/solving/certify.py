@@ -52,6 +52,9 @@ TERMS = 1e4
 CLOSE = 1.0 - 1e-12
 """Part of the level that a solver states, from which a point is not worth lifting."""
 
+ENDLESS = "a job gets no time, so that the objective is infinite"
+"""What is said of a point that is no plan."""
+
 Certify = Callable[[Values, FloatArray | None], Outcome]
 """Makes an outcome of the values of one run and duals, which may be those of another."""
 
@@ -252,16 +255,37 @@ def certified(
     """The outcome of a point.
 
     A stopped run that leaves 0 everywhere found nothing, unless ``zero`` says that this is a point
-    like any other.
+    like any other. Nor did one that leaves a job without any time, where that makes the objective
+    infinite: other points are tried then, such as an even split.
     """
     started = time.perf_counter()
     assert runs.chosen is not None
     outcome = judged(runs.chosen, runs.limits, values, point, y)
     found = outcome.certificate.ok and (zero or bool(point.x.any()))
+    endless = outcome.certificate.ok and is_endless(point.program, outcome)
+    if endless:
+        outcome = replace(outcome, values=replace(outcome.values, words=ENDLESS))
+    if endless:  # its duals bound the next point as well
+        return replace(
+            nothing_found(runs, outcome.values),
+            bound=outcome.bound,
+            bound_source=outcome.bound_source,
+            duals=outcome.duals,
+        )
     if values.termination not in CLAIMS and not found:
         return nothing_found(runs, outcome.values, point.arrays.is_integer)
     runs.spend("certify", time.perf_counter() - started)
     return outcome
+
+
+def is_endless(program: AllocationProgram | None, outcome: Outcome) -> bool:
+    """Whether a point is no answer: its objective is infinite, and not shown to be the best.
+
+    Where it is (`Status.OPTIMAL`), no allocation has a finite one.
+    """
+    if program is None or outcome.value is None or outcome.status is Status.OPTIMAL:
+        return False
+    return bool(np.isinf(program.units.objective(outcome.value)))
 
 
 def certified_linear(

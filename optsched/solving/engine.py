@@ -451,6 +451,8 @@ def _best(
     if len(attempts.made) > 1 or attempts.out_of_time:
         _report(runs, attempts, best)
     runs.chosen = best.solver
+    if best.x is None and best.duals is not None:  # duals bound a point, and there is none
+        best = replace(best, bound=None, bound_source="none", duals=None)
     return best
 
 

@@ -46,6 +46,7 @@ from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reprod
 from optsched.solving.schedules import solve_plan
 from optsched.solving.stages import solve_allocation
 
+NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
 STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}
 """What comes before the first run of a solver, by the names of its timings."""
 
@@ -220,7 +221,8 @@ def _answer(
         own.schedule,
         own.stages,
     )
-    solution = replace(solution, notes=own.notes, columns_made=own.columns_made)
+    notes = (*solution.notes, *own.notes)
+    solution = replace(solution, notes=notes, columns_made=own.columns_made)
     if isinstance(result, Reduced):
         C = own.program.classes
         figures = by_job(C, result.figures)
@@ -252,7 +254,11 @@ def solution_of(
         Of a plan; its allocation is what the schedule runs first.
     stages : tuple of Stage
     """
-    C, x, planned = program.classes, outcome.x, not isinstance(program, AllocationProgram)
+    C, planned = program.classes, not isinstance(program, AllocationProgram)
+    notes: tuple[str, ...] = ()
+    if outcome.x is not None and np.isinf(program.units.objective(outcome.value or 0.0)):
+        outcome, notes = _without_plan(outcome), (NO_PLAN,)
+    x = outcome.x
     if planned:
         x = None if schedule is None else schedule.running_at(C.instance.now)
     integral = program.integral if isinstance(program, AllocationProgram) else True
@@ -260,9 +266,6 @@ def solution_of(
     if outcome.x is not None and outcome.value is not None:
         objective = program.units.objective(outcome.value)
     status, termination = outcome.status, outcome.values.termination
-    endless = objective is not None and not np.isfinite(objective)
-    if endless and status is Status.OPTIMAL:  # a makespan of a job that gets nothing
-        status, termination = Status.FEASIBLE, Termination.IMPRECISE
     return _solution(
         formulation,
         candidates,
@@ -284,6 +287,22 @@ def solution_of(
         explanation=outcome.explanation,
         reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
         timings=dict(engine.timings),
+        notes=notes,
+    )
+
+
+def _without_plan(outcome: Outcome) -> Outcome:
+    """The outcome without its point, which leaves a job without any time: no plan ends then."""
+    return replace(
+        outcome,
+        values=replace(outcome.values, termination=Termination.IMPRECISE),
+        x=None,
+        value=None,
+        bound=None,
+        bound_source="none",
+        duals=None,
+        certificate=Certificate(True, "none", {}),
+        status=Status.LIMIT,
     )
 
 

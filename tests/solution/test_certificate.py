@@ -438,7 +438,28 @@ def test_a_lie_that_agrees_with_itself_is_no_optimum(
     assert (excess if solution.sense == "max" else -excess) <= 1e-6 * abs(truth.objective)
 
 
-def test_an_endless_makespan_is_no_optimum() -> None:
+@pytest.mark.parametrize("work", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", ["makespan", "finish-time-fairness"])
+def test_a_point_that_leaves_a_job_without_time_is_no_plan(name: str, work: int) -> None:
+    """The simplex method stops where some jobs have nothing yet: an even split is the better answer."""
+    budget = [{"kind": "budget", "limit": 3}]
+    solution = optsched.solve("@quickstart", name, constraints=budget, work_limit=work)
+    assert solution.ok and solution.status == "feasible"
+    assert solution.objective is not None and np.isfinite(solution.objective)
+    assert optsched.verify("@quickstart", solution.to_document()).ok
+
+
+def test_where_every_allocation_leaves_a_job_without_time_there_is_no_plan() -> None:
+    def nothing_for_the_first(program: Any, variables: Any, C: Any) -> None:
+        program.constrain(C.member[[0]] @ variables["x"] <= 0.0, name="nothing")
+
+    solution = optsched.solve("@quickstart", "makespan", extend=nothing_for_the_first)
+    assert solution.status == "limit" and solution.ok
+    assert (solution.objective, solution.bound, solution.allocation) == (None, None, None)
+    assert "without time" in solution.notes[0]
+
+
+def test_an_endless_makespan_is_no_answer() -> None:
     formulation = make_formulation("makespan", {}, [])
     engine = Engine(registry.load_solver)
     candidates = optsched.solve("@quickstart").candidates
@@ -446,7 +467,8 @@ def test_an_endless_makespan_is_no_optimum() -> None:
     assert isinstance(program, AllocationProgram)
     outcome = replace(engine.solve_allocation(program), value=0.0, bound=0.0)
     solution = formulation.solution(candidates, program, outcome, engine)
-    assert (solution.objective, solution.status) == (np.inf, Status.FEASIBLE)
+    assert (solution.objective, solution.bound, solution.status) == (None, None, Status.LIMIT)
+    assert solution.allocation is None and "without time" in solution.notes[0]
 
 
 @pytest.mark.parametrize("bound", [0.85, 1.02, np.nan, np.inf, None])

@@ -20,6 +20,7 @@ from optsched.candidates import Candidates
 from optsched.candidates.configuration_table import first_largest
 from optsched.cli.main import main
 from optsched.errors import UsageError
+from optsched.generate.catalogue import generate
 from optsched.solution import dual_bound
 from optsched.solving.column_generation import Chosen, ConfigurationPricing, Duals
 from optsched.solving.column_generation.configuration_generation import restricted
@@ -475,3 +476,27 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "configurations of" in told and "in use" in told
     assert main(["verify", str(instance), str(plan)]) == 0
     assert json.loads(plan.read_text())["columns_made"]["of"] == "configurations"
+
+
+def elastic_jobs() -> optsched.Instance:
+    """Jobs on 1, 2, 4 or 8 GPUs, of which 1 and 8 are the first columns."""
+    return generate("cluster", jobs=12, pools=2, elastic=1.0, tenants=2, seed=1).instance
+
+
+def test_jobs_that_can_run_nowhere_are_explained_by_all_columns() -> None:
+    none = [{"kind": "budget", "limit": 10}, {"kind": "quota", "tenant": "t0", "gpus": 0}]
+    instance = elastic_jobs()
+    solution = optsched.solve(instance, "alpha-fairness", constraints=none, generate_columns=True)
+    assert solution.status == "infeasible"
+    whole = optsched.solve(instance, "alpha-fairness", constraints=none)
+    assert solution.conflicts == whole.conflicts
+    assert optsched.verify(instance, solution.to_document()).ok
+
+
+def test_jobs_that_the_first_columns_leave_nowhere_may_have_others() -> None:
+    instance = elastic_jobs()
+    barred = [{"kind": "forbidden", "tenant": "t0", "gpus": [1, 8]}]
+    found = optsched.solve(instance, "alpha-fairness", constraints=barred, generate_columns=True)
+    whole = optsched.solve(instance, "alpha-fairness", constraints=barred)
+    assert found.status == whole.status == "optimal"
+    assert found.objective == pytest.approx(whole.objective, rel=1e-6)
