@@ -207,7 +207,10 @@ def _answer(
     formulation: Formulation, engine: Engine, own: SolvedProgram, result: Reduced | Undecided | None
 ) -> Solution:
     """The solution of the formulation's own program, with what its procedure makes of it."""
-    outcome = own.outcome
+    outcome, notes = own.outcome, own.notes
+    value = own.program.units.objective(0.0 if outcome.value is None else outcome.value)
+    if outcome.x is not None and outcome.certificate.ok and np.isinf(value):
+        outcome, notes = _without_plan(outcome), (NO_PLAN, *notes)
     if isinstance(result, Undecided):
         engine.attempts.append(Attempt(outcome.solver.name, result.words))
         values = replace(outcome.values, termination=result.termination)
@@ -221,7 +224,6 @@ def _answer(
         own.schedule,
         own.stages,
     )
-    notes = (*solution.notes, *own.notes)
     solution = replace(solution, notes=notes, columns_made=own.columns_made)
     if isinstance(result, Reduced):
         C = own.program.classes
@@ -254,11 +256,7 @@ def solution_of(
         Of a plan; its allocation is what the schedule runs first.
     stages : tuple of Stage
     """
-    C, planned = program.classes, not isinstance(program, AllocationProgram)
-    notes: tuple[str, ...] = ()
-    if outcome.x is not None and np.isinf(program.units.objective(outcome.value or 0.0)):
-        outcome, notes = _without_plan(outcome), (NO_PLAN,)
-    x = outcome.x
+    C, x, planned = program.classes, outcome.x, not isinstance(program, AllocationProgram)
     if planned:
         x = None if schedule is None else schedule.running_at(C.instance.now)
     integral = program.integral if isinstance(program, AllocationProgram) else True
@@ -266,6 +264,9 @@ def solution_of(
     if outcome.x is not None and outcome.value is not None:
         objective = program.units.objective(outcome.value)
     status, termination = outcome.status, outcome.values.termination
+    endless = objective is not None and not np.isfinite(objective)
+    if endless and status is Status.OPTIMAL:  # the end of a front, where a job gets nothing
+        status, termination = Status.FEASIBLE, Termination.IMPRECISE
     return _solution(
         formulation,
         candidates,
@@ -287,7 +288,6 @@ def solution_of(
         explanation=outcome.explanation,
         reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
         timings=dict(engine.timings),
-        notes=notes,
     )
 
 
