@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from pydantic import Field
@@ -19,6 +21,7 @@ sys.path.insert(0, str(DOCS))
 from formulation_gallery.docstrings import Docstring, Piece, markdown, parse  # noqa: E402
 from formulation_gallery.figures import show_constraint  # noqa: E402
 from formulation_gallery.page import PAGE, PICTURES, Entry, catalogue, constraint_text, page  # noqa: E402
+from mathematics import inline, rendered  # noqa: E402
 
 pytestmark = pytest.mark.documentation
 
@@ -50,6 +53,36 @@ def test_docstrings_speak_of_the_options_that_exist(entries: list[Entry]) -> Non
         told = entry.docstring.options
         assert set(told) <= set(options), entry.name
         assert [name for name in options if not (told.get(name) or options[name])] == [], entry.name
+
+
+# --- mathematics ---------------------------------------------------------------------------------------------------
+
+
+def test_formulas_become_mathematics_that_browsers_draw(entries: list[Entry]) -> None:
+    pieces = [piece.text for entry in entries for piece in entry.docstring.pieces]
+    formulas = re.findall(r"^```formula\n(.*?)^```$", page(entries), re.MULTILINE | re.DOTALL)
+    assert len(formulas) > 30 and len(pieces) > len(formulas)
+    for formula in formulas:
+        whole = ElementTree.fromstring(rendered(formula).replace("&#8289;", ""))
+        told = "".join(text for text in whole.itertext())
+        code = "".join(text for part in whole.iter("code") for text in part.itertext())
+        assert told.count("_") == code.count("_"), formula
+        assert "<=" not in told and "sum_" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a job", "a job"),
+        ("T_kc", "<math><msub><mi>T</mi><mrow><mi>k</mi><mi>c</mi></mrow></msub></math>"),
+        ("x >= 0", "<math><mi>x</mi><mo>≥</mo><mn>0</mn></math>"),
+        ("steps/s of ``max``", "steps/s of <code>max</code>"),
+        ("x_k* for every k", "<math><msubsup><mi>x</mi><mi>k</mi><mrow><mo>*</mo></mrow></msubsup></math>"
+         " for every <math><mi>k</mi></math>"),
+    ],
+)  # fmt: skip
+def test_words_and_mathematics_are_told_apart(text: str, found: str) -> None:
+    assert inline(text) == found
 
 
 # --- docstrings ----------------------------------------------------------------------------------------------------
@@ -143,7 +176,7 @@ def test_an_entry_that_says_little_and_is_shown_nowhere() -> None:
     assert "| `many` | object of list of number | `{}` | by the field alone |" in text
     assert "| `some` | whole number, null | `3` |  |" in text
     assert "| `must` | list of text | required |  |" in text
-    assert "![" not in text and "```text" not in text
+    assert "![" not in text and "```formula" not in text
 
 
 def test_a_side_constraint_without_a_hint_that_needs_options_is_not_shown(monkeypatch: Any) -> None:

@@ -134,7 +134,7 @@ def _section(entry: Entry, links: Mapping[str, str]) -> str:
         formula = re.sub(
             r"`formulations\.([\w.]+)`", lambda match: _named(match[1], links), piece.text
         )
-        lines += ["```text", formula, "```", ""] if piece.kind == "formula" else [piece.text, ""]
+        lines += ["```formula", formula, "```", ""] if piece.kind == "formula" else [piece.text, ""]
     lines += _options(entry)
     if entry.docstring.references:
         lines += [f"*Source.* {entry.docstring.references}", ""]
