@@ -128,6 +128,7 @@ def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
             )
         document = read_sweep(files[0])
         sources = _sources(document.instances, Path(files[0]).parent)
+        # Later entries win: what the command line says replaces the file
         given = {**options_of(document), "seeds": document.seeds, **given}
     else:
         sources = _sources(swept.set, None)
@@ -136,6 +137,7 @@ def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
     seeds = given.pop("seeds", None)
     if seeds is not None:
         given["seeds"] = seeds_of(seeds, 0, "seeds")
+    # A program has its objective already: options of formulations would be ignored
     if sources and all(source.program for source in sources):
         needs_formulation = {
             "-f": swept.formulations,
@@ -164,6 +166,7 @@ def _sources(given: Sequence[Any], folder: Path | None) -> list[Source]:
         else:
             made = from_names([item], folder)
         for source in made:
+            # A pattern and a name may both find the same instance
             found.setdefault(source.name, source)
     return list(found.values())
 
@@ -177,6 +180,7 @@ def _with_options(
         given: dict[str, Any] = {}
         for text in texts:
             owner, colon, rest = text.partition(":")
+            # `a:b=c` has an owner; in `key=a:b` the colon belongs to the value
             one = bool(colon) and "=" not in owner
             if one and owner.strip() not in [other for other, _ in entries]:
                 known = ", ".join(dict.fromkeys(other for other, _ in entries))

@@ -93,6 +93,7 @@ def versions_here() -> dict[str, str | None]:
 
 def all_checks() -> Iterator[Check]:
     """Every check, one after the other; the slow ones run beside the others."""
+    # Shared libraries of the two packages have clashed: each order is tried in a fresh process
     imports = [
         (order, _start_import(*order)) for order in (("highspy", "ortools"), ("ortools", "highspy"))
     ]

@@ -139,6 +139,7 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Arguments first, then options."""
+        # Click puts [OPTIONS] first; readers look for the arguments
         names = [
             _name(parameter) if parameter.required else f"[{_name(parameter)}]"
             for parameter in self.get_params(ctx)
@@ -165,6 +166,7 @@ class Command(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the epilog as it stands: it holds examples."""
+        # Click would fold the lines of the examples into a paragraph
         if self.epilog:
             formatter.write_paragraph()
             formatter.write(f"Examples:\n{_indented(self.epilog)}\n")
@@ -299,6 +301,7 @@ def _declaration(annotation: Any) -> tuple[Any, Any]:
 def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
     """A parameter of a command's function, or the fields of one that is a dataclass."""
     owner = parameter.annotation
+    # A dataclass of options is one parameter in Python and many on the command line
     if not is_dataclass(owner):
         default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
         return [_Parameter(parameter.name, owner, default, None)]
@@ -327,6 +330,7 @@ def add_command(
     readers load numpy.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    # The last section of every help
     common = inspect.Parameter("messages", inspect.Parameter.KEYWORD_ONLY, annotation=Messages)
     parameters = [part for parameter in (*own, common) for part in _parameters(parameter)]
 
@@ -343,15 +347,19 @@ def add_command(
                     for part in parameters
                     if part.name in given
                 }
+                # `_grouped` takes the fields of its dataclass out of what was read: the rest are
+                # single parameters
                 groups = {
                     parameter.name: _grouped(parameter.annotation, read)
                     for parameter in own
                     if is_dataclass(parameter.annotation)
                 }
                 return function(shell, **groups, **read) or 0
+        # Every error becomes one line and an exit code
         except (Exception, KeyboardInterrupt) as error:
             return shell.failed(error)
 
+    # Typer reads the signature and the annotations, so the function gets those of its parameters
     seen = [part.for_typer() for part in parameters]
     run.__signature__ = inspect.Signature(seen, return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}
@@ -378,6 +386,7 @@ def build_group(
 
 def _check_sources(parameters: Iterable[_Parameter], given: Mapping[str, Any]) -> None:
     """Refuse to read two values from standard input."""
+    # Arguments are named first in the message, as in the usage line
     ordered = sorted(parameters, key=lambda parameter: not parameter.is_argument)
     piped = [
         parameter.name.removesuffix("_file")

@@ -87,6 +87,7 @@ class Comparing:
         entries = self.formulations
         if not self.options:
             return None if entries is None else list(entries)
+        # An option names a formulation, so the list of all must be known
         if entries is None:
             from optsched.instance import FORMAT
             from optsched.study.comparison import accepting
@@ -135,6 +136,7 @@ def compare(
         notes=(note for solution in solutions for note in solution.notes),
         written=written_to(comparison=output),
     )
+    # One formulation that takes the instance is a comparison
     codes = [_code(row) for row in found.rows]
     return 0 if 0 in codes else codes[0]
 

@@ -27,6 +27,7 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
         results = check_solver(name)
     counts = summary(results)
     document = {"solver": name, "ok": not counts["failed"], "counts": counts}
+    # What a solver does not claim is no failure, and would fill the table
     claimed = [result for result in results if not result.reason.startswith(UNCLAIMED)]
     hidden = len(results) - len(claimed)
     outcome = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped'] - hidden} skipped"
@@ -39,7 +40,8 @@ def check(shell: Shell, name: str, as_json: bool) -> int:
         written=[outcome],
     )
     failed = [result for result in results if result.verdict == "failed"]
-    if failed and (as_json or not shell.quiet):  # which ones and why is said above
+    # Which ones and why is said above
+    if failed and (as_json or not shell.quiet):
         shell.complain(f"error: {name} fails {len(failed):,} of {len(results):,} cases")
     elif failed:
         for result in failed:

@@ -41,7 +41,8 @@ def doctor(shell: Shell, as_json: Json = False) -> int:
     if shell.quiet and not as_json:
         for check in failed:
             shell.complain(f"error: {check.name}: {check.words}")
-    elif failed and not as_json:  # why is said above
+    # Why is said above
+    elif failed and not as_json:
         shell.complain(f"error: failed: {', '.join(check.name for check in failed)}")
     return FAILED if failed else 0
 

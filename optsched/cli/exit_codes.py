@@ -17,6 +17,7 @@ def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = Fals
     """The exit code that a solution stands for."""
     from optsched.solution import Status
 
+    # A status is worth nothing where its certificate does not hold
     if not solution.certificate.ok:
         return NOT_CERTIFIED
     return {
@@ -31,6 +32,7 @@ def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = Fals
 def certificate_failed(shell: Shell, *solutions: Solution | ProgramSolution) -> bool:
     """Whether a certificate failed; its problems are reported, each once."""
     problems = [problem for solution in solutions for problem in solution.certificate.problems]
+    # Several solutions of one command often fail in the same way
     for problem in dict.fromkeys(problems):
         shell.complain(f"error: the certificate failed: {problem}")
     return not all(solution.certificate.ok for solution in solutions)

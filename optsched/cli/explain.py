@@ -49,6 +49,7 @@ def explain(
 
     solution = solved(shell, problem, search)
     code = exit_code(solution)
+    # Nothing is explained of an answer that does not hold
     if certificate_failed(shell, solution):
         return code
     if job is None:
@@ -72,7 +73,8 @@ def _view(solution: Solution, document: Mapping[str, Any]) -> Iterator[Renderabl
         yield from _pools(solution)
         yield from _holding(solution, document["holding"])
         yield from _requirements(document["requirements"])
-        if solution.schedule is None:  # jobs of a schedule may run later
+        # Jobs of a schedule may run later
+        if solution.schedule is None:
             yield from idle_jobs(solution.allocation)
     yield from view.unplaced(solution.unplaced)
     yield from view.unplaced(solution.declined, "Not admitted")
@@ -91,6 +93,7 @@ def _pools(solution: Solution) -> Iterator[RenderableType]:
     if not solution.prices:
         yield "An integer program or a rule has no prices."
         return
+    # A price of 0 is an answer too: more of this resource would not help
     free = [name for name, price in solution.prices.items() if price == 0]
     if 0 < len(free) < len(solution.prices):
         yield f"More of {listed(free)} would not help."

@@ -18,7 +18,8 @@ NEGLIGIBLE = 1e-9
 
 def explanation(solution: Solution) -> dict[str, Any]:
     """The explanation as plain data; what does not exist is empty."""
-    optimal = solution.status is Status.OPTIMAL  # duals of another point say nothing
+    # Duals of another point say nothing
+    optimal = solution.status is Status.OPTIMAL
     return {
         "format": "optsched-explanation/1",
         "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
@@ -45,6 +46,7 @@ def holding_jobs(solution: Solution) -> list[dict[str, Any]]:
     if solution.duals is None or "levels" not in solution.duals or solution.allocation is None:
         return []
     C = solution.allocation.classes
+    # A dual is per class; its n_k jobs hold the level together
     share = np.abs(solution.duals["levels"]) * C.count
     share = share / max(float(share.sum()), 1e-300)
     rate = solution.allocation.throughput
@@ -65,10 +67,12 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
     """Rows of side constraints with a dual: what asking for 1 % less would be worth in objective units."""
     if solution.duals is None or solution.allocation is None:
         return []
+    # Rows that somebody added in Python cannot be made again from the file
     kinds = [item for item in solution.constraints if item["kind"] != "extend"]
     formulation = make_formulation(solution.formulation, solution.options, kinds)
     program = formulation.program(solution.allocation.classes)
-    if not isinstance(program, AllocationProgram):  # a plan takes no side constraints
+    # A plan takes no side constraints
+    if not isinstance(program, AllocationProgram):
         return []
     program = settled(program, solution.stages)
     worth = abs(program.worth_of_duals(solution.allocation.x))
@@ -77,6 +81,7 @@ def priced_requirements(solution: Solution) -> list[dict[str, Any]]:
         if side.name not in solution.duals:
             continue
         dual = dual_of(solution.duals, side.name, side.lower, side.upper)
+        # A row with a lower bound asks for it, any other limits by its upper bound
         asked = np.where(np.isfinite(side.lower), side.lower, side.upper)
         gain = 0.01 * np.abs(dual * asked) * worth
         parts += [

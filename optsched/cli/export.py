@@ -84,6 +84,7 @@ def _write(shell: Shell, data: bytes, output: str, instance: Instance) -> None:
     from optsched.api import write_atomically
     from optsched.cli.tables import count
 
+    # A pipe gets the data alone, so no line says how many jobs there are
     if output == "-":
         shell.write(data.decode())
         return
@@ -112,6 +113,7 @@ def _export_program(shell: Shell, problem: Exported, output: str) -> int:
         formulation = api.make_formulation(problem.formulation, problem.options, in_force)
         candidates = api.compile_for(formulation, instance)
         candidates = candidates.per_job() if problem.no_classes else candidates
+        # A rule has a closed form and no program
         if formulation.sense == "rule":
             raise UsageError(
                 f"{problem.formulation} is a rule: it has no program that could be exported"

@@ -51,7 +51,8 @@ def formulations(
         return 0
     catalogue = {}
     for kind, load in loaders.items():
-        owners = {load(item) for item in names(kind)}  # aliases once
+        # Aliases once
+        owners = {load(item) for item in names(kind)}
         catalogue[f"{kind}s"] = sorted(
             (described(owner) for owner in owners), key=itemgetter("name")
         )
@@ -88,6 +89,7 @@ def described(owner: Any) -> dict[str, Any]:
             **rest,
         }
     common = {"summary": summary, "reads": sorted(owner.reads)}
+    # Only formulations have a sense
     if not hasattr(owner, "sense"):
         return {"name": owner.kind, "kind": "constraint", **common, **rest}
     words = {

@@ -98,6 +98,7 @@ def _command(generator: Generator) -> Callable[..., int]:
             )
         write_instance(shell, made.instance, output, kind)
         if not shell.quiet:
+            # What is said of an instance, such as its optimum, may need a solver
             with progress(shell, "solving"):
                 notes = made.notes()
             for note in notes:
@@ -116,6 +117,7 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
     declared: dict[str, inspect.Parameter] = {}
     fields = generator.options.model_fields
     for name, schema in generator.options.model_json_schema()["properties"].items():
+        # The generator reads the texts itself, so that errors are those of the library
         option = Option(
             f"{schema['description']} {_limits(schema, fields[name].default)}".rstrip(),
             _metavar(schema),
@@ -125,6 +127,7 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
             name, keyword, default=None, annotation=Annotated[str | None, option]
         )
     declared["output"] = inspect.Parameter("output", keyword, annotation=Annotated[str, target])
+    # A generator's own options come first in the help, these three last
     for name in ("seed", "output", "name"):
         declared[name] = declared.pop(name)
     shell = inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell)

@@ -81,11 +81,13 @@ class Grid:
         blocks = [[0]]
         for column in range(1, len(self.columns)):
             used = [least[other] for other in (*blocks[-1], column)]
+            # A block has at least one column beside the first, however wide
             if len(blocks[-1]) > 1 and sum(used) + GAP * (len(used) - 1) > width:
                 blocks.append([0])
             blocks[-1].append(column)
         for block in blocks:
             room = width - GAP * (len(block) - 1)
+            # Lower the widest columns first, until the block fits: narrow columns keep their width
             cap = max(natural)
             while cap and sum(_between(least[c], natural[c], cap) for c in block) > room:
                 cap -= 1
@@ -103,6 +105,7 @@ class Grid:
             widest = max((line.cell_len for cell in cells for line in cell.split()), default=0)
             parts = [head] if place >= self.left else [head, *(cell.plain for cell in cells)]
             word = max((len(part) for text in parts for part in WORD.findall(text)), default=0)
+            # The first column is repeated in every block, so it may take half of the width at most
             most = width // 2 if place == 0 else width - least[0] - GAP
             natural.append(max(widest, len(head)))
             least.append(max(1, min(word if place < self.left else max(widest, word), most)))

@@ -556,6 +556,7 @@ def philly(
 
     A step is a second of the recorded run. Jobs that did not run, or of which times are missing, are left out.
     """
+    # Philly's logs name machines by address; their GPUs stand in another file, or nowhere
     if (machines is None) == (pool is None):
         raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
     from optsched.formats.philly import import_philly, read_machines
@@ -583,6 +584,7 @@ def _writing(command: Callable[..., Imported]) -> Callable[..., int]:
         from optsched.instance.files import kind_of
         from optsched.traces import load_trace
 
+        # A name that cannot be written is refused before files of gigabytes are read
         kind = "json" if output == "-" else kind_of(Path(output))
         left_out: Mapping[str, int] = {}
         with progress(shell, "importing"):
@@ -590,9 +592,11 @@ def _writing(command: Callable[..., Imported]) -> Callable[..., int]:
             if isinstance(made, ImportedLog):
                 left_out = made.left_out
                 made = made.instance
+            # What was imported passes the checks of any document
             trace = load_trace(made)
         write_trace(shell, trace, output, kind)
         if left_out and not shell.quiet:
+            # The reason that cost most jobs first
             order = sorted(left_out.items(), key=lambda item: -item[1])
             shell.complain(f"left out: {', '.join(f'{count:,} {why}' for why, count in order)}")
         return 0

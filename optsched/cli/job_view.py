@@ -174,7 +174,9 @@ def _ways(found: JobExplanation) -> Iterator[RenderableType]:
     """Every column of its class: those in use, then the others, what costs least first."""
     if not found.ways:
         return
+    # What costs least comes first: a small change of prices would bring it in
     ways = sorted(found.ways, key=lambda way: (not way.in_use, -(way.gain or 0.0)))
+    # Reduced costs exist only with duals
     priced = found.no_prices is None and any(way.gain is not None for way in ways)
     cells: dict[str, list[str]] = {
         "column": [_place({**way.configuration, "uses": way.uses}) for way in ways],

@@ -45,11 +45,13 @@ def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
     for handler in handlers:
         handler.setLevel(level)
     if not verbosity:
+        # Without -v only warnings reach the screen, but the file gets everything
         handlers[0].setLevel(logging.WARNING)
     for handler in handlers:
         log.addHandler(handler)
     try:
         yield
+    # A program may run several command lines, as tests do
     finally:
         log.setLevel(before)
         for handler in handlers:

@@ -107,7 +107,8 @@ def run() -> int:
     """The ``optsched`` program: `main` with its own command line."""
     code = main()
     solving = sys.modules.get("optsched.solvers.new_thread")
-    if solving is not None and solving.left_running():  # Python would wait for it
+    # Python would wait for it
+    if solving is not None and solving.left_running():
         sys.stderr.flush()
         os._exit(code)
     return code
@@ -120,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
     try:
         sys.stdout.flush()
+    # `optsched ... | head` is no error
     except BrokenPipeError:
         silence_stdout()
     except OSError as error:
@@ -141,6 +143,7 @@ def _prepare_streams() -> None:
 def _run(arguments: list[str]) -> int:
     shell = Shell(debug="--debug" in arguments)
     try:
+        # A command line builds its own command alone; anything else, such as --help, needs the list
         named = next((word for word in arguments[:1] if word in COMMANDS | GROUPS), None)
         code = _command(named).main(arguments, prog_name="optsched", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -157,6 +160,7 @@ def _refused(shell: Shell, error: BaseException) -> int:
     if isinstance(error, OSError):
         silence_stdout()
         return shell.failed(UsageError(f"cannot write standard output: {error.strerror}"))
+    # Only what typer and click refuse has a message of this form
     if not hasattr(error, "format_message"):
         return shell.failed(error)
     message, context = str(error.format_message()).removesuffix("."), getattr(error, "ctx", None)

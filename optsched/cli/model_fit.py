@@ -105,6 +105,7 @@ def _chosen(document: Mapping[str, Any], profiles: Profiles) -> list[dict[str, A
 
 def _names(document: Mapping[str, Any]) -> list[str]:
     """The models of a chain in order, or the one model, with what it stands on."""
+    # A chain asks its models in order
     if document["model"] == "chain":
         return [name for part in document["models"] for name in _names(part)]
     parts = [*document.get("models", []), *([document["of"]] if document.get("of") else [])]

@@ -191,7 +191,8 @@ class Search:
     @cached_property
     def deadline(self) -> Deadline:
         """When the answer of a single solve is due; the clock starts where a command first asks."""
-        began = time.monotonic()  # importing the library takes part of the time as well
+        # Importing the library takes part of the time as well
+        began = time.monotonic()
         from optsched.instance.durations import Deadline
 
         return Deadline(self.time_limit, began)
@@ -200,6 +201,7 @@ class Search:
     def limits(self) -> dict[str, Any]:
         """What `optsched.solve` takes of it; the time limit is that of each call."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
+        # The library takes a function for the log, not a switch
         if given.pop("solver_log"):
             given["on_log"] = write_log
         return given
@@ -214,6 +216,7 @@ def write_log(text: str) -> None:
 
 def given_fields(options: Any, *without: str) -> dict[str, Any]:
     """The fields of a dataclass of options that were given on the command line."""
+    # An option that is not given is None, False or empty, whatever its type
     found = {item.name: getattr(options, item.name) for item in fields(options)}
     return {
         name: value

@@ -124,5 +124,6 @@ def _exit_code(shell: Shell, front: Front) -> int:
         return NOT_CERTIFIED
     if front.points:
         return 0
+    # Without points the ends say why
     worst = max((exit_code(end) for end in front.ends), default=0)
     return worst or (NOTHING_FOUND if front.missing else 0)

@@ -86,6 +86,7 @@ def plot(
         from optsched.report import SolutionFile
         from optsched.report.plots import solution_picture
 
+        # A file is drawn as it stands: nothing is solved again
         answer = SolutionFile.read(api.load(problem.instance, problem.model), solution)
         return _save(shell, solution_picture(answer, kind), output)
     if kind == "topology" and not problem.asks_to_solve:
@@ -121,6 +122,7 @@ def _solve_and_draw(
     from optsched.report.plots import completed, solution_picture
 
     problem = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
+    # Only a run of the solver itself has a progress
     recorder = ProgressRecorder() if kind == "progress" else None
     made = solved(shell, problem, search, recorder)
     code = exit_code(made)

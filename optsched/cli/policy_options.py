@@ -117,7 +117,9 @@ class PolicyOptions:
             policy = read_policy(self.policy_file)
         if not given:
             return policy
+        # Fields that the file leaves out stay unset, so that defaults remain defaults
         document = policy.model_dump(mode="json", exclude_unset=True)
+        # Options belong to the formulation or the ranking that they were given with
         if "formulation" in given or "ranking" in given:
             for name in ("formulation", "ranking", "options"):
                 document.pop(name, None)
@@ -135,6 +137,7 @@ def read_policy(source: str) -> RoundPolicy:
 
     data = read_stdin() if source == "-" else read_bytes(Path(source))
     with named(source):
+        # Standard input is JSON
         yaml = Path(source).suffix.lower() in (".yaml", ".yml")
         document = parse_yaml(data, "policy") if yaml else parse_json(data, "policy")
         if not isinstance(document, Mapping):

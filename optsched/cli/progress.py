@@ -28,6 +28,7 @@ class ProgressLine:
         self._started = time.perf_counter()
         self._last: Progress | None = None
         self._done = threading.Event()
+        # A daemon: it must not keep the program alive when the solver raises
         self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
 
     def __call__(self, event: Progress) -> None:
@@ -52,6 +53,7 @@ class ProgressLine:
         return f"{self._what}: {', '.join(parts)}"
 
     def _show(self) -> None:
+        # Most runs end before anybody would read the line
         if self._done.wait(PATIENCE):
             return
         from rich.console import Console
@@ -79,6 +81,7 @@ def progress(
     shell: Shell, what: str, shown: bool = True
 ) -> Iterator[Callable[[Progress], None] | None]:
     """A progress callback with its line, or None where nobody would see one."""
+    # Escape codes have no place in a log file
     if not shown or shell.quiet or not sys.stderr.isatty():
         yield None
         return

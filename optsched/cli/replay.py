@@ -83,6 +83,7 @@ def replay(
     from optsched.instance.files import kind_of
     from optsched.rounds.recovery import replay as planned_again
 
+    # Refused before the round is planned again, which may take minutes
     kind = "" if instance is None else kind_of(Path(instance))
     with progress(shell, "replaying"):
         found = planned_again(journal, round)
@@ -117,6 +118,7 @@ FIELDS = (
 def _list(shell: Shell, journal: str, as_json: bool) -> int:
     from optsched.rounds.watching import planned
 
+    # The allocation of a round is large, and no part of a list
     rounds = [{key: record[key] for key in FIELDS} for record in planned(journal)]
     shell.answer(as_json, lambda: {"journal": journal, "rounds": rounds}, _view(journal, rounds))
     return 0

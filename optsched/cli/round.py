@@ -136,6 +136,7 @@ def _plan(
     from optsched.rounds.state import state_of
     from optsched.solvers.isolated import SolverProcess, half_of_memory
 
+    # A solver that hangs or runs out of memory must not take the plan with it
     with SolverProcess(load_solver, memory=half_of_memory()) as process:
         # The process loads its solver while the state is read here
         process.load("highs")
@@ -170,6 +171,7 @@ def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
     state = replace(state, policy=policy)
     if now is None:
         return state
+    # +6m counts from the state's time; a bare number is on its clock
     if now.lstrip().startswith("+"):
         time = state.now + (values.duration(now.lstrip()[1:], "--now") or 0.0)
     else:

@@ -60,6 +60,7 @@ class Shell:
 
         from optsched.cli.grid import Grid
 
+        # Rich writes into a string, so that a reader that has gone away is met in one place
         paper, colour = _Paper(), colourful(sys.stdout)
         console = Console(
             file=paper,
@@ -74,6 +75,7 @@ class Shell:
             console.print(
                 renderable, width=None if isinstance(renderable, Grid) else terminal_width()
             )
+        # Rich pads lines with blanks, which make diffs of outputs noisy
         lines = paper.getvalue().lstrip("\n").splitlines()
         self.write("".join(f"{line.rstrip()}\n" for line in lines))
 
@@ -145,6 +147,7 @@ class Shell:
         """Report an error; returns its exit code."""
         if self.debug and not isinstance(error, Interrupted):
             traceback.print_exception(error, file=sys.stderr)
+        # Ctrl-C and SIGTERM end alike, with code 130
         if isinstance(error, KeyboardInterrupt):
             error = Interrupted("interrupted")
         if isinstance(error, OptschedError):
@@ -165,6 +168,7 @@ def colourful(stream: TextIO) -> bool:
 
 def terminal_width(most: int | None = WIDTH) -> int:
     """Columns to write in: those of the terminal, `WITHOUT_TERMINAL` where there is none, and at most so many."""
+    # In fewer columns every word of a table would be broken
     columns = max(40, shutil.get_terminal_size((WITHOUT_TERMINAL, 24)).columns)
     return columns if most is None else min(columns, most)
 
@@ -191,6 +195,7 @@ def silence_stdout() -> None:
     except (OSError, ValueError):  # a stream of a test
         sys.stdout = io.StringIO()
         return
+    # Python flushes standard output at exit, which would raise again on a closed pipe
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 

@@ -21,7 +21,8 @@ def terminated_like_interrupted() -> Iterator[None]:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         interrupted = signal.getsignal(signal.SIGINT)
-        if not callable(interrupted):  # as for commands in the background of a script
+        # As for commands in the background of a script
+        if not callable(interrupted):
             raise KeyboardInterrupt
         interrupted(signal.SIGINT, frame)
 

@@ -165,11 +165,13 @@ def simulate(
         running.time_limit,
         running.memory_limit,
     )
+    # Refused by the names of the command line, before any task starts
     check_options(options)
     sweep = run_sweep(shell, simulations, running, results.output)
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
     write_rows(rows, results.output, running.append)
     written = []
+    # Pictures of a part of the sweep would be taken for those of all
     if results.page is not None and not sweep.interrupted:
         _draw(simulations, rows, results.page)
         written += ["", f"{results.page} written"]

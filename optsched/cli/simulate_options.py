@@ -155,6 +155,7 @@ def policy_document(text: str) -> dict[str, Any]:
     if Path(text).suffix.lower() in FILES:
         return read_policy(text).model_dump(mode="json", exclude_unset=True)
     name, given = values.named(text, "--policy", "a formulation or a ranking")
+    # What is no field of a policy is an option of its formulation or ranking
     fields = set(RoundPolicy.model_fields) - {"formulation", "ranking", "options"}
     try:
         document: dict[str, Any] = {policy_kind(name, also=", or a policy file"): name}

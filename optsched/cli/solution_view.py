@@ -382,6 +382,7 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
         return
     pools = [pool.name for pool in allocation.classes.instance.cluster.pools]
     parts = [part for line in lines for part in line.parts]
+    # A matrix of jobs and pools has one number in a cell: options or several counts need lines
     plain = all(not part.details and part.pool for part in parts)
     steady = all(len({part.gpus for part in line.parts}) == 1 for line in lines)
     if plain and steady and len(pools) <= MATRIX_POOLS:
@@ -469,6 +470,7 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
     jobs = len(C.instance.jobs_table)
     key = rows.job * (jobs + 1) + rows.partner + 1
     order = np.argsort(key, kind="stable")
+    # One key per job or pair; rows of the same key are parts of one line
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     end = starts[JOBS] if len(starts) > JOBS else len(order)
     option_of = C.candidates.columns.option[C.kind_column]
@@ -547,6 +549,7 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
     allocation = solution.allocation
     assert allocation is not None
     resources, usage = allocation.classes.resources, allocation.usage
+    # Duals of a point that is not optimal are no prices
     known = solution.prices if solution.status is Status.OPTIMAL else {}
     prices = known if any(known.values()) else {}
     for title, unit, rows in (

@@ -143,7 +143,8 @@ def solve(
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
     slices.check()
-    assert search.deadline  # the clock starts before anything is imported or read
+    # The clock starts before anything is imported or read
+    assert search.deadline
     from optsched.cli.program_solution import program_view, solve_program_file
     from optsched.cli.solution_view import solution_view
     from optsched.formats.mps import is_program
@@ -172,7 +173,8 @@ def solve(
         solution = api.place(solution)
     written = output is not None and output != "-" and _write(shell, solution, output, duals)
     as_json = as_json or output == "-"
-    if not (as_json or program):  # before the tables, which may fill more than a screen
+    # Before the tables, which may fill more than a screen
+    if not (as_json or program):
         shell.note(solution.notes)
     shell.answer(
         as_json,

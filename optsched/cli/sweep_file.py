@@ -61,6 +61,7 @@ def is_sweep_file(name: str) -> bool:
         return True
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return False
+    # An instance may be huge: its first lines say what it is
     with path.open("rb") as file:
         return FORMAT.encode() in file.read(1000)
 

@@ -74,7 +74,8 @@ def run_sweep(
     shell: Shell, sweep: Benchmark | Simulations, running: SweepRunning, output: str | None
 ) -> Sweep:
     """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
-    sweep.tasks()  # wrong values are refused before a file is touched
+    # Wrong values are refused before a file is touched
+    sweep.tasks()
     lines = lines_file(output)
     if lines is not None and not running.resume and lines.exists():
         _remove(lines)
@@ -97,6 +98,7 @@ def _remove(lines: Path) -> None:
     """Remove a file of rows; any other file stays, and is refused here."""
     from optsched.benchmarking.results_file import parse_lines
 
+    # --restart must not delete a file that is none of ours
     parse_lines(lines.read_bytes(), lines)
     lines.unlink()
 
@@ -118,6 +120,7 @@ def write_rows(
 
     earlier: list[Row] = []
     if append:
+        # A task that was done again replaces its earlier row
         own = {row["key"] for row in rows}
         earlier = [row for row in read_rows(lines)[0] if row.get("key") not in own]
     write_table(completed([*earlier, *rows]), output)

@@ -82,6 +82,7 @@ def words(progress: Progress) -> str:
     if progress.failed:
         parts.append(f"{progress.failed:,} without an answer")
     parts.append(seconds(spent))
+    # Tasks that an earlier run had done took no time now
     mine = progress.done - progress.resumed
     if mine:
         parts.append(f"about {seconds(spent / mine * (progress.total - progress.done))} left")

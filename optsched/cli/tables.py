@@ -37,6 +37,7 @@ def percent(fraction: float) -> str:
     if 0 < fraction < 0.0005:
         return "< 0.1 %"
     text = f"{100 * fraction:.1f}"
+    # 99.96 % rounds to 100.0, but must not be read as all
     if text == "100.0":
         return "100 %" if fraction > 1 - 1e-9 else "> 99.9 %"
     return f"{text} %"
@@ -44,6 +45,7 @@ def percent(fraction: float) -> str:
 
 def share(gap: float) -> str:
     """A gap in percent, two digits; what is rounding is 0."""
+    # Less is rounding of the two numbers that were subtracted
     if gap < 1e-12:
         return "0 %"
     return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"

@@ -98,4 +98,5 @@ def _show(shell: Shell, watcher: Watcher, every: float, once: bool) -> None:
                 time.sleep(every)
                 watcher.poll()
         except KeyboardInterrupt:
-            pass  # that is how a view ends
+            # That is how a view ends
+            pass

@@ -45,6 +45,7 @@ def top_view(
     yield _limited(_facts(watcher, last), width)
     yield Text("")
     yield heading("Events")
+    # Events take what the other parts leave of the screen, three lines at least
     room = max(lines - FIXED - min(len(pools), POOLS + 1), 3)
     yield from _events(watcher, room, width)
 

@@ -109,7 +109,8 @@ def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary
         parts if len(parts) <= ROWS else sorted(parts, key=lambda part: -part.jobs)[: ROWS - 1]
     )
     if len(parts) > ROWS:
-        shown = [part for part in parts if part in shown]  # in the order that they have
+        # In the order that they have
+        shown = [part for part in parts if part in shown]
         jobs, hours = (
             summary.jobs - sum(part.jobs for part in shown),
             sum(part.gpu_hours for part in shown),

@@ -34,6 +34,7 @@ def size(text: str | None, option: str) -> float | None:
     match = SIZE.fullmatch(text.strip())
     if not match:
         raise InvalidArgument(option, repr(text), "a size such as 500MB, 4GB or 2GiB")
+    # GB is 10^9 bytes, GiB is 2^30
     unit = 1024 if match[3] else 1000
     return float(match[1]) * float(unit ** " KMGT".index((match[2] or " ").upper()))
 
@@ -160,6 +161,7 @@ def picture(path: str, option: str) -> str:
 
 def _parts(text: str) -> list[str]:
     """``key=value,key=value`` cut at the commas before a key that stand in no quotes and no brackets."""
+    # A comma may stand in JSON, in a quoted text or in a list of names: only one before a key cuts
     parts, depth, start = [], 0, 0
     for token in TOKEN.finditer(text):
         depth += (token[0] in "[{") - (token[0] in "]}")

@@ -112,6 +112,7 @@ def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
         yield f"no held optimum: {found.not_held}"
     if predicted:
         yield "by prices: price x amount; no held change is better than that"
+    # A smaller cluster may leave jobs without a place, and the objective does not see those
     old = {job for job, _ in found.base.unplaced}
     for change in found.changes:
         new = {job for job, _ in change.solution.unplaced}

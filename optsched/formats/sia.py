@@ -136,25 +136,20 @@ def import_sia(
     batch = table.whole("batch_size", 1, "a whole number of samples, at least 1")
     applications = _applications(table, Path(profiles), pools, paces or {})
     _check_batches(table, batch, applications)
+    own = table.cells["application"]
     # Jobs of one kind have the same rates: all of an application, or those that ask for the same
-    kinds: list[str] = []
+    kinds = [
+        name if adaptive else f"{name}/{count}x{samples}"
+        for name, count, samples in zip(own, gpus.tolist(), batch.tolist(), strict=True)
+    ]
     rates: dict[str, Rates] = {}
     workloads: dict[str, Any] = {}
-    for own, count, samples in zip(
-        table.cells["application"], gpus.tolist(), batch.tolist(), strict=True
-    ):
-        kind = own if adaptive else f"{own}/{count}x{samples}"
-        kinds.append(kind)
+    for row, kind in enumerate(kinds):
         if kind not in rates:
-            application = applications[own]
-            rates[kind] = {
-                pool: _adaptive(application, pool, nodes, size, most)
-                if adaptive
-                else _tuned(application, pool, nodes, size, count, samples)
-                for pool, (nodes, size) in pools.items()
-            }
-            workloads |= _workloads(kind, own, rates[kind], application)
-    trainings = [applications[own].training for own in table.cells["application"]]
+            asked = None if adaptive else (int(gpus[row]), int(batch[row]))
+            rates[kind] = _rates(applications[own[row]], pools, most, asked)
+            workloads |= _workloads(kind, own[row], rates[kind], applications[own[row]])
+    trainings = [applications[name].training for name in own]
     jobs = [
         {
             "id": names[row],
@@ -162,7 +157,7 @@ def import_sia(
             "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else int(gpus[row]),
             "steps": float(trainings[row].progress[-1]),
             "arrival": float(arrival[row]),
-            "restart_cost": applications[table.cells["application"][row]].pace.restart,
+            "restart_cost": applications[own[row]].pace.restart,
         }
         for row, kind in enumerate(kinds)
     ]
@@ -181,6 +176,21 @@ def import_sia(
         }
     )
     return Trace(instance, _regimes(instance, trainings))
+
+
+def _rates(
+    application: Application, pools: Pools, most: int, asked: tuple[int, int] | None
+) -> Rates:
+    """Rates in every pool: with the GPUs and the batch that were asked for, or (None) with the best ones."""
+    if asked is None:
+        return {
+            pool: _adaptive(application, pool, nodes, size, most)
+            for pool, (nodes, size) in pools.items()
+        }
+    return {
+        pool: _tuned(application, pool, nodes, size, *asked)
+        for pool, (nodes, size) in pools.items()
+    }
 
 
 def _widest(rates: Rates) -> int:

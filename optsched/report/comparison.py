@@ -74,7 +74,8 @@ def comparison_picture(comparison: Comparison) -> Axes:
     for ax, panel in zip(axes, panels, strict=True):
         _draw(ax, panel, values[panel])
     axes[0].set_yticks(range(len(rows)), names, fontsize=LABEL)
-    axes[0].invert_yaxis()  # shared by all panels: the first formulation is on top
+    # Shared by all panels: the first formulation is on top
+    axes[0].invert_yaxis()
     left_out = len(comparison.rows) - len(rows)
     subtitle = count(len(rows), "formulation") + (
         f", {left_out} without an answer" if left_out else ""
@@ -87,7 +88,8 @@ def _draw(ax: Axes, panel: Panel, values: list[float | None]) -> None:
     plain_frame(ax, "left")
     largest = max(value for value in values if value is not None)
     ax.barh(range(len(values)), [value or 0.0 for value in values], 0.62, color=MAIN)
-    ax.set_xlim(0.0, 1.35 * largest or 1.0)  # with room for the numbers
+    # With room for the numbers
+    ax.set_xlim(0.0, 1.35 * largest or 1.0)
     for row, value in enumerate(values):
         text = "none" if value is None else amount(value)
         place = (value or 0.0, row)

@@ -183,7 +183,8 @@ def _draw(ax: Axes, lines: FrontLines) -> None:
             )
     _number(ax, lines)
     ax.ticklabel_format(useOffset=False, style="plain")
-    ax.margins(x=0.17, y=0.09)  # room for the numbers
+    # Room for the numbers
+    ax.margins(x=0.17, y=0.09)
     grid_below(ax)
     legend_below(ax, ax.get_legend_handles_labels()[0], 0.5, 4)
     head(ax, lines.title, lines.subtitle, lines.first_axis, lines.second_axis)

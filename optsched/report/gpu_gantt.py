@@ -197,7 +197,8 @@ def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntA
     later = np.arange(first + 1, len(free))
     others = later[np.argsort(-free[later], kind="stable")][: nodes - 1]
     row = np.concatenate([[first], np.sort(others)]).astype(np.int64)
-    left, count = gpus - len(row), np.ones(len(row), np.int64)  # one at least on each
+    # One at least on each
+    left, count = gpus - len(row), np.ones(len(row), np.int64)
     for place in np.argsort(-free[row], kind="stable").tolist():
         more = min(left, max(int(free[row[place]]) - 1, 0))
         count[place] += more

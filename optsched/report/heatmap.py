@@ -93,7 +93,8 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
             _label(C.instance, int(jobs[row]), int(n)) for row, n in zip(first, size, strict=True)
         )
     mean, some = _means(fraction, runs, group)
-    used = np.zeros(len(C.instance.cluster.pools) + 1)  # the last place: no pool (-1)
+    # The last place: no pool (-1)
+    used = np.zeros(len(C.instance.cluster.pools) + 1)
     np.add.at(used, shares.pool, shares.gpus * shares.fraction)
     capacity = C.instance.cluster.gpus(C.instance.now).astype(np.float64)
     capacity, used[-1] = np.append(capacity, np.nan), np.nan
@@ -105,7 +106,8 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
 def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
     """Fractions of every job in every place, where it can run, and the names of the places."""
     jobs, pools = len(C.instance.jobs_table), C.instance.cluster.pools
-    fraction = np.zeros((jobs, len(pools) + 1))  # the last place: no pool (-1)
+    # The last place: no pool (-1)
+    fraction = np.zeros((jobs, len(pools) + 1))
     shared = shares.partner >= 0
     np.add.at(fraction, (shares.job, shares.pool), shares.fraction)
     np.add.at(fraction, (shares.partner[shared], shares.pool[shared]), shares.fraction[shared])

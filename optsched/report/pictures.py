@@ -134,7 +134,8 @@ def plain_text(figure: Figure) -> None:
     """
     from matplotlib.text import Text
 
-    for ax in figure.axes:  # labels of ticks are made when they are asked for
+    # Labels of ticks are made when they are asked for
+    for ax in figure.axes:
         ax.get_xticklabels()
         ax.get_yticklabels()
     for text in figure.findobj(Text):
@@ -151,7 +152,8 @@ def head(ax: Axes, title: str, subtitle: str, x: str = "", y: str = "") -> None:
     text = ax.annotate(
         subtitle, (0, 1), (0, 6), "axes fraction", "offset points", fontsize=SUBTITLE, color=MUTED
     )
-    text.set_in_layout(False)  # a long line must not squeeze the picture
+    # A long line must not squeeze the picture
+    text.set_in_layout(False)
 
 
 def width_of(text: str, size: float) -> float:

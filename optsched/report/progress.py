@@ -154,7 +154,8 @@ class ProgressLines:
         final = last if again else max(last, solution.timings.get("solve", 0.0))
         reported.append(Progress(final, solution.objective, solution.bound))
         words, unit = objective_words(solution.formulation)
-        if unit == "s":  # long times are read in hours or days
+        # Long times are read in hours or days
+        if unit == "s":
             known = [
                 abs(value)
                 for event in reported

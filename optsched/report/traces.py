@@ -152,7 +152,8 @@ def gangs_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     ax = ax or new_axes(6.0, 3.6)
     plain_frame(ax, "left", "bottom")
     gangs = summary.gangs
-    if len(gangs) > GANGS:  # the most frequent ones, still from small to large
+    # The most frequent ones, still from small to large
+    if len(gangs) > GANGS:
         kept = sorted(sorted(range(len(gangs)), key=lambda row: -gangs[row].jobs)[: GANGS - 1])
         shown = [(gangs[row].name, gangs[row].jobs, gangs[row].gpu_hours) for row in kept]
         named = set(kept)

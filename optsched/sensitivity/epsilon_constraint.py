@@ -154,7 +154,8 @@ def _programs(
     """Both programs over the same classes, each with rows that keep the other's level, which are free at first."""
     integral = f.integral or g.integral
     if integral and not all(constraint.of_placement for constraint in f.constraints):
-        candidates = candidates.per_job()  # see Formulation.classes
+        # See Formulation.classes
+        candidates = candidates.per_job()
     C = _common_classes(f, g, candidates)
     programs = [
         replace(single_program(formulation, C), integral=integral) for formulation in (f, g)
@@ -165,6 +166,7 @@ def _programs(
             raise UsageError(
                 f"{formulation.name} takes a sequence of programs: it is no objective of a front"
             )
+    # The second objective is a row of the program, and rows are linear
     if second.concave:
         raise UsageError(
             f"{g.name} is not linear: it can be the first of the two objectives, not the second"
@@ -176,6 +178,7 @@ def _programs(
 
 def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> Classes:
     """Classes of jobs that neither formulation can tell apart, nor any side constraint."""
+    # A formulation that reads what both read: its classes are those that neither can tell apart
     wider: type[Formulation] = type(f.name, (type(f),), {"reads": f.reads | g.reads})
     C, other = wider(f.options, f.constraints).classes(candidates), g.classes(candidates)
     ours, theirs = C.candidates.columns, other.candidates.columns
@@ -190,7 +193,8 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
 def _with_rows(
     program: AllocationProgram, other: AllocationProgram, name: str
 ) -> AllocationProgram:
-    if other.concave:  # its optima share their levels
+    # Its optima share their levels
+    if other.concave:
         other = replace(other, utility=Minimum())
     return replace(program, side=(*program.side, other.utility.at_least(other, -np.inf, name)))
 
@@ -232,6 +236,7 @@ class _Search:
                 *notes,
             )
         found: list[FrontPoint] = []
+        # Only the right side of one row changes from level to level
         for number, eps in enumerate(levels, 1):
             if self.on_point is not None:
                 self.on_point(number)
@@ -298,6 +303,7 @@ class _Search:
         low = 0.0 if 0 <= low <= NOTHING * high else min(low, high)
         second = self.second.program.units
         worst, best = second.objective(low), second.objective(high)
+        # Where the objective has no finite value, levels are equidistant in the program's own units
         if not np.isfinite([worst, best]).all() or worst == best:
             return [float(value) for value in np.linspace(low, high, count)]
         between = np.linspace(worst, best, count)[1:-1].tolist()
@@ -310,7 +316,8 @@ class _Search:
         outcome = self.first.run(program)
         if outcome.x is None or outcome.value is None:
             return None
-        if program.integral:  # among equally good whole jobs, those that are best for g
+        # Among equally good whole jobs, those that are best for g
+        if program.integral:
             first = self.first.program
             rows = first.utility.at_least(first, float(_less(outcome.value)), FIRST)
             again = self.second.run(self.second.with_side(rows))

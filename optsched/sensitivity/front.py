@@ -196,7 +196,8 @@ class Front(DisplayedTable):
         """The points: both objectives, and what a unit of the second costs of the first."""
         points = self.points[:first]
         one, other = (axis.formulation for axis in self.axes)
-        if one == other:  # one formulation with two sets of options
+        # One formulation with two sets of options
+        if one == other:
             one, other = f"{one} (first)", f"{other} (second)"
         return {
             one: [point.objectives[0] for point in points],

@@ -68,6 +68,7 @@ class HeldProgram:
     def session(self) -> Session:
         """The lowered program in a solver."""
         self.engine.require_rows("programs whose right sides change (what-if, ranges, fronts)")
+        # HiGHS changes right sides in place and starts warm from the last basis
         automatic = self.engine.solver == "auto"
         session = self.engine.open(self.arrays, "highs" if automatic else None)
         if automatic:

@@ -268,7 +268,8 @@ def _range(solution: Solution, held: HeldProgram, row: int) -> CapacityRange:
     value = ValueFunction(held, row)
     up, above, up_finished = value.end_of_line(here, max(value.saturation, capacity))
     if above is None and up_finished and not value.is_flat(here):
-        above = Tangent(up, here.at(up), 0.0)  # more than all jobs could use never helps
+        # More than all jobs could use never helps
+        above = Tangent(up, here.at(up), 0.0)
     down, below, down_finished = value.end_of_line(here, 0.0)
     name, prices = solution.allocation.classes.resources.names[row], (below, above)
     told = [None if line is None else _price(held.program, line) for line in prices]

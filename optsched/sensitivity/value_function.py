@@ -96,6 +96,7 @@ class ValueFunction:
         """Least use of the resource that meets all other rows: minimise usage @ x without its own row."""
         held, row = self._held, self._row
         trial = self._capacity.copy()
+        # Its own capacity must not bind while the least use is sought
         trial[row] = np.inf
         arrays = held.right_sides(held.with_capacity(trial))
         cost = np.zeros(arrays.shape[1])
@@ -118,6 +119,7 @@ class ValueFunction:
         """
         beyond: Tangent | None = None
         try:
+            # Concave and piecewise linear, so one trial off the line bounds the end of the line
             step = FIRST_STEP * (here.capacity or abs(bound))
             while True:
                 place = (
@@ -161,6 +163,8 @@ class ValueFunction:
         if left is None or right is None or left.capacity > high:
             return [], True
         found = {left.capacity: left.value, right.capacity: right.value}
+        # Two tangents meet at a breakpoint, or above v: then the point below splits the stretch in
+        # two
         stack, last = [(left, right)], self._held.runs + most
         while stack:
             left, right = stack.pop()
@@ -172,14 +176,16 @@ class ValueFunction:
                 or _same(place, left.capacity)
                 or _same(place, right.capacity)
             ):
-                continue  # a dual at a breakpoint is the slope of its other side: the end itself is the breakpoint
+                # A dual at a breakpoint is the slope of its other side: the end itself is the breakpoint
+                continue
             if self._held.runs >= last:
                 return sorted(found.items()), False
             try:
                 middle = self.at(place)
             except LimitReached:
                 return sorted(found.items()), False
-            assert middle is not None  # feasible at both ends, hence between them
+            # Feasible at both ends, hence between them
+            assert middle is not None
             found[place] = middle.value
             if not self._on(left, middle):
                 stack += [(left, middle), (middle, right)]

@@ -193,7 +193,8 @@ def compare(
         No formulation, one that does not exist, one given twice alike, or a wrong option of one.
     InvalidInput, Interrupted
     """
-    make_limits(**limits)  # a wrong one is refused before anything is read
+    # A wrong one is refused before anything is read
+    make_limits(**limits)
     if isinstance(formulations, str):
         formulations = [formulations]
     if formulations is not None and not isinstance(formulations, Sequence):

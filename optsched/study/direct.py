@@ -121,6 +121,7 @@ class ProgramSolution:
     @cached_property
     def conflicts(self) -> tuple[str, ...]:
         """Names of rows that cannot all hold, of an infeasible program."""
+        # Conflicts name a block and a position in it; files number rows through
         start = {block.name: block.start for block in self.arrays.rows}
         return tuple(
             self.names.rows[start[item.block] + item.position] for item in self.outcome.conflicts
@@ -174,6 +175,7 @@ class ProgramSolution:
 
     def write(self, path: str | Path) -> None:
         """Write the point as a ``.sol`` file, or everything as JSON; raises `UsageError` if there is no point."""
+        # A .sol file holds a point and nothing else
         if Path(path).suffix.lower() != SUFFIX:
             write_atomically(path, pretty_json(self.to_document()).encode())
             return
@@ -218,6 +220,7 @@ def solve_program(
     started = time.perf_counter()
     given = _as_read(program)
     loaded = time.perf_counter()
+    # The clock began before the file was read: reading counts
     engine = Engine(load_solver, solver, budget, prove, deadline=deadline)
     if start is not None:
         engine.start = point_of(start, given.names.columns, given.arrays.objective)

@@ -267,7 +267,8 @@ def _side_rows_when_faster(
     faster = replace(C, rate_a=2.0 * C.rate_a, rate_b=2.0 * C.rate_b, throughput=2.0 * C.throughput)
     program = formulation.program(faster)
     assert isinstance(program, AllocationProgram)
-    formulation.program(C)  # a formulation may remember the scale of what it built last
+    # A formulation may remember the scale of what it built last
+    formulation.program(C)
     return settled(program, stages).side
 
 

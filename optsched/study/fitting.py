@@ -93,6 +93,7 @@ def fit_model(
         (time_model(name), {**own, **options}) for name, own in wanted
     ]  # names first, before anything is fitted
     check_some(profiles)
+    # Least squares sum in the order of the rows: sorted, equal sets give equal bits
     profiles = profiles.sorted()
     fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
@@ -153,6 +154,7 @@ def fit_pairs(
 def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, Any]]]:
     if isinstance(models, str):
         return [(models, {})]
+    # A pair of a name and options is one model, not two
     if len(models) == 2 and isinstance(models[0], str) and isinstance(models[1], Mapping):
         return [(models[0], models[1])]
     return [pair for item in models if not isinstance(item, Mapping) for pair in _listed(item)]
@@ -209,6 +211,7 @@ def fits(models: Sequence[Wanted], chain: bool = False) -> dict[str, Fit]:
     documents: dict[str, dict[str, Any]] = {}
 
     def fitted(item: Wanted, profiles: Profiles) -> dict[str, Any]:
+        # The chain of all follows its models on the same part of the profiles: they are fitted once
         if not last or last[0] is not profiles:
             last[:] = [profiles]
             documents.clear()

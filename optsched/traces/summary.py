@@ -167,7 +167,8 @@ def describe(trace: Trace) -> TraceSummary:
     # Jobs that can run nowhere ask for no GPU-hours
     hours = np.nan_to_num(demand.least)
     gang, most = _gangs(instance)
-    capacity = span / HOUR * demand.gpus  # GPU-hours
+    # GPU-hours
+    capacity = span / HOUR * demand.gpus
     states = {state: trace.node_events.state.count(state) for state in ("up", "drain", "down")}
     return TraceSummary(
         name=instance.name,

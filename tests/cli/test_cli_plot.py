@@ -156,7 +156,7 @@ def test_options_of_the_problem_and_of_the_solver_reach_the_library(
         "seed": 7,
     }
     assert {key: seen[key] for key in wanted} == wanted
-    assert (seen["time_limit"], seen["constraints"]) == (
+    assert (seen["time_limit"].seconds, seen["constraints"]) == (
         60.0,
         [{"kind": "deadlines", "soft": True}],
     )
