@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from optsched.instance.builder import InstanceBuilder
     from optsched.performance.concave import concave_envelope, envelope_gap
     from optsched.performance.loss_curve import fit_loss_curve
-    from optsched.performance.parameter_server_bottleneck import BottleneckLaw
-    from optsched.performance.parameter_server_fit import fit_parameter_server
+    from optsched.performance.parameter_server_fit import BottleneckLaw, fit_parameter_server
     from optsched.rounds.plan import Plan
     from optsched.rounds.policy import RoundPolicy
     from optsched.rounds.recovery import replay
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "BottleneckLaw": "optsched.performance.parameter_server_bottleneck",
+    "BottleneckLaw": "optsched.performance.parameter_server_fit",
     "CapacityCurve": "optsched.sensitivity",
     "CapacityRange": "optsched.sensitivity",
     "Comparison": "optsched.study.comparison",

@@ -17,8 +17,7 @@ from optsched.instance.reading import named, show
 from optsched.instance.shipped import shipped_path
 from optsched.performance import PerformanceModel, with_learnt
 from optsched.performance.composed import MODELS, OF, Chain, ComposedModel
-from optsched.performance.files import check_performance, read_model
-from optsched.performance.paths import PERFORMANCE, below
+from optsched.performance.files import PERFORMANCE, below, check_performance, read_model
 from optsched.registry import load_constraint, load_formulation, load_model, names
 
 Performance = Mapping[str, Any] | str | Path

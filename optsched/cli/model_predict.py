@@ -94,8 +94,7 @@ def predict(
             "expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu"
         )
     from optsched.instance.reading import named
-    from optsched.performance.files import read_model
-    from optsched.performance.paths import below
+    from optsched.performance.files import below, read_model
     from optsched.study.fitting import predict_times
 
     with progress(shell, "predicting"):

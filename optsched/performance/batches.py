@@ -56,6 +56,7 @@ class Batches:
             names.append(name)
             for parameter, column in columns.items():
                 column.append(_samples(workload.parameters.get(parameter), f"{path}.{parameter}"))
+        # One more row, of NaN, is for jobs without a workload: their row is -1.
         step, per_gpu, most = (np.array([*column, np.nan]) for column in columns.values())
         _check_passes(instance, step, per_gpu, most)
         return cls(
@@ -72,6 +73,7 @@ class Batches:
         where the batch is not known, 0 where there are more GPUs than samples.
         """
         count = np.maximum(gpus, 1)
+        # A quotient that is whole but for rounding must not be rounded up: hence the factor.
         whole = np.where(
             self.step[workload] >= count, np.ceil(self.step[workload] / count * (1 - 1e-12)), 0.0
         )
@@ -79,6 +81,7 @@ class Batches:
         each = np.where(np.isnan(self.per_gpu[workload]), whole, self.per_gpu[workload])
         passes = np.where(each > 0, np.ceil(each / self.most[workload] * (1 - 1e-12)), 1.0)
         passes = np.maximum(np.nan_to_num(passes, nan=1.0), 1.0)
+        # A batch is split into whole samples; a stated batch of one GPU may be any number.
         samples = np.where(
             np.isnan(self.per_gpu[workload]), np.ceil(each / passes * (1 - 1e-12)), each / passes
         )

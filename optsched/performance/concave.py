@@ -12,7 +12,7 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     """The least concave curve over k that is nowhere below the rates: the upper hull of the points (k, rate).
 
     Measured curves are often neither concave nor monotone (of ElasticFlow's 23, 12 are not concave); whoever takes
-    marginal gains for granted replaces them by this and tells `envelope_gap`.
+    marginal gains for granted replaces them by this and reports `envelope_gap`.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     if not np.isfinite(y).all():
         raise ValueError("rates must be finite; leave unknown counts out")
     curves = y.reshape(-1, x.size)
+    # The hull through the origin: gains per GPU are concave from the first GPU on.
     if from_zero:
         x = np.concatenate([[0.0], x])
         curves = np.concatenate([np.zeros((len(curves), 1)), curves], axis=1)
     envelope = _upper_hull(x, curves)[:, int(from_zero) :]
-    return np.maximum(
-        envelope.reshape(y.shape), y
-    )  # rounding may leave a chord an ulp below a point on it
+    # Rounding may leave a chord an ulp below a point on it.
+    return np.maximum(envelope.reshape(y.shape), y)
 
 
 def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
@@ -60,16 +60,18 @@ def _upper_hull(x: FloatArray, curves: FloatArray) -> FloatArray:
     corner = np.zeros(count, np.int64)
     every = np.arange(count)
     place = np.arange(width)
+    # All curves take a step at once; the longest walk visits every point.
     for _ in range(width - 1):
         ahead = place > corner[:, np.newaxis]
         if not ahead.any():
             break
         run = np.where(ahead, x - x[corner][:, np.newaxis], 1.0)
         start = curves[every, corner][:, np.newaxis]
+        # The steepest slope leads to the next corner: below it no point lies above the chord.
         slope = np.where(ahead, (curves - start) / run, -np.inf)
-        following = np.where(
-            ahead.any(axis=1), width - 1 - slope[:, ::-1].argmax(axis=1), corner
-        )  # the farthest of equally steep ones
+        # The farthest of equally steep ones.
+        farthest = width - 1 - slope[:, ::-1].argmax(axis=1)
+        following = np.where(ahead.any(axis=1), farthest, corner)
         chord = (
             start + np.where(ahead, slope.max(axis=1, initial=-np.inf, keepdims=True), 0.0) * run
         )

@@ -70,7 +70,6 @@ class Configurations:
         return self._per_gpu([pool.watts_per_gpu for pool in cluster.pools])
 
     def _per_gpu(self, by_pool: Sequence[float | None]) -> FloatArray:
-        values = np.array(
-            [np.nan if value is None else value for value in by_pool] + [0.0]
-        )  # last: no pool
+        # The last value is for options that use no pool: their row is -1.
+        values = np.array([np.nan if value is None else value for value in by_pool] + [0.0])
         return np.asarray(values[self.pool] * self.gpus * self.share, np.float64)

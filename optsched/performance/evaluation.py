@@ -1,16 +1,16 @@
-"""How well models tell times that they were not fitted to.
+"""How well models predict times that they were not fitted to.
 
-A model is fitted to one part of the profiles and tells the times t' of the others, measured as t. With
+A model is fitted to one part of the profiles and predicts the times t' of the others, measured as t. With
 e = log t' - log t of the rows that it has a word for:
 
     mape      mean of |t'/t - 1|                median of the same: median_ape
-    bias      mean of e: above 0 where it tells too long times
+    bias      mean of e: above 0 where it predicts too long times
     coverage  share of rows with |e| <= z log_sd, z of the standard normal interval of the nominal share
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +18,122 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidArgument, InvalidInput
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.performance.profiles import Profiles
-from optsched.performance.splits import RANDOM, splits_of
+from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 
+# --- splits: one for each question put to a model -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of profiles to fit to, and rows to judge by; they have none in common, and neither is empty."""
+
+    train: IntArray
+    test: IntArray
+
+
+def random_rows(
+    profiles: Profiles, random: np.random.Generator, fraction: float = 0.5
+) -> Iterator[Split]:
+    """Dense samples: of each workload on each GPU type a random fraction of the rows, the same way to run together."""
+    if not 0 < fraction < 1:
+        raise InvalidArgument("random: fraction", f"{fraction:g}", "a number between 0 and 1")
+    ways = profiles.ways
+    columns = np.stack(
+        [ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1
+    )
+    # Repeated measurements of a way stay together: else the model would have seen the answer.
+    kinds, way = np.unique(columns, axis=0, return_inverse=True)
+    group = (kinds[:, 0] * len(ways.gpu_types) + kinds[:, 1]).astype(np.int64)
+    # A random order inside each (workload, GPU type), of which the first ones are fitted to.
+    order = np.lexsort((random.random(len(kinds)), group))
+    first = np.searchsorted(group[order], group[order])
+    size = np.bincount(group)[group[order]]
+    train = np.zeros(len(kinds), bool)
+    train[order] = np.arange(len(kinds)) - first < np.maximum(1, np.round(fraction * size))
+    yield from _of_mask(train[way.ravel()])
+
+
+def workload_out(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
+    """A workload never seen: each in turn is left out as a whole."""
+    if len(profiles.ways.workloads) > 1:
+        for row in range(len(profiles.ways.workloads)):
+            yield from _of_mask(profiles.ways.workload != row)
+
+
+def gpu_out(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
+    """A GPU type seen on 1 GPU alone: of each in turn the rows on several GPUs are left out."""
+    ways = profiles.ways
+    if len(ways.gpu_types) > 1:
+        for row in range(len(ways.gpu_types)):
+            yield from _of_mask((ways.gpu != row) | (ways.gpus == 1))
+
+
+def more_gpus(profiles: Profiles, random: np.random.Generator, most: int = 4) -> Iterator[Split]:
+    """More GPUs than were profiled: rows on at most ``most`` of them are fitted to, the others are left out."""
+    yield from _of_mask(profiles.ways.gpus <= most)
+
+
+def few_shot(profiles: Profiles, random: np.random.Generator) -> Iterator[Split]:
+    """A short profile of each workload on each GPU type: its rows on 1 GPU, those of one placement on several GPUs of
+    one node, and those of one over several nodes, at random.
+    """  # fmt: skip
+    ways = profiles.ways
+    train: BoolArray = ways.gpus == 1
+    several = np.flatnonzero(~train)
+    columns = np.stack([ways.workload, ways.gpu, ways.nodes > 1, ways.gpus, ways.nodes], axis=1)[
+        several
+    ]
+    placements, of_row = np.unique(columns, axis=0, return_inverse=True)
+    order = np.lexsort((random.random(len(placements)), *placements[:, :3].T[::-1]))
+    level = placements[order, :3]
+    # The first of each (workload, GPU type, one node or several) in a random order.
+    chosen = order[np.flatnonzero(np.any(np.diff(level, axis=0, prepend=-1) != 0, axis=1))]
+    train[several[np.isin(of_row.ravel(), chosen)]] = True
+    yield from _of_mask(train)
+
+
+def _of_mask(train: BoolArray) -> Iterator[Split]:
+    if train.any() and not train.all():
+        yield Split(np.flatnonzero(train), np.flatnonzero(~train))
+
+
+SPLITS: Mapping[str, Callable[..., Iterator[Split]]] = {
+    "random": random_rows,
+    "few-shot": few_shot,
+    "more-gpus": more_gpus,
+    "workload-out": workload_out,
+    "gpu-out": gpu_out,
+}
+"""Splits by name; each gives no split where the profiles have nothing that could be left out."""
+RANDOM = ("random", "few-shot")
+"""Those that differ from seed to seed."""
+
+
+def splits_of(profiles: Profiles, name: str, seed: int, options: Mapping[str, Any]) -> list[Split]:
+    """The splits of a name with its options; raises `UsageError` for a wrong one."""
+    if name not in SPLITS:
+        raise UsageError(f"unknown split {name!r}, expected one of {', '.join(SPLITS)}")
+    known = {"random": {"fraction"}, "more-gpus": {"most"}}.get(name, set())
+    for option, value in options.items():
+        if option not in known:
+            raise UsageError(
+                f"unknown option of the split {name}: {option}, expected {' '.join(known) or 'none'}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidArgument(f"{name}: {option}", repr(value), "a number")
+    return list(SPLITS[name](profiles, np.random.default_rng(seed), **options))
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
 Predict = Callable[[Ways], Times]
 Fit = Callable[[Profiles], Predict]
-"""Fits a model to profiles, and returns what then tells times; raises `InvalidInput` where they cannot determine it."""
+"""Fits a model to profiles and returns its predictions; raises `InvalidInput` where they cannot determine it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +175,7 @@ class ErrorRow:
 
 @dataclass(frozen=True)
 class Points:
-    """Rows that were left out, with what one model said of them; arrays of length P.
+    """Rows that were left out, with what one model predicted; arrays of length P.
 
     Attributes
     ----------
@@ -140,9 +246,9 @@ def evaluate(
     ----------
     profiles : Profiles
     models : mapping from str to Fit
-        By the name under which each is told.
+        By the name under which each is reported.
     splits : sequence of (name, options)
-        `optsched.performance.splits.SPLITS`.
+        `SPLITS`.
     seeds : int
         Random splits are drawn anew for seeds 0 to ``seeds`` - 1; the others are made once.
     nominal : float
@@ -165,56 +271,67 @@ def evaluate(
         raise InvalidArgument("nominal", f"{nominal:g}", "a share between 0 and 1")
     if not 1 <= seeds <= 1000:
         raise InvalidArgument("seeds", str(seeds), "a number from 1 to 1000")
-    cut = []
+    rows: list[ErrorRow] = []
+    points: list[Points] = []
     for name, options in splits:
         drawn = range(seeds if name in RANDOM else 1)
         parts = [
             (seed, split) for seed in drawn for split in splits_of(profiles, name, seed, options)
         ]
-        cut.append(
-            (name + "".join(f":{option}={value:g}" for option, value in options.items()), parts)
-        )
-    rows: list[ErrorRow] = []
-    points: list[Points] = []
-    for told, parts in cut:
-        found: dict[str, list[tuple[int, IntArray, Times]]] = {name: [] for name in models}
-        refused = dict.fromkeys(
-            models, "" if parts else "nothing in these profiles can be left out"
-        )
-        for seed, split in parts:
-            train, ways = profiles.take(split.train), profiles.ways.take(split.test)
-            for (
-                name,
-                fit,
-            ) in (
-                models.items()
-            ):  # of the same object: a chain takes over what its parts have fitted
-                if on_fit is not None:
-                    on_fit(name, told)
-                try:
-                    found[name].append((seed, split.test, fit(train)(ways)))
-                except InvalidInput as error:
-                    refused[name] = refused[name] or str(error)
-        for name in models:
-            points.append(_points(name, told, profiles, found[name]))
-            rows += _rows(points[-1], profiles, len(found[name]), nominal, refused[name])
+        title = name + "".join(f":{option}={value:g}" for option, value in options.items())
+        for one, of_one in _judge(profiles, models, title, parts, nominal, on_fit):
+            points.append(one)
+            rows += of_one
     return Evaluation(profiles, nominal, tuple(rows), tuple(points))
+
+
+def _judge(
+    profiles: Profiles,
+    models: Mapping[str, Fit],
+    title: str,
+    parts: Sequence[tuple[int, Split]],
+    nominal: float,
+    on_fit: Callable[[str, str], None] | None,
+) -> list[tuple[Points, list[ErrorRow]]]:
+    """What each model says of what is left out by the parts, (seed, split), of one kind of split."""
+    found: dict[str, list[tuple[int, IntArray, Times]]] = {name: [] for name in models}
+    nothing = "" if parts else "nothing in these profiles can be left out"
+    refused = dict.fromkeys(models, nothing)
+    for seed, split in parts:
+        # All models get the same object: a chain takes over what its parts have fitted.
+        train, ways = profiles.take(split.train), profiles.ways.take(split.test)
+        for name, fit in models.items():
+            if on_fit is not None:
+                on_fit(name, title)
+            try:
+                found[name].append((seed, split.test, fit(train)(ways)))
+            except InvalidInput as error:
+                refused[name] = refused[name] or str(error)
+    judged = []
+    for name in models:
+        points = _points(name, title, profiles, found[name])
+        judged.append((points, _rows(points, profiles, len(found[name]), nominal, refused[name])))
+    return judged
 
 
 def _points(
     model: str, split: str, profiles: Profiles, found: Sequence[tuple[int, IntArray, Times]]
 ) -> Points:
-    none = np.zeros(0)
-    row = np.concatenate([none.astype(np.int64), *(test for _, test, _ in found)])
-    seed = np.concatenate(
-        [none.astype(np.int64), *(np.full(len(test), seed) for seed, test, _ in found)]
-    )
+    rows = [np.zeros(0, np.int64), *(test for _, test, _ in found)]
+    seeds = [np.zeros(0, np.int64), *(np.full(len(test), seed) for seed, test, _ in found)]
+    nothing = Times.of(np.zeros(0), Source.MEASURED)
+    times = [nothing, *(predicted for _, _, predicted in found)]
+    row = np.concatenate(rows)
     return Points(
-        model, split, row, seed, profiles.seconds[row],
-        np.concatenate([none, *(times.seconds for _, _, times in found)]),
-        np.concatenate([none, *(times.log_sd for _, _, times in found)]),
-        np.concatenate([none.astype(np.uint8), *(times.source for _, _, times in found)]),
-    )  # fmt: skip
+        model,
+        split,
+        row,
+        np.concatenate(seeds),
+        profiles.seconds[row],
+        np.concatenate([part.seconds for part in times]),
+        np.concatenate([part.log_sd for part in times]),
+        np.concatenate([part.source for part in times]),
+    )
 
 
 def _rows(
@@ -232,22 +349,25 @@ def _rows(
 def _row(
     points: Points, workload: str | None, chosen: IntArray, fits: int, nominal: float, refused: str
 ) -> ErrorRow:
+    # A model is judged by what it says; that it is silent is counted beside.
     known = np.intersect1d(chosen, points.known)
     head = (points.model, points.split, workload, fits, len(chosen), len(known))
     if len(known) == 0:
         return ErrorRow(*head, None, None, None, None, None, refused)
     error = np.log(points.predicted[known]) - np.log(points.seconds[known])
+    # |t'/t - 1| from the log error, without loss of digits where both are close.
     share = np.abs(np.expm1(error))
-    covered = np.abs(error) <= ndtri((1 + nominal) / 2) * points.log_sd[known] + 1e-12
+    # Two-sided: half of what is not covered lies on either side.
+    z = ndtri((1 + nominal) / 2)
+    covered = np.abs(error) <= z * points.log_sd[known] + 1e-12
     seeds = np.unique(points.seed[known])
     of_seed = [float(share[points.seed[known] == seed].mean()) for seed in seeds]
-    spread = float(np.std(of_seed, ddof=1)) if len(seeds) > 1 else None
     return ErrorRow(
         *head,
-        float(share.mean()),
-        float(np.median(share)),
-        float(error.mean()),
-        float(covered.mean()),
-        spread,
-        refused,
+        mape=float(share.mean()),
+        median_ape=float(np.median(share)),
+        bias=float(error.mean()),
+        coverage=float(covered.mean()),
+        mape_sd=float(np.std(of_seed, ddof=1)) if len(seeds) > 1 else None,
+        refused=refused,
     )

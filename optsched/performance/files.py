@@ -1,8 +1,9 @@
-"""Files of fitted models: a performance object with the line that says what it is."""
+"""Performance objects: in files of fitted models, and inside other objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,22 @@ def model_bytes(document: Mapping[str, Any]) -> bytes:
 def check_performance(document: Mapping[str, Any], path: str = "performance") -> dict[str, Any]:
     """A copy of a performance object; it must name its model and hold plain data."""
     return validate(PerformanceDocument, dict(document), path).model_dump()
+
+
+PERFORMANCE = "performance"
+"""Where every model says that its own options stand."""
+
+
+@contextmanager
+def below(path: str) -> Iterator[None]:
+    """Errors of a model, whose paths begin with ``performance``, given the path of its performance object.
+
+    That is empty if it is a document of its own.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if path == PERFORMANCE or not error.path.startswith(PERFORMANCE):
+            raise
+        where = (path + error.path[len(PERFORMANCE) :]).lstrip(".")
+        raise InvalidInput(where, error.found, error.expected, error.file) from None

@@ -1,4 +1,4 @@
-"""Goodput: samples per second, weighted by how much each is worth to the training (Pollux)."""
+"""Goodput, samples per second weighted by how much each is worth to the training (Pollux), and batches chosen by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.errors import InvalidInput
+from optsched.instance import Instance
+from optsched.instance.documents import Document, NonNegative, Positive, PositiveCount
+from optsched.instance.reading import join, show, validate
+from optsched.performance.batches import BATCH, MOST_PER_GPU, PER_GPU
+from optsched.performance.columns import Columns
+from optsched.performance.ways import Ways
 
 SIZES = 50
 """Batch sizes that are tried, in geometric steps."""
@@ -20,7 +27,7 @@ StepSeconds = Callable[[FloatArray, IntArray, IntArray], FloatArray]
 
 
 @dataclass(frozen=True)
-class GradientNoise:
+class GradientNoise(Columns):
     """Statistics of the gradient of E kinds of work at their first batch size; all shape (E,) or scalars.
 
     With s = B / B0, the gain of a step with a batch of B over one with B0 and the worth of a sample are
@@ -54,10 +61,6 @@ class GradientNoise:
             np.asarray(sqr, np.float64), np.asarray(var, np.float64), np.asarray(batch, np.float64)
         )
 
-    def take(self, rows: IntArray) -> GradientNoise:
-        """The kinds of these rows."""
-        return GradientNoise(self.sqr[rows], self.var[rows], self.batch[rows])
-
     def gain(self, batch: ArrayLike) -> FloatArray:
         """Steps with B0 that one step with a batch of B is worth."""
         scale = np.asarray(batch, np.float64) / self.batch
@@ -71,7 +74,7 @@ class GradientNoise:
 
 
 @dataclass(frozen=True)
-class BatchLimits:
+class BatchLimits(Columns):
     """Batch sizes that E kinds of work allow; all shape (E,).
 
     Attributes
@@ -88,12 +91,6 @@ class BatchLimits:
     least_local: FloatArray
     most_local: FloatArray
     accumulation: BoolArray
-
-    def take(self, rows: IntArray) -> BatchLimits:
-        """The limits of these rows."""
-        return BatchLimits(
-            self.most[rows], self.least_local[rows], self.most_local[rows], self.accumulation[rows]
-        )
 
 
 @dataclass(frozen=True)
@@ -132,12 +129,16 @@ def best_batches(
     AdaptDL (Apache-2.0), ``adaptdl/goodput.py``, ``GoodputFunction.optimize``.
     """
     count = len(gpus)
+    # As in AdaptDL, no batch below B0 is looked at: its gradient noise is not known.
     first = np.maximum(noise.batch, limits.least_local * gpus)
     local = np.geomspace(first, np.maximum(limits.most, 1e-300), SIZES).reshape(SIZES, count) / gpus
     passes = np.ones((SIZES, count), np.int64)
+    # AdaptDL: as few passes as the limit of a GPU allows.
     split = np.maximum(np.ceil(local / limits.most_local - TOLERANCE), 1.0).astype(np.int64)
+    # Gradient noise is estimated from the difference of gradients: one GPU needs two passes for that.
     split = np.where((gpus == 1) & (local > noise.batch), np.maximum(split, 2), split)
     passes = np.where(limits.accumulation, split, passes)
+    # Without accumulation one GPU has a single gradient, and its batch must stay B0.
     samples = np.where(
         (gpus > 1) | limits.accumulation, np.ceil(local / passes - TOLERANCE), noise.batch
     )
@@ -146,9 +147,123 @@ def best_batches(
     times = seconds(samples.ravel(), passes.ravel(), row.ravel()).reshape(SIZES, count)
     batch = gpus * samples * passes
     goodput = batch / times * noise.efficiency(batch)
+    # Rounding to whole samples may lead below B0, or a limit may not allow B0 at all.
     allowed = (batch >= noise.batch * (1 - TOLERANCE)) & (first <= limits.most * (1 + TOLERANCE))
     unknown = np.isnan(goodput)
     goodput = np.where(allowed & ~unknown, goodput, 0.0)
+    # The first of equal ones: the smallest batch.
     best = np.argmax(goodput, axis=0), np.arange(count)
+    # What is unknown may be the best; it is 0 only where nothing at all is allowed.
     none = (unknown & allowed).any(axis=0) & (goodput[best] == 0)
     return BestBatches(np.where(none, np.nan, goodput[best]), samples[best], passes[best])
+
+
+# --- workloads of an instance ---------------------------------------------------------------------
+
+KEY = "gradient_noise"
+BLOCK = 1024
+"""Ways whose batch sizes are tried together."""
+
+
+class GradientNoiseDocument(Document):
+    """``parameters.gradient_noise`` of a workload: `GradientNoise` and `BatchLimits`."""
+
+    sqr: NonNegative
+    var: NonNegative
+    batch: Positive
+    max_batch: Positive | None = None
+    min_batch_per_gpu: PositiveCount = 1
+    max_batch_per_gpu: PositiveCount | None = None
+    accumulation: bool = True
+
+
+@dataclass(frozen=True)
+class AdaptiveBatches:
+    """Gradient noise and batch limits of the W workloads of an instance; row W is for jobs without a workload.
+
+    ``parameters.gradient_noise`` of a workload holds ``sqr``, ``var`` and ``batch`` (B0), and perhaps ``max_batch`` (of
+    a step; B0 by default), ``min_batch_per_gpu`` and ``max_batch_per_gpu`` (samples of one GPU in one pass; 1 and the
+    largest batch by default) and ``accumulation`` (several passes are allowed; true by default).
+    """
+
+    known: BoolArray
+    noise: GradientNoise
+    limits: BatchLimits
+
+    @classmethod
+    def of(cls, instance: Instance) -> AdaptiveBatches:
+        """Read the parameters; raises `InvalidInput` with the path of a wrong one."""
+        count = len(instance.workloads) + 1
+        known, numbers = np.zeros(count, bool), np.ones((6, count))
+        accumulation = np.ones(count, bool)
+        for row, workload in enumerate(instance.workloads):
+            if KEY not in workload.parameters:
+                continue
+            path = f"{join('workloads', [workload.name])}.parameters"
+            # The batch is chosen by goodput: a stated one would contradict it.
+            for other in (BATCH, PER_GPU, MOST_PER_GPU):
+                if other in workload.parameters:
+                    raise InvalidInput(
+                        f"{path}.{other}",
+                        f"a batch size beside {KEY}",
+                        "one of the two in a workload",
+                    )
+            given = validate(GradientNoiseDocument, workload.parameters[KEY], f"{path}.{KEY}")
+            _check(given, f"{path}.{KEY}")
+            most = given.batch if given.max_batch is None else given.max_batch
+            local = np.ceil(most) if given.max_batch_per_gpu is None else given.max_batch_per_gpu
+            numbers[:, row] = (
+                given.sqr,
+                given.var,
+                given.batch,
+                most,
+                given.min_batch_per_gpu,
+                local,
+            )
+            known[row], accumulation[row] = True, given.accumulation
+        return cls(
+            known,
+            GradientNoise(*numbers[:3]),
+            BatchLimits(numbers[3], numbers[4], numbers[5], accumulation),
+        )
+
+    def choose(self, ways: Ways, seconds: Callable[[Ways], FloatArray]) -> BestBatches:
+        """The best batch size in each way; what the ways say of samples and passes is not looked at."""
+        # Samples and passes are what is chosen, so that ways that differ in them alone are one.
+        columns = (ways.workload, ways.gpu, ways.gpus, ways.nodes)
+        groups = group_rows(columns, len(ways))
+        goodput, samples = np.empty(len(groups)), np.empty(len(groups))
+        passes = np.empty(len(groups), np.int64)
+        # Each way has `SIZES` batches, which must stay in the cache together.
+        for start in range(0, len(groups), BLOCK):
+            block = slice(start, start + BLOCK)
+            some = ways.take(groups.first[block])
+
+            def step_seconds(
+                m: FloatArray, p: IntArray, row: IntArray, some: Ways = some
+            ) -> FloatArray:
+                return seconds(some.take(row).with_batches(m, p))
+
+            best = best_batches(
+                some.gpus,
+                step_seconds,
+                self.noise.take(some.workload),
+                self.limits.take(some.workload),
+            )
+            goodput[block], samples[block], passes[block] = best.goodput, best.samples, best.passes
+        return BestBatches(goodput[groups.inverse], samples[groups.inverse], passes[groups.inverse])
+
+
+def _check(given: GradientNoiseDocument, path: str) -> None:
+    if given.sqr == 0 and given.var == 0:
+        raise InvalidInput(path, "sqr and var of 0", "one of them above 0")
+    if given.max_batch is not None and given.max_batch < given.batch:
+        raise InvalidInput(
+            f"{path}.max_batch", show(given.max_batch), f"at least the batch of {given.batch:g}"
+        )
+    if given.max_batch_per_gpu is not None and given.max_batch_per_gpu < given.min_batch_per_gpu:
+        raise InvalidInput(
+            f"{path}.max_batch_per_gpu",
+            show(given.max_batch_per_gpu),
+            f"at least {given.min_batch_per_gpu}",
+        )

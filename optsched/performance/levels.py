@@ -1,4 +1,4 @@
-"""Levels of a table: entries that are found by one number after the other."""
+"""Lookups in tables of stated rates: level by level in any table, in one step in one of plain numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import (
+    AnyArray,
     FloatArray,
     IntArray,
     blocks,
@@ -17,8 +18,9 @@ from optsched.arrays import (
     is_constant,
     is_range,
     ranges,
+    shown,
 )
-from optsched.instance.tables import RateTable
+from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 
 STRIDE = 2**32
 """More than any count of GPUs or nodes. Keys are (position in the level above) x `STRIDE` + count: no overflow."""
@@ -31,6 +33,7 @@ FEW = 1024
 def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
     """``profile * places + place`` of the entries of a table, some by some: which, and their keys."""
     for part in blocks(len(rates)):
+        # Some profiles at a time: their keys need not be there all at once.
         length = np.diff(rates.indptr[part.start : part.stop + 1])
         own = slice(rates.indptr[part.start], rates.indptr[part.stop])
         first = np.arange(part.start, part.stop, dtype=np.int64) * len(rates.places)
@@ -63,6 +66,7 @@ class Places:
             keys, number = np.unique(rates.profile * places + rates.place, return_inverse=True)
             return cls._of_keys(places, keys, len(rates)), number.astype(np.int64)
         number = np.arange(entries, dtype=np.int64)
+        # A table of all cells is a look-up in one step; sorted keys take a binary search.
         if len(rates) * places > SPARSE * entries + FEW or entries > np.iinfo(np.int32).max:
             return cls(places, None, rates.profile * places + rates.place), number
         cells = np.full(len(rates) * places + 1, -1, np.int32)
@@ -106,6 +110,7 @@ class Level:
     def of(cls, above: IntArray, number: IntArray) -> tuple[Level, IntArray]:
         """The level of entries, given by the place above and the number of each, and the place of each entry."""
         if is_range(above, len(above)):
+            # One number below each place: keys are not needed, and equal numbers are kept once.
             alike = len(number) > 0 and (number == number[0]).all()
             return cls(None, constant(number[0], len(number), np.int64) if alike else number), above
         keys, place = np.unique(above * STRIDE + number, return_inverse=True)
@@ -117,6 +122,7 @@ class Level:
             return np.where(above >= 0, find_sorted(self.keys, above * STRIDE + number), -1)
         if not len(self.number):
             return np.full(len(above), -1, np.int64)
+        # A million jobs with one plain number each: all or none has the number.
         if is_constant(self.number) and isinstance(number, int):
             return above if self.number[0] == number else np.full(len(above), -1, np.int64)
         own = self.number[:1] if is_constant(self.number) else self.number[above]
@@ -154,6 +160,7 @@ class Entries:
     @classmethod
     def of(cls, rates: RateTable) -> Entries:
         """Those of a table."""
+        # Each level is found by the place in the level above and one number.
         at, owner = Places.of(rates)
         counts, owner = Level.of(owner, rates.gpus)
         spreads, entry = Level.of(owner, rates.nodes)
@@ -162,3 +169,62 @@ class Entries:
             rate = np.empty(len(entry))
             rate[entry] = rates.rate
         return cls(at, counts, spreads, rate)
+
+
+# --- tables of plain numbers ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlainRates:
+    """Rates of a table of plain numbers alone, as matrices of jobs and pools become, profile by profile.
+
+    Attributes
+    ----------
+    places : int
+        Places that there are.
+    cells : FloatArray, shape (profiles x places + 1,)
+        NaN where the table has none; the last cell is of no profile and no place.
+    """
+
+    places: int
+    cells: FloatArray
+
+    @classmethod
+    def of(cls, rates: RateTable) -> PlainRates | None:
+        """The rates of a table; None where it has rates of counts or spreads, or too few for so many places."""
+        places, entries = len(rates.places), len(rates.rate)
+        room = len(rates) * places
+        if room > SPARSE * entries + FEW or not (
+            _all(rates.gpus, OWN_GANG) and _all(rates.nodes, ANY_SPREAD)
+        ):
+            return None
+        if not rates.one_by_one:
+            return None
+        # Every profile has a rate in every place: the entries are the table.
+        if entries == room:
+            return cls(places, np.append(rates.rate, np.nan))
+        cells = np.full(room + 1, np.nan)
+        for own, key in keys_of(rates):
+            cells[key] = rates.rate[own]
+        return cls(places, cells)
+
+    def find(self, profile: IntArray, place: IntArray) -> FloatArray:
+        """Rate of each pair, NaN for none; profile or place may be -1 as well."""
+        # In place: of a million jobs each array counts.
+        key = profile * self.places
+        key += place
+        if profile.min(initial=0) < 0 or place.min(initial=0) < 0:
+            key[(profile < 0) | (place < 0)] = -1
+        return self.cells[key]
+
+    def rows(self, profile: IntArray, place: IntArray) -> FloatArray:
+        """Rates of profiles in places, shape (profiles, places); NaN for none, also where a place is -1."""
+        table = self.cells[:-1].reshape(-1, self.places)
+        own = table[profile]
+        if len(place) == self.places and is_range(place, self.places):
+            return own
+        return np.where(place >= 0, own[:, place], np.nan)
+
+
+def _all(column: AnyArray, value: int) -> bool:
+    return bool((shown(column) == value).all())

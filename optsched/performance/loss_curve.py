@@ -27,7 +27,7 @@ class LossCurve:
     c: float
 
     def loss(self, epochs: ArrayLike) -> FloatArray:
-        """l(e)."""
+        """Loss after so many epochs."""
         loss: FloatArray = 1.0 / (self.a * np.asarray(epochs, np.float64) + self.b) + self.c
         return loss
 
@@ -88,7 +88,9 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
         )
     order = np.argsort(e, kind="stable")
     e, loss = e[order], loss[order]
+    # Optimus weighs later thirds more: the end of the curve decides when it has converged.
     weight = LATER ** np.floor(3 * np.arange(len(e)) / len(e))
+    # Units of the longest epoch and the largest loss, so that one start serves all curves.
     length, size = max(float(e.max()), 1e-12), float(loss.max())
     x, y = e / length, loss / size
 
@@ -97,6 +99,7 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
         return values
 
     best, curve = np.inf, np.zeros(3)
+    # The problem is not convex: several starts, of which the best end is taken.
     for bend in (1.0, 10.0, 100.0):
         for floor in (0.0, 0.9 * float(y.min())):
             start = np.array([bend, 1.0 / max(float(y[0]) - floor, 1e-3), floor])

@@ -1,4 +1,4 @@
-"""Speed laws of jobs with workers and parameter servers, as posynomials over arrays of laws."""
+"""Speed laws of jobs with workers and parameter servers: posynomials, as arrays of laws."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ KEY = "parameter_server"
 """Of the parameters of a workload: its law."""
 TERMS = ((-1, 0), (0, 0), (1, -1), (1, 0), (0, 1), (0, -1), (-1, 1))
 """Powers of (w, p) in each term of a step's time."""
+LAWS = {
+    "ps-sync": {"a": (-1, 0), "b": (0, 0), "c": (1, -1), "d": (1, 0), "e": (0, 1)},
+    "ps-async": {"a": (-1, 0), "b": (0, -1), "c": (0, 0), "d": (-1, 1)},
+}
+"""The term that each coefficient of a law belongs to; of ``ps-sync`` a is multiplied by the batch."""
 SLACK = 1e-9
 """Relative slack when whole workers and servers are fitted into a limit: 0.3 holds three times 0.1."""
 
@@ -102,9 +107,8 @@ class ParameterServers:
         """mu(tau) of rows of laws, elementwise."""
         g1, g2, g3 = self.value[law].T
         with np.errstate(over="ignore"):
-            sigmoid = g1 * np.exp(
-                -np.logaddexp(0.0, g2 * (tau - g3))
-            )  # 1 / (1 + exp(z)) without overflow
+            # 1 / (1 + exp(z)) without overflow.
+            sigmoid = g1 * np.exp(-np.logaddexp(0.0, g2 * (tau - g3)))
         value: FloatArray = np.where(self.constant[law], g1, sigmoid)
         return value
 
@@ -129,6 +133,7 @@ class ParameterServers:
 
     def _most(self, law: IntArray, left: FloatArray, each: FloatArray) -> IntArray:
         """Largest n with n * each <= left in every resource."""
+        # Slack relative to the limit: 3 x 0.1 must fit into 0.3.
         slack = SLACK * np.maximum(self.room[law], np.abs(left))
         with np.errstate(divide="ignore", invalid="ignore"):
             most = np.where(
@@ -181,19 +186,16 @@ class ParameterServers:
         gamma = self.terms[law, 4] + self.terms[law, 6] / w
         with np.errstate(divide="ignore", invalid="ignore"):
             ideal = np.where(beta > 0, np.sqrt(beta / gamma), 1.0)
-        low, high = (
-            np.clip(rounded, 1, most).astype(np.int64)
-            for rounded in (np.floor(ideal), np.ceil(ideal))
-        )
+        # The time is convex in p: one of the two whole neighbours of the minimum is the best.
+        low = np.clip(np.floor(ideal), 1, most).astype(np.int64)
+        high = np.clip(np.ceil(ideal), 1, most).astype(np.int64)
         slower, faster = self.step_seconds(law, w, low), self.step_seconds(law, w, high)
         p, t = np.where(faster < slower, high, low), np.minimum(slower, faster)
 
+        # The fastest pair of each law first; of equally fast ones that with the fewest workers, then servers.
         order = np.lexsort((p, w, t, law))
         fits, first = np.unique(law[order], return_index=True)
-        best_w, best_p, best_t = (
-            np.zeros(len(self), np.int64),
-            np.zeros(len(self), np.int64),
-            np.full(len(self), np.inf),
-        )
+        best_w, best_p = np.zeros((2, len(self)), np.int64)
+        best_t = np.full(len(self), np.inf)
         best_w[fits], best_p[fits], best_t[fits] = w[order[first]], p[order[first]], t[order[first]]
         return best_w, best_p, best_t

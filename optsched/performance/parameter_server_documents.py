@@ -12,20 +12,10 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Finite, Name, NonNegative, Positive, Triple
 from optsched.instance.reading import join, key, listed, show, validate
-from optsched.performance.parameter_server import KEY, ParameterServers
+from optsched.performance.parameter_server import KEY, LAWS, TERMS, ParameterServers
 
 MOST_PAIRS = 1_000_000
 """Pairs (workers, servers) of one law: more are a slip of the pen, and no solver would see the end of them."""
-
-
-class SyncCoefficients(Document):
-    """Coefficients of t = a B / w + b + c w / p + d w + e p, s."""
-
-    a: NonNegative = 0.0
-    b: NonNegative = 0.0
-    c: NonNegative = 0.0
-    d: NonNegative = 0.0
-    e: NonNegative = 0.0
 
 
 class AsyncCoefficients(Document):
@@ -35,6 +25,12 @@ class AsyncCoefficients(Document):
     b: NonNegative = 0.0
     c: NonNegative = 0.0
     d: NonNegative = 0.0
+
+
+class SyncCoefficients(AsyncCoefficients):
+    """Coefficients of t = a B / w + b + c w / p + d w + e p, s."""
+
+    e: NonNegative = 0.0
 
 
 class ValueDocument(Document):
@@ -60,29 +56,15 @@ class SyncDocument(ParameterServerDocument):
     coefficients: SyncCoefficients
     batch: Positive = 1.0
 
-    @property
-    def terms(self) -> tuple[float, ...]:
-        """Coefficients of `optsched.performance.parameter_server.TERMS`."""
-        theta = self.coefficients
-        return theta.a * self.batch, theta.b, theta.c, theta.d, theta.e, 0.0, 0.0
-
 
 class AsyncDocument(ParameterServerDocument):
     """Asynchronous training: every worker goes at its own pace."""
 
     coefficients: AsyncCoefficients
 
-    @property
-    def terms(self) -> tuple[float, ...]:
-        """Coefficients of `optsched.performance.parameter_server.TERMS`."""
-        theta = self.coefficients
-        return theta.a, theta.c, 0.0, 0.0, 0.0, theta.b, theta.d
 
-
-LAWS: Mapping[str, type[SyncDocument | AsyncDocument]] = {
-    "ps-sync": SyncDocument,
-    "ps-async": AsyncDocument,
-}
+LawDocument = SyncDocument | AsyncDocument
+DOCUMENTS: Mapping[str, type[LawDocument]] = {"ps-sync": SyncDocument, "ps-async": AsyncDocument}
 
 
 def read_parameter_servers(instance: Instance) -> ParameterServers:
@@ -108,7 +90,9 @@ def read_parameter_servers(instance: Instance) -> ParameterServers:
     names = list(dict.fromkeys(name for document in documents for name in document.limit))
     laws = ParameterServers(
         workload=np.array(rows, np.int64),
-        terms=np.array([document.terms for document in documents], np.float64).reshape(-1, 7),
+        terms=np.array([_terms(document) for document in documents], np.float64).reshape(
+            -1, len(TERMS)
+        ),
         names=tuple(names),
         pool_of=np.array([instance.cluster.pool_index.get(name, -1) for name in names], np.int64),
         worker=_matrix([document.worker for document in documents], names),
@@ -126,13 +110,11 @@ def read_parameter_servers(instance: Instance) -> ParameterServers:
 
 def _document(
     given: Any, path: str, instance: Instance, capacities: Mapping[str, float]
-) -> SyncDocument | AsyncDocument:
+) -> LawDocument:
     law = given.get("law") if isinstance(given, Mapping) else None
-    model = LAWS.get(law) if isinstance(law, str) else None
+    model = DOCUMENTS.get(law) if isinstance(law, str) else None
     document = validate(ParameterServerDocument if model is None else model, given, path)
-    assert isinstance(
-        document, SyncDocument | AsyncDocument
-    )  # without a known law, validate has raised
+    assert isinstance(document, LawDocument)  # without a known law, validate has raised
     if not any(document.coefficients.model_dump().values()):
         raise InvalidInput(f"{path}.coefficients", "only zeros", "at least one coefficient above 0")
     _check_value(document.value, f"{path}.value")
@@ -157,9 +139,8 @@ def _check_amounts(
     capacities: Mapping[str, float],
 ) -> None:
     """Names are those of capacities, all that is used is limited, and GPUs are whole and of one pool."""
-    consumable = {
-        resource.name for resource in instance.cluster.resources if resource.kind == "consumable"
-    }
+    resources = instance.cluster.resources
+    consumable = {resource.name for resource in resources if resource.kind == "consumable"}
     pools: set[str] = set()
     for field in ("worker", "server", "limit"):
         amounts: Mapping[str, float] = getattr(document, field)
@@ -191,6 +172,16 @@ def _check_amounts(
             )
 
 
+def _terms(document: LawDocument) -> list[float]:
+    """Coefficients of the `TERMS`."""
+    terms = dict.fromkeys(TERMS, 0.0)
+    for name, powers in LAWS[document.law].items():
+        terms[powers] = getattr(document.coefficients, name)
+    if isinstance(document, SyncDocument):
+        terms[LAWS["ps-sync"]["a"]] *= document.batch
+    return list(terms.values())
+
+
 def _value(value: ValueDocument) -> tuple[float, float, float]:
     return value.sigmoid if value.sigmoid is not None else (value.constant or 0.0, 0.0, 0.0)
 
@@ -205,6 +196,7 @@ def _refuse_too_many(laws: ParameterServers, paths: list[str]) -> None:
     """No law has an absurd number of pairs; W is looked at first, as its range is walked to count them."""
     if len(laws) == 0:
         return
+    # W is looked at first: counting pairs walks all w, which would take forever for a slip of the pen.
     narrow = laws.most_workers.max() <= MOST_PAIRS
     counts = laws.count_pairs() if narrow else laws.most_workers
     law = int(counts.argmax())

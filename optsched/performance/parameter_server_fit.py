@@ -1,24 +1,17 @@
-"""Fits of Optimus's laws of workers and parameter servers to measured speeds."""
+"""Speeds of workers and parameter servers: Optimus's laws fitted to measurements, and a law from resources alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-
-LAWS: dict[str, Sequence[str]] = {
-    "ps-sync": ("a", "b", "c", "d", "e"),
-    "ps-async": ("a", "b", "c", "d"),
-}
-"""Coefficients of each law."""
+from optsched.performance.parameter_server import LAWS
 
 
 @dataclass(frozen=True)
@@ -48,14 +41,12 @@ class ParameterServerFit:
         return piece | ({"batch": self.batch} if self.law == "ps-sync" else {})
 
     def steps_per_second(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
-        """f(w, p)."""
+        """Speed of so many workers with so many servers, elementwise."""
         terms = _terms(
             self.law, np.asarray(workers, np.float64), np.asarray(servers, np.float64), self.batch
         )
-        rate: FloatArray = 1.0 / (
-            terms @ np.array([self.coefficients[name] for name in LAWS[self.law]])
-        )
-        return rate
+        coefficients = np.array([self.coefficients[name] for name in LAWS[self.law]])
+        return np.asarray(1.0 / (terms @ coefficients), np.float64)
 
 
 def fit_parameter_server(
@@ -117,20 +108,94 @@ def fit_parameter_server(
     if different < needed:
         expected = f"at least {needed} different ones, as {law} has {needed} coefficients"
         raise InvalidInput("workers", f"{different} pairs of workers and servers", expected)
+    # 1/f is linear in the coefficients; each row times f makes the errors relative.
     rows = _terms(law, w, p, batch) * f[:, np.newaxis]
+    # Columns of equal length: terms in w and in 1 / w differ by orders of magnitude.
     scale = np.linalg.norm(rows, axis=0)
+    from scipy.optimize import nnls  # takes long to load
+
     found, _ = nnls(rows / scale, np.ones(len(f)))
     coefficients = found / scale
     residual = np.log(rows @ coefficients)
+    # A coefficient at its bound of 0 was not determined by the measurements.
     spare = max(len(f) - int((found > 0).sum()), 1)
     return ParameterServerFit(
-        law, dict(zip(LAWS[law], coefficients.tolist(), strict=True)), float(batch),
+        law,
+        dict(zip(LAWS[law], coefficients.tolist(), strict=True)),
+        float(batch),
         float(np.sqrt(np.sum(residual**2) / spare)),
-    )  # fmt: skip
+    )
 
 
 def _terms(law: str, w: FloatArray, p: FloatArray, batch: float) -> FloatArray:
-    one = np.ones_like(w)
+    """The terms of a law, in the order of its coefficients, along the last axis."""
+    terms = [w**of_w * p**of_p for of_w, of_p in LAWS[law].values()]
     if law == "ps-sync":
-        return np.stack([batch / w, one, w / p, w, p], axis=-1)
-    return np.stack([one / w, one / p, one, p / w], axis=-1)
+        terms[0] = batch * terms[0]
+    return np.stack(terms, axis=-1)
+
+
+# --- from resources alone -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BottleneckLaw:
+    """Seconds of a step of w workers and p servers, without any measured speed of several workers.
+
+    A worker computes t_c seconds per step alone, sends a gradient of S bytes and fetches as many; the p servers, among
+    which parameters are split evenly, do u seconds of work per gradient in all; each server and worker has W bytes/s in
+    each direction:
+
+        asynchronous  f(w, p) = min( w / (t_c + 2 S / W_worker),  p W_server / S,  p / u )
+        synchronous   t(w, p) = t_c / w + max( 2 S / W_worker,  2 w S / (p W_server),  w u / p )
+
+    In synchronous training workers share the batch, and all gradients of a step meet at the servers; in asynchronous
+    training the steps of all workers count, and a queue at the busiest resource is the limit.
+
+    This is the idea of Cynthia (H. Zheng et al., ICPP 2019: worker compute against use of the servers' CPU and
+    network); the formulas are this project's own. Cynthia's exact published formula was not available: that this agrees
+    with it is unverified.
+
+    Attributes
+    ----------
+    compute : float
+        t_c, s.
+    gradient_bytes : float
+        S.
+    worker_bandwidth, server_bandwidth : float
+        W, bytes/s in each direction.
+    update : float
+        u, s; 0 where servers' work is nothing.
+    """
+
+    compute: float
+    gradient_bytes: float
+    worker_bandwidth: float
+    server_bandwidth: float
+    update: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("compute", "gradient_bytes", "worker_bandwidth", "server_bandwidth"):
+            value = getattr(self, name)
+            if not (value > 0 and np.isfinite(value)):
+                raise InvalidInput(name, show(value), "a finite number above 0")
+        if not (self.update >= 0 and np.isfinite(self.update)):
+            raise InvalidInput("update", show(self.update), "a finite number of at least 0")
+
+    def synchronous(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
+        """Steps/s when all workers share a batch and wait for each other."""
+        w, p = np.asarray(workers, np.float64), np.asarray(servers, np.float64)
+        own = 2 * self.gradient_bytes / self.worker_bandwidth
+        network = 2 * w * self.gradient_bytes / (p * self.server_bandwidth)
+        slowest = np.maximum(np.maximum(own, network), w * self.update / p)
+        rate: FloatArray = 1.0 / (self.compute / w + slowest)
+        return rate
+
+    def asynchronous(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
+        """Steps/s of all workers together when each goes at its own pace."""
+        w, p = np.asarray(workers, np.float64), np.asarray(servers, np.float64)
+        own = w / (self.compute + 2 * self.gradient_bytes / self.worker_bandwidth)
+        network = p * self.server_bandwidth / self.gradient_bytes
+        work = p / self.update if self.update > 0 else np.inf
+        rate: FloatArray = np.minimum(np.minimum(own, network), work)
+        return rate

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray, group_rows
+from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import validate
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
-from optsched.performance.analytic.board import Board
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations
-from optsched.performance.known_rates import KnownRates, Setting, Spreads
-from optsched.performance.profiles import Profiles
+from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import (
     Edges,
     Feasibility,
@@ -30,10 +30,13 @@ from optsched.performance.protocol import (
 )
 from optsched.performance.sizes import PoolSizes
 from optsched.performance.times import TimeModel, Times, TimesOnInstance
-from optsched.performance.ways import Ways
+from optsched.performance.ways import Ways, numbered
+
+ROUNDING = 1e-9
+"""Relative difference below which two variances are equal."""
 
 
-class MeasuredDocument(Document):
+class KnownRateDocument(Document):
     """A rate in samples/s of k GPUs on n nodes with so many samples of a GPU in a pass and passes of a step."""
 
     gpus: PositiveCount
@@ -60,7 +63,7 @@ class PriorDocument(Document):
         Of what was measured in this very way: two measurements differ by about 5 %.
     """
 
-    rates: dict[Name, dict[Name, NonEmpty[MeasuredDocument]]] = Field(default_factory=dict)
+    rates: dict[Name, dict[Name, NonEmpty[KnownRateDocument]]] = Field(default_factory=dict)
     precision: Precision = "fp32"
     log_sd_gpu: Annotated[float, Field(ge=0, le=10)] = 0.3
     log_sd_gpus: Annotated[float, Field(ge=0, le=10)] = 0.3
@@ -69,13 +72,102 @@ class PriorDocument(Document):
     log_sd_least: Annotated[float, Field(ge=1e-6, le=10)] = 0.05
 
 
+@dataclass(frozen=True)
+class KnownRates:
+    """Rates of W workloads; workload w owns the rows ``indptr[w]:indptr[w + 1]``.
+
+    Attributes
+    ----------
+    indptr : IntArray, shape (W + 1,)
+    ways : Ways
+        How each was measured.
+    rate : FloatArray
+        Above 0; steps/s or samples/s.
+    """
+
+    indptr: IntArray
+    ways: Ways
+    rate: FloatArray
+
+    @classmethod
+    def of(cls, ways: Ways, rate: FloatArray) -> KnownRates:
+        """From rows in any order."""
+        order = np.argsort(ways.workload, kind="stable")
+        count = np.bincount(ways.workload, minlength=len(ways.workloads))
+        indptr = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+        return cls(indptr, ways.take(order), rate[order])
+
+    def nearest(self, wanted: Ways, options: PriorDocument) -> tuple[FloatArray, FloatArray]:
+        """Rates and their log_sd from the known rate of the same workload with the least variance, elementwise.
+
+            rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
+            log_sd^2 = sd_least^2 + [g' != g] sd_gpu^2 + (sd_gpus log2(k'/k))^2 + (sd_nodes log2(n'/n))^2
+                       + (sd_batch log2(m'/m))^2 + (sd_batch log2(A'/A))^2        A passes
+
+        NaN where nothing is known of the workload, or one of two different GPU types is no known board. Among equals
+        those of the same GPU type come first, then the first given.
+        """
+        rate, log_sd = np.full((2, len(wanted)), np.nan)
+        workload = wanted.workload_among(numbered(self.ways.workloads))
+        length = np.append(np.diff(self.indptr), 0)[workload]
+        asked = np.flatnonzero(length > 0)
+        if len(asked) == 0:
+            return rate, log_sd
+        length = length[asked]
+        entry = ranges(self.indptr[workload[asked]], length)
+        way = np.repeat(asked, length)
+        here, there = self.ways.take(entry), wanted.take(way)
+        other_type = there.gpu_among(numbered(here.gpu_types)) != here.gpu
+        ratio = _log_speeds(there.gpu_types, options.precision)[there.gpu]
+        ratio -= _log_speeds(here.gpu_types, options.precision)[here.gpu]
+        ratio[~other_type] = 0.0
+        variance = options.log_sd_least**2 + np.where(other_type, options.log_sd_gpu**2, 0.0)
+        for sd, new, old in (
+            (options.log_sd_gpus, there.gpus, here.gpus),
+            (options.log_sd_nodes, there.nodes, here.nodes),
+            (options.log_sd_batch, there.samples, here.samples),
+            (options.log_sd_batch, there.passes, here.passes),
+        ):
+            variance += (sd * np.log2(new / old)) ** 2
+        variance[np.isnan(ratio)] = np.inf
+        # Entries of a way stand together: the least variance of each is a segmented minimum.
+        first = np.cumsum(length) - length
+        least = np.minimum.reduceat(variance, first)
+        hit = np.flatnonzero(variance <= np.repeat(least, length) * (1 + ROUNDING))
+        # Of equals, those of the same GPU type come first, then the first given.
+        hit = hit[np.lexsort((hit, other_type[hit], way[hit]))]
+        _, at = np.unique(way[hit], return_index=True)
+        best = hit[at]
+        carried = (
+            self.rate[entry[best]] * np.exp(ratio[best]) * (there.gpus[best] / here.gpus[best])
+        )
+        found = np.isfinite(least)
+        rate[asked[found]], log_sd[asked[found]] = carried[found], np.sqrt(least[found])
+        return rate, log_sd
+
+
+def _log_speeds(gpu_types: Sequence[str], precision: str) -> FloatArray:
+    """log sqrt(FLOP/s x bandwidth) of each GPU type, then of none; NaN of those that are no known board."""
+    return np.array([*(_log_speed(name, precision) for name in gpu_types), np.nan])
+
+
+@cache
+def _log_speed(gpu_type: str, precision: str) -> float:
+    try:
+        board = find(gpu_type)
+    except InvalidInput:
+        # A name of the user's own: nothing is carried over to it or from it.
+        return np.nan
+    return float(0.5 * np.log(board.peak(precision) * board.bandwidth))
+
+
 class Prior(TimeModel):
     """A workload that is known on some GPU types and counts gets a rate on all others.
 
         rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
 
     with the datasheet's peak FLOP/s and memory bandwidth of the two boards, from the known rate that leaves least doubt
-    (`optsched.performance.known_rates`): scaling in GPUs is linear, which is an upper bound more often than not, and
+    (`KnownRates`): scaling in GPUs is linear, which is an upper bound more often than not, and
     log_sd grows with the distance. Known are rates in samples/s that it was fitted to, and on an instance what its
     workloads state in steps/s; the latter come first where both speak. A GPU type without a known board gets rates only
     from itself.
@@ -93,42 +185,26 @@ class Prior(TimeModel):
 
     def __init__(self, document: PriorDocument) -> None:
         self.options = document
-        self.workloads = {name: row for row, name in enumerate(document.rates)}
-        self.gpu_types = tuple(
-            dict.fromkeys(name for rates in document.rates.values() for name in rates)
-        )
-        gpu = {name: row for row, name in enumerate(self.gpu_types)}
-        table = [
-            (
-                self.workloads[workload],
-                gpu[name],
-                one.gpus,
-                one.nodes,
-                one.samples,
-                one.passes,
-                one.rate,
-            )
-            for workload, rates in document.rates.items()
-            for name, entries in rates.items()
-            for one in entries
+        workloads = numbered(document.rates)
+        types = (name for by_gpu in document.rates.values() for name in by_gpu)
+        gpu_types = numbered(types)
+        rows = [
+            (workloads[workload], gpu_types[gpu], one)
+            for workload, by_gpu in document.rates.items()
+            for gpu, rates in by_gpu.items()
+            for one in rates
         ]
-        columns = np.array(table, np.float64).reshape(-1, 7).T
-        setting = Setting(columns[1].astype(np.int64), *columns[2:6])
-        self._known = KnownRates.of(
-            len(self.workloads), columns[0].astype(np.int64), setting, columns[6]
+        ways = Ways(
+            workload=np.array([row for row, _, _ in rows], np.int64),
+            gpu=np.array([row for _, row, _ in rows], np.int64),
+            gpus=np.array([one.gpus for _, _, one in rows], np.int64),
+            nodes=np.array([one.nodes for _, _, one in rows], np.int64),
+            samples=np.array([one.samples for _, _, one in rows], np.float64),
+            passes=np.array([one.passes for _, _, one in rows], np.int64),
+            workloads=tuple(workloads),
+            gpu_types=tuple(gpu_types),
         )
-
-    @property
-    def spreads(self) -> Spreads:
-        """How doubt grows."""
-        options = self.options
-        return Spreads(
-            options.log_sd_gpu,
-            options.log_sd_gpus,
-            options.log_sd_nodes,
-            options.log_sd_batch,
-            options.log_sd_least,
-        )
+        self._known = KnownRates.of(ways, np.array([one.rate for _, _, one in rows], np.float64))
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -137,15 +213,12 @@ class Prior(TimeModel):
             raise InvalidInput("performance.rates", "rates beside a profile", "one of the two")
         profiles = profiles.sorted()
         ways = profiles.ways
-        names = ("workload", "gpu", "gpus", "nodes", "samples", "passes")
-        groups = group_rows([getattr(ways, name) for name in names], len(ways))
+        groups = ways.groups
         first = ways.take(groups.first)
         rates: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        rows = zip(
-            first.workload.tolist(), first.gpu.tolist(), first.gpus.tolist(), first.nodes.tolist(),
-            first.samples.tolist(), first.passes.tolist(),
-            _medians(profiles.samples_per_second, groups.inverse, groups.count).tolist(), strict=True,
-        )  # fmt: skip
+        columns = (first.workload, first.gpu, first.gpus, first.nodes, first.samples, first.passes)
+        median = group_medians(profiles.samples_per_second, groups)
+        rows = zip(*(column.tolist() for column in (*columns, median)), strict=True)
         for workload, gpu, *way in rows:
             by_gpu = rates.setdefault(ways.workloads[workload], {})
             entry = dict(zip(("gpus", "nodes", "samples", "passes", "rate"), way, strict=True))
@@ -154,7 +227,6 @@ class Prior(TimeModel):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of its options; raises `InvalidInput`."""
         return cls(validate(PriorDocument, dict(document), "performance"))
 
     def document(self) -> dict[str, Any]:
@@ -163,24 +235,12 @@ class Prior(TimeModel):
 
     def times(self, ways: Ways) -> Times:
         """Seconds of a step from the known samples/s."""
-        log_ratio = log_ratios(self.gpu_types, ways.gpu_types, self.options.precision)
-        gpu = _merged(self.gpu_types, ways.gpu_types)[ways.gpu]
-        gpus, nodes, passes = (
-            column.astype(np.float64) for column in (ways.gpus, ways.nodes, ways.passes)
-        )
-        wanted = Setting(gpu, gpus, nodes, ways.samples, passes)
-        rate, log_sd = self._known.nearest(
-            ways.workload_among(self.workloads), wanted, log_ratio, self.spreads
-        )
-        return Times(
-            ways.samples_per_step / rate,
-            np.nan_to_num(log_sd),
-            np.full(len(ways), Source.PRIOR, np.uint8),
-        )
+        rate, log_sd = self._known.nearest(ways, self.options)
+        return Times.of(ways.samples_per_step / rate, Source.PRIOR, np.nan_to_num(log_sd))
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> PriorOnInstance:
-        """The model, speaking for an instance."""
+        """The model for an instance."""
         return PriorOnInstance(instance, cls.from_document(options))
 
 
@@ -191,9 +251,7 @@ class PriorOnInstance(TimesOnInstance):
 
     def __init__(self, instance: Instance, model: Prior) -> None:
         super().__init__(instance, model)
-        self._log_ratio = log_ratios((), self._gpu_types, model.options.precision)
-        self._type = _merged((), self._gpu_types)
-        self._stated = _stated(instance, self._type)
+        self._stated = _stated(instance)
 
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
@@ -204,85 +262,51 @@ class PriorOnInstance(TimesOnInstance):
         pool, gpus, nodes = (
             getattr(configurations, name)[configuration] for name in ("pool", "gpus", "nodes")
         )
-        fine = (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
-        asked = np.flatnonzero(fine & (fitted.feasible != Feasibility.ZERO_RATE))
-        here = pool[asked]
-        nothing = np.full(len(asked), np.nan)
-        wanted = Setting(
-            self._type[here], gpus[asked].astype(np.float64), nodes[asked].astype(np.float64), nothing, nothing
-        )  # fmt: skip
-        workload = jobs.workload[job[asked]]
-        stated, log_sd = self._stated.nearest(workload, wanted, self._log_ratio, self.model.spreads)
-        told = ~np.isnan(stated)
-        rows = asked[told]
-        fitted.rate[rows], fitted.log_sd[rows] = stated[told], log_sd[told]
-        fitted.feasible[rows], fitted.source[rows] = Feasibility.OK, Source.PRIOR
-        return Prediction(
-            fitted.rate.reshape(shape),
-            fitted.log_sd.reshape(shape),
-            fitted.feasible.reshape(shape),
-            fitted.source.reshape(shape),
+        runs = (pool >= 0) & (gpus > 0) & (nodes > 0) & (configurations.share[configuration] == 1)
+        # What cannot run for want of samples cannot run at a stated rate either.
+        asked = np.flatnonzero(runs & (fitted.feasible != Feasibility.ZERO_RATE))
+        wanted = replace(
+            _batchless(jobs.workload[job[asked]], pool[asked], gpus[asked], nodes[asked]),
+            workloads=self._stated.ways.workloads,
+            gpu_types=self._gpu_types,
         )
+        stated, log_sd = self._stated.nearest(wanted, self.model.options)
+        known = ~np.isnan(stated)
+        rows = asked[known]
+        fitted.rate[rows], fitted.log_sd[rows] = stated[known], log_sd[known]
+        fitted.feasible[rows], fitted.source[rows] = Feasibility.OK, Source.PRIOR
+        return fitted.reshape(shape)
 
 
-def _medians(values: FloatArray, group: IntArray, count: IntArray) -> FloatArray:
-    """Median of the values of each group."""
-    ordered = values[np.lexsort((values, group))]
-    start = np.cumsum(count) - count
-    return np.asarray(
-        (ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2, np.float64
-    )
+def _batchless(workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray) -> Ways:
+    """Ways to run of stated rates, which are in steps/s: all have the same batch, whatever it is."""
+    one = np.ones(len(workload), np.int64)
+    return Ways(workload, gpu, gpus, nodes, one.astype(np.float64), one, (), ())
 
 
-def log_ratios(known: Sequence[str], others: Sequence[str], precision: str) -> FloatArray:
-    """log sqrt(FLOPS ratio x bandwidth ratio) between all GPU types, from rows to columns, as `_merged` numbers them.
-
-    NaN between different types of which one is no known board.
-    """
-    names = list(dict.fromkeys([*known, *others]))
-    boards = [_board(name) for name in names]
-    speed = [np.nan if b is None else 0.5 * np.log(b.peak(precision) * b.bandwidth) for b in boards]
-    table: FloatArray = np.subtract.outer(speed, speed).T
-    np.fill_diagonal(table, 0.0)
-    return table
-
-
-def _merged(known: Sequence[str], others: Sequence[str]) -> IntArray:
-    """Number of each of the others among all different names, the known ones first."""
-    number = {name: row for row, name in enumerate(dict.fromkeys([*known, *others]))}
-    return np.array([*(number[name] for name in others), -1], np.int64)
-
-
-def _board(name: str) -> Board | None:
-    try:
-        return find(name)
-    except InvalidInput:
-        return None  # a name of the user's own: nothing is carried over to it or from it
-
-
-def _stated(instance: Instance, types: IntArray) -> KnownRates:
+def _stated(instance: Instance) -> KnownRates:
     """What the workloads of an instance state: rates above 0 in steps/s, at a pool's or a GPU type's name."""
     table, pools = instance.rates, instance.cluster.pools
+    # A name may be a pool and a GPU type: then it means the pool.
     by_place = {pool.gpu: row for row, pool in reversed(list(enumerate(pools)))}
     by_place |= {pool.name: row for row, pool in enumerate(pools)}
     place = np.array([by_place[name] for name in table.places], np.int64)
-    profile = [workload.rates for workload in instance.workloads]
-    workload, entry = [], []
-    for row, number in enumerate(profile):
-        if number >= 0:
-            rows = np.arange(table.indptr[number], table.indptr[number + 1])
-            workload.append(np.full(len(rows), row))
-            entry.append(rows)
-    at = np.concatenate(entry) if entry else np.zeros(0, np.int64)
-    who = np.concatenate(workload) if workload else np.zeros(0, np.int64)
-    above = table.rate[at] > 0
-    at, who = at[above], who[above]
-    pool = place[table.place[at]]
-    gpus = np.where(table.gpus[at] == OWN_GANG, 1, table.gpus[at])
+    profile = np.array([workload.rates for workload in instance.workloads], np.int64)
+    stating = np.flatnonzero(profile >= 0)
+    start = table.indptr[profile[stating]]
+    length = table.indptr[profile[stating] + 1] - start
+    entry, workload = ranges(start, length), np.repeat(stating, length)
+    above = table.rate[entry] > 0
+    entry, workload = entry[above], workload[above]
+    pool = place[table.place[entry]]
+    gpus = np.where(table.gpus[entry] == OWN_GANG, 1, table.gpus[entry])
     fewest = np.maximum(PoolSizes.of(instance, later=True).fewest_nodes(pool, gpus), 1)
-    nodes = np.where(table.nodes[at] == ANY_SPREAD, fewest, table.nodes[at])
-    nothing = np.full(len(at), np.nan)
-    setting = Setting(
-        types[pool], gpus.astype(np.float64), nodes.astype(np.float64), nothing, nothing
+    nodes = np.where(table.nodes[entry] == ANY_SPREAD, fewest, table.nodes[entry])
+    types = numbered(each.gpu for each in pools)
+    gpu = np.array([types[each.gpu] for each in pools], np.int64)[pool]
+    ways = replace(
+        _batchless(workload, gpu, gpus, nodes),
+        workloads=tuple(each.name for each in instance.workloads),
+        gpu_types=tuple(types),
     )
-    return KnownRates.of(len(profile), who, setting, table.rate[at])
+    return KnownRates.of(ways, table.rate[entry])

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, Groups, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.performance.ways import Ways
+from optsched.performance.columns import Columns
+from optsched.performance.ways import Ways, numbered
 
 LEAST, MOST = 1e-30, 1e30
 """Times and samples beyond these are slips of the pen; what is made of them in fits is finite."""
 
 
 @dataclass(frozen=True)
-class Profiles:
+class Profiles(Columns):
     """Measured steps, structure of arrays of length E.
 
     Attributes
@@ -33,37 +34,26 @@ class Profiles:
     seconds: FloatArray
     sync: FloatArray
 
-    def __len__(self) -> int:
-        return len(self.seconds)
-
-    def take(self, rows: IntArray) -> Profiles:
-        """The measurements at these rows."""
-        return Profiles(self.ways.take(rows), self.seconds[rows], self.sync[rows])
-
     def sorted(self) -> Profiles:
         """The same measurements in an order of their own, with the names in alphabetical order.
 
         It depends on nothing but what was measured, so that a fit to them does not depend on the order of a file.
         """
         ways = self.ways
-        names = tuple(sorted(ways.workloads)), tuple(sorted(ways.gpu_types))
-        workload = ways.workload_among({name: row for row, name in enumerate(names[0])})
-        gpu = ways.gpu_among({name: row for row, name in enumerate(names[1])})
-        order = np.lexsort(
-            (
-                self.sync,
-                self.seconds,
-                ways.passes,
-                ways.samples,
-                ways.nodes,
-                ways.gpus,
-                gpu,
-                workload,
-            )
+        workloads, gpu_types = tuple(sorted(ways.workloads)), tuple(sorted(ways.gpu_types))
+        renamed = replace(
+            ways,
+            workload=ways.workload_among(numbered(workloads)),
+            gpu=ways.gpu_among(numbered(gpu_types)),
+            workloads=workloads,
+            gpu_types=gpu_types,
         )
-        if names == (ways.workloads, ways.gpu_types) and (np.diff(order) == 1).all():
+        way = (ways.passes, ways.samples, ways.nodes, ways.gpus, renamed.gpu, renamed.workload)
+        # The last key counts most.
+        order = np.lexsort((self.sync, self.seconds, *way))
+        same_names = (workloads, gpu_types) == (ways.workloads, ways.gpu_types)
+        if same_names and (np.diff(order) == 1).all():
             return self
-        renamed = replace(ways, workload=workload, gpu=gpu, workloads=names[0], gpu_types=names[1])
         return Profiles(renamed, self.seconds, self.sync).take(order)
 
     @property
@@ -97,49 +87,44 @@ class Profiles:
         for name, column in given.items():
             if column is not None and len(column) != count:
                 raise InvalidInput(name, f"{len(column)} values", f"{count}, as many as seconds")
-        workloads, workload_row = _intern(workload)
-        gpu_types, gpu_row = _intern(gpu)
+        workloads, gpu_types = numbered(map(str, workload)), numbered(map(str, gpu))
         ways = Ways(
-            workload=workload_row,
-            gpu=gpu_row,
+            workload=np.array([workloads[str(name)] for name in workload], np.int64),
+            gpu=np.array([gpu_types[str(name)] for name in gpu], np.int64),
             gpus=_counts("gpus", gpus),
             nodes=np.ones(count, np.int64) if nodes is None else _counts("nodes", nodes),
             samples=_positive("samples", samples),
             passes=np.ones(count, np.int64) if passes is None else _counts("passes", passes),
-            workloads=workloads,
-            gpu_types=gpu_types,
+            workloads=tuple(workloads),
+            gpu_types=tuple(gpu_types),
         )
-        spread = np.flatnonzero(ways.nodes > ways.gpus)
-        if len(spread):
-            row = int(spread[0])
-            raise InvalidInput(
-                f"nodes[{row}]",
-                f"{ways.nodes[row]} nodes for {ways.gpus[row]} GPUs",
-                "at most one node for each GPU",
-            )
-        taken = np.full(count, np.nan) if sync is None else np.asarray(sync, np.float64)
-        wrong = np.flatnonzero((taken < 0) | np.isinf(taken))
-        if len(wrong):
-            raise InvalidInput(
-                f"sync[{wrong[0]}]", show(float(taken[wrong[0]])), "seconds, at least 0"
-            )
-        profiles = cls(ways, _positive("seconds", seconds), taken)
-        longer = np.flatnonzero(profiles.sync > profiles.seconds * (1 + 1e-9))
-        if len(longer):
-            row = int(longer[0])
-            raise InvalidInput(
-                f"sync[{row}]",
-                f"{profiles.sync[row]:g} s of a step of {profiles.seconds[row]:g} s",
-                "at most the step's own seconds, in the same unit",
-            )
+        # Unknown is not the same as 0: an exchange that was not measured may still take time.
+        exchange = np.full(count, np.nan) if sync is None else np.asarray(sync, np.float64)
+        profiles = cls(ways, _positive("seconds", seconds), exchange)
+        profiles._check()
         return profiles
 
+    def _check(self) -> None:
+        """Refuse rows whose columns contradict each other."""
+        gpus, nodes, seconds, sync = self.ways.gpus, self.ways.nodes, self.seconds, self.sync
+        for row in np.flatnonzero(nodes > gpus).tolist():
+            found = f"{nodes[row]} nodes for {gpus[row]} GPUs"
+            raise InvalidInput(f"nodes[{row}]", found, "at most one node for each GPU")
+        for row in np.flatnonzero((sync < 0) | np.isinf(sync)).tolist():
+            raise InvalidInput(f"sync[{row}]", show(float(sync[row])), "seconds, at least 0")
+        # Rounding of a table in decimals is no error; milliseconds beside seconds are.
+        for row in np.flatnonzero(sync > seconds * (1 + 1e-9)).tolist():
+            found = f"{sync[row]:g} s of a step of {seconds[row]:g} s"
+            expected = "at most the step's own seconds, in the same unit"
+            raise InvalidInput(f"sync[{row}]", found, expected)
 
-def _intern(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
-    """Names in order of first appearance, and the row of each."""
-    rows: dict[str, int] = {}
-    column = np.array([rows.setdefault(str(name), len(rows)) for name in names], np.int64)
-    return tuple(rows), column
+
+def group_medians(values: FloatArray, groups: Groups) -> FloatArray:
+    """Median of the values of each group, shape (groups,)."""
+    ordered = values[np.lexsort((values, groups.inverse))]
+    start = np.cumsum(groups.count) - groups.count
+    low, high = start + (groups.count - 1) // 2, start + groups.count // 2
+    return np.asarray((ordered[low] + ordered[high]) / 2, np.float64)
 
 
 def _counts(name: str, given: Sequence[int] | IntArray) -> IntArray:

@@ -47,7 +47,7 @@ class JobBatch:
     workload : IntArray
         Row of the instance's workloads, -1 for none; features of workloads live there.
     profile : IntArray
-        Row of the instance's rate table that speaks for this kind (the job's own, else its workload's), -1 for none.
+        Row of the instance's rate table of this kind (the job's own, else its workload's), -1 for none.
     own : BoolArray
         Whether the profile is the job's own.
     gang : IntArray
@@ -98,6 +98,11 @@ class Prediction:
     log_sd: FloatArray
     feasible: NDArray[np.uint8]
     source: NDArray[np.uint8]
+
+    def reshape(self, shape: tuple[int, ...]) -> Prediction:
+        """The same entries in arrays of another shape."""
+        columns: tuple[Any, ...] = (self.rate, self.log_sd, self.feasible, self.source)
+        return Prediction(*(column.reshape(shape) for column in columns))
 
 
 @dataclass(frozen=True)

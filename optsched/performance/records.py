@@ -1,4 +1,4 @@
-"""Predictions as records: one for each row of jobs, with what is said of all ways to run."""
+"""Predictions as records: one for each row of jobs, with all ways to run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ class Records:
         more = rows - len(self.known)
         if more <= 0:
             return
+        # Doubled, so that rows that come one by one cost a copy each only now and then.
         more = max(more, len(self.known))
         self.table = np.concatenate([self.table, np.zeros(more, self.table.dtype)])
         self.known = np.concatenate([self.known, np.zeros(more, bool)])
 
-    def put(self, rows: IntArray, said: Prediction) -> None:
-        """Remember what was said of rows."""
+    def put(self, rows: IntArray, predicted: Prediction) -> None:
+        """Remember the predictions of rows."""
         for name in ("rate", "log_sd", "feasible", "source"):
-            self.table[name][rows] = getattr(said, name)
+            self.table[name][rows] = getattr(predicted, name)
         self.known[rows] = True
 
     def take(self, rows: IntArray) -> Prediction:

@@ -38,8 +38,9 @@ class PoolSizes:
     def of(cls, instance: Instance, later: bool = False) -> PoolSizes:
         """The sizes at the instance's clock; ``later`` counts nodes that become available as well."""
         reaches = [pool.reach(np.inf if later else instance.now) for pool in instance.cluster.pools]
-        # nodes without GPUs come last
+        # Nodes without GPUs come last, and are left out.
         reaches = [reach[: 1 + np.count_nonzero(reach[1:] > reach[:-1])] for reach in reaches]
+        # The largest nodes first, so that position k of the reach is what k nodes can hold.
         nodes = np.array([len(reach) - 1 for reach in reaches], np.int64)
         return cls(
             gpus=np.array([reach[-1] for reach in reaches], np.int64),
@@ -50,6 +51,7 @@ class PoolSizes:
 
     def fewest_nodes(self, pool: IntArray, gpus: IntArray) -> IntArray:
         """Fewest nodes that hold so many GPUs; one more than has GPUs where they don't fit, 0 without a pool."""
+        # The stride keeps the pools apart: one search for all pools at once.
         position = np.searchsorted(self.reach, pool * STRIDE + gpus) - self.start[pool]
         return np.where(pool >= 0, position, 0)
 

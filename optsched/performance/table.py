@@ -14,8 +14,7 @@ from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
-from optsched.performance.levels import STRIDE, Entries
-from optsched.performance.plain import PlainRates
+from optsched.performance.levels import STRIDE, Entries, PlainRates
 from optsched.performance.protocol import (
     Edges,
     Feasibility,
@@ -28,7 +27,7 @@ from optsched.performance.protocol import (
 from optsched.performance.sizes import PoolSizes
 
 CODES = np.array([Feasibility.NO_RATE, Feasibility.ZERO_RATE, Feasibility.OK], np.uint8)
-"""What is said where no entry is found, one that is 0, and one that is not."""
+"""Feasibility where no entry is found, one that is 0, and one that is not."""
 
 
 class TableModel:
@@ -54,6 +53,7 @@ class TableModel:
         rows = {place: row for row, place in enumerate(rates.places)}
         self.places_of_pools = np.array([rows.get(pool.name, -1) for pool in pools], np.int64)
         self._type_place = np.array([rows.get(pool.gpu, -1) for pool in pools], np.int64)
+        # Where pools and GPU types are the same places, a rate is looked up in one table.
         one_place = (self._type_place < 0) | (self._type_place == self.places_of_pools)
         self.plain = PlainRates.of(rates) if one_place.all() else None
         self.has_spreads = self.plain is None and bool((rates.nodes != ANY_SPREAD).any())
@@ -106,6 +106,7 @@ class TableModel:
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
         rate = np.empty(len(job))
         feasible = np.empty(len(job), np.uint8)
+        # Block by block: what is made on the way stays in the cache.
         for part in blocks(len(job)):
             stated = self._stated(jobs, configurations, fewest, job[part], configuration[part])
             found = ~np.isnan(stated)
@@ -123,10 +124,10 @@ class TableModel:
     ) -> FloatArray:
         """Rate for each (job, way to run), or NaN; some ways span as few nodes as they can."""
         profile, gpus = jobs.profile[job], ways.gpus[way]
-        on_gpus = (ways.gpus > 0) & (
-            ways.nodes > 0
-        )  # 0 is a mark in the table: OWN_GANG, ANY_SPREAD
-        here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)  # the count of the plain numbers
+        # 0 is a mark in the table (OWN_GANG, ANY_SPREAD), which no way to run may find.
+        on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
+        # A job's own plain number is for its gang, that of a workload for one GPU.
+        here = gpus == np.where(jobs.own[job], jobs.gang[job], 1)
         if not fewest.all():
             here &= fewest[way]
         if self.plain is not None:
@@ -143,7 +144,8 @@ class TableModel:
         if self._has_plain_numbers:
             plain = table.spreads.find(table.counts.find(place, OWN_GANG), ANY_SPREAD)
             entry = plain = np.where(here, plain, -1)
-        if len(self._profile_counts):  # some entry is of a count
+        # Rates by GPU count, where some profile has them: by nodes first, then for the fewest nodes.
+        if len(self._profile_counts):
             count = table.counts.find(place, gpus)
             entry = table.spreads.find(count, ways.nodes[way])
             entry = np.where(
@@ -153,8 +155,9 @@ class TableModel:
         return gathered(table.rate, entry, np.nan)
 
     def _find_place(self, profile: IntArray, pool: IntArray) -> IntArray:
-        """Position of the (profile, place) that speaks for a profile in a pool: the pool's, else its GPU type's."""
+        """Position of the (profile, place) of a profile in a pool: the pool's, else its GPU type's."""
         found = self._entries.at.find(profile, self.places_of_pools[pool])
+        # An entry under the name of the pool hides those under its GPU type.
         if (self._type_place != self.places_of_pools).any():
             found = np.where(
                 found >= 0, found, self._entries.at.find(profile, self._type_place[pool])
@@ -198,6 +201,7 @@ class TableModel:
         plain = np.reshape(self._entries.counts.find(place, OWN_GANG) >= 0, (-1, pools))
         if not plain.any():
             return
+        # The smallest gang of a job is the first of its levels, if it has any.
         lowest = np.array([*(counts[0] for counts in table.level_lists), 0], np.int64)[table.levels]
         smallest = np.maximum(table.gpus_min, lowest)
         from_workload = (table.rates < 0) & (table.options < 0)

@@ -1,4 +1,4 @@
-"""Models of a step's time, and how they speak for the workloads and pools of an instance."""
+"""Models of a step's time, and as performance models of the workloads and pools of an instance."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
-from optsched.performance.adaptive import AdaptiveBatches
 from optsched.performance.batches import Batches
+from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
+from optsched.performance.goodput import AdaptiveBatches
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import (
     Edges,
@@ -29,7 +30,7 @@ from optsched.performance.ways import Ways
 
 
 @dataclass(frozen=True)
-class Times:
+class Times(Columns):
     """What a model says of ways to run, arrays of length E.
 
     Attributes
@@ -86,7 +87,7 @@ class TimeModel(ABC):
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> TimesOnInstance:
-        """The model, speaking for an instance."""
+        """The model for an instance."""
         return TimesOnInstance(instance, cls.from_document(options))
 
 
@@ -119,6 +120,7 @@ class TimesOnInstance:
 
         Jobs of one workload are asked about once where all configurations are wanted of many of them.
         """
+        # Asking once for each workload pays if it halves the questions.
         present = np.zeros(len(self.batches.names) + 1, bool)
         present[jobs.workload] = True
         workload = np.flatnonzero(present)
@@ -138,69 +140,50 @@ class TimesOnInstance:
         configuration: IntArray,
         shape: tuple[int, ...],
     ) -> Prediction:
-        """One by one: rows of workloads, the last for none, and of configurations; piece by piece, to stay in cache."""
+        """One by one: rows of workloads, the last for none, and of configurations."""
         count = len(workload)
-        (rate, log_sd), feasible, source = (
-            np.empty((2, count)),
-            np.empty(count, np.uint8),
-            np.empty(count, np.uint8),
-        )
+        # Both arrays at once cost fewer new pages of memory.
+        (rate, log_sd), source = np.zeros((2, count)), np.zeros(count, np.uint8)
+        feasible = np.full(count, Feasibility.NO_RATE, np.uint8)
+        predicted = Prediction(rate, log_sd, feasible, source)
         for start in range(0, count, PIECE):
             piece = slice(start, start + PIECE)
-            rate[piece], log_sd[piece], feasible[piece], source[piece] = self._piece(
-                workload[piece], configurations, configuration[piece]
-            )
-        return Prediction(
-            rate.reshape(shape),
-            log_sd.reshape(shape),
-            feasible.reshape(shape),
-            source.reshape(shape),
-        )
+            part = Prediction(rate[piece], log_sd[piece], feasible[piece], source[piece])
+            self._predict_into(part, workload[piece], configurations, configuration[piece])
+        return predicted.reshape(shape)
 
-    def _piece(
-        self, workload: IntArray, configurations: Configurations, configuration: IntArray
-    ) -> tuple[FloatArray, FloatArray, NDArray[np.uint8], NDArray[np.uint8]]:
-        """Rate, log_sd, feasibility and source of rows of workloads and configurations."""
+    def _predict_into(
+        self,
+        predicted: Prediction,
+        workload: IntArray,
+        configurations: Configurations,
+        configuration: IntArray,
+    ) -> None:
+        """Write the prediction of rows of workloads and configurations into one that has no rates yet."""
         pool = configurations.pool[configuration]
         gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
         samples, passes = self.batches.split(workload, gpus)
-        samples[self.adaptive.known[workload]] = 1.0  # until it is chosen
-        asked = (
-            (samples > 0)
-            & (pool >= 0)
-            & (gpus > 0)
-            & (nodes > 0)
-            & (configurations.share[configuration] == 1)
-        )
-        feasible = np.full(len(workload), Feasibility.NO_RATE, np.uint8)
-        feasible[samples == 0] = Feasibility.ZERO_RATE  # more GPUs than samples
+        # A batch that is chosen by goodput counts as known until it is.
+        samples[self.adaptive.known[workload]] = 1.0
+        whole = configurations.share[configuration] == 1
+        asked = (samples > 0) & (pool >= 0) & (gpus > 0) & (nodes > 0) & whole
+        # More GPUs than samples: that cannot run, whatever the model says.
+        predicted.feasible[samples == 0] = Feasibility.ZERO_RATE
         ways = Ways(
             workload, pool, gpus, nodes, samples, passes, self.batches.names, self._gpu_types
         )
         everything = bool(asked.all())
+        rows: IntArray | slice = slice(None) if everything else np.flatnonzero(asked)
         ways, steps = self._with_steps(ways if everything else ways.take(np.flatnonzero(asked)))
         times = self.model.times(ways)
-        feasible[asked] = np.where(
-            steps == 0, Feasibility.ZERO_RATE, feasible[asked]
-        )  # more GPUs than any batch has
+        runs = np.isfinite(times.seconds) & (steps > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            rate = steps / times.seconds
-        said = np.isfinite(times.seconds) & (steps > 0)
-        feasible[asked] = np.where(said, Feasibility.OK, feasible[asked])
-        if everything and said.all():
-            return rate, times.log_sd, feasible, times.source
-        rates, log_sds, sources = (
-            np.zeros(len(workload)),
-            np.zeros(len(workload)),
-            np.zeros(len(workload), np.uint8),
-        )
-        rows = np.flatnonzero(asked)[said]
-        rates[rows], log_sds[rows], sources[rows] = (
-            rate[said],
-            times.log_sd[said],
-            times.source[said],
-        )
-        return rates, log_sds, feasible, sources
+            predicted.rate[rows] = np.where(runs, steps / times.seconds, 0.0)
+        predicted.log_sd[rows] = np.where(runs, times.log_sd, 0.0)
+        predicted.source[rows] = np.where(runs, times.source, 0)
+        # Zero steps: more GPUs than any batch has samples for.
+        nothing = np.where(steps == 0, Feasibility.ZERO_RATE, Feasibility.NO_RATE)
+        predicted.feasible[rows] = np.where(runs, Feasibility.OK, nothing)
 
     def _with_steps(self, ways: Ways) -> tuple[Ways, FloatArray]:
         """The ways with the batch sizes that they take, and how many of the job's steps one step of each is worth."""
@@ -214,7 +197,8 @@ class TimesOnInstance:
         samples[adaptive], passes[adaptive] = best.samples, best.passes
         ways = ways.with_batches(samples, passes)
         gain = self.adaptive.noise.take(some.workload).gain(ways.samples_per_step[adaptive])
-        steps[adaptive] = np.where(best.goodput > 0, gain, best.goodput)  # else 0 or NaN
+        # A goodput of 0 (no batch is allowed) or NaN (unknown) takes the place of the gain.
+        steps[adaptive] = np.where(best.goodput > 0, gain, best.goodput)
         return ways, steps
 
     def observe(self, observations: Observations) -> set[int]:

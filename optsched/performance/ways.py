@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, Groups, IntArray, group_rows
+from optsched.performance.columns import Columns
+
+
+def numbered(names: Iterable[str]) -> dict[str, int]:
+    """Row of each different name, in order of first appearance."""
+    return {name: row for row, name in enumerate(dict.fromkeys(names))}
+
+
+def rows_among(names: Iterable[str], known: Mapping[str, int], missing: int = -1) -> IntArray:
+    """Row of each name in another list, and one more for no name: a row of -1 picks that one."""
+    return np.array([*(known.get(name, missing) for name in names), missing], np.int64)
 
 
 @dataclass(frozen=True)
-class Ways:
+class Ways(Columns):
     """Ways to run, structure of arrays of length E; names stand beside the arrays.
 
     In one step each of k GPUs takes ``passes`` times ``samples`` samples forward and backward, then all exchange their
@@ -39,9 +50,6 @@ class Ways:
     workloads: tuple[str, ...]
     gpu_types: tuple[str, ...]
 
-    def __len__(self) -> int:
-        return len(self.workload)
-
     @property
     def max_per_node(self) -> IntArray:
         """GPUs on the fullest node when they are spread evenly."""
@@ -52,21 +60,20 @@ class Ways:
         """k x passes x m."""
         return self.gpus * self.passes * self.samples
 
-    def take(self, rows: IntArray) -> Ways:
-        """The ways at these rows."""
-        names = ("workload", "gpu", "gpus", "nodes", "samples", "passes")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+    @property
+    def groups(self) -> Groups:
+        """Equal ways, put together."""
+        columns = (self.workload, self.gpu, self.gpus, self.nodes, self.samples, self.passes)
+        return group_rows(columns, len(self))
 
     def with_batches(self, samples: FloatArray, passes: IntArray) -> Ways:
         """The same ways with other batches."""
         return replace(self, samples=samples, passes=passes)
 
-    def workload_among(self, rows: Mapping[str, int]) -> IntArray:
+    def workload_among(self, known: Mapping[str, int]) -> IntArray:
         """Row of each way's workload in another list of names, -1 where it is not in it."""
-        return np.array([*(rows.get(name, -1) for name in self.workloads), -1], np.int64)[
-            self.workload
-        ]
+        return rows_among(self.workloads, known)[self.workload]
 
-    def gpu_among(self, rows: Mapping[str, int]) -> IntArray:
+    def gpu_among(self, known: Mapping[str, int]) -> IntArray:
         """Row of each way's GPU type in another list of names, -1 where it is not in it."""
-        return np.array([*(rows.get(name, -1) for name in self.gpu_types), -1], np.int64)[self.gpu]
+        return rows_among(self.gpu_types, known)[self.gpu]

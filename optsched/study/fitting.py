@@ -16,13 +16,12 @@ from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, PER_GPU
 from optsched.performance.composed import MODELS, OF
 from optsched.performance.configurations import Configurations
-from optsched.performance.evaluation import Evaluation, Fit, Predict, evaluate
+from optsched.performance.evaluation import SPLITS, Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import check_performance
 from optsched.performance.learned import PAIR_MODELS, PairProfiles, pair_class
 from optsched.performance.parametric.fitting import check_some
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Feasibility, JobBatch
-from optsched.performance.splits import SPLITS
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
 from optsched.registry import load_model, names
@@ -177,7 +176,7 @@ def evaluate_models(
     models : str, (str, mapping), or a sequence of these
         Each is judged by itself.
     splits : sequence of (name, options), optional
-        `optsched.performance.splits.SPLITS`; by default all of them.
+        `optsched.performance.evaluation.SPLITS`; by default all of them.
     chain : bool
         Judge the chain of all models too.
     seeds, nominal

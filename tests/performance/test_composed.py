@@ -24,10 +24,10 @@ from optsched.performance import (
     PerformanceModel,
     Source,
 )
-from optsched.performance.composed import CachedModel
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.composed.offsets import Offsets, Scales
+from optsched.performance.composed import CachedModel
+from optsched.performance.composed.online import Offsets, Scales
 
 Document = dict[str, Any]
 TABLE: Document = {"model": "table"}

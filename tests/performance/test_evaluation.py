@@ -16,8 +16,15 @@ from optsched.errors import UsageError
 from optsched.performance import Profiles, Source
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.evaluation import Evaluation, evaluate, fit_of
-from optsched.performance.splits import RANDOM, SPLITS, Split, splits_of
+from optsched.performance.evaluation import (
+    RANDOM,
+    SPLITS,
+    Evaluation,
+    Split,
+    evaluate,
+    fit_of,
+    splits_of,
+)
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways
 

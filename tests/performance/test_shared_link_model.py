@@ -19,8 +19,8 @@ from optsched.performance import Profiles, Source
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.parametric.shared_link import Anchors, SharedLink
 from optsched.performance.parametric.shared_link_fit import (
+    ParameterPrior,
     Parameters,
-    Prior,
     log_seconds,
     rows_of,
 )
@@ -155,7 +155,7 @@ def test_derivatives_are_those_of_differences() -> None:
     cell = np.array([ALL.index((ways.workloads[w], ways.gpu_types[g])) for w, g in pairs])
     base = np.where(cell < 2, cell, -1)
     rows = rows_of(profiles, cell, random.uniform(0.1, 1, len(cell)), base, ways.workload, ways.gpu)
-    z = Prior(at, [(0.1, 0.01)] * 2).mean + random.normal(0, 0.3, at.size)
+    z = ParameterPrior(at, [(0.1, 0.01)] * 2).mean + random.normal(0, 0.3, at.size)
     slopes = log_seconds(z, at, rows)[1]
     for index in range(at.size):
         step = np.zeros(len(z))

@@ -1,20 +1,18 @@
-"""Times of collective operations by the alpha-beta (Hockney) model: a message of S bytes takes alpha + S / B.
+"""Times of all-reduces by the alpha-beta (Hockney) model: a message of S bytes takes alpha + S / B.
 
-All functions take arrays that broadcast together and return seconds: S in bytes (of the whole buffer, as in
-nccl-tests: for all-gather and reduce-scatter that of all ranks together), k ranks, B in bytes/s per direction, alpha in
-seconds per message. One rank, or none, communicates with nobody: 0 s, whatever the links.
+All functions take arrays that broadcast together and return seconds: S in bytes of the whole buffer, as in nccl-tests,
+k ranks, B in bytes/s per direction, alpha in seconds per message. One rank, or none, communicates with nobody: 0 s,
+whatever the links.
 
-    ring all-reduce                2 (k-1) alpha + 2 (k-1)/k S / B
-    reduce-scatter, all-gather       (k-1) alpha +   (k-1)/k S / B
-    all-to-all                       (k-1) alpha +   (k-1)/k S / B
-    broadcast, reduce                (k-1) alpha +           S / B      pipelined in chunks along a ring
-    tree all-reduce     2 ceil(log2 k) alpha +             2 S / B      pipelined, up and down
+    ring           2 (k-1) alpha + 2 (k-1)/k S / B
+    tree           2 ceil(log2 k) alpha + 2 S / B      pipelined, up and down
+    hierarchical   a ring inside each node, and one between the nodes
 
 References
 ----------
 R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20, 1994.
-NVIDIA/nccl-tests, doc/PERFORMANCE.md: the factors 2(k-1)/k, (k-1)/k, 1, (k-1)/k of the bus bandwidth. The constants of
-the tree are not verified.
+NVIDIA/nccl-tests, doc/PERFORMANCE.md: the factor 2(k-1)/k of the bus bandwidth. The constants of the tree are not
+verified.
 """
 
 from __future__ import annotations
@@ -30,36 +28,10 @@ def ring_all_reduce(
     size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
 ) -> FloatArray:
     """2 (k-1) alpha + 2 (k-1)/k S / B."""
-    return 2.0 * _ring(size, ranks, bandwidth, latency)
-
-
-def reduce_scatter(
-    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
-) -> FloatArray:
-    """(k-1) alpha + (k-1)/k S / B."""
-    return _ring(size, ranks, bandwidth, latency)
-
-
-def all_gather(
-    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
-) -> FloatArray:
-    """(k-1) alpha + (k-1)/k S / B."""
-    return _ring(size, ranks, bandwidth, latency)
-
-
-def all_to_all(
-    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
-) -> FloatArray:
-    """(k-1) alpha + (k-1)/k S / B."""
-    return _ring(size, ranks, bandwidth, latency)
-
-
-def broadcast(
-    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
-) -> FloatArray:
-    """(k-1) alpha + S / B; a reduction to one rank takes the same."""
     k = np.asarray(ranks, np.float64)
-    return _where_several(k, (k - 1) * latency + _transfer(size, bandwidth))
+    # A reduce-scatter, then an all-gather: k - 1 steps each, of S / k bytes over every link.
+    half = (k - 1) * latency + _transfer((k - 1) / np.maximum(k, 1) * size, bandwidth)
+    return _of_several(k, 2.0 * half)
 
 
 def tree_all_reduce(
@@ -67,9 +39,8 @@ def tree_all_reduce(
 ) -> FloatArray:
     """2 ceil(log2 k) alpha + 2 S / B."""
     k = np.asarray(ranks, np.float64)
-    return _where_several(
-        k, 2 * np.ceil(np.log2(np.maximum(k, 1))) * latency + 2 * _transfer(size, bandwidth)
-    )
+    depth = np.ceil(np.log2(np.maximum(k, 1)))
+    return _of_several(k, 2 * depth * latency + 2 * _transfer(size, bandwidth))
 
 
 def hierarchical_all_reduce(
@@ -89,17 +60,9 @@ def hierarchical_all_reduce(
     n = 1 this is the ring inside the node.
     """
     part = np.asarray(size, np.float64) / np.maximum(per_node, 1)
-    return ring_all_reduce(size, per_node, inside, latency_inside) + ring_all_reduce(
-        part, nodes, between, latency_between
-    )
-
-
-def _ring(size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers) -> FloatArray:
-    """k - 1 steps, each of which moves S / k bytes over every link."""
-    k = np.asarray(ranks, np.float64)
-    return _where_several(
-        k, (k - 1) * latency + _transfer((k - 1) / np.maximum(k, 1) * size, bandwidth)
-    )
+    near = ring_all_reduce(size, per_node, inside, latency_inside)
+    far = ring_all_reduce(part, nodes, between, latency_between)
+    return near + far
 
 
 def _transfer(size: Numbers, bandwidth: Numbers) -> FloatArray:
@@ -110,6 +73,6 @@ def _transfer(size: Numbers, bandwidth: Numbers) -> FloatArray:
     return seconds
 
 
-def _where_several(ranks: FloatArray, seconds: FloatArray) -> FloatArray:
+def _of_several(ranks: FloatArray, seconds: FloatArray) -> FloatArray:
     several: FloatArray = np.where(ranks > 1, seconds, 0.0)
     return several

@@ -1,4 +1,4 @@
-"""What the ``analytic`` model is told: its options, and the parameters of workloads."""
+"""What the ``analytic`` model reads: its options, and the parameters of workloads."""
 
 from __future__ import annotations
 
@@ -164,6 +164,7 @@ def _workload(
     given = [kind for kind in KINDS if kind in parameters]
     if not given:
         return None
+    # Two descriptions could contradict each other: none of them would be the obvious one.
     if len(given) > 1:
         raise InvalidInput(path, " beside ".join(given), f"one of {', '.join(KINDS)}")
     if given == [TRANSFORMER]:
@@ -171,6 +172,7 @@ def _workload(
     if given == [OPERATIONS]:
         names = [name for name in OperationsDocument.model_fields if name in parameters]
         return validate(OperationsDocument, {name: parameters[name] for name in names}, path)
+    # A model is a list of one operation.
     one = validate(ModelDocument, parameters[MODEL], f"{path}.{MODEL}")
     operation = OperationDocument(flops=one.flops_per_sample, bytes=one.bytes_per_sample)
     return OperationsDocument(

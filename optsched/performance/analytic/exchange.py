@@ -8,13 +8,13 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.performance.analytic import nccl
-from optsched.performance.analytic.board import Board
 from optsched.performance.analytic.collectives import (
     hierarchical_all_reduce,
     ring_all_reduce,
     tree_all_reduce,
 )
-from optsched.performance.analytic.links import Links
+from optsched.performance.analytic.hardware import Board
+from optsched.performance.analytic.links import PoolLinks
 from optsched.performance.analytic.rings import LEAF, NODE
 
 ALGORITHMS = ("ring", "tree", "hierarchical", "nccl")
@@ -23,7 +23,7 @@ FIRST_CAPABILITY = 6.0
 
 
 def exchange_seconds(
-    algorithm: str, size: FloatArray, links: Links, boards: Sequence[Board], pool: IntArray, gpus: IntArray,
+    algorithm: str, size: FloatArray, links: PoolLinks, boards: Sequence[Board], pool: IntArray, gpus: IntArray,
     nodes: IntArray,
 ) -> FloatArray:  # fmt: skip
     """Seconds of an all-reduce of ``size`` bytes over k GPUs on n nodes of a pool, elementwise.
@@ -39,7 +39,9 @@ def exchange_seconds(
         return ring_all_reduce(size, gpus, bandwidth, latency)
     if algorithm == "tree":
         return tree_all_reduce(size, gpus, bandwidth, latency)
+    # The fullest node counts: the others wait for it.
     each = np.ceil(gpus / np.maximum(nodes, 1))
+    # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
     near = links.level(pool, np.maximum(each.astype(np.int64), 2), np.ones_like(nodes))
     far = np.where(nodes > 1, links.level(pool, gpus, nodes), LEAF)
     inside, between = links.bandwidth[pool, near], links.bandwidth[pool, far]

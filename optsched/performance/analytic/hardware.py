@@ -1,14 +1,231 @@
-"""GPU boards found by name."""
+"""GPU boards: what their datasheets say, how they are found by name, and their MIG slices.
+
+The figures are facts of the manufacturers' documents named in each row, dense throughout.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.performance.analytic.board import Board
-from optsched.performance.analytic.boards import BOARDS
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+FALLBACKS = {"tf32": "fp32", "fp16": "fp32", "bf16": "fp32", "fp8": "fp16"}
+"""What a board computes in where it has no units for a precision; bf16 without units is done in fp32, not in fp16."""
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+"""Bytes of a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigProfile:
+    """A MIG profile of a board: compute slices of 7 (4), memory slices of 8 (4), and most instances of it."""
+
+    name: str
+    compute_slices: int
+    memory_slices: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One GPU as the system shows it: a board of two dies that are shown as two GPUs is given by the die.
+
+    Attributes
+    ----------
+    name, architecture : str
+    compute_capability : float or None
+        None where the vendor has none.
+    memory, bandwidth : float
+        GB and GB/s.
+    peaks : tuple of float or None
+        Dense TFLOP/s (no sparsity), in the order of `PRECISIONS`; None where the board has no units for it. fp32 and
+        fp64 are the vector figures, the others those of matrix units where there are any.
+    sms : int
+        Streaming multiprocessors or compute units.
+    base_clock : float or None
+        MHz.
+    nvlink : float or None
+        GB/s per direction over all links (of AMD: Infinity Fabric).
+    bridge : bool
+        Whether these links are an optional bridge between two boards.
+    pcie : int
+        Generation, 16 lanes.
+    watts : float
+        Thermal design power.
+    source : str
+        The manufacturer's document that states the figures.
+    unverified : tuple of str
+        Fields that were not compared with a second source.
+    mig : tuple of MigProfile
+    """
+
+    name: str
+    architecture: str
+    compute_capability: float | None
+    memory: float
+    bandwidth: float
+    peaks: tuple[float | None, ...]
+    sms: int
+    base_clock: float | None
+    nvlink: float | None
+    bridge: bool
+    pcie: int
+    watts: float
+    source: str
+    unverified: tuple[str, ...] = ()
+    mig: tuple[MigProfile, ...] = ()
+
+    def peak(self, precision: str) -> float:
+        """FLOP/s at a precision, of the next one that the board has units for (`FALLBACKS`) where it has none."""
+        while (value := self.peaks[PRECISIONS.index(precision)]) is None:
+            precision = FALLBACKS[precision]
+        return value * 1e12
+
+    @property
+    def preference(self) -> tuple[bool, float]:
+        """Sorts the boards of a family: those with built-in links first, then those with the least memory."""
+        return (self.bridge or self.nvlink is None, self.memory)
+
+
+# --- MIG profiles ---------------------------------------------------------------------------------
+
+
+def _seven(small: int, memory: tuple[int, int, int, int]) -> tuple[MigProfile, ...]:
+    """The usual six profiles of a board of 7 compute and 8 memory slices, by the GB in their names."""
+    one, two, half, whole = memory
+    return (
+        MigProfile(f"1g.{one}gb", 1, 1, small),
+        MigProfile(f"1g.{two}gb", 1, 2, 4),
+        MigProfile(f"2g.{two}gb", 2, 2, 3),
+        MigProfile(f"3g.{half}gb", 3, 4, 2),
+        MigProfile(f"4g.{half}gb", 4, 4, 1),
+        MigProfile(f"7g.{whole}gb", 7, 8, 1),
+    )
+
+
+PROFILES = {
+    "A30": (
+        MigProfile("1g.6gb", 1, 1, 4),
+        MigProfile("2g.12gb", 2, 2, 2),
+        MigProfile("4g.24gb", 4, 4, 1),
+    ),
+    "A100-40GB": _seven(7, (5, 10, 20, 40)),
+    "80GB": _seven(7, (10, 20, 40, 80)),
+    "H100-NVL": _seven(7, (12, 24, 47, 94)),
+    "H200": _seven(7, (18, 35, 71, 141)),
+    "B200": _seven(7, (23, 45, 90, 180)),
+}
+"""Profiles with the largest number of instances (NVIDIA MIG user guide; NVIDIA/mig-parted, Apache-2.0).
+
+Checked: all of A30, A100 and the 80 GB boards, 1g of the others; the other counts of H200 and B200 follow the same
+geometry and are not verified.
+"""
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+CLOCK = ("base_clock",)
+
+# name, architecture, capability, GB, GB/s, TFLOP/s (fp64 ... fp8), SMs, MHz, NVLink, bridge, PCIe, W, source
+BOARDS = (
+    Board(
+        "K80", "Kepler", 3.7, 12, 240, (1.46, 4.37, None, None, None, None), 13, 560, None, False, 3, 150,
+        "NVIDIA Tesla K80 board specification, one of its two dies at boost clock", ("watts", "base_clock"),
+    ),
+    Board(
+        "P100-PCIe-16GB", "Pascal", 6.0, 16, 732, (4.7, 9.3, None, 18.7, None, None), 56, 1126, None, False, 3, 250,
+        "NVIDIA Tesla P100 datasheet",
+    ),
+    Board(
+        "P100-SXM2-16GB", "Pascal", 6.0, 16, 732, (5.3, 10.6, None, 21.2, None, None), 56, 1328, 80, False, 3, 300,
+        "NVIDIA Tesla P100 datasheet", ("nvlink", "watts", "base_clock"),
+    ),
+    Board(
+        "V100-PCIe-16GB", "Volta", 7.0, 16, 900, (7.0, 14.0, None, 112, None, None), 80, 1245, None, False, 3, 250,
+        "NVIDIA V100 datasheet", ("watts",),
+    ),
+    Board(
+        "V100-SXM2-16GB", "Volta", 7.0, 16, 900, (7.8, 15.7, None, 125, None, None), 80, 1312, 150, False, 3, 300,
+        "NVIDIA V100 datasheet",
+    ),
+    Board(
+        "V100-SXM2-32GB", "Volta", 7.0, 32, 900, (7.8, 15.7, None, 125, None, None), 80, 1290, 150, False, 3, 300,
+        "NVIDIA V100 datasheet", CLOCK,
+    ),
+    Board(
+        "T4", "Turing", 7.5, 16, 320, (0.254, 8.1, None, 65, None, None), 40, 585, None, False, 3, 70,
+        "NVIDIA T4 datasheet", ("fp64",),
+    ),
+    Board(
+        "A10", "Ampere", 8.6, 24, 600, (0.976, 31.2, 62.5, 125, 125, None), 72, 885, None, False, 4, 150,
+        "NVIDIA A10 datasheet", CLOCK,
+    ),
+    Board(
+        "A100-PCIe-40GB", "Ampere", 8.0, 40, 1555, (9.7, 19.5, 156, 312, 312, None), 108, 765, 300, True, 4, 250,
+        "NVIDIA A100 datasheet", (), PROFILES["A100-40GB"],
+    ),
+    Board(
+        "A100-PCIe-80GB", "Ampere", 8.0, 80, 1935, (9.7, 19.5, 156, 312, 312, None), 108, 1065, 300, True, 4, 300,
+        "NVIDIA A100 datasheet", CLOCK, PROFILES["80GB"],
+    ),
+    Board(
+        "A100-SXM4-40GB", "Ampere", 8.0, 40, 1555, (9.7, 19.5, 156, 312, 312, None), 108, 1095, 300, False, 4, 400,
+        "NVIDIA A100 datasheet", CLOCK, PROFILES["A100-40GB"],
+    ),
+    Board(
+        "A100-SXM4-80GB", "Ampere", 8.0, 80, 2039, (9.7, 19.5, 156, 312, 312, None), 108, 1275, 300, False, 4, 400,
+        "NVIDIA A100 datasheet", CLOCK, PROFILES["80GB"],
+    ),
+    Board(
+        "A30-24GB", "Ampere", 8.0, 24, 933, (5.2, 10.3, 82, 165, 165, None), 56, 930, 100, True, 4, 165,
+        "NVIDIA A30 datasheet", ("memory", "bandwidth", "fp64", "fp32", "tf32", "sms", "base_clock", "nvlink"),
+        PROFILES["A30"],
+    ),
+    Board(
+        "L4", "Ada", 8.9, 24, 300, (0.49, 30.3, 60, 121, 121, 242), 58, 795, None, False, 4, 72,
+        "NVIDIA L4 datasheet", CLOCK,
+    ),
+    Board(
+        "L40S", "Ada", 8.9, 48, 864, (1.43, 91.6, 183, 362, 362, 733), 142, 1110, None, False, 4, 350,
+        "NVIDIA L40S datasheet", CLOCK,
+    ),
+    Board(
+        "H100-PCIe-80GB", "Hopper", 9.0, 80, 2000, (25.6, 51.2, 378, 756, 756, 1513), 114, 1095, 300, True, 5, 350,
+        "NVIDIA H100 PCIe product brief PB-11133", ("nvlink", "base_clock"), PROFILES["80GB"],
+    ),
+    Board(
+        "H100-SXM5-80GB", "Hopper", 9.0, 80, 3350, (33.5, 66.9, 494.7, 989.4, 989.4, 1978.9), 132, 1590, 450, False, 5,
+        700, "NVIDIA H100 datasheet", CLOCK, PROFILES["80GB"],
+    ),
+    Board(
+        "H100-NVL-94GB", "Hopper", 9.0, 94, 3900, (30, 60, 417.5, 835, 835, 1671), 132, None, 300, True, 5, 400,
+        "NVIDIA H100 datasheet", ("bandwidth", "fp64", "fp32", "tf32", "fp8", "sms", "nvlink", "watts"),
+        PROFILES["H100-NVL"],
+    ),
+    Board(
+        "H200-SXM5-141GB", "Hopper", 9.0, 141, 4800, (33.5, 66.9, 494.5, 989, 989, 1979), 132, 1590, 450, False, 5, 700,
+        "NVIDIA H200 datasheet", CLOCK, PROFILES["H200"],
+    ),
+    Board(
+        "B200-SXM-180GB", "Blackwell", 10.0, 180, 8000, (37, 75, 1125, 2250, 2250, 4500), 148, None, 900, False, 5,
+        1000, "NVIDIA DGX B200 datasheet, per GPU", ("fp64", "tf32", "sms"), PROFILES["B200"],
+    ),
+    Board(
+        "MI250X", "CDNA2", None, 64, 1638.5, (23.95, 23.95, None, 191.5, 191.5, None), 110, None, 400, False, 4, 280,
+        "AMD Instinct MI250X datasheet, one of its two dies", ("nvlink", "watts"),
+    ),
+    Board(
+        "MI300X", "CDNA3", None, 192, 5300, (81.7, 163.4, 653.7, 1307.4, 1307.4, 2614.9), 304, None, 448, False, 5, 750,
+        "AMD Instinct MI300X datasheet", ("fp64", "fp32", "tf32"),
+    ),
+)  # fmt: skip
+
+
+# --- boards by name -------------------------------------------------------------------------------
 
 NOISE = frozenset(
     [
@@ -62,6 +279,7 @@ def find(name: str, memory: float | None = None, path: str = "gpu") -> Board:
         for board in rows()
         if wanted and all(fits(word, words(board.name)) for word in wanted)
     ]
+    # Form factors and memory sizes of one family are told apart by what the pool states.
     families = {family(board) for board in found}
     if len(families) == 1:
         near = [
@@ -114,3 +332,36 @@ def close(name: str) -> list[Board]:
 
 def _listed(boards: list[Board]) -> str:
     return ", ".join(board.name for board in boards)
+
+
+# --- MIG slices -----------------------------------------------------------------------------------
+
+
+class Slice(NamedTuple):
+    """Shares of a board: of its compute, and of its memory and memory bandwidth."""
+
+    compute: float
+    memory: float
+
+
+def slice_of(board: Board, profile: object, path: str) -> Slice:
+    """What a slice of a board has, to first order: c of its 7 compute slices, m of its 8 memory slices.
+
+    The A30 has 4 of both. Rates follow from the roofline with both shares (`optsched.performance.analytic.roofline`).
+
+    Raises
+    ------
+    InvalidInput
+        If the board has no such profile.
+    """
+    # The largest profile is the whole board: 7 compute and 8 memory slices, 4 and 4 of an A30.
+    whole = max(board.mig, key=lambda one: one.compute_slices, default=None)
+    for one in board.mig:
+        if one.name == profile and whole is not None:
+            return Slice(
+                one.compute_slices / whole.compute_slices, one.memory_slices / whole.memory_slices
+            )
+    names = ", ".join(one.name for one in board.mig)
+    raise InvalidInput(
+        path, show(profile), f"a MIG profile of {board.name} ({names or 'it has none'})"
+    )

@@ -1,6 +1,6 @@
 """Bandwidth and latency between the GPUs of a pool, by how far apart they are.
 
-Each number comes from the first of these that has it, and `Links.sources` says which it was:
+Each number comes from the first of these that has it, and `PoolLinks.sources` says which it was:
 
 1. the cluster's topology document: the rings over all GPUs of an island, of a node, of the nodes under one leaf switch,
    of all nodes (`optsched.performance.analytic.rings`), the slowest of these of the pool;
@@ -28,7 +28,7 @@ from optsched.instance.cluster import Pool
 from optsched.instance.topology import INTRA_NODE, topology_graph
 from optsched.instance.topology import LEAF as LEAF_LINK
 from optsched.instance.topology import NODE as NODE_LINK
-from optsched.performance.analytic.board import Board
+from optsched.performance.analytic.hardware import Board
 from optsched.performance.analytic.rings import (
     ACROSS,
     ISLAND,
@@ -64,7 +64,7 @@ class Stated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Links:
+class PoolLinks:
     """Links of P pools at the five levels (`LEVELS`).
 
     Attributes
@@ -94,7 +94,7 @@ class Links:
         boards: Sequence[Board],
         network_bandwidth: float = NETWORK_BANDWIDTH,
         network_latency: float = NETWORK_LATENCY,
-    ) -> Links:
+    ) -> PoolLinks:
         """The links of a cluster whose pools have these boards."""
         defaults = [
             _defaults(pool, board, network_bandwidth)
@@ -135,6 +135,7 @@ class Links:
         """
         level = self.level(pool, gpus, nodes)
         here, there = self.latency[pool, NODE], self.latency[pool, level]
+        # Neighbours of the ring are on one node wherever that is possible.
         over = np.where(level >= LEAF, nodes - 1, 0)
         latency = np.where(
             gpus > 1, ((gpus - 1 - over) * here + over * there) / np.maximum(gpus - 1, 1), 0.0
@@ -197,6 +198,7 @@ def _of_topology(cluster: Cluster, defaults: Sequence[Mapping[str, Stated]]) -> 
     for one, other, data in graph.edges(data=True):
         ends = [owner.get(one), owner.get(other)]
         known = next((node for node in ends if node is not None), None)
+        # A link that states no bandwidth gets that of its level. One between switches limits nothing.
         if np.isfinite(data["bandwidth"]):
             data["source"] = "topology"
         elif known is not None:  # a link between switches that states nothing limits nothing
@@ -226,6 +228,7 @@ def _of_pool(
     stated: Mapping[str, Stated],
 ) -> Found:
     """The slowest island, node, leaf and whole of a pool."""
+    # A document may name hosts without their GPUs: then the host stands for them.
     chips = {
         node: [part for part in sorted(parts, key=str) if part != node]
         for node, parts in inside.items()
@@ -235,6 +238,7 @@ def _of_pool(
         for node, parts in chips.items()
     }
     islands = [_island(graph, parts - {node}, chips[node]) for node, parts in inside.items()]
+    # An island counts if every node of the pool has one of at least that size.
     size = min((len(island) for island in islands), default=0)
     size = size if size > 1 else 0
     in_node = [
@@ -244,6 +248,7 @@ def _of_pool(
     own = [graph.subgraph(parts - {node}) for node, parts in inside.items()]
     island = _narrowest(*map(_ring, own, islands, [whole] * len(own))) if size else whole
 
+    # Nodes below the same switches are a leaf; several switches of one group (rails) count together.
     under: dict[Any, set[str]] = {}
     for node, parts in inside.items():
         for switch in neighbours(graph, parts):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key
-from optsched.performance.analytic.best_plan import best_plans
-from optsched.performance.analytic.board import PRECISIONS, Board
-from optsched.performance.analytic.cells import Cells
 from optsched.performance.analytic.documents import (
     AnalyticOptions,
     GpuOptions,
@@ -23,13 +21,14 @@ from optsched.performance.analytic.documents import (
     read_workloads,
 )
 from optsched.performance.analytic.exchange import exchange_seconds
-from optsched.performance.analytic.hardware import find, rows
-from optsched.performance.analytic.links import GB, LEVELS, Links
-from optsched.performance.analytic.parallel3d import Machines, Rules
+from optsched.performance.analytic.hardware import PRECISIONS, Board, find, rows, slice_of
+from optsched.performance.analytic.links import GB, LEVELS, PoolLinks
+from optsched.performance.analytic.parallel3d import Machines, Rules, best_plans
 from optsched.performance.analytic.rings import LEAF, NODE
 from optsched.performance.analytic.roofline import Operations
 from optsched.performance.analytic.transformer import TransformerDocument, Transformers
 from optsched.performance.batches import Batches
+from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -46,7 +45,7 @@ BACKWARD = 2 / 3
 NO_MODEL, TRANSFORMER, OPERATIONS = range(3)
 
 
-class Assumption(NamedTuple):
+class LinkAssumption(NamedTuple):
     """What the model takes a pool's links for, and where that comes from: GB/s per direction and seconds of a step."""
 
     pool: str
@@ -57,7 +56,7 @@ class Assumption(NamedTuple):
     source: str
 
 
-class Plan(NamedTuple):
+class TrainingPlan(NamedTuple):
     """How a transformer is trained on a configuration: seconds of a step, GB on the fullest GPU, utilisation."""
 
     tensor: int
@@ -101,7 +100,7 @@ class AnalyticModel:
         pools = instance.cluster.pools
         known = [options.gpus.get(pool.gpu, GpuOptions()) for pool in pools]
         self.boards, self._known = _boards(instance, known, options.skip_unknown)
-        self.links = Links.of(
+        self.links = PoolLinks.of(
             instance.cluster, self.boards, options.network_bandwidth, options.network_latency
         )
         self._pools = tuple(pool.name for pool in pools)
@@ -136,7 +135,8 @@ class AnalyticModel:
         lists = [one for one in workloads if isinstance(one, OperationsDocument)]
         self._kind = np.array([*(_kind(one) for one in workloads), NO_MODEL], np.int64)
         among = [np.cumsum(self._kind == number) - 1 for number in (TRANSFORMER, OPERATIONS)]
-        self._row = np.where(self._kind == TRANSFORMER, *among)  # among the workloads of its kind
+        # Row of each workload among those of its kind.
+        self._row = np.where(self._kind == TRANSFORMER, *among)
         self._transformers = Transformers.of(transformers, options.precision)
         self._operations = Operations.of(
             [
@@ -163,10 +163,10 @@ class AnalyticModel:
         return set()
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
+    def assumptions(self) -> tuple[LinkAssumption, ...]:
         """What is assumed of every pool's links beyond one GPU."""
         return tuple(
-            Assumption(
+            LinkAssumption(
                 pool,
                 self.boards[row].name,
                 LEVELS[level],
@@ -186,9 +186,12 @@ class AnalyticModel:
     ) -> Prediction:
         """Rates; see the class. Equal cells (workload, configuration) are computed once."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)
-        cells, of_pair = Cells.of(jobs.workload[job], configuration, configurations, self.boards)
+        cells, of_pair = WorkloadCells.of(
+            jobs.workload[job], configuration, configurations, self.boards
+        )
         rate, feasible = np.zeros(len(cells)), np.full(len(cells), Feasibility.NO_RATE, np.uint8)
         asked = cells.asked
+        # A pool with an unknown board is left to the next model of a chain.
         asked = asked[self._known[cells.pool[asked]]]
         kind = self._kind[cells.workload[asked]]
         for number, answer in (
@@ -200,22 +203,19 @@ class AnalyticModel:
         log_sd = np.where(cells.pool >= 0, self._log_sd[cells.pool], 0.0)
         source = np.where(cells.pool >= 0, self._source[cells.pool], np.uint8(Source.PRIOR))
         return Prediction(
-            rate=rate[of_pair].reshape(shape),
-            log_sd=log_sd[of_pair].reshape(shape),
-            feasible=feasible[of_pair].reshape(shape),
-            source=source[of_pair].reshape(shape),
-        )
+            rate[of_pair], log_sd[of_pair], feasible[of_pair], source[of_pair]
+        ).reshape(shape)
 
-    def plan(self, workload: str, pool: str, gpus: int, nodes: int) -> Plan | None:
+    def plan(self, workload: str, pool: str, gpus: int, nodes: int) -> TrainingPlan | None:
         """How a transformer is trained on k whole GPUs of a pool; None where no plan fits."""
-        cell = Cells.whole(self._names[workload], self._pools.index(pool), gpus, nodes)
+        cell = WorkloadCells.whole(self._names[workload], self._pools.index(pool), gpus, nodes)
         models, machines = self._machines(cell)
         best = best_plans(models, machines, self._rules)
         seconds = float(best.seconds[0])
         if not np.isfinite(seconds):
             return None
         peak = float(self._full_peak[cell.pool[0], models.precision[0]])
-        return Plan(
+        return TrainingPlan(
             tensor=int(best.plan.tensor[0]),
             stages=int(best.plan.stages[0]),
             replicas=int(best.plan.replicas[0]),
@@ -226,14 +226,14 @@ class AnalyticModel:
             utilisation=float(models.step_flops[0]) / (seconds * gpus * peak),
         )
 
-    def _of_transformers(self, cells: Cells) -> Rates:
+    def _of_transformers(self, cells: WorkloadCells) -> Rates:
         models, machines = self._machines(cells)
         best = best_plans(models, machines, self._rules)
         return _rates(
             1.0 / best.seconds, best.possible, best.memory <= self._rules.memory * machines.memory
         )
 
-    def _of_operations(self, cells: Cells) -> Rates:
+    def _of_operations(self, cells: WorkloadCells) -> Rates:
         row, gpus = self._row[cells.workload], cells.gpus
         samples, passes = self._batches.split(cells.workload, gpus)
         peak = self._peak[cells.pool, self._precision[row]] * cells.compute
@@ -248,6 +248,7 @@ class AnalyticModel:
             gpus,
             cells.nodes,
         )
+        # Gradients travel while the backward pass runs, which hides a part of the exchange.
         seconds = passes * once + np.maximum(0.0, exchange - self.options.overlap * BACKWARD * once)
         possible = samples > 0
         steps = self._batches.steps(cells.workload, gpus * passes * samples)
@@ -255,13 +256,15 @@ class AnalyticModel:
             steps, seconds, out=np.zeros(len(cells)), where=possible & ~np.isnan(seconds)
         )
         rate, feasible = _rates(rate, possible, np.ones(len(cells), bool))
-        feasible[possible & np.isnan(seconds)] = Feasibility.NO_RATE  # the gradients are not known
+        # Without gradient bytes nothing is known of several GPUs: the next model of a chain is asked.
+        feasible[possible & np.isnan(seconds)] = Feasibility.NO_RATE
         return rate, feasible
 
-    def _machines(self, cells: Cells) -> tuple[Transformers, Machines]:
+    def _machines(self, cells: WorkloadCells) -> tuple[Transformers, Machines]:
         """Transformers and where they run, cell by cell."""
         models = self._transformers.take(self._row[cells.workload])
         pool, gpus, nodes = cells.pool, cells.gpus, cells.nodes
+        # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
         inside = self.links.level(pool, np.maximum(-(-gpus // nodes), 2), np.ones_like(nodes))
         between = np.where(nodes > 1, self.links.level(pool, gpus, nodes), LEAF)
         return models, Machines(
@@ -328,3 +331,81 @@ def _boards(
     return tuple(board or some for board in boards), np.array(
         [board is not None for board in boards]
     )
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+MIG = "mig"
+"""Attribute of a configuration: its MIG profile."""
+
+
+@dataclass(frozen=True)
+class WorkloadCells(Columns):
+    """Structure of arrays of length N.
+
+    Attributes
+    ----------
+    workload, pool, gpus, nodes : IntArray
+    compute, memory : FloatArray
+        Shares of a GPU's arithmetic, and of its memory and bandwidth.
+    """
+
+    workload: IntArray
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    compute: FloatArray
+    memory: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        workload: IntArray,
+        configuration: IntArray,
+        configurations: Configurations,
+        boards: Sequence[Board],
+    ) -> tuple[Self, IntArray]:
+        """The different cells among pairs (workload, configuration), and the cell of each pair."""
+        compute, memory = shares(configurations, boards)
+        pool, gpus, nodes = configurations.pool, configurations.gpus, configurations.nodes
+        # Many configurations differ in attributes that the model does not look at.
+        way = group_rows((pool, gpus, nodes, compute, memory), len(configurations)).inverse
+        groups = group_rows((workload, way[configuration]), len(workload))
+        at = configuration[groups.first]
+        cells = cls(workload[groups.first], pool[at], gpus[at], nodes[at], compute[at], memory[at])
+        return cells, groups.inverse
+
+    @classmethod
+    def whole(cls, workload: int, pool: int, gpus: int, nodes: int) -> Self:
+        """One cell of whole GPUs."""
+        one = [np.array([number], np.int64) for number in (workload, pool, gpus, nodes)]
+        return cls(one[0], one[1], one[2], one[3], np.ones(1), np.ones(1))
+
+    @property
+    def asked(self) -> IntArray:
+        """Rows that are ways to run: with a pool, GPUs, and at most one node for each."""
+        return np.flatnonzero(
+            (self.pool >= 0) & (self.gpus > 0) & (self.nodes > 0) & (self.nodes <= self.gpus)
+        )
+
+
+def shares(
+    configurations: Configurations, boards: Sequence[Board]
+) -> tuple[FloatArray, FloatArray]:
+    """Shares of compute and of memory of each configuration: those of the MIG profile that it names, else its own.
+
+    Raises
+    ------
+    InvalidInput
+        If a board has no such profile.
+    """
+    compute, memory = configurations.share.copy(), configurations.share.copy()
+    for number, attributes in enumerate(configurations.attribute_sets):
+        if attributes.get(MIG) is None:
+            continue
+        for row in np.flatnonzero(
+            (configurations.attributes == number) & (configurations.pool >= 0)
+        ).tolist():
+            board = boards[int(configurations.pool[row])]
+            compute[row], memory[row] = slice_of(board, attributes[MIG], f"attributes.{MIG}")
+    return compute, memory

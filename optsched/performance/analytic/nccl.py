@@ -126,7 +126,7 @@ CORRECTION = np.array(
 """Of trees, by (protocol, floor(log2(bytes / 64)))."""
 
 
-class Choice(NamedTuple):
+class FastestAllReduce(NamedTuple):
     """Seconds, and the algorithm (`TREE`, `RING`) and protocol (`LL`, `LL128`, `SIMPLE`) that take them."""
 
     seconds: FloatArray
@@ -143,7 +143,7 @@ def all_reduce(
     capability: Numbers = 8.0,
     nvlink: BoolArray | bool = True,
     channels: Numbers = 12,
-) -> Choice:
+) -> FastestAllReduce:
     """The fastest all-reduce; arrays that broadcast together, of any shape.
 
     Parameters
@@ -163,7 +163,7 @@ def all_reduce(
     table = times(size, ranks, nodes, inside, between, capability, nvlink, channels)
     best = np.argmin(table, axis=0)
     seconds = np.take_along_axis(table, best[np.newaxis], axis=0)[0]
-    return Choice(seconds, best // 3, best % 3)
+    return FastestAllReduce(seconds, best // 3, best % 3)
 
 
 def times(
@@ -183,14 +183,19 @@ def times(
     )
     fast = np.broadcast_to(np.asarray(nvlink, bool), k.shape)
     several, n = k > 1, np.maximum(n, 1)
+    # The constants are by generation of GPU, and by scale: one node, two, more.
     generation = np.clip(
         np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1
     )
     scale = np.minimum(n, 3).astype(np.int64) - 1
+    # A ring is as fast as its slowest link.
     bus = np.where(n > 1, np.minimum(B1, B2), B1)
+    # LL sends a flag with every 4 bytes, which halves the bandwidth; the host limits it as well.
     ll_max = np.where(n > 1, LL_MAX_HOSTS[scale], LL_MAX[generation, scale])
+    # LL128 and trees reach 0.92 of the bus: of 128 bytes 120 are data.
     trunk = np.minimum(0.92 * bus, c * TREE_ANY[generation, scale])
     f = np.where(n > 1, 15 / 16, 7 / 9)
+    # From bus bandwidth to that of the algorithm: a tree moves every byte up and down.
     half, ring = 0.5, k / np.maximum(2 * (k - 1), 1)
     bandwidth = np.stack(
         [
@@ -202,6 +207,7 @@ def times(
             bus * ring,
         ]
     )
+    # Trees are slower than their bandwidth says for some sizes: NCCL has measured factors.
     row = np.floor(np.log2(np.maximum(S, 64) / 64)).astype(np.int64)
     row = np.minimum(row, CORRECTION.shape[1] - 1)
     bandwidth[:3] *= np.where(
@@ -213,6 +219,7 @@ def times(
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = latency + np.where(S > 0, S / bandwidth, 0.0)
+    # LL128 needs stores of 128 bytes at once, which only NVLink from Volta on delivers whole.
     no_ll128 = ~(fast & (cc >= GENERATIONS[0]))
     for protocol in (TREE * 3 + LL128, RING * 3 + LL128):
         seconds[protocol] = np.where(no_ll128, np.inf, seconds[protocol])
@@ -232,17 +239,18 @@ def _latency(
 ) -> FloatArray:
     base, hop = BASE[algorithm, protocol], HOP[:, algorithm, protocol]
     intra = np.where(nvlink, hop[NVLINK], hop[PCI])
-    inter = np.where(
-        k == n, HOP[NET, TREE, protocol], hop[NET]
-    )  # one GPU a node: nothing hides the network
+    # With one GPU on each node nothing hides the network.
+    inter = np.where(k == n, HOP[NET, TREE, protocol], hop[NET])
     if algorithm == TREE:
-        latency: FloatArray = base + 2 * (
-            (np.floor(k / n) - 1) * intra + np.floor(np.log2(n)) * inter
-        )
+        # A chain inside each node, a binary tree over the nodes; up, and down again.
+        chain, levels = np.floor(k / n) - 1, np.floor(np.log2(n))
+        latency: FloatArray = base + 2 * (chain * intra + levels * inter)
         return latency
+    # Steps inside a node wait for the network as well while the ring spans several nodes.
     overhead = np.where(n > 1, OVERHEAD * (3 if protocol == SIMPLE else 1), 0.0)
     latency = base + (2 * (k - 1) - 2 * (n - 1)) * np.maximum(intra, overhead) + 2 * (n - 1) * inter
     if protocol == SIMPLE:
+        # NCCL's correction for the plateau of large messages between nodes.
         plateau = (n > 1) & (size / (channels * k) >= 64)
         latency = latency * np.where(plateau, np.where(capability < 8, 1.9, 1.4), 1.0)
     return latency

@@ -34,14 +34,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.performance.analytic.collectives import ring_all_reduce
 from optsched.performance.analytic.pipeline import in_flight, step_seconds
 from optsched.performance.analytic.transformer import Transformers
+from optsched.performance.columns import Columns
 
 OPERATIONS = 10
 """Of a layer forward: six matrix products, norms, the activation, additions."""
@@ -81,7 +82,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Plans:
+class Plans(Columns):
     """T, p, d, M and whether to recompute, arrays of length N."""
 
     tensor: FloatArray
@@ -90,16 +91,9 @@ class Plans:
     micro_batches: FloatArray
     recompute: BoolArray
 
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def take(self, rows: IntArray) -> Self:
-        """The plans at these rows."""
-        return type(self)(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
 
 @dataclass(frozen=True)
-class Machines:
+class Machines(Columns):
     """Where each plan runs, arrays of length N: efficiencies and shares are in already.
 
     Attributes
@@ -124,10 +118,6 @@ class Machines:
     latency_inside: FloatArray
     latency_between: FloatArray
 
-    def take(self, rows: IntArray) -> Self:
-        """The machines at these rows."""
-        return type(self)(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-
 
 class PlanOutcome(NamedTuple):
     """Seconds of a step, bytes on the fullest GPU, and whether the plan is one and fits; arrays of length N."""
@@ -144,7 +134,8 @@ def factorisations(gpus: int) -> IntArray:
     divisors = [one for one in range(1, gpus + 1) if gpus % one == 0]
     found = [(T, p, gpus // T // p) for T in divisors for p in divisors if gpus % (T * p) == 0]
     table = np.array(found, np.int64).reshape(-1, 3)
-    table.setflags(write=False)  # it is cached
+    # It is cached, so that nobody may write to it.
+    table.setflags(write=False)
     return table
 
 
@@ -173,76 +164,114 @@ def micro_batches(local: int) -> IntArray:
     sizes = np.arange(1, min(root, local) + 1, dtype=np.int64)
     sizes = np.unique(np.concatenate([sizes, -(-local // sizes)]))
     counts: IntArray = np.unique(-(-local // sizes))
-    counts.setflags(write=False)  # it is cached
+    # It is cached, so that nobody may write to it.
+    counts.setflags(write=False)
     return counts
 
 
 def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules) -> PlanOutcome:
     """What each plan takes, elementwise: row i is model i by plan i on machine i."""
     T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
-    L, h, s, V, B = models.layers, models.hidden, models.sequence, models.vocabulary, models.batch
+    L, h, B = models.layers, models.hidden, models.batch
     k, n, v = machines.gpus.astype(np.float64), machines.nodes.astype(np.float64), rules.chunks
+    # The last replica and the last micro-batch may be smaller: all wait for the largest.
     m = np.ceil(np.ceil(B / d) / M)
-    layers, fewest = np.ceil(L / p), np.floor(L / p)
-    most, least = np.ceil(k / n), np.floor(k / n)
-    again = plan.recompute.astype(np.float64)
-
+    layers = np.ceil(L / p)
     forward, work = _layer(models, T, m, machines, rules)
     boundary = m * models.boundary_bytes
-    inside, near = machines.inside, machines.latency_inside
-    tensor = ring_all_reduce(boundary, T, inside, near)
+    tensor = ring_all_reduce(boundary, T, machines.inside, machines.latency_inside)
+    # Of a layer 1 part is forward, 2 are backward, and 1 more is forward again with recomputation;
+    # each forward pass has 2 all-reduces over the tensor group, and so has a backward one.
+    again = plan.recompute.astype(np.float64)
     layer = (3 + again) * forward + (4 + 2 * again) * tensor
-    head = 3 * (
-        np.maximum(
-            models.head_flops * m / T / machines.peak,
-            V * h * models.number / T / machines.bandwidth,
-        )
-        + 8 * V * s * m / T / machines.bandwidth
-    )
-    groups = np.minimum(np.maximum(np.floor(most / T), 1), d)
-    sent = np.where(
-        n > 1,
-        groups * boundary / machines.between + machines.latency_between,
-        boundary / inside + near,
-    )
-    hop = np.where(p > 1, 2 * v * sent, 0.0)
-    slowest = np.maximum(layers * layer + hop, fewest * layer + head + hop)
-    whole = L * layer + head + (p - 1) * hop
-    pipeline = M * slowest + np.maximum(whole - slowest, 0.0) / v
-    if rules.schedule in EVEN:
-        once = slowest / (3 + again)  # forward; the rest is backward
-        even = step_seconds(rules.schedule, p, M, once, slowest - once)
-        pipeline = np.where(p > 1, even, M * slowest)
-
-    stage = (layers * models.layer_parameters + models.table_parameters) / T
-    held = np.where(p > 1, 2.0, 1.0) * stage if rules.schedule == "chimera" else stage
-    per_node = np.maximum(np.floor(most / T), 1)
-    over = np.ceil(d / per_node)
-    ring = np.where(over > 1, np.minimum(inside, machines.between / T), inside)
-    latency = ((d - over) * near + (over - 1) * machines.latency_between) / np.maximum(d - 1, 1)
-    exchange = ring_all_reduce(stage * models.number, d, ring, latency) * (
-        1.5 if rules.zero == 3 else 1.0
-    )
     backward = layers * ((2 + again) * forward + (2 + 2 * again) * tensor)
+
+    pipeline = _pipeline(models, plan, machines, rules, m, layer)
+    stage = (layers * models.layer_parameters + models.table_parameters) / T
+    # Only the last backward pass hides the exchange: gradients are complete after it.
+    exchange = _exchange(plan, machines, rules, stage * models.number)
     exposed = np.maximum(0.0, exchange - rules.overlap * backward)
     optimizer = OPTIMIZER_BYTES * stage / (d if rules.zero else 1) / machines.bandwidth
     seconds = pipeline + exposed + optimizer
 
-    memory = _memory(models, plan, held, layers, m, work, rules)
-    divides = (T == 1) | (
-        (most % T == 0) & (least % T == 0) & (np.where(models.heads > 0, models.heads, h) % T == 0)
-    )
+    # Chimera keeps the weights of two stages.
+    stored = np.where(p > 1, 2.0, 1.0) * stage if rules.schedule == "chimera" else stage
+    memory = _memory(models, plan, stored, layers, m, work, rules)
+    # Tensor parallelism stays inside a node and gives each GPU whole heads of attention.
+    most, least = np.ceil(k / n), np.floor(k / n)
+    heads = np.where(models.heads > 0, models.heads, h)
+    within_nodes = (most % T == 0) & (least % T == 0)
+    divides = (T == 1) | (within_nodes & (heads % T == 0))
     allowed = divides & (p <= L) & (d <= B) & (T * p * d == k)
     allowed &= ~np.isnan(pipeline)
+    # Interleaved schedules take whole rounds of p micro-batches, and equal chunks of layers.
     if v > 1:
         allowed &= (p == 1) | ((M % p == 0) & (L % (p * v) == 0))
     return PlanOutcome(seconds, memory, allowed, memory <= rules.memory * machines.memory)
+
+
+def _pipeline(
+    models: Transformers,
+    plan: Plans,
+    machines: Machines,
+    rules: Rules,
+    m: FloatArray,
+    layer: FloatArray,
+) -> FloatArray:
+    """Seconds of all micro-batches on all stages; ``layer`` are those of one layer forward and backward."""
+    T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
+    L, h, s, V = models.layers, models.hidden, models.sequence, models.vocabulary
+    # The head is a roofline of its product, and a softmax that only moves bytes.
+    head_compute = models.head_flops * m / T / machines.peak
+    head_weights = V * h * models.number / T / machines.bandwidth
+    softmax = 8 * V * s * m / T / machines.bandwidth
+    head = 3 * (np.maximum(head_compute, head_weights) + softmax)
+    # Between stages: all tensor groups of a node send at the same time over its one link.
+    boundary = m * models.boundary_bytes
+    groups = np.minimum(_groups_of_node(plan, machines), d)
+    sent = np.where(
+        machines.nodes > 1,
+        groups * boundary / machines.between + machines.latency_between,
+        boundary / machines.inside + machines.latency_inside,
+    )
+    hop = np.where(p > 1, 2 * rules.chunks * sent, 0.0)
+    # Either a full stage, or the last one, which has the head and perhaps fewer layers.
+    slowest = np.maximum(np.ceil(L / p) * layer + hop, np.floor(L / p) * layer + head + hop)
+    if rules.schedule in EVEN:
+        # Of 3 (4 with recomputation) parts one is forward, the rest is backward.
+        once = slowest / (3 + plan.recompute)
+        even = step_seconds(rules.schedule, p, M, once, slowest - once)
+        return np.where(p > 1, even, M * slowest)
+    whole = L * layer + head + (p - 1) * hop
+    return np.asarray(M * slowest + np.maximum(whole - slowest, 0.0) / rules.chunks, np.float64)
+
+
+def _exchange(plan: Plans, machines: Machines, rules: Rules, size: FloatArray) -> FloatArray:
+    """Seconds in which the replicas of a stage exchange so many bytes of gradients."""
+    d = plan.replicas
+    # Replicas are packed into nodes first, so that the ring leaves a node as rarely as possible.
+    nodes = np.ceil(d / _groups_of_node(plan, machines))
+    shared = np.minimum(machines.inside, machines.between / plan.tensor)
+    ring = np.where(nodes > 1, shared, machines.inside)
+    near, far = machines.latency_inside, machines.latency_between
+    latency = ((d - nodes) * near + (nodes - 1) * far) / np.maximum(d - 1, 1)
+    # ZeRO-3 gathers the weights twice, and scatters the gradients once.
+    volume = 1.5 if rules.zero == 3 else 1.0
+    return volume * ring_all_reduce(size, d, ring, latency)
+
+
+def _groups_of_node(plan: Plans, machines: Machines) -> FloatArray:
+    """Tensor groups on the fullest node."""
+    most = np.ceil(machines.gpus / machines.nodes)
+    groups: FloatArray = np.maximum(np.floor(most / plan.tensor), 1)
+    return groups
 
 
 def _layer(
     models: Transformers, T: FloatArray, m: FloatArray, machines: Machines, rules: Rules
 ) -> tuple[FloatArray, FloatArray]:
     """t_l, and the bytes A_l m that the layer keeps."""
+    # One forward pass reads all weights of the layer, however small the micro-batch is.
     weights = 12 * models.hidden**2 * models.number / T
     work = models.layer_bytes(T) * m
     products = np.maximum(models.layer_flops * m / T / machines.peak, weights / machines.bandwidth)
@@ -262,6 +291,7 @@ def _memory(
     T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
     weight = np.maximum(models.number, 2)
     gradient, state = weight, 16 - 2 * weight
+    # ZeRO stages 0 to 3: what not every replica stores is divided by d.
     by_stage = (
         weight + gradient + state,
         weight + gradient + state / d,
@@ -269,14 +299,99 @@ def _memory(
         16 / d,
     )
     parameters = stage * by_stage[rules.zero]
+    # With recomputation a layer keeps its input only, and one layer at a time is complete.
     kept = np.where(plan.recompute, models.boundary_bytes * m, work) * layers
     working = np.where(plan.recompute, work, 0.0)
     flight = in_flight(rules.schedule, p, M, rules.chunks)
-    flight = np.where(
-        p == 1, 1.0, flight
-    )  # one stage runs a micro-batch forward and backward, then the next
+    # One stage alone runs a micro-batch forward and backward, then the next: one is in flight.
+    flight = np.where(p == 1, 1.0, flight)
     first = flight * kept + working
     last = kept * (M if rules.schedule == "gpipe" else 1.0) * (p > 1) + kept * (p == 1) + working
     logits = (models.number + 4) * models.vocabulary * models.sequence * m / T
     total: FloatArray = parameters + np.maximum(first, last + logits)
     return total
+
+
+# --- the fastest plan -----------------------------------------------------------------------------
+
+CHUNK = 250_000
+"""Plans that are evaluated at a time."""
+
+
+class BestPlans(NamedTuple):
+    """For each of N cells.
+
+    Attributes
+    ----------
+    seconds : FloatArray
+        Of a step by the fastest plan that fits; inf where there is none.
+    memory : FloatArray
+        Bytes on its fullest GPU; of the most frugal plan where none fits.
+    possible : BoolArray
+        Whether there is any plan, whatever its memory.
+    plan : Plans
+        The fastest plan that fits, else the most frugal one; what it says is void where nothing is possible.
+    """
+
+    seconds: FloatArray
+    memory: FloatArray
+    possible: BoolArray
+    plan: Plans
+
+
+def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPlans:
+    """Enumerate all (T, p, d, M) of every cell: transformer i on machine i."""
+    cells = len(models)
+    if cells == 0:
+        return BestPlans(np.zeros(0), np.zeros(0), np.zeros(0, bool), _nothing(0))
+    batch = models.batch.astype(np.int64)
+    # Plans depend on the numbers of GPUs and sequences alone: they are listed once for each pair.
+    groups = group_rows((machines.gpus, batch), cells)
+    pairs, of_cell = (
+        zip(machines.gpus[groups.first].tolist(), batch[groups.first].tolist(), strict=True),
+        groups.inverse,
+    )
+    parts = [plans(gpus, size, rules) for gpus, size in pairs]
+    length = np.array([len(part) for part in parts], np.int64)
+    table = Plans(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in Plans.__dataclass_fields__)
+    )
+    start = (np.cumsum(length) - length)[of_cell]
+    size = length[of_cell]
+
+    seconds, memory = np.full(cells, np.inf), np.full(cells, np.inf)
+    possible, chosen = np.zeros(cells, bool), np.zeros(cells, np.int64)
+    for here in _pieces(size):
+        row = ranges(start[here], size[here])
+        cell = np.repeat(here, size[here])
+        out = evaluate(models.take(cell), table.take(row), machines.take(cell), rules)
+        time = np.where(out.allowed & out.fits, out.seconds, np.inf)
+        need = np.where(out.allowed, out.memory, np.inf)
+        first = np.cumsum(size[here]) - size[here]
+        seconds[here] = np.minimum.reduceat(time, first)
+        least = np.minimum.reduceat(need, first)
+        possible[here] = np.isfinite(least)
+        # Where no plan fits, the most frugal one shows how much memory is missing.
+        wanted = np.where(np.repeat(np.isfinite(seconds[here]), size[here]), time, need)
+        target = np.minimum.reduceat(wanted, first)
+        hit = np.flatnonzero(wanted == np.repeat(target, size[here]))
+        # Of equally good plans the first, so that the answer does not depend on the pieces.
+        _, at = np.unique(cell[hit], return_index=True)
+        chosen[here], memory[here] = row[hit[at]], out.memory[hit[at]]
+    if len(table) == 0:
+        return BestPlans(seconds, memory, possible, _nothing(cells))
+    return BestPlans(seconds, memory, possible, table.take(chosen))
+
+
+def _pieces(size: IntArray) -> list[IntArray]:
+    """Cells that have plans, in pieces with about `CHUNK` plans each."""
+    cells = np.flatnonzero(size > 0)
+    if len(cells) == 0:
+        return []
+    piece = np.cumsum(size[cells]) // CHUNK
+    return np.split(cells, np.flatnonzero(np.diff(piece)) + 1)
+
+
+def _nothing(cells: int) -> Plans:
+    void = np.zeros(cells)
+    return Plans(void, void, void, void, np.zeros(cells, bool))

@@ -56,27 +56,14 @@ def step_seconds(
             return _allowed(M % p == 0, M * (f + b) + (p - 1) * (f + b) / v)
         case "chimera":
             u, w = np.minimum(f, b), np.maximum(f, b)
+            # A unit of p micro-batches in two directions; an odd one takes as long as the next even one.
             unit = p * u + (np.minimum(np.ceil(M / 2) * 2, p) + p - 2) * w
+            # Units follow each other in the order of equal slots: the bubble is not closed where f != b.
             more = np.maximum(np.ceil(M / p) - 1, 0) * (2 * u + (2 * p - 2) * w)
             return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), unit + more)
         case "pipemare":
             return M * (f + b)
     raise UsageError(f"pipeline schedules are {', '.join(SCHEDULES)}; found {schedule!r}")
-
-
-def bubble(
-    schedule: str,
-    stages: Numbers,
-    micro_batches: Numbers,
-    forward: Numbers,
-    backward: Numbers,
-    chunks: Numbers = 1,
-) -> FloatArray:
-    """Idle time over the ideal M (f + b)."""
-    _, M, f, b, _ = _numbers(stages, micro_batches, forward, backward, chunks)
-    return (
-        step_seconds(schedule, stages, micro_batches, forward, backward, chunks) / (M * (f + b)) - 1
-    )
 
 
 def in_flight(

@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray
-from optsched.errors import InvalidInput
-from optsched.instance.reading import show
-
 if TYPE_CHECKING:
     import networkx
 
@@ -47,6 +43,7 @@ def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
     """
     import networkx
 
+    # Both directions are kept apart, so that an arc without one back joins nothing.
     width: dict[tuple[Any, Any], float] = {}
     for one, other, data in graph.edges(data=True):
         bandwidth = float(np.inf if data.get("bandwidth") is None else data["bandwidth"])
@@ -60,19 +57,6 @@ def undirected(graph: networkx.Graph[Any]) -> networkx.Graph[Any]:
     return simple
 
 
-def vertices(gpus: Iterable[str], graph: networkx.Graph[Any], path: str = "placement") -> list[Any]:
-    """The vertex of each GPU ``node/index``: its own, else that of its node; each once, in order."""
-    found: dict[Any, None] = {}
-    for row, gpu in enumerate(gpus):
-        vertex = next((name for name in (gpu, gpu.rpartition("/")[0]) if name in graph), None)
-        if vertex is None:
-            raise InvalidInput(
-                f"{path}[{row}]", show(gpu), "a GPU, written node/index, of a node of the topology"
-            )
-        found[vertex] = None
-    return list(found)
-
-
 def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
     """Rings over these vertices of an `undirected` graph, packed greedily; 0 GB/s where it does not join them."""
     if len(terminals) < 2:
@@ -83,16 +67,19 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
         tree = _tree(left, terminals)
         if tree is None:
             break
+        # The slowest link of the widest tree limits this ring.
         narrow = min(tree, key=left.__getitem__)
         width = left[narrow]
         if slowest is None:
             slowest, first = frozenset(narrow), width
+        # A narrow ring (PCIe beside NVLink) would hold the wide ones up.
         if width < first / 2:
             break
         used |= {frozenset(ends) for ends in tree}
         total += width
         if np.isinf(total):
             break
+        # What a ring uses is no longer there for the next one.
         for ends in tree:
             left[ends] -= width
             if left[ends] <= ROUNDING * width:
@@ -113,6 +100,7 @@ def _tree(
         return vertex
 
     near: dict[Any, dict[Any, tuple[Any, Any]]] = {}
+    # Kruskal: links from wide to narrow, kept where they join two parts.
     for link in sorted(width, key=lambda ends: -width[ends]):
         one, other = link
         a, b = root(one), root(other)
@@ -122,68 +110,17 @@ def _tree(
             near.setdefault(other, {})[one] = link
     if len({root(vertex) for vertex in terminals}) > 1:
         return None
+    # Leaves that are no terminals are cut off, until only paths between terminals are left.
     wanted = set(terminals)
     ends = [vertex for vertex, around in near.items() if len(around) == 1 and vertex not in wanted]
     while ends:
         vertex = ends.pop()
-        for neighbour in near.pop(vertex):  # the only one, or none once its last neighbour is gone
+        # A leaf has one neighbour, or none once that one is gone.
+        for neighbour in near.pop(vertex):
             del near[neighbour][vertex]
             if len(near[neighbour]) == 1 and neighbour not in wanted:
                 ends.append(neighbour)
     return list({link: None for around in near.values() for link in around.values()})
-
-
-def shared(graph: networkx.Graph[Any], placements: Sequence[Sequence[str]]) -> FloatArray:
-    """Bandwidth of the rings of each placement (lists of GPUs) when all run at once, GB/s, shape (placements,).
-
-    A link is shared equally by the jobs whose rings use it; a job on one GPU uses none and has inf.
-    """
-    simple = undirected(graph)
-    terminals = [
-        vertices(gpus, simple, f"placements[{row}]") for row, gpus in enumerate(placements)
-    ]
-    alone = [rings(simple, ends) for ends in terminals]
-    jobs: dict[Edge, int] = {}
-    for one in alone:
-        for link in one.links:
-            jobs[link] = jobs.get(link, 0) + 1
-    return np.array(
-        [_with_others(simple, ends, one, jobs) for ends, one in zip(terminals, alone, strict=True)]
-    )
-
-
-def _with_others(
-    graph: networkx.Graph[Any], terminals: Sequence[Any], alone: Rings, jobs: Mapping[Edge, int]
-) -> float:
-    if all(jobs[link] == 1 for link in alone.links):
-        return alone.bandwidth
-    mine = graph.edge_subgraph([tuple(link) for link in alone.links]).copy()
-    for one, other in mine.edges():
-        mine[one][other]["bandwidth"] /= jobs[frozenset((one, other))]
-    return rings(mine, terminals).bandwidth
-
-
-def classify(placement: Sequence[str], graph: networkx.Graph[Any]) -> int:
-    """How far apart the GPUs ``node/index`` of a placement are.
-
-    `ONE_GPU`; `ISLAND`: on one node and joined inside it without its own vertex (NVLink); `NODE`: on one node; `LEAF`:
-    on several nodes with one switch in common; `ACROSS`: any others.
-    """
-    gpus = list(dict.fromkeys(placement))
-    if len(gpus) < 2:
-        return ONE_GPU
-    graph = undirected(graph)
-    ends = vertices(gpus, graph)
-    nodes = list(dict.fromkeys(gpu.rpartition("/")[0] for gpu in gpus))
-    inside = insides(graph, nodes)
-    if len(nodes) == 1:
-        return (
-            ISLAND
-            if len(ends) == len(gpus) and joined(graph, ends, inside[nodes[0]] - {nodes[0]})
-            else NODE
-        )
-    near = [neighbours(graph, inside[node]) for node in nodes]
-    return LEAF if set.intersection(*near) else ACROSS
 
 
 def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[Any]]:
@@ -204,12 +141,3 @@ def insides(graph: networkx.Graph[Any], nodes: Iterable[str]) -> dict[str, set[A
 def neighbours(graph: networkx.Graph[Any], parts: set[Any]) -> set[Any]:
     """Vertices next to a set of vertices."""
     return {other for part in parts for other in graph.adj[part]} - parts
-
-
-def joined(graph: networkx.Graph[Any], terminals: Sequence[Any], parts: set[Any]) -> bool:
-    """Whether some vertices are connected inside a set of vertices."""
-    import networkx
-
-    return set(terminals) <= set(
-        networkx.node_connected_component(graph.subgraph(parts), terminals[0])
-    )

@@ -8,7 +8,7 @@ m samples,
 
     c (max(m F / (peak e_c), (m Q + R) / (bandwidth e_m)) + launch).
 
-On a slice of a GPU both peak and bandwidth are the slice's shares of them (`optsched.performance.analytic.mig`).
+On a slice of a GPU both peak and bandwidth are the slice's shares of them (`optsched.performance.analytic.hardware`).
 
 References
 ----------
@@ -33,11 +33,6 @@ def roofline(
     """Seconds of operations; arrays that broadcast together, peak and bandwidth as they are reached."""
     seconds: FloatArray = np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch
     return seconds
-
-
-def ridge(peak: Numbers, bandwidth: Numbers) -> FloatArray:
-    """FLOP per byte from which on arithmetic limits an operation."""
-    return np.asarray(np.divide(peak, bandwidth), np.float64)
 
 
 @dataclass(frozen=True)
@@ -73,6 +68,7 @@ class Operations:
         launch: float,
     ) -> FloatArray:
         """Seconds of all operations of a workload for m samples, elementwise."""
+        # One row for each operation of each (workload, samples), summed up again at the end.
         length = self.indptr[workload + 1] - self.indptr[workload]
         row = ranges(self.indptr[workload], length)
         way = np.repeat(np.arange(len(workload), dtype=np.int64), length)

@@ -33,7 +33,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, PositiveCount
 from optsched.instance.reading import show, validate
-from optsched.performance.analytic.board import BYTES, PRECISIONS
+from optsched.performance.analytic.hardware import BYTES, PRECISIONS
+from optsched.performance.columns import Columns
 
 TRANSFORMER = "transformer"
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]
@@ -59,7 +60,7 @@ class TransformerDocument(Document):
 
 
 @dataclass(frozen=True)
-class Transformers:
+class Transformers(Columns):
     """N transformers, structure of arrays of length N.
 
     Attributes
@@ -84,9 +85,6 @@ class Transformers:
     number: FloatArray
     scores: FloatArray
 
-    def __len__(self) -> int:
-        return len(self.layers)
-
     @classmethod
     def of(cls, documents: list[TransformerDocument], precision: str) -> Self:
         """From checked documents; ``precision`` for those that state none."""
@@ -104,12 +102,9 @@ class Transformers:
             batch=column("batch"),
             precision=np.array([PRECISIONS.index(name) for name in precisions], np.int64),
             number=np.array([BYTES[name] for name in precisions], np.float64),
+            # Fused attention recomputes its scores block by block and keeps none of them.
             scores=np.where([one.attention == "plain" for one in documents], column("heads"), 0.0),
         )
-
-    def take(self, rows: IntArray) -> Self:
-        """The transformers at these rows."""
-        return type(self)(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
     @property
     def layer_parameters(self) -> FloatArray:
@@ -123,7 +118,7 @@ class Transformers:
 
     @property
     def parameters(self) -> FloatArray:
-        """P."""
+        """Numbers of the model: layers, tables of words and positions, the last norm."""
         return self.layers * self.layer_parameters + self.table_parameters + 2 * self.hidden
 
     @property
@@ -148,6 +143,7 @@ class Transformers:
 
     def layer_bytes(self, tensor: FloatArray) -> FloatArray:
         """Activations that a layer keeps for one sequence on each of T GPUs."""
+        # Korthikanti et al., eq. 2: 10 parts are on every GPU, 24 are divided by tensor parallelism.
         plain = self.sequence * self.hidden * (10 + 24 / tensor) * self.number / 2
         return plain + 5 * self.scores * self.sequence**2 / tensor * self.number / 2
 

@@ -34,12 +34,12 @@ class ComposedModel(ABC):
     made_of: ClassVar[str] = OF
     """The option that holds its parts: `OF`, one performance object, or `MODELS`, a list of them."""
     corrects: bool = False
-    """Whether it also speaks where the instance states a rate: its parts then have heard what is stated."""
+    """Whether it also predicts where the instance states a rate: its parts then know what is stated."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Registry name."""
+        """Name in the registry of models."""
 
     @property
     @abstractmethod
@@ -62,26 +62,26 @@ class ComposedModel(ABC):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
-        """`optsched.performance.PerformanceModel`."""
+        """Predict as `PerformanceModel.predict` says."""
 
     @abstractmethod
     def observe(self, observations: Observations) -> set[int]:
-        """`optsched.performance.PerformanceModel`."""
+        """Learn as `PerformanceModel.observe` says."""
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`: what the parts have learnt."""
-        told = document[self.made_of]
+        options = document[self.made_of]
         if self.made_of == OF:
             (part,) = self.parts
-            return {**document, OF: with_learnt(part, told)}
+            return {**document, OF: with_learnt(part, options)}
         return {
             **document,
-            MODELS: [with_learnt(part, one) for part, one in zip(self.parts, told, strict=True)],
+            MODELS: [with_learnt(part, one) for part, one in zip(self.parts, options, strict=True)],
         }
 
 
 def corrects(model: PerformanceModel) -> bool:
-    """Whether a model's word counts where the instance states a rate as well."""
+    """Whether a model also predicts where the instance states a rate as well."""
     return bool(getattr(model, "corrects", False))
 
 
@@ -99,7 +99,6 @@ class WrappedModel(ComposedModel):
 
     @property
     def parts(self) -> tuple[PerformanceModel, ...]:
-        """The other model."""
         return (self.of,)
 
     @property
@@ -116,6 +115,7 @@ def colocating(model: PerformanceModel) -> ColocatingModel | None:
     """The first part of a model, or itself, that knows about pairs of jobs on the same GPUs."""
     if isinstance(model, ColocatingModel):
         return model
+    # The first one in the order of the parts, as a chain asks them.
     parts = model.parts if isinstance(model, ComposedModel) else ()
     return next((found for found in map(colocating, parts) if found is not None), None)
 
@@ -128,7 +128,7 @@ def only_table(model: PerformanceModel) -> bool:
 
 
 def refuse_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse what is left of a model's options once it has taken those that it knows."""
+    """Refuse what is left of a model's options beside those that it knows."""
     if options:
         first = next(iter(options))
         raise InvalidInput(

@@ -55,6 +55,7 @@ class CachedModel(WrappedModel):
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
+        # Something else than `observe` changed the other model: nothing it said may be kept.
         if self.of.version != self._version:
             self._blocks.clear()
             self._version = self.of.version
@@ -72,6 +73,7 @@ class CachedModel(WrappedModel):
         """Pass measurements on, and forget the workloads that changed."""
         changed = self.of.observe(observations)
         self._version = self.of.version
+        # Only what it said of the workloads that changed is forgotten, in all tables.
         if changed:
             of_row = np.array(self._workload_of, np.int64)
             for block in self._blocks.values():
@@ -87,6 +89,7 @@ class CachedModel(WrappedModel):
         block = self._blocks.pop(key, None)
         if block is None:
             block = Records(len(configurations))
+            # A dict keeps its order: the first one was used longest ago, as each use puts it last.
             if len(self._blocks) >= MOST_BLOCKS:
                 self._blocks.pop(next(iter(self._blocks)))
         self._blocks[key] = block
@@ -95,6 +98,7 @@ class CachedModel(WrappedModel):
     def _rows(self, jobs: JobBatch) -> IntArray:
         """Row of each job in every block: its workload where nothing else matters, else what is alike is numbered."""
         if self.per_workload:
+            # Row 0 is for jobs without a workload.
             most = int(jobs.workload.max(initial=-1))
             self._workload_of.extend(range(len(self._workload_of) - 1, most + 1))
             return jobs.workload + 1
@@ -117,6 +121,7 @@ class CachedModel(WrappedModel):
         unknown: IntArray,
         configurations: Configurations,
     ) -> None:
+        # Each row is asked about once, however many jobs are alike.
         number, first = np.unique(row[unknown], return_index=True)
         first = unknown[first]
         asked = JobBatch(

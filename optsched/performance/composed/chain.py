@@ -60,8 +60,9 @@ class Chain(ComposedModel):
     @classmethod
     def after_table(cls, instance: Instance, model: PerformanceModel) -> PerformanceModel:
         """A model that says what the instance states, else what another one says."""
-        heard = only_table(model) or corrects(model)
-        return model if heard else AfterTable([TableModel(instance.rates, instance), model])
+        # A model that corrects what is stated must not be hidden by it.
+        knows_table = only_table(model) or corrects(model)
+        return model if knows_table else AfterTable([TableModel(instance.rates, instance), model])
 
     @classmethod
     def from_parts(
@@ -81,18 +82,14 @@ class Chain(ComposedModel):
         rate, log_sd = first.rate.copy(), first.log_sd.copy()
         feasible, source = first.feasible.copy(), first.source.copy()
         for model in self.models[1:]:
+            # A zero rate and too little memory are answers: only `NO_RATE` is asked on.
             unknown = np.flatnonzero(feasible == Feasibility.NO_RATE)
             if len(unknown) == 0:
                 break
-            said = model.predict(jobs, configurations, edges=(job[unknown], configuration[unknown]))
-            rate[unknown], log_sd[unknown] = said.rate, said.log_sd
-            feasible[unknown], source[unknown] = said.feasible, said.source
-        return Prediction(
-            rate.reshape(shape),
-            log_sd.reshape(shape),
-            feasible.reshape(shape),
-            source.reshape(shape),
-        )
+            more = model.predict(jobs, configurations, edges=(job[unknown], configuration[unknown]))
+            rate[unknown], log_sd[unknown] = more.rate, more.log_sd
+            feasible[unknown], source[unknown] = more.feasible, more.source
+        return Prediction(rate, log_sd, feasible, source).reshape(shape)
 
     def observe(self, observations: Observations) -> set[int]:
         """Every part sees the measurements."""

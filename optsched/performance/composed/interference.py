@@ -47,6 +47,7 @@ class Interference(WrappedModel):
         super().__init__(base)
         self.corrects, self.pairs = corrects(base), pairs
         known = set(pairs.workloads)
+        # A measured pair may name the workload itself, or the profile that several workloads share.
         names = zip(
             (workload.name for workload in instance.workloads),
             Batches.of(instance).names,
@@ -89,7 +90,7 @@ class Interference(WrappedModel):
         """
         a, b = jobs.workload[first], jobs.workload[second]
         asked = np.flatnonzero((a >= 0) & (b >= 0) & (configurations.pool[configuration] >= 0))
-        said = self.pairs.fractions(
+        fractions = self.pairs.fractions(
             Pairs(
                 configurations.pool[configuration[asked]],
                 a[asked],
@@ -98,17 +99,18 @@ class Interference(WrappedModel):
                 self._workloads,
             )
         )
-        known = ~np.isnan(said.first) & ~np.isnan(said.second)
-        runs = known & (said.first > 0) & (said.second > 0)
+        # Three answers are kept apart: unknown, measured as impossible (0 and 0), a fraction.
+        known = ~np.isnan(fractions.first) & ~np.isnan(fractions.second)
+        runs = known & (fractions.first > 0) & (fractions.second > 0)
         keeps, other_keeps, log_sd = (np.zeros(len(first)) for _ in range(3))
         feasible = np.full(len(first), Feasibility.NO_RATE, np.uint8)
         source = np.zeros(len(first), np.uint8)
         keeps[asked], other_keeps[asked] = (
-            np.where(runs, said.first, 0.0),
-            np.where(runs, said.second, 0.0),
+            np.where(runs, fractions.first, 0.0),
+            np.where(runs, fractions.second, 0.0),
         )
-        log_sd[asked] = np.where(runs, said.log_sd, 0.0)
+        log_sd[asked] = np.where(runs, fractions.log_sd, 0.0)
         feasible[asked[known]] = Feasibility.OUT_OF_MEMORY
         feasible[asked[runs]] = Feasibility.OK
-        source[asked] = said.source
+        source[asked] = fractions.source
         return PairPrediction(keeps, other_keeps, log_sd, feasible, source)

@@ -87,6 +87,7 @@ class NoisyModel(WrappedModel):
     ) -> Prediction:
         job, configuration, shape = expand_edges(jobs, configurations, edges)
         right = self.of.predict(jobs, configurations, edges=(job, configuration))
+        # Names and contents, never rows: an error must not depend on how things are numbered.
         who = np.where(
             jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile]
         )
@@ -114,6 +115,7 @@ class NoisyModel(WrappedModel):
             from scipy.special import ndtri  # takes long to load
 
             return np.asarray(self._options.sd * ndtri(uniform), np.float64)
+        # One uniform number gives both: the half it lies in the sign, its distance from 1/2 the size.
         size = np.interp(np.abs(2 * uniform - 1), HELIOS_SHARE, HELIOS_WITHIN)
         return np.asarray(np.sign(uniform - 0.5) * size, np.float64)
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import FloatArray, IntArray, find_sorted, gathered, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import Document, NonNegative, Positive, Share
+from optsched.instance.documents import (
+    Count,
+    Document,
+    Finite,
+    Name,
+    NonNegative,
+    Positive,
+    Share,
+    Tuple,
+)
 from optsched.instance.reading import show, validate
+from optsched.performance.columns import Columns
 from optsched.performance.composed.base import WrappedModel, the_one
-from optsched.performance.composed.learnt import LearntDocument, learnt_document, read_learnt
-from optsched.performance.composed.offsets import Offsets, Scales
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     Edges,
@@ -28,6 +38,305 @@ from optsched.performance.protocol import (
 
 LEARNT = "learnt"
 """The option that holds what was learnt."""
+MOST = 2**20
+"""More GPUs or nodes than this count as this many: cells have keys of 64 bits."""
+FORGOTTEN = 1e-9
+"""A cell whose measurements weigh less than this is dropped."""
+RELEASE = 100.0
+"""A cell that has long been measured keeps its prior with a variance at most so many times larger."""
+
+
+# --- the posterior --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Variances s_a^2, s_b^2, s_d^2 of the offsets and s_o^2 of a measurement, the forgetting, and the clip in sd."""
+
+    workload: float
+    gpu: float
+    cell: float
+    observation: float
+    forget: float
+    clip: float
+
+    @property
+    def prior(self) -> float:
+        """Variance of a cell before anything was measured."""
+        return self.workload + self.gpu + self.cell
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Means and conditional variances of the three levels.
+
+    ``b | a`` has mean (m - a) t and variance v_b; ``d | a + b`` has mean (r - a - b) s and variance v_d, with the
+    shares t = s_b^2 / (s_b^2 + 1/P) and s = s_d^2 / (s_d^2 + s_o^2/n).
+    """
+
+    a: FloatArray
+    var_a: FloatArray
+    b: FloatArray
+    t: FloatArray
+    var_b: FloatArray
+    d: FloatArray
+    s: FloatArray
+    var_d: FloatArray
+    measured: FloatArray
+
+
+@dataclass(frozen=True)
+class MeasuredCells(Columns):
+    """What has been measured of cells, arrays of one length: all that `Offsets` knows.
+
+    Attributes
+    ----------
+    workload, gpu : IntArray
+        Rows.
+    gpus, nodes : IntArray
+        At most `MOST` - 1.
+    weight, mean : FloatArray
+        n and r.
+    calls : FloatArray
+        Calls that measured the workload since the cell was measured first.
+    """
+
+    workload: IntArray
+    gpu: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    weight: FloatArray
+    mean: FloatArray
+    calls: FloatArray
+
+    @classmethod
+    def measured(
+        cls,
+        workload: IntArray,
+        gpu: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
+        residual: FloatArray,
+    ) -> Self:
+        """One measurement of each cell."""
+        gpus, nodes = np.minimum(gpus, MOST - 1), np.minimum(nodes, MOST - 1)
+        new = np.zeros(len(residual))
+        return cls(workload, gpu, gpus, nodes, new + 1, residual, new)
+
+
+class Offsets:
+    """What measurements say of W workloads on G GPU types, kept as two numbers a cell: weight n and mean residual r.
+
+    The levels are a tree, so the posterior is exact in two passes:
+
+        up     a cell says r of a + b with precision          p = 1 / (s_d^2 + s_o^2 / n)
+               a type says m = sum p r / sum p of a           q = 1 / (s_b^2 + 1 / sum p)
+        down   a = sum q m / (1/s_a^2 + sum q),  then b given a, then d given a + b
+
+    Attributes
+    ----------
+    cells : MeasuredCells
+        Everything that was learnt; offsets that begin with it go on in the same way, to the last bit.
+    """
+
+    def __init__(
+        self, scales: Scales, workloads: int, types: int, cells: MeasuredCells | None = None
+    ) -> None:
+        self.scales = scales
+        self._shape = (workloads, types)
+        rows, numbers = np.zeros(0, np.int64), np.zeros(0)
+        self._keep(cells or MeasuredCells.measured(rows, rows, rows, rows, numbers))
+
+    def _keep(self, cells: MeasuredCells) -> None:
+        """Remember these cells and no others."""
+        way = _way(cells.gpus, cells.nodes)
+        self._ways = np.unique(way)
+        owner = self._owner_of(cells.workload, cells.gpu)
+        key = owner * len(self._ways) + find_sorted(self._ways, way)
+        order = np.argsort(key).astype(np.int64)
+        self.cells, self._key, self._owner = cells.take(order), key[order], owner[order]
+        self._posterior = self._solve()
+
+    def _owner_of(self, workload: IntArray, gpu: IntArray) -> IntArray:
+        """Number of the pair (workload, GPU type)."""
+        return workload * self._shape[1] + gpu
+
+    def of(
+        self, workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Offset and its variance for each (workload, type, GPUs, nodes); 0 and NaN where nothing was measured."""
+        if len(self._key) == 0:
+            return np.zeros(len(workload)), np.full(len(workload), np.nan)
+        p = self._posterior
+        known = (workload >= 0) & (gpu >= 0)
+        w = np.where(known, workload, 0)
+        owner = np.where(known, self._owner_of(workload, gpu), 0)
+        cell = np.where(known, self._find(owner, gpus, nodes), -1)
+        var_u = p.var_b[owner] + (1 - p.t[owner]) ** 2 * p.var_a[w]
+        d, s = gathered(p.d, cell, 0.0), gathered(p.s, cell, 0.0)
+        var_d = gathered(p.var_d, cell, self.scales.cell)
+        offset = np.where(known, p.a[w] + p.b[owner] + d, 0.0)
+        variance = np.where(known & (p.measured[w] > 0), var_d + (1 - s) ** 2 * var_u, np.nan)
+        return offset, variance
+
+    def learn(
+        self,
+        workload: IntArray,
+        gpu: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
+        residual: FloatArray,
+    ) -> None:
+        """Take in residuals log(measured / rate before offsets); several of one cell in a call count each."""
+        scales, cells = self.scales, self.cells
+        offset, variance = self.of(workload, gpu, gpus, nodes)
+        expected = np.where(np.isnan(variance), scales.prior, variance)
+        reach = scales.clip * np.sqrt(expected + scales.observation)
+        clipped = offset + np.clip(residual - offset, -reach, reach)
+
+        # Forgetting goes by calls that measure the workload, not by time: what nobody measures stays.
+        again = np.isin(cells.workload, workload)
+        faded = np.where(again, cells.weight * scales.forget, cells.weight)
+        before = replace(cells, weight=faded, calls=cells.calls + again)
+        before = before.take(np.flatnonzero(faded >= FORGOTTEN))
+        new = MeasuredCells.measured(workload, gpu, gpus, nodes, clipped)
+        every = MeasuredCells(
+            *(
+                np.concatenate([getattr(part, name) for part in (before, new)])
+                for name in MeasuredCells.__dataclass_fields__
+            )
+        )
+        groups = group_rows((every.workload, every.gpu, every.gpus, every.nodes), len(every))
+        total = np.bincount(groups.inverse, every.weight, minlength=len(groups)).astype(np.float64)
+        mean = np.bincount(groups.inverse, every.weight * every.mean, minlength=len(groups)) / total
+        oldest = np.zeros(len(groups))
+        np.maximum.at(oldest, groups.inverse, every.calls)
+        self._keep(replace(every.take(groups.first), weight=total, mean=mean, calls=oldest))
+
+    def _find(self, owner: IntArray, gpus: IntArray, nodes: IntArray) -> IntArray:
+        way = find_sorted(self._ways, _way(gpus, nodes))
+        return np.where(way >= 0, find_sorted(self._key, owner * len(self._ways) + way), -1)
+
+    def _solve(self) -> Posterior:
+        s, cells, (workloads, types) = self.scales, self.cells, self._shape
+        # up: from cells to GPU types to workloads
+        noise = s.observation / cells.weight
+        p = 1.0 / (s.cell + noise)
+        P = np.bincount(self._owner, p, minlength=workloads * types)
+        pm = np.bincount(self._owner, p * cells.mean, minlength=workloads * types)
+        m: FloatArray = pm / np.where(P > 0, P, 1.0)
+        spread = np.divide(1.0, P, out=np.full(len(P), np.inf), where=P > 0)
+        q = np.where(P > 0, 1.0 / (s.gpu + np.where(P > 0, spread, 0.0)), 0.0)
+        Q = q.reshape(workloads, types).sum(axis=1)
+        qm = (q * m).reshape(workloads, types).sum(axis=1)
+        # down: from workloads to GPU types to cells
+        var_a = s.workload / (1.0 + s.workload * Q)
+        a = var_a * qm
+        t = s.gpu * P / (1.0 + s.gpu * P)
+        b: FloatArray = (m - np.repeat(a, types)) * t
+        # A cell that has been measured for long needs no prior: without this, forgetting would pull it back for ever.
+        own = s.cell * np.minimum(RELEASE, s.forget**-cells.calls)
+        share = own / (own + noise)
+        d = (cells.mean - a[cells.workload] - b[self._owner]) * share
+        measured = np.bincount(cells.workload, minlength=workloads).astype(np.float64)
+        return Posterior(a, var_a, b, t, s.gpu * (1 - t), d, share, own * (1 - share), measured)
+
+
+def _way(gpus: IntArray, nodes: IntArray) -> IntArray:
+    return np.minimum(gpus, MOST - 1) * MOST + np.minimum(nodes, MOST - 1)
+
+
+# --- what was learnt, as data ---------------------------------------------------------------------
+
+PATH = "performance.learnt"
+KEY_FIELDS = 4
+"""Fields that name a cell come first: workload, GPU type, GPUs, nodes."""
+
+Ways = Annotated[int, Field(ge=0, lt=MOST)]
+Cell = tuple[str, str, int, int, float, float, int]
+"""Workload, GPU type, GPUs, nodes; weight, mean residual, calls since it was first measured."""
+
+
+class LearntDocument(Document):
+    """Cells of `Offsets`, one entry each in every list, by names, which mean the same in every instance.
+
+    Attributes
+    ----------
+    workload, gpu : tuple of str
+    gpus, nodes : tuple of int
+    weight : tuple of float
+        Measurements, each counted as often as it is not forgotten.
+    mean : tuple of float
+        Of log(measured rate / rate of the other model).
+    calls : tuple of int
+        Calls that measured the workload since the cell was measured first.
+    """
+
+    workload: Tuple[Name] = ()
+    gpu: Tuple[Name] = ()
+    gpus: Tuple[Ways] = ()
+    nodes: Tuple[Ways] = ()
+    weight: Tuple[Positive] = ()
+    mean: Tuple[Finite] = ()
+    calls: Tuple[Count] = ()
+
+    def read(
+        self, workloads: Mapping[str, int], types: Mapping[str, int]
+    ) -> tuple[MeasuredCells, list[Cell]]:
+        """Cells by rows of workloads and GPU types, and those of workloads or types that there are none of now.
+
+        Raises
+        ------
+        InvalidInput
+            Lists of different lengths, or a cell that is there twice.
+        """
+        columns = dict(self)
+        for name, column in columns.items():
+            if len(column) != len(self.workload):
+                expected = f"one per workload, {len(self.workload)}"
+                raise InvalidInput(f"{PATH}.{name}", f"{len(column)} entries", expected)
+        rows: list[Cell] = list(zip(*columns.values(), strict=True))
+        seen = set()
+        for row, cell in enumerate(rows):
+            key = cell[:KEY_FIELDS]
+            if key in seen:
+                found = f"{show(list(key))} a second time"
+                raise InvalidInput(f"{PATH}.workload[{row}]", found, "cells that differ")
+            seen.add(key)
+        workload = np.array([workloads.get(name, -1) for name in self.workload], np.int64)
+        gpu = np.array([types.get(name, -1) for name in self.gpu], np.int64)
+        known = (workload >= 0) & (gpu >= 0)
+        cells = MeasuredCells(
+            workload,
+            gpu,
+            np.array(self.gpus, np.int64),
+            np.array(self.nodes, np.int64),
+            np.array(self.weight, np.float64),
+            np.array(self.mean, np.float64),
+            np.array(self.calls, np.float64),
+        )
+        # Cells of jobs and GPU types that are gone are kept: they may come back.
+        away = [cell for cell, here in zip(rows, known, strict=True) if not here]
+        return cells.take(np.flatnonzero(known)), away
+
+
+def learnt_document(
+    cells: MeasuredCells, workloads: Sequence[str], types: Sequence[str], away: Sequence[Cell]
+) -> dict[str, list[Any]]:
+    """The document of the cells, in the order of their names: models that learnt the same have the same one."""
+    columns = (
+        [workloads[row] for row in cells.workload.tolist()],
+        [types[row] for row in cells.gpu.tolist()],
+        *(column.tolist() for column in (cells.gpus, cells.nodes, cells.weight, cells.mean)),
+        cells.calls.astype(np.int64).tolist(),
+    )
+    # In the order of names: rows differ from instance to instance.
+    every = sorted([*zip(*columns, strict=True), *away])
+    fields = LearntDocument.model_fields
+    return {name: [cell[place] for cell in every] for place, name in enumerate(fields)}
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class SdDocument(Document):
@@ -91,7 +400,7 @@ class OnlineModel(WrappedModel):
         self._type = np.array([*rows, -1], np.int64)
         workloads = {workload.name: row for row, workload in enumerate(instance.workloads)}
         self._names = (tuple(workloads), tuple(types))
-        cells, self._away = read_learnt(document.learnt, workloads, types)
+        cells, self._away = document.learnt.read(workloads, types)
         self._offsets = Offsets(scales, len(workloads), len(types), cells)
 
     @property
@@ -117,15 +426,13 @@ class OnlineModel(WrappedModel):
             jobs.workload[job], *self._cell(configurations, configuration)
         )
         runs = before.feasible == Feasibility.OK
-        rate = np.where(runs, before.rate * np.exp(offset), 0.0)
         known = runs & ~np.isnan(variance)
-        log_sd = np.where(known, np.sqrt(np.where(known, variance, 0.0)), before.log_sd)
-        return Prediction(
-            rate.reshape(shape),
-            log_sd.reshape(shape),
-            before.feasible.reshape(shape),
-            before.source.reshape(shape),
+        corrected = replace(
+            before,
+            rate=np.where(runs, before.rate * np.exp(offset), 0.0),
+            log_sd=np.where(known, np.sqrt(np.where(known, variance, 0.0)), before.log_sd),
         )
+        return corrected.reshape(shape)
 
     def observe(self, observations: Observations) -> set[int]:
         """Learn from measured rates, steps/s; returns the workloads whose rates changed.
@@ -144,8 +451,10 @@ class OnlineModel(WrappedModel):
                 show(float(observations.rate[wrong[0]])),
                 "a finite rate above 0",
             )
+        # First the other model learns: what is left is measured against what it says then.
         below = self.of.observe(observations)
         job = np.arange(len(observations.rate), dtype=np.int64)
+        # Only jobs with a workload teach: nothing else says which jobs are alike.
         edges = (job, observations.configuration)
         before = self.of.predict(observations.jobs, observations.configurations, edges=edges)
         workload = observations.jobs.workload
@@ -161,15 +470,10 @@ class OnlineModel(WrappedModel):
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`: the option ``learnt``, left out while nothing has been measured."""
-        told = {
-            name: value for name, value in super().with_learnt(document).items() if name != LEARNT
-        }
+        options = super().with_learnt(document)
+        options.pop(LEARNT, None)
         learnt = learnt_document(self._offsets.cells, *self._names, self._away)
-        return told | ({LEARNT: learnt} if learnt["workload"] else {})
-
-    def offsets(self) -> FloatArray:
-        """a_w of each workload, shape (W,): how far the other model is off, in log rate."""
-        return self._offsets.by_workload()
+        return options | ({LEARNT: learnt} if learnt["workload"] else {})
 
     def _cell(
         self, configurations: Configurations, rows: IntArray

@@ -58,6 +58,7 @@ class OracleModel:
     def predict(
         self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
     ) -> Prediction:
+        # The table is asked as if its rates were those of the workloads.
         known = replace(
             jobs,
             profile=self._profile[jobs.workload],

@@ -107,6 +107,7 @@ class Blend(TimeModel):
 def _median(log_time: FloatArray, known: BoolArray) -> FloatArray:
     """Median of what is known of each column, shape (E,); 0 where nothing is."""
     ordered = np.sort(np.where(known, log_time, np.inf), axis=0)
+    # Unknown values are sorted to the end, so that the middle is that of the known ones.
     count = np.maximum(known.sum(axis=0), 1)
     columns = np.arange(log_time.shape[1])
     middle = (ordered[(count - 1) // 2, columns] + ordered[count // 2, columns]) / 2

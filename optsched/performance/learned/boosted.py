@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field
 
-from optsched.arrays import BoolArray, FloatArray, group_rows
+from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share
 from optsched.instance.reading import join, show, validate
@@ -63,7 +63,7 @@ class BoostedDocument(Document):
 
 
 @dataclass(frozen=True)
-class Group:
+class PairTrees:
     """Trees of a workload on a GPU type, the standard deviation of their errors, and the levels they were grown on."""
 
     trees: TreeEnsemble
@@ -116,7 +116,7 @@ class Boosted(TimeModel):
 
     name: ClassVar[str] = "boosted"
 
-    def __init__(self, groups: Mapping[tuple[str, str], Group], base: TimeModel | None) -> None:
+    def __init__(self, groups: Mapping[tuple[str, str], PairTrees], base: TimeModel | None) -> None:
         self.groups = dict(groups)
         self.base = base
 
@@ -140,10 +140,11 @@ class Boosted(TimeModel):
         groups = {}
         for pair, members in rows_by_pair(profiles.ways).items():
             known = members[np.isfinite(target[members])]
+            # The base may have no word for a step: such rows have no residual.
             if len(known) >= FEWEST:
                 trees, log_sd = _grow(rows[known], target[known], chosen)
                 levels = np.bincount(level[known], minlength=LEVELS) > 0
-                groups[pair] = Group(trees, log_sd, levels)
+                groups[pair] = PairTrees(trees, log_sd, levels)
         if base is None and not groups:
             raise InvalidInput(
                 "profiles",
@@ -156,12 +157,10 @@ class Boosted(TimeModel):
 
     def times(self, ways: Ways) -> Times:
         """`TimeModel`; equal ways are predicted once."""
-        columns = [ways.workload, ways.gpu, ways.gpus, ways.nodes, ways.samples, ways.passes]
-        groups = group_rows(columns, len(ways))
+        groups = ways.groups
         distinct = ways.take(groups.first)
         times = self._times_alone(distinct) if self.base is None else self._times_on_base(distinct)
-        rows = groups.inverse
-        return Times(times.seconds[rows], times.log_sd[rows], times.source[rows])
+        return times.take(groups.inverse)
 
     def _times_alone(self, ways: Ways) -> Times:
         """t = (A - 1) min(t(m, 1, 1), t(m, k, n)) + t(m, k, n), from trees of single passes."""
@@ -169,6 +168,7 @@ class Boosted(TimeModel):
         seconds = np.exp(np.where(seen, value, np.nan))
         several = np.flatnonzero(ways.passes > 1)
         one = np.ones(len(several), np.int64)
+        # All passes but the last are without exchange, as on one GPU.
         on_one_gpu = replace(ways.take(several), gpus=one, nodes=one, passes=one)
         value, _, _, seen = self._trees(on_one_gpu)
         pass_on_one = np.exp(np.where(seen, value, np.inf))
@@ -227,7 +227,7 @@ class Boosted(TimeModel):
             if trees.features != FEATURES:
                 expected = f"{FEATURES}, as many as the model has"
                 raise InvalidInput(f"{path}.features", show(trees.features), expected)
-            groups[pair] = Group(trees, group.log_sd, np.array(group.levels))
+            groups[pair] = PairTrees(trees, group.log_sd, np.array(group.levels))
         return cls(groups, None if stored.of is None else read_part(stored.of))
 
 
@@ -247,6 +247,7 @@ def features(ways: Ways) -> FloatArray:
 def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:
     """The profiles whose steps of one pass are known, and the logs of their seconds; see `Boosted`."""
     passes = profiles.ways.passes
+    # One GPU exchanges nothing: an unknown sync is 0 there.
     exchange = np.where(profiles.ways.gpus == 1, np.nan_to_num(profiles.sync), profiles.sync)
     single = (profiles.seconds - exchange) / passes + exchange
     seconds = np.where(passes == 1, profiles.seconds, single)

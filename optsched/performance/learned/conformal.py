@@ -46,6 +46,7 @@ class Conformal(TimeModel):
         seen, out = hold_out(np.arange(len(profiles)), chosen.held_out, chosen.seed)
         base = fit_part(chosen.of, profiles.take(seen))
         held_out = profiles.take(out)
+        # What the model has no word for has no interval either: such rows do not count.
         errors = np.log(held_out.seconds / base.times(held_out.ways).seconds)
         return cls(base, Radius.of(errors[np.isfinite(errors)], chosen.level))
 

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from optsched.arrays import FloatArray, Groups, IntArray, group_rows
+from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
 from optsched.instance.reading import join, show, validate
+from optsched.performance.files import below
 from optsched.performance.learned.validation import each_left_out, folds_of
 from optsched.performance.measured.interpolation import Interpolation
 from optsched.performance.parametric.cells import Cells, by_names, flat, rows_by_pair
@@ -24,7 +25,6 @@ from optsched.performance.parametric.fitting import (
 )
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.scaling import SAME_BATCH, UniversalScalability
-from optsched.performance.paths import below
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -70,7 +70,7 @@ class LawsDocument(Document):
 
 
 class CrossValidatedDocument(Document):
-    """The model."""
+    """A fitted `CrossValidated` model: the laws, and what was chosen for each pair."""
 
     laws: LawsDocument
     chosen: dict[Name, dict[Name, ChosenDocument]]
@@ -120,6 +120,7 @@ class CrossValidated(TimeModel):
         ways = profiles.ways
         pairs = rows_by_pair(ways)
         errors = np.full((len(LAWS), len(profiles)), np.nan)
+        # All pairs at once: one fit of a law for each part, not for each part of each pair.
         for kept, left_out in each_left_out(_folds(ways, pairs)):
             if len(kept):
                 predicted = _times(_fit_laws(profiles.take(kept)), ways.take(left_out))
@@ -140,6 +141,7 @@ class CrossValidated(TimeModel):
         rows, cell = np.arange(len(ways)), np.where(known, cell, 0)
         law = _first_known(seconds, self._order[:, cell])
         measured = sources[INTERPOLATION] == Source.MEASURED
+        # A measured time is better than any law: interpolation returns it bit for bit.
         law[measured & np.isfinite(seconds[INTERPOLATION])] = INTERPOLATION
         source = sources[law, rows]
         of_measured = predicted[INTERPOLATION].log_sd
@@ -204,16 +206,11 @@ def _folds(ways: Ways, pairs: Mapping[tuple[str, str], IntArray]) -> IntArray:
     """The part in which each row is left out; a way that was measured several times is left out as a whole."""
     fold = np.empty(len(ways), np.int64)
     for rows in pairs.values():
-        same = _equal_ways(ways.take(rows))
+        same = ways.take(rows).groups
         count = len(same)
         parts = count if count <= ONE_BY_ONE else PARTS
         fold[rows] = folds_of(count, parts, 0)[same.inverse]
     return fold
-
-
-def _equal_ways(ways: Ways) -> Groups:
-    """Ways of one pair, grouped where they are equal."""
-    return group_rows([ways.gpus, ways.nodes, ways.samples, ways.passes], len(ways))
 
 
 def _first_known(values: FloatArray, order: IntArray) -> IntArray:
@@ -225,7 +222,7 @@ def _first_known(values: FloatArray, order: IntArray) -> IntArray:
 
 def _choose(ways: Ways, errors: FloatArray) -> ChosenDocument:
     """The order of the laws of one pair, from the log errors of each law on the ways left out, (laws, rows)."""
-    distinct = len(_equal_ways(ways))
+    distinct = len(ways.groups)
     errors = errors[:, np.isfinite(errors).any(axis=0)]
     rows = np.arange(errors.shape[1])
     if distinct < FEWEST or len(rows) == 0:

@@ -62,17 +62,18 @@ class JobKernel:
         raw = np.log(np.column_stack((features.batch, features.isolated)))
         raw = raw[:, np.isfinite(raw).any(axis=0)]
         centres = np.nanmean(raw, axis=0) if raw.shape[1] else np.zeros(0)
+        # A column that does not vary has no unit of its own.
         spread = np.nanstd(raw, axis=0) if raw.shape[1] else np.zeros(0)
         return cls(raw, features.family, centres, np.where(spread > 1e-9, spread, 1.0))
 
     @property
     def columns(self) -> int:
-        """D."""
+        """D, the number of known columns of the jobs."""
         return int(self.raw.shape[1])
 
     @property
     def size(self) -> int:
-        """Number of hyperparameters."""
+        """Number of hyperparameters: a length for each column, u and v."""
         return self.columns + 2
 
     @property
@@ -201,6 +202,7 @@ class PairProcess:
         ]
         jobs = np.eye(len(self.kernel.raw))
         first, second = jobs[pairs.first], jobs[pairs.second]
+        # Chain rule through k: each of its four entries in K, summed up over the pairs of each job.
         by_k = first.T @ (spread * (p + q * bv)) @ first
         by_k += second.T @ (spread * (p + q * au)) @ second
         by_k += self.sign * first.T @ (spread * (p + q * bu)) @ second
@@ -216,6 +218,7 @@ class PairProcess:
         a, b = k[one.first], k[one.second]
         au, av = a[:, other.first], a[:, other.second]
         bu, bv = b[:, other.first], b[:, other.second]
+        # Both ways in which the jobs of two pairs can face each other; the sign makes s even and d odd.
         main = p * (au + bv + self.sign * (av + bu))
         cross = q * (au * bv + self.sign * av * bu)
         return (au, bv, av, bu), main, cross
@@ -238,6 +241,7 @@ def most_likely(
     def cost(parameters: FloatArray) -> tuple[float, FloatArray]:
         process = PairProcess(kernel, sign, parameters)
         factor = process.factor(pairs)
+        # Far from the optimum K may not be positive definite in floating point: the search turns back.
         if factor is None:
             return 1e10, np.zeros(len(parameters))
         weights = cho_solve((factor, True), target, check_finite=False)
@@ -332,6 +336,7 @@ class GaussianPairs(LearnedPairs):
             rows = np.arange(len(pairs))
             if len(rows) > chosen.sample:
                 random = np.random.default_rng(chosen.seed)
+                # The search takes the third power of the pairs at each step: a sample is enough for it.
                 rows = np.sort(random.choice(rows, chosen.sample, replace=False))
             hyperparameters.append(
                 most_likely(kernel, sign, pairs.take(rows), target[rows], chosen.iterations)

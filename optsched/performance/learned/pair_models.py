@@ -24,6 +24,7 @@ from optsched.instance.documents import (
     Tuple,
 )
 from optsched.instance.reading import join, key, listed, show, validate
+from optsched.performance.files import below
 from optsched.performance.learned.gaussian_pairs import FEWEST, GaussianPairs
 from optsched.performance.learned.pairs import (
     MEASURED,
@@ -48,7 +49,6 @@ from optsched.performance.learned.validation import (
     hold_out,
     root_mean_square,
 )
-from optsched.performance.paths import below
 
 FOLDS = 5
 """Parts of the measured pairs that are left out in turn, to see how far a model is off."""
@@ -111,6 +111,7 @@ class RowColumn(LearnedPairs):
         cells, target = both_orders(profiles)
         known, count = profiles.features, len(profiles.features.workloads)
         penalties = PENALTIES if chosen.penalty is None else (chosen.penalty,)
+        # A GPU type without a cell has the mean of all.
         mean = dict.fromkeys(known.gpu_types, float(target.mean()))
         parts = {}
         for row, gpu in enumerate(known.gpu_types):
@@ -137,7 +138,7 @@ class RowColumn(LearnedPairs):
 
     @cached_property
     def mean(self) -> FloatArray:
-        """c, shape (G,)."""
+        """c, the mean log fraction on each GPU type, shape (G,)."""
         return np.array([self.effects[gpu]["mean"] for gpu in self.features.gpu_types])
 
     @cached_property
@@ -191,6 +192,7 @@ def _left_out_squares(design: FloatArray, y: FloatArray, penalty: float) -> floa
     """Sum of the squared errors when each row in turn is left out of a ridge regression."""
     square = design.T @ design + penalty * np.eye(design.shape[1])
     half = np.linalg.solve(square, design.T)
+    # Leaving a row out of a ridge regression needs no new fit: e / (1 - h).
     leverage = np.einsum("ij,ji->i", design, half)
     residual = y - design @ (half @ y)
     left_out = residual / (1 - leverage)
@@ -277,6 +279,7 @@ class Completion(LearnedPairs):
         ran = require_pairs(profiles, 5, cls.name)
         errors = []
         for kept, left_out in each_left_out(folds_of(len(ran), FOLDS, chosen.seed)):
+            # Errors out of fold: a matrix that was fitted to its cells has small errors there.
             part = cls(profiles, 0.0, _completed(ran.take(kept), chosen))
             new = ran.take(left_out)
             estimate = part.estimate(new.pairs)
@@ -324,6 +327,7 @@ def _completed(profiles: PairProfiles, options: CompletionOptions) -> FloatArray
 def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -> FloatArray:
     """A matrix completed from its known cells by (biased) alternating least squares; see `Completion`."""
     rows, columns = values.shape
+    # Factors that are 0 would stay 0: the search begins at small random ones.
     random = np.random.default_rng(options.seed)
     mean = values[known].mean()
     residual = np.where(known, values - mean, 0.0)
@@ -332,6 +336,7 @@ def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -
     v = random.normal(size=(columns, options.rank)) / 10
     b, c = np.zeros(rows), np.zeros(columns)
     for _ in range(options.iterations):
+        # Alternating: with one side fixed the other one is a ridge regression for each row.
         u, b = _solve_side(residual - c * known, known, v, options)
         v, c = _solve_side((residual - b[:, np.newaxis] * known).T, known.T, u, options)
     return np.asarray(mean + u @ v.T + b[:, np.newaxis] + c, np.float64)
@@ -355,6 +360,7 @@ def _from_nearest(
     rows: FloatArray, filled: FloatArray, known: BoolArray, options: CompletionOptions
 ) -> FloatArray:
     """Rows of jobs that are hardly measured, from the nearest of the others; see `Completion`."""
+    # Gavel: jobs that are measured nearly as much as the best one are references.
     share = known.mean(axis=1)
     references = np.flatnonzero(share >= options.reference * share.max())
     completed = filled.copy()
@@ -449,6 +455,7 @@ class BoostedPairs(LearnedPairs):
 
 def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
     """The features of pairs, (E, 7 + 2 G); see `BoostedPairs`."""
+    # Numbers in the order of names, so that the same workloads have the same features.
     names = np.array(known.family)
     family = np.where(names == "", np.nan, np.unique(names, return_inverse=True)[1])
     alone, batch = np.log(known.isolated), np.log(known.batch)
@@ -594,7 +601,7 @@ def choose(profiles: PairProfiles) -> tuple[str, str]:
 
 
 class AutoDocument(Document):
-    """A fitted `AutoPairs`."""
+    """A fitted `AutoPairs`: the document of the model that was chosen, and why it was."""
 
     chosen: PlainObject
     because: str
@@ -668,6 +675,7 @@ class ConformalPairs(PairModel):
         owner = pair_class(own.pop("model", None), "performance.of.model")
         ran = profiles.ran
         first, second = ran.pairs.first, ran.pairs.second
+        # Both orders of a pair are one question: held out together, or the answer would be known.
         sorted_pairs = Pairs(
             ran.pairs.gpu,
             np.minimum(first, second),
@@ -681,6 +689,7 @@ class ConformalPairs(PairModel):
         held_out = ran.take(out)
         predicted = base.fractions(held_out.pairs)
         ratio, other_ratio = held_out.first / predicted.first, held_out.second / predicted.second
+        # A job beside itself has one error, not two.
         apart = held_out.pairs.first != held_out.pairs.second
         errors = np.log(np.concatenate((ratio, other_ratio[apart])))
         return cls(base, Radius.of(errors[np.isfinite(errors)], chosen.level))

@@ -16,19 +16,15 @@ from optsched.arrays import FloatArray, IntArray, find_sorted, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, Positive
 from optsched.instance.reading import show, validate
+from optsched.performance.columns import Columns
 from optsched.performance.protocol import Source
+from optsched.performance.ways import numbered, rows_among
 
 LEARNED, MEASURED = np.uint8(Source.LEARNED), np.uint8(Source.MEASURED)
 
 
-def _rows_among(names: Sequence[str], known: Sequence[str]) -> IntArray:
-    """Row of each name in another list of names, -1 where it is not in it."""
-    row_of = {name: row for row, name in enumerate(known)}
-    return np.array([row_of.get(name, -1) for name in names], np.int64)
-
-
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Columns):
     """Pairs of workloads on one kind of GPU, structure of arrays of length E.
 
     Attributes
@@ -47,22 +43,14 @@ class Pairs:
     gpu_types: tuple[str, ...]
     workloads: tuple[str, ...]
 
-    def __len__(self) -> int:
-        return len(self.gpu)
-
-    def take(self, rows: IntArray) -> Pairs:
-        """The pairs at these rows."""
-        return replace(self, gpu=self.gpu[rows], first=self.first[rows], second=self.second[rows])
-
     def swapped(self) -> Pairs:
         """First and second exchanged."""
         return replace(self, first=self.second, second=self.first)
 
     def among(self, gpu_types: tuple[str, ...], workloads: tuple[str, ...]) -> Pairs:
         """The same pairs by other lists of names; -1 for what is not in them."""
-        # Row -1 (no name) picks the last entry, which is -1 again.
-        gpu = np.append(_rows_among(self.gpu_types, gpu_types), -1)
-        workload = np.append(_rows_among(self.workloads, workloads), -1)
+        gpu = rows_among(self.gpu_types, numbered(gpu_types))
+        workload = rows_among(self.workloads, numbered(workloads))
         first, second = workload[self.first], workload[self.second]
         return Pairs(gpu[self.gpu], first, second, gpu_types, workloads)
 
@@ -105,7 +93,7 @@ class WorkloadFeatures:
 
 
 @dataclass(frozen=True)
-class PairProfiles:
+class PairProfiles(Columns):
     """Measured pairs, structure of arrays of length E.
 
     Attributes
@@ -123,15 +111,6 @@ class PairProfiles:
     first: FloatArray
     second: FloatArray
     features: WorkloadFeatures
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def take(self, rows: IntArray) -> PairProfiles:
-        """The measurements at these rows; all features are kept."""
-        return PairProfiles(
-            self.pairs.take(rows), self.first[rows], self.second[rows], self.features
-        )
 
     @property
     def ran(self) -> PairProfiles:
@@ -188,18 +167,12 @@ class PairProfiles:
             family=tuple(family.get(name, "") for name in rows),
             batch=_table("batch", by_name, rows, ("",))[:, 0],
         )
-        one, other = (_checked_fractions(name, column) for name, column in fractions.items())
-        half = np.flatnonzero((one == 0) != (other == 0))
-        if len(half):
-            raise InvalidInput(
-                f"fraction_second[{half[0]}]",
-                show(float(other[half[0]])),
-                f"0 for both jobs or for none beside fraction_first {one[half[0]]:g}",
-            )
+        one, other = _checked_fractions(fractions)
+        of_gpu, of_name = numbered(gpu_types), numbered(rows)
         pairs = Pairs(
-            _rows_among(gpu, gpu_types),
-            _rows_among(first, rows),
-            _rows_among(second, rows),
+            np.array([of_gpu[name] for name in gpu], np.int64),
+            np.array([of_name[name] for name in first], np.int64),
+            np.array([of_name[name] for name in second], np.int64),
             gpu_types,
             rows,
         )
@@ -275,27 +248,30 @@ def _table(
 ) -> FloatArray:
     """Values by (row, column) as an array, NaN where there is none; a share lies in [0, 1]."""
     table = np.full((len(rows), len(columns)), np.nan)
-    at = (
-        _rows_among([row for row, _ in values], rows),
-        _rows_among([column for _, column in values], columns),
-    )
+    of_row, of_column = numbered(rows), numbered(columns)
     expected = "a number from 0 to 1" if share else "a finite number above 0"
     for (row, column), value in values.items():
         valid = 0 <= value <= 1 if share else 0 < value < np.inf
         if not valid:
             where = ".".join(part for part in (name, row, column) if part)
             raise InvalidInput(where, show(value), expected)
-    table[at] = list(values.values())
+        table[of_row[row], of_column[column]] = value
     return table
 
 
-def _checked_fractions(name: str, column: Sequence[float] | FloatArray) -> FloatArray:
-    fractions = np.asarray(column, np.float64)
-    wrong = np.flatnonzero(~((fractions >= 0) & (fractions <= 1)))
-    if len(wrong):
-        found = show(float(fractions[wrong[0]]))
-        raise InvalidInput(f"{name}[{wrong[0]}]", found, "a number from 0 to 1")
-    return fractions
+def _checked_fractions(given: Mapping[str, Sequence[float] | FloatArray]) -> list[FloatArray]:
+    """The fractions of the first and of the second jobs; refuses what is none."""
+    columns = [np.asarray(column, np.float64) for column in given.values()]
+    for name, column in zip(given, columns, strict=True):
+        for row in np.flatnonzero(~((column >= 0) & (column <= 1))).tolist():
+            found = show(float(column[row]))
+            raise InvalidInput(f"{name}[{row}]", found, "a number from 0 to 1")
+    one, other = columns
+    # 0 means that the pair could not run: that cannot be true of one of the two alone.
+    for row in np.flatnonzero((one == 0) != (other == 0)).tolist():
+        expected = f"0 for both jobs or for none beside fraction_first {one[row]:g}"
+        raise InvalidInput(f"fraction_second[{row}]", show(float(other[row])), expected)
+    return columns
 
 
 def _finite(value: float) -> float | None:
@@ -310,7 +286,7 @@ def _finite_by_name(names: Sequence[str], values: FloatArray) -> dict[str, float
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class WorkloadDocument(Document):
+class FeaturesDocument(Document):
     """`WorkloadFeatures` of one workload; rates and utilisation by GPU type."""
 
     family: str = ""
@@ -320,7 +296,7 @@ class WorkloadDocument(Document):
 
 
 class MeasuredDocument(Document):
-    """One measured pair."""
+    """One measured pair, by names."""
 
     gpu: Name
     first: Name
@@ -331,12 +307,12 @@ class MeasuredDocument(Document):
 class PairDocument(Document):
     """What every document of a `LearnedPairs` holds; the other fields are those of the model."""
 
-    workloads: dict[Name, WorkloadDocument]
+    workloads: dict[Name, FeaturesDocument]
     measured: list[MeasuredDocument]
 
 
 @dataclass(frozen=True)
-class Fractions:
+class Fractions(Columns):
     """Predictions for pairs, arrays of length E.
 
     Attributes
@@ -435,6 +411,7 @@ class LearnedPairs(PairModel):
         """`PairModel`; equal pairs are estimated once."""
         pairs = pairs.among(self.features.gpu_types, self.features.workloads)
         groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
+        # Columns of pairs repeat the same workloads thousands of times: each pair is looked at once.
         pairs, count = pairs.take(groups.first), len(groups.first)
         first, second = np.full((2, count), np.nan)
         log_sd = np.zeros(count)
@@ -452,13 +429,13 @@ class LearnedPairs(PairModel):
         if len(new):
             estimate = self.estimate(pairs.take(new))
             one, other = estimate.first, estimate.second
+            # Tables with one number per pair say nothing about who bears the slowdown.
             if self.profiles.symmetric:
                 one = other = (one + other) / 2
             first[new] = np.exp(np.minimum(one, 0.0))
             second[new] = np.exp(np.minimum(other, 0.0))
             log_sd[new] = estimate.log_sd
-        rows = groups.inverse
-        return Fractions(first[rows], second[rows], log_sd[rows], source[rows])
+        return Fractions(first, second, log_sd, source).take(groups.inverse)
 
     @cached_property
     def _measured(self) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -508,6 +485,7 @@ def _geometric_mean(values: FloatArray, row: IntArray, times: IntArray) -> Float
     """The geometric mean of the values of each row; exactly their value where they are equal."""
     least = np.full(len(times), np.inf)
     most = np.full(len(times), -np.inf)
+    # exp(mean(log)) of equal values may differ from them in the last bit: these are kept as they are.
     np.minimum.at(least, row, values)
     np.maximum.at(most, row, values)
     with np.errstate(divide="ignore"):
@@ -522,6 +500,7 @@ def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
     """
     ran = profiles.ran
     one, other = np.log(ran.first), np.log(ran.second)
+    # A job beside itself is one cell, which was measured twice.
     same = ran.pairs.first == ran.pairs.second
     one = np.where(same, (one + other) / 2, one)
     apart = np.flatnonzero(~same)

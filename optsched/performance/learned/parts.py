@@ -9,7 +9,7 @@ from typing import Any
 from optsched import performance
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
-from optsched.performance.paths import PERFORMANCE, below
+from optsched.performance.files import PERFORMANCE, below
 from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel
 

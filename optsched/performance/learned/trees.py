@@ -126,6 +126,7 @@ class TreeEnsemble:
         order of the fit, so that a prediction depends on nothing but its own row.
         """
         total = np.full(len(rows), self.baseline)
+        # Rows at a time: all pairs (tree, row) of a chunk are walked together.
         size = max(1, CHUNK // max(len(self.roots), 1))
         for start in range(0, len(rows), size):
             chunk = slice(start, start + size)
@@ -140,6 +141,7 @@ class TreeEnsemble:
         node = np.repeat(self.roots, count)
         row = np.tile(np.arange(count, dtype=np.int64), len(self.roots))
         values = columns.ravel()
+        # Only pairs that have not come to a leaf walk on; trees differ much in depth.
         walking = np.flatnonzero(node >= 0)
         while len(walking):
             at = node[walking]

@@ -23,6 +23,7 @@ Level = Annotated[float, Field(ge=0.001, le=0.999, allow_inf_nan=False)]
 
 def folds_of(count: int, folds: int, seed: int) -> IntArray:
     """The fold of each row, at random and of sizes as equal as possible."""
+    # Sizes differ by at most one; the seed alone decides who is where.
     random = np.random.default_rng(seed)
     return random.permutation(np.arange(count) % folds).astype(np.int64)
 
@@ -34,7 +35,6 @@ def each_left_out(fold: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
 
 
 def root_mean_square(errors: FloatArray) -> float:
-    """sqrt(mean(errors^2))."""
     return float(np.sqrt(np.mean(errors**2)))
 
 
@@ -112,5 +112,6 @@ def hold_out(group: IntArray, share: float, seed: int) -> tuple[IntArray, IntArr
     groups = np.unique(group)
     count = int(np.ceil(share * len(groups)))
     chosen = np.random.default_rng(seed).permutation(groups)[:count]
+    # Rows of a group are alike: one of them in the fit would tell the others.
     out = np.isin(group, chosen)
     return np.flatnonzero(~out), np.flatnonzero(out)

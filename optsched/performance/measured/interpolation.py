@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import BeforeValidator
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    find_sorted,
+    gathered,
+    group_rows,
+)
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
-from optsched.performance.measured.points import Points, points_of
-from optsched.performance.parametric.cells import by_names, flat
+from optsched.performance.columns import Columns
+from optsched.performance.parametric.cells import Cells, by_names, flat, rows_by_pair
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,
     MOST_LOG_SD,
@@ -22,7 +32,7 @@ from optsched.performance.parametric.fitting import (
     check_some,
     fit_affine,
 )
-from optsched.performance.profiles import Profiles
+from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways
@@ -50,6 +60,199 @@ class InterpolationDocument(Document):
     count_log_sd: LogSd = COUNT_LOG_SD
 
 
+# --- lookups in measured points -------------------------------------------------------------------
+
+MOST_GPUS = 2**31
+
+
+def _rank(values: AnyArray, wanted: AnyArray) -> IntArray:
+    """Position of each wanted value among sorted distinct values, ``len(values)`` where it is not one of them."""
+    position = np.searchsorted(values, wanted)
+    position[position == len(values)] = 0
+    return np.where(values[position] == wanted, position, len(values)).astype(np.int64)
+
+
+class Lookup:
+    """Rows of a table by the values of some columns, and by a number of GPUs, their last column.
+
+    Each row has a key, (rank of its values) x 2^31 + GPUs, and keys are sorted: rows that agree in all
+    columns but the last, a series, stand together in the order of their GPUs.
+    """
+
+    def __init__(self, *columns: AnyArray) -> None:
+        self._values = [np.unique(column) for column in columns[:-1]]
+        self._series = np.unique(self._number(columns))
+        keys = self._key(columns)
+        self._rows = np.argsort(keys, kind="stable")
+        self._keys = keys[self._rows]
+
+    def _number(self, columns: Sequence[AnyArray]) -> IntArray:
+        """A number for the values of all columns but the last."""
+        # Mixed radix; a value that no row has takes the place after the last one.
+        number = np.zeros(len(columns[-1]), np.int64)
+        for values, column in zip(self._values, columns, strict=False):
+            number = number * (len(values) + 1) + _rank(values, column)
+        return number
+
+    def _key(self, columns: Sequence[AnyArray]) -> IntArray:
+        key = _rank(self._series, self._number(columns)) * MOST_GPUS + columns[-1]
+        return key.astype(np.int64)
+
+    def find(self, *columns: AnyArray) -> IntArray:
+        """The row with these values, -1 where there is none."""
+        if not len(self._rows):
+            return np.full(len(columns[-1]), -1)
+        return gathered(self._rows, find_sorted(self._keys, self._key(columns)), -1)
+
+    def around(self, *columns: AnyArray) -> tuple[IntArray, IntArray]:
+        """Rows of the series with the nearest GPU counts at or below, and at or above; -1 where one is missing."""
+        if not len(self._rows):
+            nothing = np.full(len(columns[-1]), -1)
+            return nothing, nothing
+        keys, wanted = self._keys, self._key(columns)
+        at = np.searchsorted(keys, wanted)
+        high = np.minimum(at, len(keys) - 1)
+        exact = keys[high] == wanted
+        low = np.where(exact, high, np.maximum(at - 1, 0))
+        series = wanted // MOST_GPUS
+        inside = (keys[low] // MOST_GPUS == series) & (keys[high] // MOST_GPUS == series)
+        both = inside & ((at > 0) | exact) & (at < len(keys))
+        return np.where(both, self._rows[low], -1), np.where(both, self._rows[high], -1)
+
+
+@dataclass(frozen=True)
+class MeasuredPoints(Columns):
+    """P measured points, each way to run once.
+
+    Attributes
+    ----------
+    cells : Cells
+        Pairs (workload, GPU type).
+    cell, gpus, nodes, passes : IntArray, shape (P,)
+    samples, seconds : FloatArray, shape (P,)
+    """
+
+    cells: Cells
+    cell: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    samples: FloatArray
+    passes: IntArray
+    seconds: FloatArray
+
+    def outside(self, ways: Ways) -> BoolArray:
+        """Whether a way has more or less GPUs, nodes, samples or passes than its pair was measured with."""
+        least, most = (ends[self.cells.find(ways)] for ends in self._ranges)
+        asked = np.stack([ways.gpus, ways.nodes, ways.samples, ways.passes], axis=1)
+        return np.asarray(((asked < least) | (asked > most)).any(axis=1))
+
+    @cached_property
+    def _ranges(self) -> tuple[FloatArray, FloatArray]:
+        """Least and most k, n, m and passes of each pair, two arrays of shape (pairs + 1, 4); the last is for none."""
+        rows = np.stack([self.gpus, self.nodes, self.samples, self.passes], axis=1)
+        least, most = np.full((2, len(self.cells) + 1, 4), np.inf)
+        most *= -1
+        np.minimum.at(least, self.cell, rows)
+        np.maximum.at(most, self.cell, rows)
+        return least, most
+
+    # --- exactly what was measured ----------------------------------------------------------------
+
+    def measured(self, ways: Ways) -> FloatArray:
+        """Seconds that were measured in exactly this way, bit for bit; NaN where it was not."""
+        return self._measured(
+            self.cells.find(ways), ways.nodes, ways.samples, ways.passes, ways.gpus
+        )
+
+    def _measured(self, *columns: AnyArray) -> FloatArray:
+        return gathered(self.seconds, self._by_way.find(*columns), np.nan)
+
+    @cached_property
+    def _by_way(self) -> Lookup:
+        return Lookup(self.cell, self.nodes, self.samples, self.passes, self.gpus)
+
+    # --- lines over samples -----------------------------------------------------------------------
+
+    @cached_property
+    def single(self) -> MeasuredPoints:
+        """The points of one pass."""
+        return self.take(np.flatnonzero(self.passes == 1))
+
+    @cached_property
+    def _shapes(self) -> MeasuredPoints:
+        """A point of each shape (pair, GPUs, nodes), in this order."""
+        order = np.lexsort((self.nodes, self.gpus, self.cell))
+        columns = (self.cell[order], self.gpus[order], self.nodes[order])
+        return self.take(order[group_rows(columns, len(order)).first])
+
+    @cached_property
+    def _by_shape(self) -> Lookup:
+        return Lookup(self._shapes.cell, self._shapes.nodes, self._shapes.gpus)
+
+    @cached_property
+    def of_shapes(self) -> list[IntArray]:
+        """Rows of `single` of each shape."""
+        single = self.single
+        shape = self._by_shape.find(single.cell, single.nodes, single.gpus)
+        count = np.bincount(shape, minlength=len(self._shapes))
+        return np.split(np.argsort(shape, kind="stable"), np.cumsum(count)[:-1])
+
+    @cached_property
+    def _lines(self) -> FloatArray:
+        """a and b of t(m) = a + b m of each shape, shape (2, S + 1); NaN where fewer than two m were measured."""
+        lines = np.full((2, len(self._shapes) + 1), np.nan)
+        for shape, rows in enumerate(self.of_shapes):
+            if len(rows) > 1:
+                lines[:, shape] = fit_affine(self.single.samples[rows], self.single.seconds[rows])
+        return lines
+
+    def on_line(self, ways: Ways) -> FloatArray:
+        """Seconds of a step of one pass by the line of the way's shape."""
+        shape = self._by_shape.find(self.cells.find(ways), ways.nodes, ways.gpus)
+        return self._on_line(shape, ways.samples)
+
+    def _on_line(self, shape: IntArray, samples: FloatArray) -> FloatArray:
+        # Shape -1, for none, picks the last line, which is NaN.
+        a, b = self._lines[:, shape]
+        return np.asarray(a + b * samples, np.float64)
+
+    def _seconds_at(self, shape: IntArray, samples: FloatArray) -> FloatArray:
+        """Seconds of a step of one pass in a shape: measured, else on its line; NaN for shape -1."""
+        at, one_pass = self._shapes.take(shape), np.ones(len(shape), np.int64)
+        exact = self._measured(at.cell, at.nodes, samples, one_pass, at.gpus)
+        exact[shape < 0] = np.nan
+        return np.where(np.isnan(exact), self._on_line(shape, samples), exact)
+
+    # --- series over GPUs -------------------------------------------------------------------------
+
+    def between(self, ways: Ways, same_batch: bool, by_density: bool) -> FloatArray:
+        """Seconds between the nearest two k of a way's series; NaN where one of them is missing.
+
+        A series is what was measured of a pair on as many nodes, or (``by_density``) with as many GPUs
+        on the fullest node; with as many samples per step, or else with as many of each GPU.
+        """
+        ends = self.single if same_batch else self._shapes
+        fullest = -(-ends.gpus // ends.nodes)
+        columns = (ends.cell, fullest if by_density else ends.nodes)
+        wanted = (self.cells.find(ways), ways.max_per_node if by_density else ways.nodes)
+        if same_batch:
+            series = Lookup(*columns, ends.samples * ends.gpus, ends.gpus)
+            low, high = series.around(*wanted, ways.samples_per_step, ways.gpus)
+            below, above = (gathered(ends.seconds, row, np.nan) for row in (low, high))
+        else:
+            low, high = Lookup(*columns, ends.gpus).around(*wanted, ways.gpus)
+            below, above = (self._seconds_at(shape, ways.samples) for shape in (low, high))
+        fewer, more = (gathered(ends.gpus, row, 1) for row in (low, high))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.where(more > fewer, np.log(ways.gpus / fewer) / np.log(more / fewer), 0.0)
+            # k m / t in proportion to a power of k: so is t, at fixed m or at fixed k m.
+            seconds: FloatArray = np.exp((1 - place) * np.log(below) + place * np.log(above))
+        return seconds
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
 class Interpolation(TimeModel):
     """Seconds of a step that were measured, and of steps between measured ones.
 
@@ -72,28 +275,31 @@ class Interpolation(TimeModel):
     name = "interpolation"
 
     def __init__(
-        self, points: Points, batch_log_sd: float = BATCH_LOG_SD, count_log_sd: float = COUNT_LOG_SD
+        self,
+        points: MeasuredPoints,
+        batch_log_sd: float = BATCH_LOG_SD,
+        count_log_sd: float = COUNT_LOG_SD,
     ) -> None:
         self.points = points
         self.batch_log_sd, self.count_log_sd = batch_log_sd, count_log_sd
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """Keep what was measured, and see how well each part of it tells the rest."""
+        """Keep what was measured, and see how well each part of it predicts the rest."""
         validate(NoOptions, dict(options), "performance")
         check_some(profiles)
         profiles = profiles.sorted()
-        ways = profiles.ways
-        places: dict[tuple[tuple[str, str], int, int, float, int], list[float]] = {}
-        rows = zip(
-            ways.workload.tolist(), ways.gpu.tolist(), ways.gpus.tolist(), ways.nodes.tolist(), ways.samples.tolist(),
-            ways.passes.tolist(), profiles.seconds.tolist(), strict=True,
-        )  # fmt: skip
-        for workload, gpu, gpus, nodes, samples, passes, seconds in rows:
-            pair = (ways.workloads[workload], ways.gpu_types[gpu])
-            places.setdefault((pair, gpus, nodes, samples, passes), []).append(seconds)
-        points = points_of(
-            [(*place, float(np.median(seconds))) for place, seconds in places.items()]
+        groups = profiles.ways.groups
+        ways = profiles.ways.take(groups.first)
+        cells = Cells(tuple(rows_by_pair(ways)))
+        points = MeasuredPoints(
+            cells,
+            cells.find(ways),
+            ways.gpus,
+            ways.nodes,
+            ways.samples,
+            ways.passes,
+            group_medians(profiles.seconds, groups),
         )
         return cls(points, _batch_log_sd(points), _count_log_sd(points))
 
@@ -101,124 +307,93 @@ class Interpolation(TimeModel):
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """The model of a document."""
         given = validate(InterpolationDocument, dict(document), "performance")
-        rows: list[tuple[tuple[str, str], int, int, float, int, float]] = []
-        for pair, points in flat(given.points).items():
+        by_pair = flat(given.points)
+        for pair, points in by_pair.items():
             seen = set()
-            for number, (gpus, nodes, samples, passes, seconds) in enumerate(points):
+            for number, (gpus, nodes, *batch, _) in enumerate(points):
                 path = join("performance.points", [*pair, number])
                 if nodes > gpus:
-                    raise InvalidInput(
-                        path, f"{nodes} nodes for {gpus} GPUs", "at most one node for each GPU"
-                    )
-                if (gpus, nodes, samples, passes) in seen:
+                    found = f"{nodes} nodes for {gpus} GPUs"
+                    raise InvalidInput(path, found, "at most one node for each GPU")
+                if (gpus, nodes, *batch) in seen:
                     raise InvalidInput(path, "a point that stands above it", "each point once")
-                seen.add((gpus, nodes, samples, passes))
-                rows.append((pair, gpus, nodes, float(samples), passes, float(seconds)))
-        if not rows:
+                seen.add((gpus, nodes, *batch))
+        if not by_pair:
             raise InvalidInput("performance.points", "no points", "at least one")
-        return cls(points_of(rows), given.batch_log_sd, given.count_log_sd)
+        count = [len(points) for points in by_pair.values()]
+        rows = np.array([row for points in by_pair.values() for row in points], np.float64)
+        k, n, samples, passes, seconds = rows.T
+        gpus, nodes, passes = (column.astype(np.int64) for column in (k, n, passes))
+        cell = np.repeat(np.arange(len(count)), count)
+        points = MeasuredPoints(Cells(tuple(by_pair)), cell, gpus, nodes, samples, passes, seconds)
+        return cls(points, given.batch_log_sd, given.count_log_sd)
 
     def document(self) -> dict[str, Any]:
         """Points by workload and GPU type, and the two log_sd."""
         points = self.points
         by_cell: list[list[list[float]]] = [[] for _ in range(len(points.cells))]
-        rows = zip(
-            points.cell.tolist(), points.gpus.tolist(), points.nodes.tolist(), points.samples.tolist(),
-            points.passes.tolist(), points.seconds.tolist(), strict=True,
-        )  # fmt: skip
-        for cell, *point in rows:
-            by_cell[cell].append(point)
+        columns = (points.gpus, points.nodes, points.samples, points.passes, points.seconds)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for cell, row in zip(points.cell.tolist(), rows, strict=True):
+            by_cell[cell].append(list(row))
         return {
-            "model": self.name, "points": by_names(points.cells.pairs, by_cell),
-            "batch_log_sd": self.batch_log_sd, "count_log_sd": self.count_log_sd,
-        }  # fmt: skip
+            "model": self.name,
+            "points": by_names(points.cells.pairs, by_cell),
+            "batch_log_sd": self.batch_log_sd,
+            "count_log_sd": self.count_log_sd,
+        }
 
     def times(self, ways: Ways) -> Times:
         """Measured, else on a line in m, else between two k."""
-        shape = self.points.shape_of(ways)
-        seconds = self.points.measured(shape, ways.samples, ways.passes)
+        points = self.points
+        seconds = points.measured(ways)
         measured = ~np.isnan(seconds)
         single = ways.passes == 1
-        line = np.where(single & ~measured, self.points.seconds_at(shape, ways.samples), np.nan)
+        line = np.where(single & ~measured, points.on_line(ways), np.nan)
         on_line = ~np.isnan(line)
         seconds = np.where(measured, seconds, line)
-        asked = np.flatnonzero(single & np.isnan(seconds))
-        if len(asked):
-            seconds[asked] = self._between(ways.take(asked))
-        log_sd = np.where(
-            measured, MEASURED_LOG_SD, np.where(on_line, self.batch_log_sd, self.count_log_sd)
+        # Strong scaling first, then weak; on as many nodes first, then of as many GPUs per node.
+        for same_batch in (True, False):
+            for by_density in (False, True):
+                asked = np.flatnonzero(single & np.isnan(seconds))
+                if len(asked):
+                    some = ways.take(asked)
+                    seconds[asked] = points.between(some, same_batch, by_density)
+        # A line over samples is less certain than a curve over GPUs: see the constants.
+        estimated = np.where(on_line, self.batch_log_sd, self.count_log_sd)
+        between = np.where(points.outside(ways), Source.EXTRAPOLATED, Source.INTERPOLATED)
+        return Times(
+            seconds,
+            np.where(measured, MEASURED_LOG_SD, estimated),
+            np.where(measured, Source.MEASURED, between).astype(np.uint8),
         )
-        between = np.where(self.points.outside(ways), Source.EXTRAPOLATED, Source.INTERPOLATED)
-        source = np.where(measured, Source.MEASURED, between).astype(np.uint8)
-        return Times(seconds, log_sd, source)
-
-    def _between(self, ways: Ways) -> FloatArray:
-        """Step 3: at as many samples per step, else at as many per GPU; on as many nodes, else of equal density."""
-        points = self.points
-        found = np.full(len(ways), np.nan)
-        for fixed_batch in (True, False):
-            for density in (False, True):
-                rows = np.flatnonzero(np.isnan(found))
-                some = ways.take(rows)
-                if fixed_batch:
-                    low, high = points.between_batches(some, density)
-                    below, above = (
-                        np.where(row >= 0, points.seconds[row], np.nan) for row in (low, high)
-                    )
-                    found[rows] = _power_law(
-                        some, points.gpus[low], points.gpus[high], below, above
-                    )
-                else:
-                    low, high, fewer, more = points.between(some, density)
-                    below, above = (
-                        points.seconds_at(low, some.samples),
-                        points.seconds_at(high, some.samples),
-                    )
-                    found[rows] = _power_law(some, fewer, more, below, above)
-        return found
-
-
-def _power_law(
-    ways: Ways, fewer: IntArray, more: IntArray, below: FloatArray, above: FloatArray
-) -> FloatArray:
-    """Throughput k m / t in proportion to a power of k between two k, so that t is too, at fixed m or fixed k m."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.where(more > fewer, np.log(ways.gpus / fewer) / np.log(more / fewer), 0.0)
-        seconds: FloatArray = np.exp((1 - place) * np.log(below) + place * np.log(above))
-    return seconds
 
 
 # --- how uncertain it is ----------------------------------------------------------------------------------------------
 
 
-def _batch_log_sd(points: Points) -> float:
+def _batch_log_sd(points: MeasuredPoints) -> float:
     """Error of each point from the line of the others of its shape."""
+    single = points.single
     errors: list[float] = []
-    shapes = [rows for rows in points.single_passes().values() if len(rows) > 2]
+    shapes = [rows for rows in points.of_shapes if len(rows) > 2]
+    # Evenly over all shapes, so that the sample does not depend on their order alone.
     every = max(1, sum(map(len, shapes)) // MOST_LEFT_OUT)
     for rows, left in [(shape, left) for shape in shapes for left in range(len(shape))][::every]:
-        others = np.delete(rows, left)
-        a, b = fit_affine(points.samples[others], points.seconds[others])
-        errors.append(np.log((a + b * points.samples[rows[left]]) / points.seconds[rows[left]]))
+        others, row = np.delete(rows, left), rows[left]
+        a, b = fit_affine(single.samples[others], single.seconds[others])
+        errors.append(np.log((a + b * single.samples[row]) / single.seconds[row]))
     return _root(np.array(errors), BATCH_LOG_SD)
 
 
-def _count_log_sd(points: Points) -> float:
+def _count_log_sd(points: MeasuredPoints) -> float:
     """Error of each k between its two neighbours on as many nodes."""
-    single = np.flatnonzero(points.passes == 1)
-    order = single[
-        np.lexsort(
-            (points.gpus[single], points.samples[single], points.nodes[single], points.cell[single])
-        )
-    ]
-    below, here, above = order[:-2], order[1:-1], order[2:]
-
-    def same(column: IntArray | FloatArray) -> BoolArray:
-        return np.asarray((column[below] == column[here]) & (column[here] == column[above]))
-
-    inner = same(points.cell) & same(points.nodes) & same(points.samples)
-    below, here, above = below[inner], here[inner], above[inner]
-    log_k, log_t = np.log(points.gpus), np.log(points.seconds)
+    single = points.single
+    single = single.take(np.lexsort((single.gpus, single.samples, single.nodes, single.cell)))
+    series = group_rows((single.cell, single.nodes, single.samples), len(single)).inverse
+    here = 1 + np.flatnonzero((series[:-2] == series[1:-1]) & (series[1:-1] == series[2:]))
+    below, above = here - 1, here + 1
+    log_k, log_t = np.log(single.gpus), np.log(single.seconds)
     place = (log_k[here] - log_k[below]) / (log_k[above] - log_k[below])
     return _root((1 - place) * log_t[below] + place * log_t[above] - log_t[here], COUNT_LOG_SD)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.performance.profiles import Profiles
-from optsched.performance.ways import Ways
+from optsched.performance.ways import Ways, numbered, rows_among
 
 LEVELS = 3
 """One GPU, several GPUs of one node, several nodes."""
@@ -34,8 +34,8 @@ class Cells:
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.pairs = tuple(pairs)
-        self.workloads = _numbered(workload for workload, _ in self.pairs)
-        self.gpu_types = _numbered(gpu for _, gpu in self.pairs)
+        self.workloads = numbered(workload for workload, _ in self.pairs)
+        self.gpu_types = numbered(gpu for _, gpu in self.pairs)
         # The names of the latest ways and their table: an instance asks many times with the same.
         self._names: tuple[Any, Any] = (None, None)
         self._table = np.zeros((0, 0), np.int64)
@@ -68,21 +68,11 @@ class Cells:
         number = np.full(shape, len(self), np.int64)
         for row, (workload, gpu) in enumerate(self.pairs):
             number[self.workloads[workload], self.gpu_types[gpu]] = row
-        rows = _rows_among(self.workloads, workloads)
-        columns = _rows_among(self.gpu_types, gpu_types)
+        rows = rows_among(workloads, self.workloads, len(self.workloads))
+        columns = rows_among(gpu_types, self.gpu_types, len(self.gpu_types))
         self._table = number[rows[:, np.newaxis], columns]
         self._names = (workloads, gpu_types)
         return self._table
-
-
-def _numbered(names: Iterable[str]) -> dict[str, int]:
-    return {name: row for row, name in enumerate(dict.fromkeys(names))}
-
-
-def _rows_among(known: Mapping[str, int], names: Sequence[str]) -> IntArray:
-    """Row of each name among those known, and one more for none; `len(known)` where it is not known."""
-    none = len(known)
-    return np.array([*(known.get(name, none) for name in names), none], np.int64)
 
 
 def columns(rows: Sequence[Sequence[float]], width: int, each: int = 1) -> FloatArray:

@@ -125,7 +125,7 @@ Sia's profiles, laws were off by 20 % in the mean where they had not been measur
 STATED_ROWS = 1.0
 """Measurements that the stated one counts as."""
 MOST_LOG_SD = 10.0
-"""Documents hold no more: within a factor of 22,000 either way nothing is said."""
+"""Documents hold no more: within a factor of 22,000 either way a prediction is worthless."""
 LogSd = Annotated[float, Field(ge=0, le=MOST_LOG_SD, allow_inf_nan=False)]
 """A field of documents."""
 

@@ -297,6 +297,7 @@ class _Data:
             if len(compute) == 0:
                 compute = np.exp(self.log_seconds) / self.ways.passes
             pinned[A_C], value[A_C] = True, max(float(np.mean(compute)) / 2, LEAST)
+        # What was not measured cannot be fitted.
         pinned[[A_N, B_N]] = not self.across
         pinned[[A_R, B_R]] = not self.inside
         pinned[[B_N, B_R]] |= not bool((self.ways.gpus > 2).any())
@@ -409,6 +410,7 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
     data = _Data(Profiles(ways, profiles.seconds / scale, profiles.sync / scale))
     even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
     best, law = np.inf, START
+    # The objective has several minima, above all in g: the best end counts.
     for start in (even, _with_g(even, 4.0), START):
         found = _least_squares(data, start, robust=True)
         objective = _robust_objective(found, data)
@@ -438,6 +440,7 @@ def _objective(law: FloatArray, data: _Data) -> tuple[float, FloatArray]:
     of_steps = _rmse(log_t - data.log_seconds, slopes, slope)
     of_compute = _rmse(*data.log_compute(law), slope)
     penalty = 0.0
+    # AdaptDL's penalty: a slope per GPU must not explain what a constant can.
     for a, b in ((A_N, B_N), (A_R, B_R)):
         square = (law[b] / law[a]) ** 2
         slope[b] += 2e-2 * square

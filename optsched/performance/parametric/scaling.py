@@ -79,6 +79,7 @@ class Amdahl(TimeModel):
         order = np.argsort(keys, kind="stable")
         self._keys = keys[order]
         fields = ("batch", "work", "serial", "crosstalk", "log_sd")
+        # Curves in the order of their keys: a way finds its own by one search.
         table = [[getattr(rows[row][1], field) for field in fields] for row in order]
         self._table = columns(table, len(fields))
 
@@ -117,6 +118,7 @@ class Amdahl(TimeModel):
     def _fit_curve(cls, part: Profiles, batch: float) -> CurveDocument | None:
         """The law of one batch; None where nothing of its steps shrinks with more GPUs."""
         k, t = part.ways.gpus.astype(np.float64), part.seconds
+        # Two GPU counts determine Amdahl's law, three the universal one.
         counts = len(np.unique(part.ways.gpus))  # no more coefficients than counts
         terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)
         terms = terms[:, : min(cls.terms, counts)]
@@ -157,6 +159,7 @@ class Amdahl(TimeModel):
         """The law of each way's batch."""
         cell = self.cells.find(ways)
         wanted = self._key(cell, ways.samples_per_step * (1 + SAME_BATCH))
+        # The largest batch not above that of the way, which is rounded up to whole samples.
         at = np.searchsorted(self._keys, wanted, side="right") - 1
         known = at >= 0
         known[known] = self._keys[at[known]] // (len(self._batches) + 1) == cell[known]

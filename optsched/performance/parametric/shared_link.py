@@ -25,9 +25,9 @@ from optsched.performance.parametric.fitting import (
 from optsched.performance.parametric.shared_link_fit import (
     PARAMETERS_SD,
     PER_PARAMETER,
+    FittedSteps,
+    ParameterPrior,
     Parameters,
-    Prior,
-    Rows,
     fit_links,
     fit_own,
     rows_of,
@@ -150,12 +150,14 @@ class SharedLink(TimeModel):
     level, f is 1 and c that of the GPU type, 0 if nothing is stated. Where compute is long, y hides behind it by g > 1;
     with a gate h > 0 it counts as 0 wherever y <= h T_1, so that steps scale linearly unless links are slow enough.
 
-    `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared ones (S, B, alpha, g)
-    together from steps on several, soft_l1 of log t, with priors (`Prior`): S and B are tied up to one scale, which
-    these fix. T_1 goes through what was measured on one GPU in this fit, as the errors of the line would be taken for
-    communication. Then f, around 1, and c, around 0.05, with the shared ones held (maximum a posteriori, `fit_own`): a
-    pair with few steps on several GPUs stays near what its links say. Links that were never measured are the average
-    of the other types' on that level. A pair without a step on one GPU has a, b fitted with the shared ones.
+    `fit`: a, b from steps on one GPU (non-negative least squares of relative errors); the shared
+    ones (S, B, alpha, g) together from steps on several, soft_l1 of log t, with priors
+    (`ParameterPrior`): S and B are tied up to one scale, which these fix. T_1 goes through what was
+    measured on one GPU in this fit, as the errors of the line would be taken for communication.
+    Then f, around 1, and c, around 0.05, with the shared ones held (maximum a posteriori,
+    `fit_own`): a pair with few steps on several GPUs stays near what its links say. Links that were
+    never measured are the average of the other types' on that level. A pair without a step on one
+    GPU has a, b fitted with the shared ones.
 
     Options of `fit`: ``gradient_bytes`` (workload -> bytes, known), ``parameters`` (workload -> number of parameters, a
     weak hint: embeddings send few of theirs), ``links`` (GPU type -> ``inside``, ``across`` -> ``bandwidth`` in bytes/s
@@ -237,6 +239,7 @@ class SharedLink(TimeModel):
                 x *= self._anchors.factor(at // LEVELS, samples)
             y = np.multiply(ring, apart, out=ring)
             y += hop * (k - 1.0)
+            # The gate is judged by T_1 as it is, before GPUs slow each other down.
             if self.given.gate > 0:
                 y[y <= self.given.gate * x] = 0.0
             x *= 1.0 + c * apart
@@ -255,6 +258,7 @@ def _levels(
     for level, name in enumerate(NAMES):
         link, factor = getattr(given.gpus[gpu], name), getattr(compute, name)
         slowdown = given.gpus[gpu].slowdown if compute.slowdown is None else compute.slowdown[level]
+        # What depends on the pair and the level alone is multiplied out once.
         ring = 2 * factor * given.gradient_bytes[workload] / link.bandwidth
         hop = 2 * factor * link.latency
         source = Source.PARAMETRIC if link.measured else Source.PRIOR
@@ -338,6 +342,7 @@ class _JointFit:
         self.cells = Cells(tuple(self.parts))
         self.cell = self.cells.find(profiles.ways)
         self.earlier = None if chosen.prior is None else _read_prior(chosen.prior)
+        # GPU types that are only stated keep their links in the document.
         known = self.earlier.gpus if self.earlier else ()
         types = dict.fromkeys([*self.cells.gpu_types, *chosen.links, *known])
         self.gpu_rows = {name: row for row, name in enumerate(types)}
@@ -367,9 +372,9 @@ class _JointFit:
         )
         return self._with_log_sd(fitted, one_gpu)
 
-    def _prior(self) -> Prior:
+    def _prior(self) -> ParameterPrior:
         """What is thought of the parameters: the usual, then the earlier model, then what is stated."""
-        prior = Prior(self.at, [_guess(self.parts[pair]) for pair in self.free])
+        prior = ParameterPrior(self.at, [_guess(self.parts[pair]) for pair in self.free])
         workloads, earlier = self.cells.workloads, self.earlier
         if earlier:
             prior.state_bytes(workloads, earlier.gradient_bytes)
@@ -389,7 +394,7 @@ class _JointFit:
                     prior.state_link(row, link.bandwidth, link.latency)
         return prior
 
-    def _rows(self, one_gpu: Sequence[OneGpuDocument | None]) -> Rows:
+    def _rows(self, one_gpu: Sequence[OneGpuDocument | None]) -> FittedSteps:
         """The measurements, with T_1 through what was measured on one GPU."""
         ways = self.profiles.ways
         unknown = (np.nan, np.nan)
@@ -527,6 +532,7 @@ def _line(part: Profiles) -> tuple[float, float] | None:
 
 def _guess(part: Profiles) -> tuple[float, float]:
     """a and b of a pair that was never measured on one GPU: half of the shortest steps is compute."""
+    # Only a start for the search: the shortest steps communicate least.
     seconds = float(np.min(part.seconds / part.ways.passes))
     return seconds / 4, seconds / 4 / float(np.median(part.ways.samples))
 

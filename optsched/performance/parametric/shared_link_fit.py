@@ -66,7 +66,7 @@ class Parameters:
         self.size = self.base_slope + free
 
 
-class Prior:
+class ParameterPrior:
     """Independent normal distributions of the parameters; links lie around averages that are fitted as well."""
 
     def __init__(self, parameters: Parameters, base: Sequence[tuple[float, float]]) -> None:
@@ -122,6 +122,7 @@ class Prior:
         """Distances in standard deviations, and their derivatives."""
         slopes = np.diag(1.0 / self.sd)
         around = np.flatnonzero(self._around >= 0)
+        # Links lie around the average of their level, which is a parameter itself.
         center = self.mean.copy()
         center[around] = z[self._around[around]]
         slopes[around, self._around[around]] -= 1.0 / self.sd[around]
@@ -132,7 +133,7 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Rows:
+class FittedSteps:
     """Steps of several GPUs, arrays of length E, with the parameters that each one depends on.
 
     Attributes
@@ -169,7 +170,7 @@ def rows_of(
     base: IntArray,
     workload: IntArray,
     gpu: IntArray,
-) -> Rows:
+) -> FittedSteps:
     """What the fit looks at: all steps of several GPUs, at most `BLOCK_ROWS` of a block, evenly over k and m.
 
     Parameters
@@ -194,7 +195,7 @@ def rows_of(
     step = measured / BLOCK_ROWS
     kept = (measured <= BLOCK_ROWS) | (np.floor(place / step) != np.floor((place - 1) / step))
     rows = order[kept]
-    return Rows(
+    return FittedSteps(
         workload=workload[rows],
         link=2 * gpu[rows] + across[rows],
         block=2 * cell[rows] + across[rows],
@@ -228,7 +229,7 @@ class Phases:
     hops: FloatArray
 
 
-def phases_of(z: FloatArray, at: Parameters, rows: Rows) -> Phases:
+def phases_of(z: FloatArray, at: Parameters, rows: FittedSteps) -> Phases:
     """The phases of each row by the parameters z."""
     # Rows with a measured T_1 have base -1: what is read for them does not matter.
     constant = np.exp(z[at.base_constant + rows.base])
@@ -241,7 +242,7 @@ def phases_of(z: FloatArray, at: Parameters, rows: Rows) -> Phases:
     )
 
 
-def log_seconds(z: FloatArray, at: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
+def log_seconds(z: FloatArray, at: Parameters, rows: FittedSteps) -> tuple[FloatArray, FloatArray]:
     """log t of each row and its derivatives by all parameters, shape (E, P)."""
     every = np.arange(len(rows.k))
     phases = phases_of(z, at, rows)
@@ -277,7 +278,7 @@ def robust(log_residual: FloatArray) -> tuple[FloatArray, FloatArray]:
     return soft, np.where(np.abs(scaled) > 1e-6, quotient, 1.0) / ROBUST
 
 
-def fit_links(rows: Rows, parameters: Parameters, prior: Prior) -> FloatArray:
+def fit_links(rows: FittedSteps, parameters: Parameters, prior: ParameterPrior) -> FloatArray:
     """The parameters with the least  sum of weight^2 soft_l1(log residual) + prior.
 
     The squares of the weights of a block's n measurements are equal and sum to n^(1/2): their
@@ -316,13 +317,13 @@ FARTHEST = 10.0
 
 
 def fit_own(
-    z: FloatArray, parameters: Parameters, rows: Rows, blocks: int
+    z: FloatArray, parameters: Parameters, rows: FittedSteps, blocks: int
 ) -> tuple[FloatArray, FloatArray]:
     """Factors f on the communication, and slowdowns c, of each block (2 x pair + level), shape (blocks,) each.
 
         x = T_1 (1 + c (1 - 1/k))        y = f T_c        t = (passes - 1) x + (x^g + y^g)^(1/g)
 
-    with the shared parameters z held: for each block the least
+    with the shared parameters z fixed: for each block the least
 
         sum of weight^2 soft_l1(log residual) + (log f / 1)^2 + (log(c / 0.05) / 2)^2.
 
@@ -334,6 +335,7 @@ def fit_own(
     phases = phases_of(z, parameters, rows)
     g = 1.0 + float(np.exp(z[parameters.overlap]))
     weight = np.sqrt(np.minimum(rows.measured, OWN_WORTH) / np.minimum(rows.measured, BLOCK_ROWS))
+    # With the shared parameters fixed, blocks do not depend on each other.
     for block in np.unique(rows.block).tolist():
         members = np.flatnonzero(rows.block == block)
         step = _Block(

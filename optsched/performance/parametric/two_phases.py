@@ -54,6 +54,7 @@ def step_slopes(
     o = overlapped(x, y, g)
     by_x = (x / o) ** (g - 1) + passes - 1
     by_y = (y / o) ** (g - 1)
+    # y is 0 on one GPU, where 0 log 0 is 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         of_y = np.where(y > 0, (y / o) ** g * np.log(y / o), 0.0)
     by_g = o / g * ((x / o) ** g * np.log(x / o) + of_y)

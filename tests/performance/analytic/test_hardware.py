@@ -10,9 +10,15 @@ import pytest
 from refusals import refuses
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.analytic.board import BYTES, FALLBACKS, PRECISIONS, Board
-from optsched.performance.analytic.hardware import find, rows
-from optsched.performance.analytic.mig import slice_of
+from optsched.performance.analytic.hardware import (
+    BYTES,
+    FALLBACKS,
+    PRECISIONS,
+    Board,
+    find,
+    rows,
+    slice_of,
+)
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "perfmodel"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")

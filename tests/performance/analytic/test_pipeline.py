@@ -12,10 +12,15 @@ from pipeline_events import chimera, gpipe, interleaved, one_f_one_b, simulate
 from optsched.errors import UsageError
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.analytic.pipeline import SCHEDULES, bubble, in_flight, step_seconds
+from optsched.performance.analytic.pipeline import SCHEDULES, in_flight, step_seconds
 
 LENGTHS = [(1.0, 1.0), (1.0, 2.0), (2.0, 1.0), (1.0, 3.5), (0.25, 0.5)]
 SMALL = range(1, 9)
+
+
+def bubble(name: str, p: int, M: int, f: float, b: float, chunks: int = 1) -> float:
+    """Idle time over the ideal M (f + b)."""
+    return float(step_seconds(name, p, M, f, b, chunks)) / (M * (f + b)) - 1
 
 
 @pytest.mark.parametrize(("f", "b"), LENGTHS)

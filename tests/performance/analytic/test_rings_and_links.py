@@ -1,4 +1,4 @@
-"""Rings over the topology graph, sharing of links, and the reduction to pools and levels."""
+"""Rings over the topology graph, and the reduction to pools and levels."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refuses
 
 from optsched.instance import Instance, topology_graph
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import find
-from optsched.performance.analytic.links import GB, Links
+from optsched.performance.analytic.links import GB, PoolLinks
 from optsched.performance.analytic.rings import (
     ACROSS,
     ISLAND,
     LEAF,
-    NODE,
     ONE_GPU,
-    classify,
     rings,
-    shared,
     undirected,
 )
 
@@ -41,8 +37,10 @@ def cluster_of(pools: list[Document], topology: Document | None = None) -> Insta
     return Instance.from_document(document)
 
 
-def links_of(instance: Instance, **more: float) -> Links:
-    return Links.of(instance.cluster, [find(pool.gpu) for pool in instance.cluster.pools], **more)
+def links_of(instance: Instance, **more: float) -> PoolLinks:
+    return PoolLinks.of(
+        instance.cluster, [find(pool.gpu) for pool in instance.cluster.pools], **more
+    )
 
 
 def two_leaves(
@@ -65,33 +63,6 @@ def two_leaves(
 
 
 # --- one placement -------------------------------------------------------------------------------------------------
-
-
-def test_levels_of_the_default_tree() -> None:
-    instance = cluster_of([{"name": "a", "gpu": "V100", "nodes": 2, "gpus_per_node": 4}, {"name": "b", "gpu": "T4",
-                           "nodes": 1, "gpus_per_node": 4}])  # fmt: skip
-    graph = topology_graph(instance.cluster)
-    assert classify(["a-0/1"], graph) == ONE_GPU
-    assert classify(["a-0/1", "a-0/1"], graph) == ONE_GPU
-    assert classify(["a-0/1", "a-0/3"], graph) == NODE
-    assert classify(["a-0/1", "a-1/1"], graph) == LEAF
-    assert classify(["a-0/1", "b-0/1"], graph) == ACROSS
-    with refuses('placement[1]: found "c-0/0", expected a GPU, written node/index...'):
-        classify(["a-0/0", "c-0/0"], graph)
-
-
-def test_levels_of_a_document() -> None:
-    graph = networkx.node_link_graph(two_leaves(), edges="links")
-    assert classify(["a-0/0", "a-0/3"], graph) == ISLAND
-    assert classify(["a-0/0", "a-1/3"], graph) == LEAF
-    assert classify(["a-0/0", "a-2/3"], graph) == ACROSS
-    graph.remove_edge("a-0/0", "a-0/switch")
-    assert classify(["a-0/0", "a-0/3"], graph) == NODE
-    assert classify(["a-0/1", "a-0/3"], graph) == ISLAND
-    directed = networkx.DiGraph()
-    directed.add_edges_from([("n/0", "n/1"), ("n/1", "n/0"), ("n/2", "n/1")])
-    assert classify(["n/0", "n/1"], directed) == ISLAND
-    assert classify(["n/0", "n/2"], directed) == NODE  # an arc without one back joins nothing
 
 
 def test_rings_add_up_over_rails() -> None:
@@ -149,21 +120,6 @@ def test_the_first_ring_is_the_widest(seed: int) -> None:
     for one, other in more.edges():
         more[one][other]["bandwidth"] *= 2
     assert rings(undirected(more), ends).bandwidth == pytest.approx(2 * found.bandwidth)
-
-
-def test_jobs_share_links() -> None:
-    graph = topology_graph(
-        cluster_of([{"name": "a", "gpu": "V100", "nodes": 3, "gpus_per_node": 4,
-                     "bandwidth": {"intra_node": 100, "node": 12}}]).cluster
-    )  # fmt: skip
-    alone = ["a-0/0", "a-1/0"]
-    assert shared(graph, [alone]).tolist() == [12]
-    two = shared(graph, [alone, ["a-0/1", "a-1/1"], ["a-2/0", "a-2/1"], ["a-2/2"]])
-    assert two.tolist() == [6, 6, 100, np.inf]
-    three = shared(graph, [alone, ["a-0/1", "a-2/1"], ["a-0/2", "a-2/2"]])
-    assert three.tolist() == [4, 4, 4]  # all three leave node a-0
-    with refuses("placements[1][0]"):
-        shared(graph, [alone, ["x/0"]])
 
 
 # --- pools and levels ----------------------------------------------------------------------------------------------

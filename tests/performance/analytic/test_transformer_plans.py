@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.analytic.best_plan import best_plans
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.parallel3d import (
     Machines,
     Plans,
     Rules,
+    best_plans,
     evaluate,
     factorisations,
     plans,
