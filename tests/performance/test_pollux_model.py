@@ -118,8 +118,7 @@ def test_the_published_objective_is_met_or_beaten(case: int) -> None:
     profiles = _oracle_profiles(told)
     found = fit_adaptdl(profiles)
     assert len(profiles) == told["n_points"]
-    assert found.objective <= told["best_objective"] * (1 + 1e-4)
-    assert adaptdl_objective(found.law, profiles) == pytest.approx(found.objective, rel=1e-6)
+    assert adaptdl_objective(found.law, profiles) <= told["best_objective"] * (1 + 1e-4)
     names = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
     theirs = np.array([told["best_params"][name] for name in names])
     assert adaptdl_objective(theirs, profiles) == pytest.approx(told["best_objective"], rel=1e-9)

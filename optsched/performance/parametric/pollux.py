@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -58,34 +57,17 @@ class PolluxLawDocument(Document):
     inside: bool = True
     across: bool = True
 
+    @property
+    def law(self) -> FloatArray:
+        """The coefficients in the order of `NAMES`, shape (7,)."""
+        return np.array([getattr(self, name) for name in NAMES])
+
 
 class PolluxDocument(Document):
     """The model: laws by workload, then GPU type; what its fit was asked for is kept with it."""
 
     coefficients: dict[Name, dict[Name, PolluxLawDocument]]
     fitted: PlainObject = Field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PolluxFit:
-    """A fitted law of one workload on one GPU type.
-
-    Attributes
-    ----------
-    law : FloatArray, shape (7,)
-    objective : float
-        What the fit minimised.
-    log_sd : float
-        Of the steps' times, by their log residuals (`optsched.performance.parametric.fitting`).
-    inside, across : bool
-        Whether several GPUs on one node, and on several, were measured.
-    """
-
-    law: FloatArray
-    objective: float
-    log_sd: float
-    inside: bool
-    across: bool
 
 
 class Pollux(TimeModel):
@@ -115,7 +97,7 @@ class Pollux(TimeModel):
 
     def __init__(
         self,
-        laws: Mapping[tuple[str, str], PolluxFit],
+        laws: Mapping[tuple[str, str], PolluxLawDocument],
         fitted: Mapping[str, Any] | None = None,
     ) -> None:
         self.pairs, self.laws = tuple(laws), tuple(laws.values())
@@ -138,21 +120,15 @@ class Pollux(TimeModel):
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         stored = validate(PolluxDocument, dict(document), "performance")
-        laws = {}
-        for pair, one in flat(stored.coefficients).items():
+        laws = flat(stored.coefficients)
+        for pair, law in laws.items():
             path = join("performance.coefficients", pair)
-            check_compute(path, {"a_c": one.a_c, "b_c": one.b_c})
-            law = np.array([getattr(one, name) for name in NAMES])
-            laws[pair] = PolluxFit(law, np.nan, one.log_sd, one.inside, one.across)
+            check_compute(path, {"a_c": law.a_c, "b_c": law.b_c})
         return cls(laws, stored.fitted)
 
     def document(self) -> dict[str, Any]:
         """Coefficients by workload and GPU type."""
-        laws = [
-            dict(zip(NAMES, fit.law.tolist(), strict=True))
-            | {"log_sd": fit.log_sd, "inside": fit.inside, "across": fit.across}
-            for fit in self.laws
-        ]
+        laws = [law.model_dump() for law in self.laws]
         document = {"model": self.name, "coefficients": by_names(self.pairs, laws)}
         return document | ({"fitted": self._fitted} if self._fitted else {})
 
@@ -171,7 +147,7 @@ class Pollux(TimeModel):
         return self._table.times(ways, phases)
 
 
-def _levels(fit: PolluxFit) -> list[tuple[float, ...]]:
+def _levels(fit: PolluxLawDocument) -> list[tuple[float, ...]]:
     """a_c, b_c, g, a and b of T_sync, log_sd and source: of steps on one GPU, on one node, on several."""
     a_c, b_c, a_n, b_n, a_r, b_r, g = fit.law.tolist()
     measured = (fit.log_sd, Source.PARAMETRIC)
@@ -327,7 +303,7 @@ class _Data:
         slopes[:, B_C] = law[B_C] * self.samples / compute
         return np.log(compute / self.compute), slopes
 
-    def result(self, law: FloatArray, objective: float) -> PolluxFit:
+    def result(self, law: FloatArray) -> PolluxLawDocument:
         """The fit of a law; unmeasured steps over several nodes take at least 1.1 times those of one node."""
         if not self.across:
             law = law.copy()
@@ -335,7 +311,8 @@ class _Data:
             law[B_N] = max(law[B_N], 1.1 * law[B_R])
         residual = log_step_seconds(law, self.ways)[0] - self.log_seconds
         sd = log_sd(residual, self.coefficients)
-        return PolluxFit(law, objective, sd, self.inside, self.across)
+        coefficients = dict(zip(NAMES, law.tolist(), strict=True))
+        return PolluxLawDocument(**coefficients, log_sd=sd, inside=self.inside, across=self.across)
 
 
 def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
@@ -343,7 +320,7 @@ def adaptdl_objective(law: FloatArray, profiles: Profiles) -> float:
     return _objective(law, _Data(profiles))[0]
 
 
-def fit_adaptdl(profiles: Profiles) -> PolluxFit:
+def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
     """AdaptDL's fit: `adaptdl_objective`, bounded, by L-BFGS-B in the logs of the coefficients, from several starts.
 
     Terms without measurements are pinned; those of several nodes are then at least 1.1 times those of one node.
@@ -393,10 +370,10 @@ def fit_adaptdl(profiles: Profiles) -> PolluxFit:
             objective = function(x)[0]
             if objective < best:
                 best, law = objective, data.law(x)
-    return data.result(law, best)
+    return data.result(law)
 
 
-def fit_robust(profiles: Profiles) -> PolluxFit:
+def fit_robust(profiles: Profiles) -> PolluxLawDocument:
     """The recommended fit: soft_l1 of the residuals of log t, in the logs of the coefficients, from several starts.
 
     Weak priors hold what few measurements leave open: rows  w b_n / a_n,  w b_r / a_r  and  w (g - 1)  are residuals
@@ -416,9 +393,9 @@ def fit_robust(profiles: Profiles) -> PolluxFit:
         objective = _robust_objective(found, data)
         if objective < best:
             best, law = objective, found
-    fit = data.result(law, best)
+    fit = data.result(law)
     units = np.array([scale, scale / size, scale, scale, scale, scale, 1.0])
-    return replace(fit, law=fit.law * units)
+    return fit.model_copy(update=dict(zip(NAMES, (fit.law * units).tolist(), strict=True)))
 
 
 def _check_units(profiles: Profiles) -> None:
