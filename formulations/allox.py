@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from formulations.machines import Machines
+from formulations.machines import FreeMachines, check_each_once, rank, sum_before
 from formulations.slots import Slots, cheapest_slots, whole_assignment
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Absence, Candidates, Classes, Drop
@@ -88,9 +88,8 @@ class Allox(Formulation):
 
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that are planned; every job is one where some keep their GPUs, as these are not alike."""
-        candidates = candidates.without_jobs(
-            np.zeros(len(candidates.absence), bool), WAITS
-        )  # of an earlier call
+        # Candidates of an earlier call have jobs that wait: all are looked at anew.
+        candidates = candidates.without_jobs(np.zeros(len(candidates.absence), bool), WAITS)
         candidates = candidates.without(_unusable(candidates))
         kept = self._kept(candidates)
         candidates = candidates.per_job() if kept.any() else candidates
@@ -137,9 +136,8 @@ class _Places:
             C.alone & (C.pool >= 0) & (C.gpus == 1) & (C.configurations.share[C.configuration] == 1)
         )
         some = np.flatnonzero(one & np.isfinite(C.duration))
-        order = some[
-            np.argsort(C.duration[some], kind="stable")[::-1]
-        ]  # the last that is written is the fastest
+        # Slowest first: the last that is written, the fastest, stays.
+        order = some[np.argsort(C.duration[some], kind="stable")[::-1]]
         column = np.full((len(C), len(C.instance.cluster.pools)), -1, np.int64)
         column[C.class_a[order], C.pool[order]] = order
         return column
@@ -162,17 +160,16 @@ class _Places:
         return kept
 
     @cached_property
-    def machines(self) -> Machines:
-        """Groups of machines."""
+    def machines(self) -> FreeMachines:
         C = self.C
         running = np.flatnonzero(self.kept >= 0)
-        return Machines.of(
+        return FreeMachines.of(
             C.instance, {int(C.first[k]): float(C.duration[self.kept[k]]) for k in running.tolist()}
         )
 
     @cached_property
     def slots(self) -> Slots:
-        """The variables x_kgi."""
+        """The variables x_kgi: the places that are cheapest for each class."""
         C, machines = self.C, self.machines
         column = self.column[:, machines.pool]
         p = (
@@ -278,7 +275,7 @@ class _Places:
         """Jobs at a place of a group go to its machines in turn; on each, the highest place runs first."""
         C, slots = self.C, self.slots
         chosen = np.repeat(np.arange(len(slots)), whole)
-        m = _rank(slots.at[chosen])
+        m = rank(slots.at[chosen])
         order = np.lexsort((-slots.i[chosen], m, slots.g[chosen]))
         chosen, m = chosen[order], m[order]
         k, g = slots.k[chosen], slots.g[chosen]
@@ -289,20 +286,17 @@ class _Places:
         )
         column = self.column[k, self.machines.pool[g]]
         p = C.duration[column]
-        start = self.machines.free[g] + _sum_before(p, machine)
+        start = self.machines.free[g] + sum_before(p, machine)
         runs = np.flatnonzero(self.kept >= 0)
         column = np.concatenate([column, self.kept[runs]])
         start = C.instance.now + np.concatenate([start, np.zeros(len(runs))])
-        member = np.concatenate([_rank(k), np.zeros(len(runs), np.int64)])
+        member = np.concatenate([rank(k), np.zeros(len(runs), np.int64)])
         return Schedule.of_members(C, column, member, start, start + C.duration[column])
 
     def _complete(self, schedule: Schedule) -> FloatArray:
         """The place of every job: whatever machine it is on, each starts when another of its pool ends, or is free."""
         C, slots, names = self.C, self.slots, self.C.instance.jobs_table.names
-        times = np.bincount(schedule.job, minlength=len(names))
-        odd = np.flatnonzero((C.of_job >= 0) & (times != 1))
-        if len(odd):
-            raise ValueError(f"job {names[int(odd[0])]} runs {times[odd[0]]} times, expected once")
+        check_each_once(C, schedule)
         k, now = C.of_job[schedule.job], C.instance.now
         expected = np.where(
             self.kept[k] >= 0, self.kept[k], self.column[k, np.maximum(schedule.pool, 0)]
@@ -374,7 +368,7 @@ class _Places:
             insort(ready, (float(end[s]), int(machine[row])))
         back = order[::-1]
         i = np.empty(len(rows), np.int64)
-        i[back] = _rank(machine[back]) + 1
+        i[back] = rank(machine[back]) + 1
         return group[machine], i
 
 
@@ -389,17 +383,3 @@ def _unusable(candidates: Candidates) -> NDArray[np.uint8]:
     can[columns.kind[one]] = True
     drop = ~one & (can[columns.kind] | can[columns.partner])
     return np.where(drop, Drop.NOT_CHOSEN, Drop.KEPT).astype(np.uint8)
-
-
-def _rank(group: IntArray) -> IntArray:
-    """0, 1, 2, ... inside each group, in order of appearance."""
-    order = np.argsort(group, kind="stable")
-    rank = np.empty(len(group), np.int64)
-    rank[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
-    return rank
-
-
-def _sum_before(value: FloatArray, group: IntArray) -> FloatArray:
-    """Sum of the values before each row in its group of consecutive rows; exactly 0 for the first."""
-    before = np.cumsum(value) - value
-    return np.asarray(before - before[np.searchsorted(group, group)])

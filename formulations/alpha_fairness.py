@@ -10,6 +10,7 @@ from pydantic import Field
 
 from formulations.reference_rates import pool_gpus, proportional
 from optsched.arrays import FloatArray
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Multiple, Total
@@ -48,19 +49,17 @@ class AlphaFairness(Formulation):
     objective_words = "total alpha-fair utility"
 
     class Options(FormulationOptions):
-        """Options of alpha-fairness."""
-
         alpha: float = Field(default=2.0, ge=0.0, le=10.0)
         normalise: Literal["none", "proportional", "max-min"] = "proportional"
 
     @property
     def alpha(self) -> float:
-        """The exponent alpha."""
+        """The exponent; proportional fairness fixes it."""
         return float(self.options.alpha)
 
     def build(self, C: Classes) -> AllocationProgram:
         m, w = self._normaliser(C)
-        levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)
+        levels = scaled_rows(C.throughput, 1.0 / m)
         if self.alpha == 1.0:
             return AllocationProgram(C, Total(w, "log"), levels)
         if self.alpha == 0.0:
@@ -126,7 +125,6 @@ class ProportionalFairness(AlphaFairness):
 
     @property
     def alpha(self) -> float:
-        """Always 1."""
         return 1.0
 
     @property

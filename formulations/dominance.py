@@ -43,9 +43,8 @@ def dominated(
         if len(ahead) == 0:
             break
         new = np.concatenate(([True], mine[ahead][1:] != mine[ahead][:-1]))
-        pivot = ahead[np.flatnonzero(new)][
-            np.cumsum(new) - 1
-        ]  # the first column left of each one's owner
+        # The first column left of each one's owner.
+        pivot = ahead[np.flatnonzero(new)][np.cumsum(new) - 1]
         after = pivot != ahead
         ahead, pivot = ahead[after], pivot[after]
         worse = (use[ahead] >= use[pivot]).all(axis=1)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from formulations.reference_rates import proportional
 from formulations.water_filling import rising
 from optsched.arrays import FloatArray
+from optsched.arrays.matrices import scaled_rows, sum_by
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram
@@ -73,7 +74,7 @@ class DominantResourceFairness(Formulation):
     def build(self, C: Classes) -> AllocationProgram:
         d = dominant_shares(C) / np.where(C.alone, 1.0, 2.0)
         levels = sp.csr_matrix(C.member @ sp.diags_array(d))
-        nt = sp.csr_matrix(sp.diags_array(1.0 / proportional(C)) @ C.throughput)
+        nt = scaled_rows(C.throughput, 1.0 / proportional(C))
         return AllocationProgram(C, rising(C, np.ones(len(C)), self.options.tenants, nt), levels)
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
@@ -84,16 +85,10 @@ class DominantResourceFairness(Formulation):
 def dominant_shares(C: Classes) -> FloatArray:
     """d_c: the largest share that one unit of a column holds of any type of resource, shape (N,)."""
     types, row_type = np.unique(_types(C), return_inverse=True)
-    by_type = sp.csr_matrix(
-        (np.ones(len(row_type)), (row_type, np.arange(len(row_type)))),
-        shape=(len(types), len(row_type)),
-    )
+    by_type = sum_by(row_type, 1.0, len(types))
     total: FloatArray = np.asarray(by_type @ C.capacity)
-    share = (
-        sp.diags_array(np.divide(1.0, total, out=np.zeros(len(types)), where=total > 0))
-        @ by_type
-        @ C.usage
-    )
+    part = np.divide(1.0, total, out=np.zeros(len(types)), where=total > 0)
+    share = sp.diags_array(part) @ by_type @ C.usage
     return np.asarray(share.max(axis=0).todense()).ravel() if C.columns else np.zeros(0)
 
 

@@ -154,9 +154,8 @@ class _Queue:
         present = np.flatnonzero(K.of_job >= 0)
         order = present[np.argsort(K.instance.jobs_table.arrival[present], kind="stable")]
         gang = K.gang.tolist()
-        left_out: set[int] = (
-            set()
-        )  # kinds that can run nowhere in the room left: until somebody starts, nothing changes
+        # Kinds that can run nowhere in the room left: until somebody starts, nothing changes.
+        left_out: set[int] = set()
         for position, (job, kind) in enumerate(
             zip(order.tolist(), K.of_job[order].tolist(), strict=True)
         ):
@@ -185,9 +184,8 @@ class _Queue:
         K = self.kinds
         pairs = pair_ratios(K)
         worth = np.flatnonzero(pairs.ratio > PACKED)
-        partners: dict[int, list[tuple[float, int, int, int]]] = defaultdict(
-            list
-        )  # (-ratio, kind, pool, column)
+        # (-ratio, kind, pool, column).
+        partners: dict[int, list[tuple[float, int, int, int]]] = defaultdict(list)
         for row in worth.tolist():
             column = int(pairs.column[row])
             a, b, pool = int(K.class_a[column]), int(K.class_b[column]), int(K.pool[column])

@@ -6,14 +6,20 @@ from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import Field
 
-from formulations.reference_rates import fastest, on_reference_pool, reference_pool, reference_rates
+from formulations.reference_rates import (
+    ReferencePoolOptions,
+    fastest,
+    on_reference_pool,
+    reference_pool,
+    reference_rates,
+)
 from formulations.slices import slices
 from optsched.arrays import FloatArray
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput
-from optsched.formulation import Formulation, FormulationOptions
+from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.program import AllocationProgram, DelayedMinimum, Inverse, Minimum
 
@@ -59,13 +65,8 @@ class FinishTimeFairness(Formulation):
     sense = "min"
     objective_words = "largest finish-time ratio rho"
 
-    class Options(FormulationOptions):
+    class Options(ReferencePoolOptions):
         """Options of finish-time fairness."""
-
-        agnostic: bool = False
-        reference_pool: str | None = Field(
-            default=None, description="pool whose rates stand for all (agnostic)"
-        )
 
     def check(self, instance: Instance) -> None:
         """The reference pool must exist."""
@@ -81,12 +82,11 @@ class FinishTimeFairness(Formulation):
 
     def _terms(self, C: Classes) -> tuple[FloatArray, sp.csr_matrix]:
         """D, and the levels (D_k / N_k) sum_c T_kc x_c."""
-        N, throughput = C.steps_left, C.throughput
+        N, T = C.steps_left, C.throughput
         if self.options.agnostic:
-            reference = on_reference_pool(C, self.options.reference_pool, self.name)
-            throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
+            T = scaled_rows(C.member, on_reference_pool(C, self.options.reference_pool, self.name))
         D = C.isolated_time + N / self.isolated_rates(C)
-        return D, sp.csr_matrix(sp.diags_array(D / N) @ throughput)
+        return D, scaled_rows(T, D / N)
 
     def isolated_rates(self, C: Classes) -> FloatArray:
         """iso_k = sum_j T_kj y_kj."""

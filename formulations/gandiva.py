@@ -28,8 +28,6 @@ class _Packing(Rule):
     objective_words = "total gain of the pairs that share GPUs"
 
     class Options(Rule.Options):
-        """Options of packing."""
-
         pack: Literal["when-needed", "always"] = "when-needed"
 
     def classes(self, candidates: Candidates) -> Classes:

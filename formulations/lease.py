@@ -70,7 +70,7 @@ class Lease(Formulation):
     columns or if no time is left. Then every job is moved as early as the other jobs leave room, and the stage has no
     bound.
 
-    Solvers start from the plan by earliest deadline first (`Leases._by_deadline`), which is the answer where a limit
+    Solvers start from the plan by earliest deadline first (`LeaseProgram._by_deadline`), the answer where a limit
     leaves nothing better. Without ``admission`` there is one only where it keeps all deadlines.
 
     Rounds take ``admission`` and ``refine=shift`` unless the policy says otherwise: deadlines that cannot all be kept
@@ -127,14 +127,14 @@ class Lease(Formulation):
         return super().classes(candidates.without_jobs(free, BEST_EFFORT))
 
     def build(self, C: Classes) -> LinearPlan:
-        plan = Leases(
+        plan = LeaseProgram(
             C, self.options.capacity, self.options.admission, self.options.first_lease
         ).plan()
         return replace(plan, solves_later=self.options.refine == "solve")
 
 
 @dataclass(frozen=True)
-class Leases:
+class LeaseProgram:
     """Options, leases and variables of one program."""
 
     C: Classes
@@ -167,13 +167,13 @@ class Leases:
 
     @cached_property
     def b(self) -> IntArray:
-        """Leases needed by each option."""
+        """LeaseProgram needed by each option."""
         leases = self.C.sure_duration[self.o] / self.L
         return np.maximum(np.ceil(leases - ROUNDING * np.maximum(leases, 1.0)), 1).astype(np.int64)
 
     @cached_property
     def l(self) -> IntArray:  # noqa: E743  (the paper's symbol)
-        """Leases before the deadline of each option, at least 0."""
+        """LeaseProgram before the deadline of each option, at least 0."""
         left = (self._option_deadlines[self.o] - self.C.instance.now) / self.L
         return np.maximum(np.floor(left + ROUNDING * np.maximum(np.abs(left), 1.0)), 0).astype(
             np.int64
@@ -188,7 +188,7 @@ class Leases:
 
     @cached_property
     def leases(self) -> int:
-        """Leases in the program."""
+        """LeaseProgram in the program."""
         return int(self.l.max(initial=0))
 
     @cached_property

@@ -36,7 +36,7 @@ class Pieces:
     Attributes
     ----------
     b, size, n : IntArray, shape (O,)
-        Leases needed, leases in which it may run (0: none), and jobs of the class of each option.
+        LeaseProgram needed, leases in which it may run (0: none), and jobs of the class of each option.
     of, t : IntArray, shape (X,)
         Option and lease of each X.
     rows : callable
@@ -95,7 +95,7 @@ class Pieces:
 
     @cached_property
     def _window(self) -> IntArray:
-        """Leases in which a job can need r, of each option: l_o - b_o + 1."""
+        """LeaseProgram in which a job can need r, of each option: l_o - b_o + 1."""
         return np.asarray(self.size - self.b + 1)
 
     @cached_property
@@ -178,9 +178,8 @@ class Pieces:
                 - self._one(ends, option[last], (len(last), len(self.b))) @ S == 0.0, name="all",
             )  # fmt: skip
             shared = np.flatnonzero(np.isin(self.of, self.several))
-            first = np.searchsorted(
-                self.of, option
-            )  # X of an option follow each other, lease by lease
+            # X of an option follow each other, lease by lease.
+            first = np.searchsorted(self.of, option)
             row = np.searchsorted(shared, first + t)
             add = self._one(row, every, (len(shared), count)) @ ran
             picked = self._one(np.arange(len(shared)), shared, (len(shared), len(self.of)))
@@ -267,10 +266,11 @@ class Pieces:
         o = int(self.several[place])
         b, window = int(self.b[o]), int(self._window[o])
         counts = ran[self._first[place] : self._first[place + 1]].reshape(b, window)
+        # By leases run, first in first out.
         waiting: list[list[int]] = [
             list(range(members)),
             *([] for _ in range(b)),
-        ]  # by leases run, first in first out
+        ]
         just: list[list[int]] = [[] for _ in range(b + 1)]
         who: list[int] = []
         when: list[int] = []

@@ -1,4 +1,4 @@
-"""GPUs one by one: when each is free, and those that are free at the same time put together."""
+"""GPUs one by one: when each is free, and the order of jobs on them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.candidates import Classes
 from optsched.instance import Instance
 from optsched.instance.cluster import UP
+from optsched.solution import Schedule
 
 
 @dataclass(frozen=True)
-class Machines:
+class FreeMachines:
     """Groups of machines (GPUs) that are alike: of one pool, and free from the same time on.
 
     Attributes
@@ -39,7 +41,7 @@ class Machines:
         return int(self.count[self.free == 0].sum())
 
     @classmethod
-    def of(cls, instance: Instance, busy: Mapping[int, float]) -> Machines:
+    def of(cls, instance: Instance, busy: Mapping[int, float]) -> FreeMachines:
         """The GPUs of nodes that are up or will be available, each free when its node is and who runs there has ended.
 
         Parameters
@@ -63,9 +65,8 @@ class Machines:
         for job, seconds in busy.items():
             row, gpus, _ = instance.jobs_table.running[job]
             for gpu in gpus:
-                if (
-                    gpu in free[row]
-                ):  # a job may end on a node that takes no more work: that is no machine
+                # A job may end on a node that takes no more work: that is no machine.
+                if gpu in free[row]:
                     free[row][gpu] = max(free[row][gpu], seconds)
         groups = [np.unique(list(of_pool.values()), return_counts=True) for of_pool in free]
         return cls(
@@ -73,3 +74,26 @@ class Machines:
             np.concatenate([np.zeros(0), *(times for times, _ in groups)]).astype(np.float64),
             np.concatenate([np.zeros(0), *(counts for _, counts in groups)]).astype(np.int64),
         )
+
+
+def rank(group: IntArray) -> IntArray:
+    """0, 1, 2, ... inside each group, in order of appearance."""
+    order = np.argsort(group, kind="stable")
+    number = np.empty(len(group), np.int64)
+    number[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
+    return number
+
+
+def sum_before(value: FloatArray, group: IntArray) -> FloatArray:
+    """Sum of the values before each row in its group of consecutive rows; exactly 0 for the first."""
+    before = np.cumsum(value) - value
+    return np.asarray(before - before[np.searchsorted(group, group)])
+
+
+def check_each_once(C: Classes, schedule: Schedule) -> None:
+    """Raise ValueError for a job of the program that does not run once."""
+    names = C.instance.jobs_table.names
+    times = np.bincount(schedule.job, minlength=len(names))
+    odd = np.flatnonzero((C.of_job >= 0) & (times != 1))
+    if len(odd):
+        raise ValueError(f"job {names[int(odd[0])]} runs {times[odd[0]]} times, expected once")

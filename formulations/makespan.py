@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import Field
 
-from formulations.reference_rates import on_reference_pool, reference_pool, without_rate
+from formulations.reference_rates import (
+    ReferencePoolOptions,
+    on_reference_pool,
+    reference_pool,
+    without_rate,
+)
+from optsched.arrays import FloatArray
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
-from optsched.formulation import Formulation, FormulationOptions
+from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.program import AllocationProgram, Inverse, Minimum
 
@@ -41,13 +47,8 @@ class Makespan(Formulation):
     generates_columns = True
     objective_words = "makespan, s"
 
-    class Options(FormulationOptions):
+    class Options(ReferencePoolOptions):
         """Options of the makespan."""
-
-        agnostic: bool = False
-        reference_pool: str | None = Field(
-            default=None, description="pool whose rates stand for all (agnostic)"
-        )
 
     def check(self, instance: Instance) -> None:
         """The reference pool must exist."""
@@ -56,20 +57,23 @@ class Makespan(Formulation):
 
     def build(self, C: Classes) -> AllocationProgram:
         N = C.steps_left
-        throughput = C.throughput
+        T = C.throughput
         if self.options.agnostic:
-            reference = on_reference_pool(C, self.options.reference_pool, self.name)
-            throughput = sp.csr_matrix(sp.diags_array(reference) @ C.member)
-        alone = np.zeros(len(C))
-        entries = throughput.tocoo()
-        np.maximum.at(alone, entries.row, entries.data)
-        if (alone <= 0).any():
-            raise without_rate(C, np.flatnonzero(alone <= 0))
-        own, mine = (
-            np.zeros(len(C)),
-            C.alone[entries.col],
-        )  # which pairs there are must not change the unit
-        np.maximum.at(own, entries.row[mine], entries.data[mine])
-        S = float(np.median(N / np.where(own > 0, own, alone))) if len(C) else 1.0
-        levels = sp.csr_matrix(sp.diags_array(S / N) @ throughput)
-        return AllocationProgram(C, Minimum(), levels, units=Inverse(S))  # M = S / t
+            T = scaled_rows(C.member, on_reference_pool(C, self.options.reference_pool, self.name))
+        S = float(np.median(N / _best_rates(C, T))) if len(C) else 1.0
+        return AllocationProgram(C, Minimum(), scaled_rows(T, S / N), units=Inverse(S))  # M = S / t
+
+
+def _best_rates(C: Classes, T: sp.csr_matrix) -> FloatArray:
+    """max_c T_kc over the columns of class k alone, or over all where it has none alone.
+
+    Which pairs there are must not change the unit of the program: column generation makes more of them.
+    """
+    best, alone = np.zeros(len(C)), np.zeros(len(C))
+    entries = T.tocoo()
+    own = C.alone[entries.col]
+    np.maximum.at(best, entries.row, entries.data)
+    np.maximum.at(alone, entries.row[own], entries.data[own])
+    if (best <= 0).any():
+        raise without_rate(C, np.flatnonzero(best <= 0))
+    return np.where(alone > 0, alone, best)

@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from formulations.machines import check_each_once, rank, sum_before
 from formulations.reference_rates import refuse_endless
 from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays.matrices import sum_by
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
@@ -135,9 +137,8 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
     """The program ``assignment`` of the class."""
     r = C.usage.tocsc()[:, columns].indices.astype(np.int64)
     d, k, n = C.duration[columns], C.class_a[columns], C.count
-    machines = np.minimum(np.floor(C.capacity + 1e-9), n.sum()).astype(
-        np.int64
-    )  # (r, m): no more than jobs
+    # Machines (r, m): more of them than jobs are of no use.
+    machines = np.minimum(np.floor(C.capacity + 1e-9), n.sum()).astype(np.int64)
     machines[np.setdiff1d(np.arange(len(machines)), r)] = 0
     first = np.concatenate(([0], np.cumsum(machines)))
     size = machines[r]
@@ -146,21 +147,17 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
             f"makespan-unrelated: an assignment of {len(columns)} columns to machines has {size.sum()} variables, "
             f"at most {MOST_COLUMNS} are taken; use program=timeline"
         )
-    c = np.repeat(
-        np.arange(len(columns), dtype=np.int64), size
-    )  # variables x_cm, column after column
+    # Variables x_cm, column after column.
+    c = np.repeat(np.arange(len(columns), dtype=np.int64), size)
     m = first[r[c]] + ranges(np.zeros(len(columns), np.int64), size)
-    every = np.arange(len(c))
-    load = sp.csr_matrix((d[c], (m, every)), shape=(first[-1], len(c)))
+    load = sum_by(m, d[c], first[-1])
 
     lp = LinearProgram()
     x = lp.variables(len(c), name="x", upper=n[k[c]], integer=True)
     worst = np.zeros(len(C))
     np.maximum.at(worst, k, d)
     makespan = lp.variables(1, name="C", upper=float(worst @ n))
-    lp.constrain(
-        sp.csr_matrix((np.ones(len(c)), (k[c], every)), shape=(len(C), len(c))) @ x == n, name="one"
-    )
+    lp.constrain(sum_by(k[c], 1.0, len(C)) @ x == n, name="one")
     lp.constrain(load @ x - np.ones((first[-1], 1)) @ makespan <= 0.0, name="load")
     next_is_alike = np.setdiff1d(np.arange(first[-1] - 1), first[1:-1] - 1)
     if len(next_is_alike):
@@ -173,15 +170,15 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
         chosen = np.repeat(some, units[some])
         order = np.argsort(m[chosen], kind="stable")
         chosen = chosen[order]
-        start = C.instance.now + _sum_before(d[c[chosen]], m[chosen])
-        member = _rank(k[c[chosen]])
+        start = C.instance.now + sum_before(d[c[chosen]], m[chosen])
+        member = rank(k[c[chosen]])
         return Schedule.of_members(C, columns[c[chosen]], member, start, start + d[c[chosen]])
 
     def complete(schedule: Schedule) -> FloatArray:
         place = np.searchsorted(columns, schedule.column)
         if (columns[np.minimum(place, len(columns) - 1)] != schedule.column).any():
             raise ValueError("a job runs in a configuration that does not fit")
-        _check_each_once(C, schedule)
+        check_each_once(C, schedule)
         _check_lengths(C, schedule, d[place])
         slot = _colour(schedule, r[place], machines)
         loads = np.bincount(first[r[place]] + slot, d[place], minlength=first[-1])
@@ -211,28 +208,6 @@ def _assignment(C: Classes, columns: IntArray) -> LinearPlan:
         step=common_unit(d),
         as_timeline="with -O program=timeline it needs no such columns",
     )
-
-
-def _sum_before(value: FloatArray, group: IntArray) -> FloatArray:
-    """Sum of the values before each row in its group of consecutive rows; exactly 0 for the first."""
-    before = np.cumsum(value) - value
-    return np.asarray(before - before[np.searchsorted(group, group)])
-
-
-def _rank(group: IntArray) -> IntArray:
-    """0, 1, 2, ... inside each group, in order of appearance."""
-    order = np.argsort(group, kind="stable")
-    rank = np.empty(len(group), np.int64)
-    rank[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
-    return rank
-
-
-def _check_each_once(C: Classes, schedule: Schedule) -> None:
-    names = C.instance.jobs_table.names
-    times = np.bincount(schedule.job, minlength=len(names))
-    odd = np.flatnonzero((C.of_job >= 0) & (times != 1))
-    if len(odd):
-        raise ValueError(f"job {names[int(odd[0])]} runs {times[odd[0]]} times, expected once")
 
 
 def _check_lengths(C: Classes, schedule: Schedule, needed: FloatArray) -> None:
@@ -273,9 +248,7 @@ def _colour(schedule: Schedule, resource: IntArray, machines: IntArray) -> IntAr
 def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan:
     """The program ``timeline`` of the class: one activity per job, in order of the classes."""
     table, now = C.instance.jobs_table, C.instance.now
-    jobs = (
-        np.concatenate([C.jobs_of(k) for k in range(len(C))]) if len(C) else np.zeros(0, np.int64)
-    )
+    jobs = np.concatenate([np.zeros(0, np.int64), *(C.jobs_of(k) for k in range(len(C)))])
     arrival = np.maximum(table.arrival[jobs] - now, 0.0)
     d = C.duration[columns]
     if unit is None:
@@ -283,10 +256,8 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     order = np.argsort(C.class_a[columns], kind="stable")
     columns = columns[order]
     owner = C.class_a[columns]
-    start, length = (
-        np.searchsorted(owner, C.of_job[jobs]),
-        np.bincount(owner, minlength=len(C))[C.of_job[jobs]],
-    )
+    start = np.searchsorted(owner, C.of_job[jobs])
+    length = np.bincount(owner, minlength=len(C))[C.of_job[jobs]]
     mode = ranges(start.astype(np.int64), length.astype(np.int64))
     column = columns[mode]
     activity = np.repeat(np.arange(len(jobs), dtype=np.int64), length)
@@ -294,9 +265,8 @@ def _timeline(C: Classes, columns: IntArray, unit: float | None) -> TimelinePlan
     release = round_up(arrival, unit)
     longest = np.zeros(len(jobs), np.int64)
     np.maximum.at(longest, activity, duration)
-    horizon = int(
-        release.max(initial=0) + longest.sum()
-    )  # one after the other, each in its longest mode
+    # One after the other, each in its longest mode, all jobs end by the horizon.
+    horizon = int(release.max(initial=0) + longest.sum())
     renewable = C.resources.renewable
     usage, capacity = _whole(C, column, np.flatnonzero(renewable))
     budget_usage, budget = _whole(C, column, np.flatnonzero(~renewable))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from formulations.reference_rates import fastest, proportional, refuse_rateless
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, Total
@@ -44,7 +44,6 @@ class MaxThroughput(Formulation):
 
     @property
     def integral(self) -> bool:
-        """See the option."""
         return bool(self.options.integral)
 
     def build(self, C: Classes) -> AllocationProgram:
@@ -54,5 +53,5 @@ class MaxThroughput(Formulation):
             m = proportional(C)
         elif self.options.normalise == "best":
             m = fastest(C)
-        levels = sp.csr_matrix(sp.diags_array(1.0 / m) @ C.throughput)
+        levels = scaled_rows(C.throughput, 1.0 / m)
         return AllocationProgram(C, Total(np.ones(len(C))), levels, integral=self.integral)

@@ -103,10 +103,8 @@ class MultipleChoice(Formulation):
             np.maximum.at(best, columns.kind, T)
             np.maximum.at(best, columns.partner[pair], T_partner[pair])
             scale = np.divide(1.0, best, out=np.zeros_like(best), where=best > 0)
-            T, T_partner = (
-                T * scale[columns.kind],
-                T_partner * np.where(pair, scale[columns.partner], 0.0),
-            )
+            T = T * scale[columns.kind]
+            T_partner = T_partner * np.where(pair, scale[columns.partner], 0.0)
         elif generated == "weight":
             T, T_partner = (T > 0).astype(np.float64), (T_partner > 0).astype(np.float64)
         return np.where(_has_value(candidates), columns.value, T), T_partner

@@ -141,10 +141,8 @@ class Gains:
         """Pairs with the columns (of the candidates) in which they share; pairs without any are left out."""
         K = self.kinds
         start, a, b, _ = self._edges
-        low, high = (
-            np.minimum(K.of_job[first], K.of_job[second]),
-            np.maximum(K.of_job[first], K.of_job[second]),
-        )
+        low = np.minimum(K.of_job[first], K.of_job[second])
+        high = np.maximum(K.of_job[first], K.of_job[second])
         edge = find_sorted(a * len(K) + b, low * len(K) + high)
         known = edge >= 0
         first, second, edge = first[known], second[known], edge[known]

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
 from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Classes, Usage
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
@@ -95,9 +96,7 @@ class PartialAllocation(Formulation):
         prop = proportional(C)
         ignored = self.options.weights == "ignored"
         m, w = C.gang / prop, np.ones(len(C)) if ignored else C.weight
-        program = AllocationProgram(
-            C, Total(w, "log"), sp.csr_matrix(sp.diags_array(m) @ C.throughput)
-        )
+        program = AllocationProgram(C, Total(w, "log"), scaled_rows(C.throughput, m))
         total = float(C.count @ w)
         # 1 / p_k of ignored weights is a factor of the geometric mean: the program does not see it.
         scale = float(np.exp(-(C.count @ np.log(C.weight)) / total)) if ignored and len(C) else 1.0

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
 from optsched.errors import InvalidInput, UsageError
+from optsched.formulation import FormulationOptions
 from optsched.instance import Instance
 
 
@@ -46,9 +48,8 @@ def _some_by_some(C: Classes) -> Iterator[tuple[slice, FloatArray]]:
     """T of some classes after the other, as (classes, their rows of T): it is made at once only where it must be."""
     pools = len(C.instance.cluster.pools)
     begin = C.throughput.indptr
-    if C.alone.all() and is_range(
-        C.throughput.indices, C.columns
-    ):  # the columns stand class by class
+    class_by_class = C.alone.all() and is_range(C.throughput.indices, C.columns)
+    if class_by_class:
         for part in blocks(len(C)):
             mine = slice(begin[part.start], begin[part.stop])
             pool = C.configurations.pool[C.configuration[mine]]
@@ -86,6 +87,15 @@ def proportional(C: Classes) -> FloatArray:
         if len(rateless):
             raise without_rate(C, rateless)
     return prop
+
+
+class ReferencePoolOptions(FormulationOptions):
+    """Options of formulations in which the rates of one pool may stand for those of all."""
+
+    agnostic: bool = False
+    reference_pool: str | None = Field(
+        default=None, description="pool whose rates stand for all (agnostic)"
+    )
 
 
 def reference_pool(instance: Instance, name: str | None, formulation: str) -> int:

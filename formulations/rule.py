@@ -14,10 +14,10 @@ from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import Formulation, FormulationOptions
-from optsched.formulation.procedure import Auxiliary, Decision, Optimum, Procedure, Step
+from optsched.formulation.procedure import Auxiliary, Optimum, Procedure, RuleDecision, Step
 from optsched.program import AllocationProgram, LinearProgram, Total
 
-Deciding = Generator[Step, Optimum, Decision]
+Deciding = Generator[Step, Optimum, RuleDecision]
 """A procedure that ends in a decision; most rules need no program, and yield none."""
 
 LARGEST_SEED = 2**31 - 1
@@ -66,9 +66,9 @@ class Rule(Formulation):
 
     def decision(
         self, C: Classes, x: FloatArray, bound: tuple[float, str] | None = None
-    ) -> Decision:
+    ) -> RuleDecision:
         """An allocation over classes, which may be finer than those of the formulation."""
-        return Decision(self.build(C), x, self.value(C, x), bound)
+        return RuleDecision(self.build(C), x, self.value(C, x), bound)
 
     def procedure(self, C: Classes, seed: int) -> Procedure:
         """Evaluate the rule, and solve the program that it stands in for where its bound is asked for.

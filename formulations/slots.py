@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, ranges
+from optsched.arrays.matrices import sum_by
 from optsched.errors import UsageError
 
 BISECTIONS = 50
@@ -73,15 +74,11 @@ class Slots:
     @property
     def place(self) -> sp.csr_matrix:
         """1 where a variable is at a place, shape (places, S)."""
-        return _choice(self.at, int(self._deepest.sum()))
+        return sum_by(self.at, 1.0, int(self._deepest.sum()))
 
     def one(self, classes: IntArray) -> sp.csr_matrix:
         """1 where a variable is of a class, for some of them in increasing order, shape (classes, S)."""
-        return _choice(np.searchsorted(classes, self.k), len(classes))
-
-
-def _choice(row: IntArray, rows: int) -> sp.csr_matrix:
-    return sp.csr_matrix((np.ones(len(row)), (row, np.arange(len(row)))), shape=(rows, len(row)))
+        return sum_by(np.searchsorted(classes, self.k), 1.0, len(classes))
 
 
 def cheapest_slots(p: FloatArray, n: FloatArray, a: FloatArray, N: IntArray, most: int) -> Slots:
@@ -179,9 +176,8 @@ def _matched(slots: Slots, n: IntArray, N: IntArray, among: IntArray) -> IntArra
     shape = (int(n.sum()), int(copies.sum()))
     if shape[0] > shape[1]:
         return None
-    weight = sp.csr_matrix(
-        (slots.cost[edge] + 1.0, (job, place)), shape=shape
-    )  # + 1: no edge costs nothing
+    # + 1: no edge costs nothing.
+    weight = sp.csr_matrix((slots.cost[edge] + 1.0, (job, place)), shape=shape)
     number = sp.csr_matrix((np.arange(1, len(edge) + 1), (job, place)), shape=shape)
     try:
         rows, columns = min_weight_full_bipartite_matching(weight)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from formulations.reference_rates import proportional
 from optsched.arrays import FloatArray
+from optsched.arrays.matrices import scaled_rows
 from optsched.candidates import Candidates, Classes, Drop
 from optsched.formulation import Formulation, FormulationOptions
 from optsched.program import AllocationProgram, LexicographicMinimum
@@ -73,7 +74,7 @@ class WaterFilling(Formulation):
         if self.options.agnostic:
             levels = C.member
         else:
-            levels = sp.csr_matrix(sp.diags_array(1.0 / proportional(C)) @ C.throughput)
+            levels = scaled_rows(C.throughput, 1.0 / proportional(C))
         return AllocationProgram(C, rising(C, C.gang, self.options.tenants), levels)
 
     def classes(self, candidates: Candidates) -> Classes:

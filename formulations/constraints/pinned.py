@@ -26,14 +26,14 @@ Counts = Annotated[
 """Numbers of GPUs; one may stand alone."""
 
 
-class Ways(JobSelection):
+class JobWays(JobSelection):
     """Options that select jobs and ways to run."""
 
     pools: Names | None = None
     gpus: Counts | None = None
 
     @model_validator(mode="after")
-    def _some_way(self) -> Ways:
+    def _some_way(self) -> JobWays:
         if self.pools is None and self.gpus is None:
             raise refused("", "neither", "pools, gpus, or both")
         return self
@@ -43,7 +43,7 @@ class _OfWays(SideConstraint):
     """What pinned and forbidden have in common."""
 
     also_reads = frozenset({"tenant"})
-    options: Ways
+    options: JobWays
 
     def check(self, instance: Instance) -> None:
         """Jobs and pools must exist."""
@@ -58,9 +58,8 @@ class _OfWays(SideConstraint):
 
     def rows(self, C: Classes) -> SideRows | None:
         mine = C.common(selected(self.kind, self.options, C.instance))
-        barred = sp.csr_matrix(
-            C.member > 0, dtype=np.float64
-        )  # a pair is barred by either of its jobs
+        # A pair is barred by either of its jobs.
+        barred = sp.csr_matrix(C.member > 0, dtype=np.float64)
         barred = sp.csr_matrix(
             sp.diags_array(mine.astype(np.float64)) @ barred @ sp.diags_array(self._barred(C) * 1.0)
         )
@@ -96,7 +95,7 @@ class _OfWays(SideConstraint):
 
     @abstractmethod
     def _words(self, job: str) -> str:
-        """The requirement."""
+        """The requirement, as users read it."""
 
 
 class Pinned(_OfWays):
@@ -124,7 +123,7 @@ class Pinned(_OfWays):
 
     kind = "pinned"
 
-    class Options(Ways):
+    class Options(JobWays):
         """Options of pinned."""
 
     options: Options
@@ -160,7 +159,7 @@ class Forbidden(_OfWays):
 
     kind = "forbidden"
 
-    class Options(Ways):
+    class Options(JobWays):
         """Options of forbidden."""
 
     options: Options

@@ -68,8 +68,6 @@ class Tiresias(Ranking):
     reads = frozenset({"arrival"})
 
     class Options(RankingOptions):
-        """Options of Tiresias."""
-
         limits: list[Positive] | None = None
         knob: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
         classes: bool = False
@@ -90,7 +88,7 @@ class Tiresias(Ranking):
 
     @property
     def limits(self) -> FloatArray:
-        """L, shape (k,)."""
+        """Limits L of the queues, GPU seconds, shape (k,)."""
         given = self.options.limits
         return np.array(
             (LIMITS_OF_CLASSES if self.options.classes else LIMITS) if given is None else given,
@@ -98,7 +96,7 @@ class Tiresias(Ranking):
         )
 
     def queue(self, jobs: RankedJobs) -> IntArray:
-        """q, shape (n,)."""
+        """Queue q of each job, shape (n,)."""
         return np.searchsorted(self.limits, jobs.attained, side="right")
 
     def renews(self, jobs: RankedJobs) -> BoolArray:

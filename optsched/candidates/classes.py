@@ -514,10 +514,8 @@ class Classes(DisplayedTable):
 
     def labels_of(self, some: IntArray) -> IntArray:
         """`configuration_labels` of some of the columns."""
-        columns, kind_column = (
-            self.candidates.columns,
-            some if self.origin is None else self.origin[some],
-        )
+        columns = self.candidates.columns
+        kind_column = some if self.origin is None else self.origin[some]
         option = columns.option[kind_column]
         lists = np.append(self.candidates.kinds.options, -1)[columns.kind[kind_column]]
         ordinal = np.where(
@@ -764,11 +762,9 @@ def assemble(
     """The classes with these columns, and their matrices."""
     origin, class_a, class_b = alone
     if origin is not None and pairs[0] is not None:
-        origin, class_a, class_b = (
-            joined([origin, pairs[0]]),
-            joined([class_a, pairs[1]]),
-            joined([class_b, pairs[2]]),
-        )
+        origin = joined([origin, pairs[0]])
+        class_a = joined([class_a, pairs[1]])
+        class_b = joined([class_b, pairs[2]])
     columns, kinds, first = candidates.columns, candidates.kinds, groups.first
     if origin is not None and is_range(origin, len(columns)):
         origin = None

@@ -288,7 +288,7 @@ class Gathered:
         self._arrays[name][self._count : self._count + len(column)] = column
 
     def columns(self) -> KindColumns:
-        """All of them."""
+        """All columns in one table."""
         if self._first is None:
             return KindColumns.none()
         together = {name: array[: self._count] for name, array in self._arrays.items()}

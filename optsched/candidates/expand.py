@@ -126,20 +126,16 @@ def _alone(classes: Classes, x: FloatArray, columns: IntArray) -> Part:
 
 def _rows(classes: Classes, parts: list[Part]) -> JobRows:
     jobs, partners, columns, fractions = zip(*parts, strict=True)
-    job, partner, column, fraction = (
-        joined(jobs),
-        joined(partners),
-        joined(columns),
-        joined(fractions),
-    )
+    job = joined(jobs)
+    partner = joined(partners)
+    column = joined(columns)
+    fraction = joined(fractions)
     if not in_order([job, column]):
         order = np.lexsort((column, job))
-        job, partner, column, fraction = (
-            job[order],
-            taken(partner, order),
-            column[order],
-            fraction[order],
-        )
+        job = job[order]
+        partner = taken(partner, order)
+        column = column[order]
+        fraction = fraction[order]
     return JobRows(job, partner, column, fraction, classes.rate_a[column], classes.rate_b[column])
 
 

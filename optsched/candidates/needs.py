@@ -23,9 +23,8 @@ def column_needs(
     workload = np.where(kinds.workload < 0, none, kinds.workload)
     partner = np.where(columns.partner < 0, none, workload[columns.partner])
     option = np.where(columns.option < 0, len(instance.options.uses), columns.option)
-    by_demand = (columns.option < 0) & (
-        columns.workers == 0
-    )  # what workers and servers hold is stated by their law
+    # What workers and servers hold is stated by their law.
+    by_demand = (columns.option < 0) & (columns.workers == 0)
     scale = sp.diags(np.where(by_demand, columns.gpus, 0.0))
     needs = sp.csc_matrix(scale @ (demand[workload[columns.kind]] + demand[partner]) + uses[option])
     needs.eliminate_zeros()

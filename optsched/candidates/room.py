@@ -84,9 +84,8 @@ def find_room(columns: KindColumns, instance: Instance, kinds: Kinds, later_node
     demanding = np.flatnonzero(need.any(axis=1))
     for row, pool in enumerate(instance.cluster.pools if len(demanding) else ()):
         gpus, own = node_capacities(pool, np.inf if later_nodes else instance.now)
-        scarcest = (own / gpus[:, None]).min(
-            axis=0, initial=np.inf
-        )  # who needs no more has room wherever a GPU is
+        # Who needs no more has room wherever a GPU is.
+        scarcest = (own / gpus[:, None]).min(axis=0, initial=np.inf)
         mine = demanding[columns.pool[demanding] == row]
         mine = mine[(need[mine] > scarcest).any(axis=1)]
         hosted[mine] = _hosted(gpus, own, need[mine], columns.nodes[mine])

@@ -63,9 +63,8 @@ def _gpus(kinds: Kinds, law: IntArray, w: IntArray, p: IntArray) -> tuple[IntArr
     """The pool whose GPUs workers or servers hold (-1: none) and how many they hold together."""
     laws = kinds.laws
     of_pool = laws.pool_of >= 0
-    each = np.stack([laws.worker, laws.server])[
-        :, :, of_pool
-    ]  # at most one pool per law has anything but 0
+    # At most one pool per law has anything but 0.
+    each = np.stack([laws.worker, laws.server])[:, :, of_pool]
     pool = np.full(len(laws), -1, np.int64)
     held_by, column = np.nonzero(each.any(axis=0))
     pool[held_by] = laws.pool_of[of_pool][column]

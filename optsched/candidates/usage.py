@@ -61,7 +61,7 @@ class Usage:
 
     @cached_property
     def by_column(self) -> sp.csc_matrix:
-        """``matrix`` by columns."""
+        """The same matrix by columns, for products with a price per resource."""
         return sp.csc_matrix(self.matrix)
 
     def take(self, columns: AnyArray) -> Usage:

@@ -95,7 +95,7 @@ class Undecided:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RuleDecision:
     """An allocation that a rule computed.
 
     Attributes
@@ -118,6 +118,6 @@ class Decision:
 
 Step = AllocationProgram | Plan | Auxiliary | Probe
 """What a procedure asks for: the formulation's own program, at most once, and programs beside it."""
-Result = Decision | Reduced | Undecided | None
+Result = RuleDecision | Reduced | Undecided | None
 """What the optima come to; None: the optimum of the formulation's own program is the answer."""
 Procedure = Generator[Step, Optimum, Result]

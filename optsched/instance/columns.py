@@ -114,9 +114,8 @@ class JobColumns:
 
     def _put(self, name: str, values: Sequence[object]) -> None:
         column: AnyArray = np.array(values, DTYPES[ARRAY_FIELDS[name]])
-        self._columns[name].append(
-            column + 0.0 if column.dtype == np.float64 else column
-        )  # turns -0.0 into 0.0
+        # Turns -0.0 into 0.0.
+        self._columns[name].append(column + 0.0 if column.dtype == np.float64 else column)
 
     def _gpus(self, job: JobDocument, path: str) -> tuple[int, int, int]:
         gpus = job.gpus

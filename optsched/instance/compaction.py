@@ -51,9 +51,8 @@ def first_use(index: IntArray) -> tuple[IntArray, IntArray]:
         return constant(0 if len(used) else -1, len(index), np.int64), used
     count, size = len(index), int(index.max(initial=-1)) + 1
     first = np.full(size + 1, count, np.int64)
-    first[index[::-1]] = np.arange(
-        count - 1, -1, -1
-    )  # of several equal rows the last one written is the first one
+    # Of several equal rows the last one written is the first one.
+    first[index[::-1]] = np.arange(count - 1, -1, -1)
     old = np.flatnonzero(first[:size] < count).astype(np.int64)
     if (np.diff(first[old]) < 0).any():
         old = old[np.argsort(first[old])]

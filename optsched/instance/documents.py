@@ -96,9 +96,8 @@ def parse_rates(value: object) -> tuple[RateEntry, ...]:
     for place, by_count in value.items():
         if not isinstance(place, str):
             raise _refuse("", place, "text as the key: a pool or GPU type")
-        if (
-            type(by_count) is float and SMALLEST <= by_count <= LARGEST
-        ):  # the common case, without a call
+        # The common case, without a call.
+        if type(by_count) is float and SMALLEST <= by_count <= LARGEST:
             entries.append((place, 0, 0, by_count))
             continue
         path = f".{key(place)}"

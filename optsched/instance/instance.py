@@ -288,11 +288,9 @@ class Jobs:
     def __getitem__(self, key: int | str) -> Job:
         instance, table = self._instance, self._instance.jobs_table
         row = table.names.index(key) if isinstance(key, str) else range(len(table))[key]
-        workload, tenant, rates = (
-            int(table.workload[row]),
-            int(table.tenant[row]),
-            int(table.rates[row]),
-        )
+        workload = int(table.workload[row])
+        tenant = int(table.tenant[row])
+        rates = int(table.rates[row])
         return Job(
             id=table.names[row],
             workload=None if workload < 0 else instance.workloads[workload].name,

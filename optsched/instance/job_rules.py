@@ -54,12 +54,10 @@ def as_column(name: str, array: AnyArray, kind: str, count: int | None) -> AnyAr
         and array.max() > np.iinfo(np.int64).max
     ):
         raise InvalidInput(name, f"{array.max()}", f"{words} below 2^63")
-    with np.errstate(
-        over="ignore"
-    ):  # a long double above the largest float becomes inf, refused later
-        column: AnyArray = array.astype(
-            DTYPES[kind]
-        )  # a copy: the caller's array stays the caller's
+    # A long double above the largest float becomes inf, refused later.
+    with np.errstate(over="ignore"):
+        # A copy: the caller's array stays the caller's.
+        column: AnyArray = array.astype(DTYPES[kind])
     if kind == "f":
         column += 0.0  # turns -0.0 into 0.0
     if count is None or column.ndim == 1:

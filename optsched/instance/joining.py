@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Rows:
+class JobPlaces:
     """Where jobs go: the kept ones of an instance come first, in the order of ``kept``, then all that are added.
 
     Attributes
@@ -39,7 +39,7 @@ class Rows:
     in_order: bool
 
     @classmethod
-    def of(cls, rows: object, count: int) -> Rows:
+    def of(cls, rows: object, count: int) -> JobPlaces:
         """The rows of jobs that stay, among so many; each once."""
         kept = np.asarray(rows)
         if kept.ndim != 1 or (kept.dtype.kind not in "iu" and kept.size):
@@ -94,7 +94,7 @@ class Rows:
 
 
 def check_match(instance: Instance, added: Instance) -> None:
-    """Rows of pools and tenants must mean the same in both."""
+    """JobPlaces of pools and tenants must mean the same in both."""
     if added.cluster is not instance.cluster:
         ours, theirs = (
             tuple((pool.name, pool.gpu) for pool in one.cluster.pools) for one in (instance, added)
@@ -105,7 +105,7 @@ def check_match(instance: Instance, added: Instance) -> None:
         raise UsageError("jobs of an instance with other tenants cannot join this one")
 
 
-def joined_names(instance: Instance, rows: Rows, added: Instance | None) -> JobNames:
+def joined_names(instance: Instance, rows: JobPlaces, added: Instance | None) -> JobNames:
     """Names of the jobs that stay and of those that are added, which must differ."""
     names = instance.jobs_table.names
     if added is None:
@@ -126,7 +126,7 @@ def joined_names(instance: Instance, rows: Rows, added: Instance | None) -> JobN
 
 
 def joined_predecessors(
-    instance: Instance, rows: Rows, added: Instance | None
+    instance: Instance, rows: JobPlaces, added: Instance | None
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
     """`JobTable.after` and `JobTable.awaits`; predecessors that left have done their part."""
     table, place = instance.jobs_table, rows.place
@@ -231,7 +231,10 @@ def in_use(
 
 
 def joined_colocation(
-    entries: tuple[Colocation, ...], rows: Rows, workload: IntArray | None, added: Instance | None
+    entries: tuple[Colocation, ...],
+    rows: JobPlaces,
+    workload: IntArray | None,
+    added: Instance | None,
 ) -> tuple[Colocation, ...]:
     """Co-location entries by rows afterwards, without those that name a job that leaves."""
     start, kept = len(rows.kept), []

@@ -30,8 +30,8 @@ from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.job_rules import as_array, as_column, check_arrays
 from optsched.instance.joining import (
+    JobPlaces,
     JoinedWorkloads,
-    Rows,
     check_match,
     in_use,
     joined_colocation,
@@ -136,7 +136,7 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
         Jobs of an instance with other pools or tenants, or that says something else of a workload.
     """
     table = instance.jobs_table
-    moved = Rows.of(rows, len(table))
+    moved = JobPlaces.of(rows, len(table))
     if added is not None and len(added.jobs_table) == 0:
         added = None
     if added is None and moved.everything:
@@ -185,7 +185,7 @@ def with_jobs(instance: Instance, rows: IntArray, added: Instance | None = None)
 
 
 def _joined_arrays(
-    instance: Instance, moved: Rows, added: Instance | None, workloads: JoinedWorkloads
+    instance: Instance, moved: JobPlaces, added: Instance | None, workloads: JoinedWorkloads
 ) -> dict[str, Any]:
     """Columns of the jobs that stay and of those that are added, whose rows in other tables follow the instance's."""
     table = instance.jobs_table

@@ -156,11 +156,9 @@ def job_documents(instance: Instance, rows: Sequence[int] | None = None) -> list
         document: dict[str, Any] = {"id": table.names[row]}
         if table.workload[row] >= 0:
             document["workload"] = instance.workloads[table.workload[row]].name
-        low, high, levels = (
-            int(table.gpus_min[row]),
-            int(table.gpus_max[row]),
-            int(table.levels[row]),
-        )
+        low = int(table.gpus_min[row])
+        high = int(table.gpus_max[row])
+        levels = int(table.levels[row])
         if low == high and levels < 0:
             document["gpus"] = low
         else:

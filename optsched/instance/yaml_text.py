@@ -48,9 +48,8 @@ def parse_yaml(text: bytes | str, what: str) -> Any:
             loader.dispose()
     except InvalidInput:
         raise
-    except (
-        Exception
-    ) as error:  # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3
+    except Exception as error:
+        # PyYAML's constructors let KeyError, AttributeError ... through, e.g. on !!bool 3.
         words = " ".join(str(error).split()) or type(error).__name__
         words = words if len(words) <= 120 else f"{words[:117]}..."
         raise InvalidInput("", f"text that is not YAML ({words})", "a YAML document") from None

@@ -121,25 +121,25 @@ class LinearArrays(Displayed):
         return largest
 
     def activity(self, x: FloatArray) -> FloatArray:
-        """A x."""
+        """Return A @ x, shape (rows,)."""
         return np.asarray(self.A @ x)
 
     def transpose_times(self, y: FloatArray) -> FloatArray:
-        """A' y."""
+        """Return A.T @ y, shape (columns,)."""
         return self._by_column(self.A.data * y[self.A.indices])
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A x, and |A| |x|."""
+        """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
         each = self.A.data * x[self.column]
         terms = np.bincount(self.A.indices, np.abs(each), self.shape[0])
         return self.activity(x), terms
 
     def transpose_terms(self, y: FloatArray) -> FloatArray:
-        """|A|' y."""
+        """Return abs(A).T @ y, shape (columns,): the size of the terms that A.T @ y adds up."""
         return self._by_column(np.abs(self.A.data) * y[self.A.indices])
 
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
-        """A' y, and |A|' |y|."""
+        """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
         each = self.A.data * y[self.A.indices]
         return Both(self._by_column(each), self._by_column(np.abs(each)))
 
@@ -161,7 +161,7 @@ class LinearArrays(Displayed):
         return bool(self.integer.any())
 
     def objective(self, x: FloatArray) -> float:
-        """c'x + offset."""
+        """Value of the objective at x, c'x + offset."""
         return float(self.cost @ x) + self.offset
 
     def relaxed(self) -> LinearArrays:

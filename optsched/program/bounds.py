@@ -32,11 +32,9 @@ def implied_bounds(
         Still infinite where the rows give nothing.
     """
     lower, upper = lower.copy(), upper.copy()
-    row, column, value = (
-        matrix.indices,
-        np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr)),
-        matrix.data,
-    )
+    row = matrix.indices
+    column = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
+    value = matrix.data
     for _ in range(PASSES):
         if np.isfinite(lower).all() and np.isfinite(upper).all():
             break

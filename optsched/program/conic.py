@@ -79,7 +79,7 @@ class ConicProgram(Displayed):
         return self.A.shape
 
     def objective(self, x: FloatArray) -> float:
-        """c'x + offset."""
+        """Value of the objective at x, c'x + offset."""
         return float(self.cost @ x) + self.offset
 
 

@@ -62,9 +62,8 @@ class FeasibleRegion:
         """The column alone of each class that brings it most (the last of several), and what it brings."""
         C, levels = self.classes, self.levels
         alone = np.flatnonzero(C.alone)
-        if len(alone) == C.columns and is_range(
-            levels.indices, C.columns
-        ):  # the entries of levels are the columns
+        # The entries of levels are the columns.
+        if len(alone) == C.columns and is_range(levels.indices, C.columns):
             rate = levels.data
             order = np.flatnonzero(rate == largest_of_rows(levels.indptr, rate)[C.class_a])
         else:
@@ -135,9 +134,8 @@ class FeasibleRegion:
         use = C.time(x)
         if (use > C.count).any():
             part = np.divide(C.count, use, out=np.ones(len(C)), where=use > C.count)
-            x = x * np.minimum(
-                part[C.class_a], looked_up(np.append(part, 1.0), C.class_b)
-            )  # the last is of no partner
+            # The last is of no partner.
+            x = x * np.minimum(part[C.class_a], looked_up(np.append(part, 1.0), C.class_b))
         smallest = np.ones(C.columns)
         for matrix, most in self.limited_sums:
             use = matrix @ x

@@ -160,26 +160,26 @@ class LinearForm(ColumnBounds, Protocol):
         """Blocks of rows."""
 
     def activity(self, x: FloatArray) -> FloatArray:
-        """A x."""
+        """Return A @ x, shape (rows,)."""
 
     def transpose_times(self, y: FloatArray) -> ColumnSlices:
-        """A' y."""
+        """Return A.T @ y, shape (columns,)."""
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A x, and |A| |x|."""
+        """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
 
     def transpose_terms(self, y: FloatArray) -> ColumnSlices:
-        """|A|' y."""
+        """Return abs(A).T @ y, shape (columns,): the size of the terms that A.T @ y adds up."""
 
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
-        """A' y, and |A|' |y|."""
+        """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
 
     @property
     def sizes(self) -> FloatArray:
         """Size of each row: its largest finite side, or what one unit (or the whole range) of its columns does."""
 
     def objective(self, x: FloatArray) -> float:
-        """c'x + offset."""
+        """Value of the objective at x, c'x + offset."""
 
     def row_name(self, row: int) -> tuple[str, int]:
         """(block, position in the block) of a row."""
@@ -309,11 +309,11 @@ class SmallestLevelForm:
         return 0.0
 
     def activity(self, x: FloatArray) -> FloatArray:
-        """A x."""
+        """Return A @ x, shape (rows,)."""
         return self._products(x, -1.0)
 
     def activity_and_terms(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A x, and |A| |x|."""
+        """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
         activity = self._products(x, -1.0)
         if not all((x[part] >= 0).all() for part in blocks(len(x))):
             return activity, self._products(np.abs(x), 1.0)
@@ -336,15 +336,15 @@ class SmallestLevelForm:
         return product
 
     def transpose_times(self, y: FloatArray) -> ColumnSlices:
-        """A' y."""
+        """Return A.T @ y, shape (columns,)."""
         return self._transpose_product(y, -1.0)
 
     def transpose_terms(self, y: FloatArray) -> ColumnSlices:
-        """|A|' y."""
+        """Return abs(A).T @ y, shape (columns,): the size of the terms that A.T @ y adds up."""
         return self._transpose_product(y, 1.0)
 
     def transpose_times_and_terms(self, y: FloatArray) -> PairedSlices:
-        """A' y, and |A|' |y|."""
+        """A.T @ y, and the size of the terms that it adds up: abs(A).T @ abs(y)."""
         product = self._transpose_product(y, -1.0)
         if product.levels is not None and product.slope.max(initial=0.0) <= 0.0 <= y[
             : self.rows[1].stop
@@ -407,7 +407,7 @@ class SmallestLevelForm:
         return largest
 
     def objective(self, x: FloatArray) -> float:
-        """c'x + offset."""
+        """Value of the objective at x, c'x + offset."""
         priced = (part for part in self.column_parts() if not part.free)
         return sum((float(part.cost @ x[part.at]) for part in priced), self.offset)
 

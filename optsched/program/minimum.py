@@ -44,7 +44,7 @@ class Minimum(Utility):
         return R.with_own_rows(lp, variables)
 
     def complete(self, R: FeasibleRegion, x: FloatArray) -> FloatArray:
-        """(x, t)."""
+        """(x, t) with t the smallest level at x."""
         return np.append(x, self.value(R, x))
 
     def without_matrix(
@@ -93,7 +93,7 @@ class DelayedMinimum(Minimum):
         return np.asarray(t / (1.0 - self.delay * t))
 
     def lowered(self, R: FeasibleRegion) -> LinearProgram:
-        """There is none."""
+        """Raise `UsageError`: the levels are not linear in the value."""
         raise UsageError(
             "a minimum with delays is not linear: it is solved by a sequence of tangents"
         )

@@ -61,11 +61,11 @@ class ColumnBounds(Protocol):
 
     @property
     def implied_upper(self) -> FloatArray:
-        """The same."""
+        """What follows from the rows; finite where the certificate needs it."""
 
     @property
     def cost(self) -> FloatArray:
-        """Of the objective."""
+        """Coefficients of the objective."""
 
 
 def parts_of(columns: ColumnBounds) -> Iterator[ColumnPart]:

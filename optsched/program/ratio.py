@@ -113,11 +113,9 @@ class Ratio(Utility):
         y = lp.variables(len(d), name="y", implied=(0.0, most))
         tau = lp.variables(1, name="tau", implied=(0.0, S * self._smallest_tau(rows)))
         for block in rows.rows:
-            M, low, high = (
-                rows.by_rows[block.slice],
-                rows.row_lower[block.slice],
-                rows.row_upper[block.slice],
-            )
+            M = rows.by_rows[block.slice]
+            low = rows.row_lower[block.slice]
+            high = rows.row_upper[block.slice]
             side = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
             both = two_sided(low, high)
             lower = np.where(np.isfinite(low), 0.0, -np.inf)

@@ -89,7 +89,7 @@ class Relaxation:
         return np.where(whole, np.round(s), s)
 
     def value(self, short: FloatArray) -> float:
-        """sum w s."""
+        """Weighted total of what is not met, sum of w s."""
         return float(self.weight @ short)
 
     def relaxed(self, short: FloatArray) -> AllocationProgram:

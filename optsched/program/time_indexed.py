@@ -87,9 +87,8 @@ def count_columns(timeline: TimelineProgram) -> int:
 def count_nonzeros(timeline: TimelineProgram) -> int:
     """Coefficients that `time_indexed` would make, at most; counted without making any."""
     count, horizon = _starts(timeline)[1], timeline.horizon
-    per_start = 5 + 3 * np.diff(
-        timeline.usage.tocsc().indptr
-    )  # one, before, span, most; busy twice, load
+    # one, before, span, most; busy twice, load.
+    per_start = 5 + 3 * np.diff(timeline.usage.tocsc().indptr)
     if timeline.budget_usage is not None:
         per_start = per_start + np.diff(timeline.budget_usage.tocsc().indptr)
     of_activity = np.bincount(timeline.activity, count, minlength=len(timeline))
@@ -100,10 +99,8 @@ def count_nonzeros(timeline: TimelineProgram) -> int:
 
 def _starts(timeline: TimelineProgram) -> tuple[IntArray, IntArray]:
     """(first start, number of starts) of each mode."""
-    release, last = (
-        timeline.release[timeline.activity],
-        timeline.deadline[timeline.activity] - timeline.duration,
-    )
+    release = timeline.release[timeline.activity]
+    last = timeline.deadline[timeline.activity] - timeline.duration
     return release, np.maximum(last - release + 1, 0)
 
 
@@ -185,11 +182,9 @@ def _constrain_resources(
         capacity[resource * horizon + max(begin, 0) : resource * horizon + min(stop, horizon)] -= (
             lost
         )
-    column, owner, amount = (
-        uses.col.astype(np.int64),
-        uses.row.astype(np.int64),
-        uses.data.astype(float),
-    )
+    column = uses.col.astype(np.int64)
+    owner = uses.row.astype(np.int64)
+    amount = uses.data.astype(float)
     changes = _Changes(len(timeline.capacity), horizon, len(mode))
     begins = changes.at(owner, start[column], column, amount)
     ends = changes.at(owner, start[column] + timeline.duration[mode][column], column, amount)

@@ -110,12 +110,12 @@ class TimelineProgram(Displayed):
             raise ValueError("an activity has no mode")
 
     def __len__(self) -> int:
-        """Activities."""
+        """Number of activities."""
         return len(self.release)
 
     @property
     def modes(self) -> int:
-        """M."""
+        """Number of modes of all activities together, M."""
         return len(self.duration)
 
     @cached_property
@@ -186,15 +186,12 @@ class TimelineProgram(Displayed):
         closed = self.closed
         resource = np.concatenate([uses.row, closed[:, 0]])
         amount = np.concatenate([np.round(uses.data).astype(np.int64), closed[:, 3]])
-        begin, stop = (
-            np.concatenate([start[uses.col], closed[:, 1]]),
-            np.concatenate([end[uses.col], closed[:, 2]]),
-        )
+        begin = np.concatenate([start[uses.col], closed[:, 1]])
+        stop = np.concatenate([end[uses.col], closed[:, 2]])
         resource, time = np.tile(resource, 2), np.concatenate([stop, begin])
         change = np.concatenate([-amount, amount])
-        ends = np.repeat(
-            [0, 1], len(amount)
-        )  # what ends at a moment makes room for what starts then
+        # What ends at a moment makes room for what starts then.
+        ends = np.repeat([0, 1], len(amount))
         order = np.lexsort((ends, time, resource))
         resource, change = resource[order], change[order]
         level = np.cumsum(change)  # every stretch ends, so the level is 0 again after each resource

@@ -110,9 +110,8 @@ class Total(Utility):
         The tangent at x then leaves a gap of 1e-5; that where f' agrees with the duals leaves none.
         """
         v = np.maximum(R.level(x), np.finfo(float).tiny)
-        return (
-            v if duals is None else self.level_at(-duals[len(duals) - len(R.classes) :], v)
-        )  # the last rows
+        # The last rows.
+        return v if duals is None else self.level_at(-duals[len(duals) - len(R.classes) :], v)
 
     def tangent(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None

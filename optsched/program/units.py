@@ -33,7 +33,6 @@ class Multiple:
         return self.factor * value + 0.0  # never -0.0
 
     def slope(self, value: float) -> float:
-        """|factor|."""
         return abs(self.factor)
 
 
@@ -51,7 +50,6 @@ class Inverse:
         return self.scale / value if value > 0 else inf
 
     def slope(self, value: float) -> float:
-        """scale / value^2."""
         return self.scale / value**2 if value > 0 else 0.0
 
 
@@ -67,5 +65,4 @@ class Exponential:
         return self.scale * float(np.exp(value / self.weight)) if self.weight > 0 else nan
 
     def slope(self, value: float) -> float:
-        """objective / weight."""
         return self.objective(value) / self.weight if self.weight > 0 else 0.0

@@ -184,11 +184,9 @@ def dual_residual(arrays: LinearForm, y: FloatArray) -> float:
 
 def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, float]:
     """`dual_bound` and `dual_residual` of finite duals, in one pass through the columns where that will do."""
-    bound, errors, taken = (
-        BoundSum(arrays, y),
-        SignErrors(arrays, y),
-        arrays.transpose_times_and_terms(y),
-    )
+    bound = BoundSum(arrays, y)
+    errors = SignErrors(arrays, y)
+    taken = arrays.transpose_times_and_terms(y)
     together = bound.finite and bound.y is y
     for part in arrays.column_parts():
         product, terms = taken[part.at]

@@ -175,14 +175,11 @@ def _measures(
     cost_per_hour: float | None,
 ) -> Measures:
     """The figures of all jobs' ends and shares; ``rated`` marks those whose share exists."""
-    table, absence, now = (
-        candidates.instance.jobs_table,
-        candidates.absence,
-        candidates.instance.now,
-    )
-    present = np.isin(
-        absence, (Absence.PRESENT, Absence.NOT_MEANT)
-    )  # who is not meant gets nothing, and counts
+    table = candidates.instance.jobs_table
+    absence = candidates.absence
+    now = candidates.instance.now
+    # Who is not meant gets nothing, and counts.
+    present = np.isin(absence, (Absence.PRESENT, Absence.NOT_MEANT))
     served = present & np.isfinite(end)
     idle = int(present.sum() - served.sum())
     shares = share[present & rated]

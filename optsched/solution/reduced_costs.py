@@ -137,9 +137,8 @@ def _earned_by_side_rows(
         steps = sp.csr_matrix(doubled.matrix - rows.matrix)
         steps.eliminate_zeros()
         entries = np.diff(steps.indptr)
-        shared = sp.csr_matrix(
-            abs(steps).sign() @ member.T
-        )  # columns that each row shares with each class
+        # Columns that each row shares with each class.
+        shared = sp.csr_matrix(abs(steps).sign() @ member.T)
         whole = sp.coo_matrix(sp.diags_array(1.0 / np.maximum(entries, 1)) @ shared)
         mine = np.flatnonzero((whole.data > 1 - SAME_RATIO) & (entries[whole.row] > 0))
         owner = sp.csr_matrix(

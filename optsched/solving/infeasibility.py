@@ -259,9 +259,8 @@ def conflicting_rows(arrays: LinearArrays, checked: Checked, analyst: Analyst) -
     search = _Deletion(arrays, np.arange(arrays.shape[0], dtype=np.int64), analyst, linear=False)
     explanation = search.run()
     if explanation is not Explanation.IRREDUCIBLE and len(search.sure) == arrays.shape[0]:
-        return ConflictingRows(
-            search.sure[:0], explanation
-        )  # all rows conflict: that was known before
+        # All rows conflict: that was known before.
+        return ConflictingRows(search.sure[:0], explanation)
     return ConflictingRows(search.sure, explanation)
 
 
@@ -377,10 +376,9 @@ def elastic_relaxation(arrays: LinearArrays) -> LinearArrays:
     slack = sp.csc_matrix(
         (scale, (np.concatenate([above, below]), np.arange(count))), shape=(rows, count)
     )
-    zero, reach = (
-        np.zeros(count),
-        np.full(count, max(1e6, float(count))),
-    )  # at x = 0 no side is violated by more than 1
+    # At x = 0 no side is violated by more than 1.
+    zero = np.zeros(count)
+    reach = np.full(count, max(1e6, float(count)))
     return replace(
         arrays,
         A=sp.csc_matrix(sp.hstack([arrays.A, slack])),

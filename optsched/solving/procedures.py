@@ -13,11 +13,11 @@ from optsched.errors import SolverCrashed
 from optsched.formulation import Formulation, Infeasible, declined_jobs, nothing_to_decide
 from optsched.formulation.procedure import (
     Auxiliary,
-    Decision,
     Optimum,
     Probe,
     Reduced,
     Result,
+    RuleDecision,
     Step,
     Undecided,
 )
@@ -78,7 +78,7 @@ def solve_formulation(formulation: Formulation, candidates: Candidates, engine: 
         return _empty(formulation, nothing.program)
     except _Unfinished as stopped:
         return _stopped(formulation, C, engine, stopped.outcome)
-    if isinstance(result, Decision):
+    if isinstance(result, RuleDecision):
         return _decided(formulation, C, engine, result)
     assert run.own is not None
     return _answer(formulation, engine, run.own, result)
@@ -315,7 +315,9 @@ def _prices(program: AllocationProgram | Plan, outcome: Outcome) -> dict[str, fl
     return {name: float(dual) * worth + 0.0 for name, dual in duals}
 
 
-def _decided(formulation: Formulation, C: Classes, engine: Engine, decision: Decision) -> Solution:
+def _decided(
+    formulation: Formulation, C: Classes, engine: Engine, decision: RuleDecision
+) -> Solution:
     """What a rule decided: its feasibility is certified, and how far it is from its bound, if it has one."""
     program, x, value = decision.program, decision.x, decision.value
     if nothing_to_decide(program):

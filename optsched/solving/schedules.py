@@ -80,9 +80,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
             words.words: words
             for words in (_in_words(plan, conflict) for conflict in outcome.conflicts)
         }
-        return SolvedProgram(
-            plan, replace(outcome, conflicts=tuple(told.values()))
-        )  # two rows may say the same
+        # Two rows may say the same.
+        return SolvedProgram(plan, replace(outcome, conflicts=tuple(told.values())))
     arrays = plan.program.arrays
 
     def adopt(x: FloatArray) -> Outcome:

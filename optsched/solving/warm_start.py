@@ -51,10 +51,8 @@ class WarmStart:
     @classmethod
     def at(cls, classes: Classes, prices: FloatArray) -> WarmStart:
         """The prices of the resources of a program over these classes."""
-        nobody, nothing = (
-            np.full(len(classes.of_job), -1, np.int64),
-            np.zeros((0, 2 + LABELS), np.int64),
-        )
+        nobody = np.full(len(classes.of_job), -1, np.int64)
+        nothing = np.zeros((0, 2 + LABELS), np.int64)
         named = zip(classes.resources.names, prices.tolist(), strict=True)
         return cls(nobody, nothing, {}, {}, {name: price for name, price in named if price > 0})
 

@@ -21,7 +21,7 @@ from optsched.solution.document import SolutionDocument
 from optsched.solving.engine import Engine
 from optsched.verify.findings import RELATIVE, Bound, Finding, Findings, Verification
 from optsched.verify.nothing import check_empty, check_nothing
-from optsched.verify.numbers import Point, check_metrics, check_numbers
+from optsched.verify.numbers import CheckedPoint, check_metrics, check_numbers
 from optsched.verify.placement import check_packed, check_placed
 from optsched.verify.plans import check_plan
 from optsched.verify.reading import SolutionSource, read_solution
@@ -40,7 +40,7 @@ from optsched.verify.run_record import (
     check_reproducible,
     check_termination,
 )
-from optsched.verify.subject import Subject, rebuild
+from optsched.verify.subject import RebuiltSolution, rebuild
 
 OF_CLOSED_FORM = (
     "status", "termination", "objective", "bound_source", "certificate", "prices", "duals", "conflicts",
@@ -153,7 +153,7 @@ def _check(
     return bound
 
 
-def _check_header(subject: Subject, findings: Findings) -> None:
+def _check_header(subject: RebuiltSolution, findings: Findings) -> None:
     """What follows from the formulation and from other fields alone."""
     document = subject.document
     if document.schedule is None:
@@ -173,7 +173,7 @@ def _check_header(subject: Subject, findings: Findings) -> None:
         )
 
 
-def _check_unplaced(subject: Subject, findings: Findings) -> None:
+def _check_unplaced(subject: RebuiltSolution, findings: Findings) -> None:
     """Jobs that are not in the program, with their reasons; none where compiling was cut off."""
     document = subject.document
     if document.status == Status.LIMIT and document.solver.name == "none" and not document.unplaced:
@@ -193,7 +193,7 @@ def _check_unplaced(subject: Subject, findings: Findings) -> None:
         findings.add("unplaced", f"job {name} is missing: {reason}")
 
 
-def _check_outcome(subject: Subject, findings: Findings) -> Bound:
+def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
     """The status, and with it everything that the file says of the allocation and the objective."""
     document, program = subject.document, subject.program
     if subject.closed_form or program is None:
@@ -219,10 +219,14 @@ def _check_outcome(subject: Subject, findings: Findings) -> Bound:
         check_metrics(document, allocation, findings)
         _check_figures(subject, rows, findings)
     x = _optimum(subject, rows, findings)
-    return "not verifiable" if x is None else check_numbers(Point(subject, program, x, findings))
+    return (
+        "not verifiable"
+        if x is None
+        else check_numbers(CheckedPoint(subject, program, x, findings))
+    )
 
 
-def _check_figures(subject: Subject, rows: AllocationRows, findings: Findings) -> None:
+def _check_figures(subject: RebuiltSolution, rows: AllocationRows, findings: Findings) -> None:
     """Figures of the jobs; some can be told from the allocation, others only by solving again.
 
     A run that was stopped may have none of the latter: its allocation is checked without them.
@@ -244,7 +248,9 @@ def _check_figures(subject: Subject, rows: AllocationRows, findings: Findings) -
     findings.alike("figures", subject.document.figures or {}, expected, why, absolute=within)
 
 
-def _optimum(subject: Subject, rows: AllocationRows, findings: Findings) -> FloatArray | None:
+def _optimum(
+    subject: RebuiltSolution, rows: AllocationRows, findings: Findings
+) -> FloatArray | None:
     """The point that the numbers of the file are about; None with a finding where its figures lead to none."""
     figures = by_class(rows.classes, subject.document.figures or {})
     try:
@@ -254,7 +260,7 @@ def _optimum(subject: Subject, rows: AllocationRows, findings: Findings) -> Floa
         return None
 
 
-def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
+def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
     """A rule, an empty program or an impossible side constraint: made again and compared."""
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked
@@ -279,7 +285,7 @@ def _check_closed_form(subject: Subject, findings: Findings) -> Bound:
     return "verified" if len(findings) == before else "not verifiable"
 
 
-def _check_rule(subject: Subject, allocation: Allocation, findings: Findings) -> None:
+def _check_rule(subject: RebuiltSolution, allocation: Allocation, findings: Findings) -> None:
     rows = resolve_rows(subject, findings)
     if rows is None:
         return
@@ -289,7 +295,7 @@ def _check_rule(subject: Subject, allocation: Allocation, findings: Findings) ->
     check_metrics(subject.document, allocation, findings)
 
 
-def _check_again(subject: Subject, findings: Findings) -> None:
+def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
     """Solve again: an optimum is the same, and no objective is beyond a bound."""
     document = subject.document
     rule = subject.formulation.sense == "rule"
@@ -318,7 +324,7 @@ def _check_again(subject: Subject, findings: Findings) -> None:
             findings.add("bound", f"found {document.bound!r}, but {told}")
 
 
-def _meaningless(subject: Subject) -> float:
+def _meaningless(subject: RebuiltSolution) -> float:
     """Objectives below this mean nothing, where the objective may be 0 because its terms cancel."""
     program = subject.program
     if not isinstance(program, AllocationProgram) or program.units.objective(0.0) != 0.0:

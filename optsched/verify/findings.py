@@ -95,7 +95,7 @@ class Findings:
             self.items.append(finding)
 
     def same(self, path: str, found: object, expected: object, why: str = "") -> bool:
-        """Compare exactly."""
+        """Add a finding where the file differs at all."""
         holds = found == expected and isinstance(found, bool) == isinstance(expected, bool)
         if not holds:
             self.add(

@@ -25,14 +25,14 @@ from optsched.solving.infeasibility import (
 )
 from optsched.verify.findings import Bound, Findings
 from optsched.verify.run_record import check_unproved
-from optsched.verify.subject import Subject
+from optsched.verify.subject import RebuiltSolution
 
 ROWS_READ = 20_000
 """Rows whose words are compared with the conflicts of the file."""
 
 
 def check_nothing(
-    subject: Subject, program: AllocationProgram | LinearPlan, findings: Findings
+    subject: RebuiltSolution, program: AllocationProgram | LinearPlan, findings: Findings
 ) -> Bound:
     """Check a solution that states no allocation."""
     document = subject.document
@@ -55,7 +55,7 @@ def _linear(program: AllocationProgram | LinearPlan) -> LinearProgram:
     return program.feasible_set() if program.explained_apart else program.to_linear()
 
 
-def check_empty(subject: Subject, findings: Findings) -> None:
+def check_empty(subject: RebuiltSolution, findings: Findings) -> None:
     """Without an allocation there is nothing that depends on it."""
     document = subject.document
     why = f"the status is {document.status}"
@@ -74,7 +74,7 @@ def check_empty(subject: Subject, findings: Findings) -> None:
 
 
 def _check_infeasible(
-    subject: Subject,
+    subject: RebuiltSolution,
     program: AllocationProgram | LinearPlan,
     arrays: LinearArrays,
     findings: Findings,

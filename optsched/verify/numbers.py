@@ -22,30 +22,29 @@ from optsched.solving.column_generation import Duals
 from optsched.solving.outcome import STOPPED
 from optsched.verify.findings import RELATIVE, Bound, Findings
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
-from optsched.verify.subject import Subject
+from optsched.verify.subject import RebuiltSolution
 
 
 @dataclass(frozen=True)
-class Point:
+class CheckedPoint:
     """The allocation of the file in the program that was built anew.
 
     Attributes
     ----------
-    subject : Subject
+    subject : RebuiltSolution
     program : AllocationProgram
     x : FloatArray
         Totals of the class columns.
     findings : Findings
     """
 
-    subject: Subject
+    subject: RebuiltSolution
     program: AllocationProgram
     x: FloatArray
     findings: Findings
 
     @property
     def document(self) -> SolutionDocument:
-        """The file."""
         return self.subject.document
 
     @cached_property
@@ -146,7 +145,7 @@ def read_duals(
     return np.concatenate([np.zeros(0), *parts])
 
 
-def check_numbers(point: Point) -> Bound:
+def check_numbers(point: CheckedPoint) -> Bound:
     """Check every number that depends on the allocation and the duals."""
     findings, document = point.findings, point.document
     findings.close(
@@ -170,7 +169,7 @@ def check_metrics(document: SolutionDocument, allocation: Allocation, findings: 
 # --- bound and prices ----------------------------------------------------------------------------------------------
 
 
-def check_bound(point: Point) -> Bound:
+def check_bound(point: CheckedPoint) -> Bound:
     """The bound against the duals, or against the objective where there is only a claim."""
     findings, document = point.findings, point.document
     before = len(findings)
@@ -195,7 +194,7 @@ def check_bound(point: Point) -> Bound:
     return method if len(findings) == before else "not verifiable"
 
 
-def _check_duals_written(point: Point) -> Bound:
+def _check_duals_written(point: CheckedPoint) -> Bound:
     """Duals may be left out where there are many rows, or where the solver has none: what the bound is worth then."""
     document, rows = point.document, point.arrays.shape[0]
     if document.duals is None and document.bound_source == "solver" and not point.arrays.is_integer:
@@ -235,13 +234,12 @@ def check_contradiction(document: SolutionDocument, findings: Findings, noise: f
         )
 
 
-def check_prices(point: Point) -> None:
+def check_prices(point: CheckedPoint) -> None:
     """Prices are the duals of the capacity rows in the units of the objective."""
     findings, document = point.findings, point.document
     names = point.program.classes.resources.names
-    if (
-        document.duals is None and document.bound_source == "dual"
-    ):  # many rows: only the names can be checked
+    # Many rows: only the names can be checked.
+    if document.duals is None and document.bound_source == "dual":
         findings.same("prices", sorted(document.prices), sorted(names), "one price per resource")
     elif document.duals is None:
         findings.alike("prices", document.prices, {})
@@ -269,7 +267,7 @@ def _near(found: float | None, expected: float) -> bool:
 # --- status and certificate ----------------------------------------------------------------------------------------
 
 
-def check_status(point: Point) -> None:
+def check_status(point: CheckedPoint) -> None:
     """Optimal is what has a gap that is small, or as small as was asked for; everything else is feasible.
 
     Of a program without whole jobs the gap must be one to a bound that duals prove.
@@ -292,15 +290,14 @@ def check_status(point: Point) -> None:
             and alike(value, bound, allowed * (1 + 1e-6), noise)
         )
     stopped = document.termination in (*STOPPED, Termination.IMPRECISE)
-    if not (
-        closed and stopped and document.status == "feasible"
-    ):  # what is claimed may be less than what is proved
+    # What is claimed may be less than what is proved.
+    if not (closed and stopped and document.status == "feasible"):
         findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
     if not closed and document.termination in (Termination.OPTIMAL, Termination.GAP_LIMIT):
         findings.add("termination", f'found "{document.termination}", but {told}')
 
 
-def check_certificate(point: Point) -> None:
+def check_certificate(point: CheckedPoint) -> None:
     """The certificate is what we find."""
     findings, document, stated = point.findings, point.document, point.document.certificate
     found = certify_point(point.arrays, point.program.complete(point.x), point.value, stated.proof)
@@ -327,7 +324,7 @@ def check_certificate(point: Point) -> None:
     check_residuals(stated, residuals, problems, "allocation", findings)
 
 
-def _row_words(point: Point, problem: str) -> str:
+def _row_words(point: CheckedPoint, problem: str) -> str:
     if not problem.startswith("row "):
         return ""
     row = worst_row(point.arrays, point.program.complete(point.x))

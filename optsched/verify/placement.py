@@ -17,14 +17,14 @@ from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
 from optsched.verify.plans import schedule_of
 from optsched.verify.rows import AllocationRows, resolve_rows
-from optsched.verify.subject import Subject
+from optsched.verify.subject import RebuiltSolution
 
 FIGURES = (
     "rows_wanted", "rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved", "exact",
 )  # fmt: skip
 
 
-def check_packed(subject: Subject, findings: Findings) -> None:
+def check_packed(subject: RebuiltSolution, findings: Findings) -> None:
     """Compare ``packed`` of the file with a packing made anew."""
     document = subject.document
     if subject.expects_nothing:
@@ -52,7 +52,7 @@ def check_packed(subject: Subject, findings: Findings) -> None:
     findings.alike("packed", stated, expected, "what packing the shares of GPUs again gives")
 
 
-def check_placed(subject: Subject, findings: Findings) -> None:
+def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
     """Check placement and figures, where the file has them.
 
     Which rows run at the same time is up to whoever placed them; what is there must hold. The two bounds are claims,
@@ -65,9 +65,8 @@ def check_placed(subject: Subject, findings: Findings) -> None:
     if document.placement is None:
         return
     before = len(findings)
-    rows = resolve_rows(
-        subject, Findings()
-    )  # what is wrong with the allocation itself is told elsewhere
+    # What is wrong with the allocation itself is told elsewhere.
+    rows = resolve_rows(subject, Findings())
     if rows is None:
         findings.add(
             "placement", "the rows of the allocation are wrong, so that it cannot be checked"
@@ -96,7 +95,7 @@ def check_placed(subject: Subject, findings: Findings) -> None:
 
 
 def _check_contradicted(
-    subject: Subject, rows: AllocationRows, row: IntArray, findings: Findings
+    subject: RebuiltSolution, rows: AllocationRows, row: IntArray, findings: Findings
 ) -> None:
     """The file names the jobs that cannot be preempted and that the rows it places do not let run on."""
     rate = np.zeros(len(rows.job))
@@ -112,7 +111,7 @@ def _check_contradicted(
 
 
 def _check_first_slice(
-    subject: Subject,
+    subject: RebuiltSolution,
     first: list[int],
     wanted: list[int | None],
     rows: AllocationRows,
@@ -170,7 +169,7 @@ def _check_once(placement: list[PlacementRow], findings: Findings) -> None:
 
 
 def _check_figures(
-    subject: Subject,
+    subject: RebuiltSolution,
     rows: AllocationRows,
     row: IntArray,
     gpus: list[list[str]],

@@ -18,10 +18,10 @@ from optsched.verify.nothing import check_empty, check_nothing
 from optsched.verify.numbers import check_contradiction, check_metrics, read_duals
 from optsched.verify.rows import Resolver, check_throughput, compare_rows, resolve_rows
 from optsched.verify.run_record import CLAIM, PROOFS, RESIDUAL, check_residuals
-from optsched.verify.subject import Subject
+from optsched.verify.subject import RebuiltSolution
 
 
-def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
+def check_plan(subject: RebuiltSolution, plan: Plan, findings: Findings) -> Bound:
     """Check a solution whose answer is a schedule."""
     document = subject.document
     if subject.expects_nothing:
@@ -48,7 +48,7 @@ def check_plan(subject: Subject, plan: Plan, findings: Findings) -> Bound:
     return method if len(findings) == before else "not verifiable"
 
 
-def resolve_schedule(subject: Subject, findings: Findings) -> Schedule | None:
+def resolve_schedule(subject: RebuiltSolution, findings: Findings) -> Schedule | None:
     """Every stretch found among the columns; None with findings where one is not, or ends before it starts."""
     rows = subject.document.schedule
     if rows is None:
@@ -82,7 +82,9 @@ def schedule_of(
     return Schedule.sorted(classes, job, column, start, end)
 
 
-def _check_later(subject: Subject, plan: Plan, schedule: Schedule, findings: Findings) -> None:
+def _check_later(
+    subject: RebuiltSolution, plan: Plan, schedule: Schedule, findings: Findings
+) -> None:
     """What decided among the optima, and the jobs that are left out; files of before state neither.
 
     The values follow from the schedule. Their bounds are the solver's word; none may be above its value.
@@ -128,7 +130,7 @@ def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
     return holds
 
 
-def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> None:
+def _check_first(subject: RebuiltSolution, schedule: Schedule, findings: Findings) -> None:
     """The allocation is what the schedule runs now."""
     rows = resolve_rows(subject, findings)
     if rows is None:
@@ -140,7 +142,9 @@ def _check_first(subject: Subject, schedule: Schedule, findings: Findings) -> No
     check_metrics(subject.document, first, findings)
 
 
-def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: Findings) -> Bound:
+def _check_numbers(
+    subject: RebuiltSolution, plan: Plan, schedule: Schedule, findings: Findings
+) -> Bound:
     """Objective, bound, certificate and status from the point that the schedule stands for."""
     document, stated = subject.document, subject.document.certificate
     try:
@@ -180,7 +184,7 @@ def _check_numbers(subject: Subject, plan: Plan, schedule: Schedule, findings: F
 
 
 def _check_bound(
-    subject: Subject, plan: Plan, findings: Findings
+    subject: RebuiltSolution, plan: Plan, findings: Findings
 ) -> tuple[Bound, dict[str, float]]:
     """The bound of a plan without integer columns, recomputed from the duals in the file; residual of their signs."""
     document = subject.document

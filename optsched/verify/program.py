@@ -160,11 +160,12 @@ class _Check:
                 return document.bound, {}, "not verifiable"
             if source == "solver" and not arrays.is_integer:
                 check_solver_without_duals(document.solver.name, findings)
+                # A claim, which proves no optimum of a continuous program.
                 return (
                     None,
                     {},
                     "consistent",
-                )  # a claim, which proves no optimum of a continuous program
+                )
             return document.bound, {}, "consistent"
         y = self._vector("duals", document.duals, self.program.rows, "row")
         if y is None:

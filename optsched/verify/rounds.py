@@ -15,13 +15,13 @@ from optsched.solution.document import RoundsDocument
 from optsched.solving.engine import Engine
 from optsched.verify.findings import RELATIVE, Findings
 from optsched.verify.rows import AllocationRows, resolve_rows
-from optsched.verify.subject import Subject
+from optsched.verify.subject import RebuiltSolution
 
 AGAIN = 1e-7
 """Largest difference of a scale that is found again."""
 
 
-def check_document_rounds(subject: Subject, resolve: bool, findings: Findings) -> None:
+def check_document_rounds(subject: RebuiltSolution, resolve: bool, findings: Findings) -> None:
     """Check the rounds of the file, if it has any; ``resolve`` also makes them again."""
     document = subject.document.rounds
     if document is None:
@@ -88,7 +88,9 @@ def _as_rounds(
     )
 
 
-def _make_again(subject: Subject, rounds: Rounds, rows: AllocationRows, findings: Findings) -> None:
+def _make_again(
+    subject: RebuiltSolution, rounds: Rounds, rows: AllocationRows, findings: Findings
+) -> None:
     """The same method gives the same share, unless a limit stopped it."""
     integral = isinstance(subject.program, AllocationProgram) and subject.program.integral
     allocation = Allocation(subject.classes, rows.x, integral)

@@ -17,7 +17,7 @@ from optsched.solution import Allocation
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.document import AllocationRow
 from optsched.verify.findings import RELATIVE, Findings
-from optsched.verify.subject import Subject
+from optsched.verify.subject import RebuiltSolution
 
 ROWS_TOLD = 50
 """Rows of one job that are named where their sum is wrong."""
@@ -157,10 +157,8 @@ class Resolver:
 
     def _option_row(self, job: int, row: AllocationRow) -> int:
         """Row of the option table, -1 for generated columns, -2 for what cannot be."""
-        options, number = (
-            self.classes.instance.options,
-            self.classes.instance.jobs_table.options[job],
-        )
+        options = self.classes.instance.options
+        number = self.classes.instance.jobs_table.options[job]
         if row.option is None:
             return -1
         if number < 0 or not 0 <= row.option < options.indptr[number + 1] - options.indptr[number]:
@@ -218,7 +216,7 @@ def _text(attributes: Mapping[str, Any]) -> str:
     return json.dumps(attributes, sort_keys=True) if attributes else "{}"
 
 
-def resolve_rows(subject: Subject, findings: Findings) -> AllocationRows | None:
+def resolve_rows(subject: RebuiltSolution, findings: Findings) -> AllocationRows | None:
     """All rows of the file, or None with findings if one cannot be resolved or has an impossible fraction."""
     before = len(findings)
     resolver = Resolver(subject.classes)

@@ -126,9 +126,8 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
             f"{path}.value", f"found {stage.value!r}, below {start!r}, which was reached before"
         )
     excess = stage.value - (np.inf if bound is None else bound)
-    if (
-        not abs(excess) <= OPTIMALITY * unit
-    ):  # no level rises by more than its highest in a unit of the clock
+    # No level rises by more than its highest in a unit of the clock.
+    if not abs(excess) <= OPTIMALITY * unit:
         findings.add(f"{path}.value", f"found {stage.value!r}, but its duals prove {bound!r}")
     return len(findings) == before
 

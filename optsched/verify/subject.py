@@ -43,7 +43,7 @@ Pricing = PairPricing | ConfigurationPricing
 
 
 @dataclass(frozen=True)
-class Subject:
+class RebuiltSolution:
     """What the file says that it solves.
 
     Attributes
@@ -68,7 +68,6 @@ class Subject:
 
     @property
     def instance(self) -> Instance:
-        """The instance."""
         return self.candidates.instance
 
     @property
@@ -104,7 +103,7 @@ def rebuild(
     instance: Instance,
     model: PerformanceModel | None,
     findings: Findings,
-) -> Subject | None:
+) -> RebuiltSolution | None:
     """Build everything anew, or None with findings where the file asks for what does not exist."""
     formulation = _formulation(document, instance, findings)
     if formulation is None:
@@ -130,7 +129,7 @@ def rebuild(
 
 def _built(
     document: SolutionDocument, formulation: Formulation, candidates: Candidates, findings: Findings
-) -> Subject | None:
+) -> RebuiltSolution | None:
     """Classes and program, with the columns that were generated and the stages that were solved before."""
     classes = formulation.classes(candidates)
     program = _program(formulation, classes)
@@ -154,7 +153,7 @@ def _built(
         program = settle(document, program, findings)
         if program is None:
             return None
-    return Subject(document, formulation, candidates, classes, program, pricing)
+    return RebuiltSolution(document, formulation, candidates, classes, program, pricing)
 
 
 def _check_columns_made(

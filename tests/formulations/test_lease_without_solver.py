@@ -1,4 +1,4 @@
-"""Leases where a solver finds nothing or little: the plan by earliest deadline first, and its bound."""
+"""LeaseProgram where a solver finds nothing or little: the plan by earliest deadline first, and its bound."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_capacities_that_move_are_those_of_the_whole() -> None:
     rng = np.random.default_rng(0)
     whole = np.array([30.0, 10.0, np.inf, 0.0])
     held = [whole / 3 for _ in range(3)]
-    cuts = [pair_parts._Cut(part, rng.random(), rng.random(4), held[part]) for part in range(3)]
+    cuts = [pair_parts._PartCut(part, rng.random(), rng.random(4), held[part]) for part in range(3)]
     for total in (False, True):
         moved = pair_parts._moved(cuts, held, whole, 0.05, total)
         assert sum(moved)[:2] == pytest.approx(whole[:2])

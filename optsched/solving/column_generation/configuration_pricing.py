@@ -188,9 +188,8 @@ class ConfigurationPricing(ColumnPricing):
         klass, curve = np.repeat(classes, times), ranges(first[kind], times)
         length = np.diff(table.start)[curve]
         start = np.append(0, np.cumsum(length))
-        whole = len(curve) == len(table.kind) and increases(
-            curve
-        )  # every kind is one class, in order
+        # Every kind is one class, in order.
+        whole = len(curve) == len(table.kind) and increases(curve)
         for begin, end in curve_blocks(start):
             here = curve[begin:end]
             if whole:

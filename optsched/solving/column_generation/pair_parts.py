@@ -126,7 +126,7 @@ def solve_in_parts(
         log.info("part %d of %d has the value %.9g", len(searches), len(parts), search.value)
     total = not program.utility.smallest_level
     bound, proof = (np.inf, None) if total else _held_by_one(pricing)
-    cuts: list[_Cut] = []
+    cuts: list[_PartCut] = []
     reached: InParts | None = None
     held: list[FloatArray] = []
     trust = TRUST / GROW
@@ -147,7 +147,9 @@ def solve_in_parts(
         if bound - reached.value <= accepted * abs(bound) or number == ROUNDS:
             break
         cuts += [
-            _Cut(part, values[part], search.duals.capacity / units[part], search.master.capacity)
+            _PartCut(
+                part, values[part], search.duals.capacity / units[part], search.master.capacity
+            )
             for part, search in enumerate(searches)
         ]
         for search, mine in zip(
@@ -163,7 +165,7 @@ def solve_in_parts(
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _PartCut:
     """What a part can reach at most with other capacities: value + slope . (W - at)."""
 
     part: int
@@ -192,7 +194,7 @@ def _raised(pricing: PairPricing, duals: Duals) -> tuple[float, Duals]:
 
 
 def _moved(
-    cuts: list[_Cut], held: list[FloatArray], whole: FloatArray, trust: float, total: bool
+    cuts: list[_PartCut], held: list[FloatArray], whole: FloatArray, trust: float, total: bool
 ) -> list[FloatArray]:
     """Capacities of each part that promise most, near those that it has."""
     parts = len(held)

@@ -111,9 +111,8 @@ class PairWay:
         value, partner = part + most.T[self.group], who.T[self.group]
 
         own, top = part[rows, self.group], who[sorts, sorts][self.group]
-        alone = np.flatnonzero(
-            self.single & (rows == top)
-        )  # the best of its own sort has the second best
+        # The best of its own sort has the second best.
+        alone = np.flatnonzero(self.single & (rows == top))
         others = np.where(rows == top, -np.inf, own)
         second = np.maximum.reduceat(others, self.start)[self.group]
         runner = np.minimum.reduceat(np.where(others == second, rows, len(rows)), self.start)[

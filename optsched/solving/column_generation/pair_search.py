@@ -74,10 +74,8 @@ class PairMaster:
         """Matrix, cost and upper bounds, which are never in the way: time rows must have the duals that price pairs."""
         C, pricing = self.classes, self.pricing
         a, b, number = pairs.first, pairs.second, np.arange(len(pairs))
-        where, shape = (
-            (np.concatenate([a, b]), np.concatenate([number, number])),
-            (len(C), len(pairs)),
-        )
+        where = (np.concatenate([a, b]), np.concatenate([number, number]))
+        shape = (len(C), len(pairs))
         member = sp.csc_matrix((np.ones(2 * len(pairs)), where), shape=shape)
         usage = sp.csc_matrix(
             pricing.table.usage(pricing.classes.kind[a], pricing.classes.kind[b], pairs.way).T
