@@ -29,7 +29,6 @@ ERRORS = 10
 
 
 def bench_view(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Counts, rows, errors."""
     yield heading(f"{count(len(rows), 'task')}: {_counts(rows)}" if rows else "no task is done")
     if 0 < len(rows) <= SHOWN:
         columns = (

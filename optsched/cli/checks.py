@@ -56,7 +56,6 @@ class Check:
 
     @property
     def verdict(self) -> Literal["ok", "missing", "FAILED"]:
-        """In a word."""
         return "ok" if self.ok else "FAILED" if self.needed else "missing"
 
 

@@ -9,7 +9,6 @@ from optsched.cli.command import build_group
 
 
 def build_models() -> typer.Typer:
-    """The commands."""
     return build_group(
         "Fit performance models to measured times of steps, judge them, and ask them.",
         {

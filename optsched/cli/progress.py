@@ -67,7 +67,6 @@ class ProgressLine:
                 status.update(self.words())
 
     def start(self) -> None:
-        """Begin to wait."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -44,7 +44,6 @@ class SweepLine:
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
         self._done.set()
         if self._thread is not None:
             self._thread.join()

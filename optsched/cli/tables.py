@@ -91,7 +91,6 @@ def table(
 
 
 def heading(text: str) -> Text:
-    """A section's title."""
     from rich.text import Text
 
     return Text(text, style="bold")

@@ -21,7 +21,6 @@ EXAMPLES = """
 
 
 def build_traces() -> typer.Typer:
-    """The commands."""
     return build_group(
         "Look at traces: jobs that arrive over time, and what happens to them.",
         {"describe": (trace_describe, EXAMPLES)},

@@ -49,7 +49,6 @@ def whole(text: str | None, option: str) -> int | None:
 
 
 def real(text: str | None, option: str) -> float | None:
-    """A finite number."""
     if text is None:
         return None
     try:

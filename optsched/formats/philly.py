@@ -20,7 +20,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
-from optsched.formats.recorded import ImportedLog, JobLog, recorded_instance
+from optsched.formats.recorded import ImportedLog, RecordedJobs, recorded_instance
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
@@ -111,7 +111,7 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
     ]
 
 
-def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
+def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs:
     table = read_table(data, file, COLUMNS, tuple(COLUMNS)[:-1])
     seconds, arrival = table.numbers["duration"], _times(table, "timestamp")
     table.refuse("duration", ~(seconds > 0), "seconds above 0")
@@ -120,7 +120,7 @@ def _of_table(data: bytes, clusters: Collection[str], file: str) -> JobLog:
     cells = table.cells["cluster"]
     rows = np.flatnonzero(np.array([not clusters or cell in clusters for cell in cells], bool))
     tenants, tenant = _indexed([cells[row] for row in rows.tolist()])
-    return JobLog(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
+    return RecordedJobs(arrival[rows], seconds[rows], gpus[rows], None, tenant, tenants)
 
 
 def _times(table: Table, column: str) -> FloatArray:
@@ -154,7 +154,7 @@ def _check_clusters(wanted: Collection[str], there: Collection[str], file: str =
             )
 
 
-def _of_log(data: bytes, clusters: Collection[str]) -> tuple[JobLog, dict[str, int]]:
+def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[str, int]]:
     entries = parse_json(data, "job log")
     if not isinstance(entries, list):
         raise InvalidInput("", show(entries), "a list of jobs")
@@ -183,7 +183,7 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[JobLog, dict[str, i
     _check_clusters(clusters, there)
     arrival, seconds, gpus, ids, of = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     tenants, tenant = _indexed(of)
-    jobs = JobLog(
+    jobs = RecordedJobs(
         np.array(arrival, float),
         np.array(seconds, float),
         np.array(gpus, np.int64),

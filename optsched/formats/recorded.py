@@ -18,7 +18,7 @@ from optsched.errors import InvalidArgument, InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 
-# Name of the workload of all jobs of a `JobLog`.
+# Name of the workload of all jobs of a `RecordedJobs`.
 WORKLOAD = "recorded"
 
 # What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share.
@@ -88,7 +88,7 @@ def arrived(
 
 
 @dataclass(frozen=True)
-class JobLog:
+class RecordedJobs:
     """Jobs as a cluster recorded them, in any order; arrays over jobs.
 
     Attributes
@@ -119,7 +119,7 @@ class ImportedLog:
 
 
 def recorded_instance(
-    jobs: JobLog,
+    jobs: RecordedJobs,
     pools: Sequence[Mapping[str, Any]],
     speed: Mapping[str, float] | None = None,
     *,
@@ -132,7 +132,7 @@ def recorded_instance(
 
     Parameters
     ----------
-    jobs : JobLog
+    jobs : RecordedJobs
         Gangs of at least 1, seconds above 0.
     pools : sequence of pool documents
     speed : mapping from str to float, optional

@@ -33,11 +33,11 @@ from optsched.generate.jobs import (
     draw_tenants,
     with_rest,
 )
-from optsched.generate.load import Demand, balanced_prices, costs, highest, level_bound
+from optsched.generate.load import GpuDemand, balanced_prices, costs, highest, level_bound
 from optsched.generate.profiles import Document, Site
 from optsched.generate.rows import (
     COUNTS,
-    Rows,
+    RateRows,
     closed_forms,
     draw_pairs,
     draw_rows,
@@ -47,7 +47,7 @@ from optsched.generate.rows import (
     workloads_of,
 )
 from optsched.generate.topologies import Topology, hosts_of, network, pool_document
-from optsched.generate.workloads import Training
+from optsched.generate.workloads import TrainedModel
 from optsched.instance import FORMAT, Instance, RateTable
 from optsched.instance.build import build_header
 from optsched.instance.from_arrays import assemble
@@ -213,16 +213,16 @@ class Draft:
     """A cluster before its pools have sizes: nodes, rows of rates, and the co-location entries among the rows."""
 
     sites: list[Site]
-    workloads: list[Training]
+    workloads: list[TrainedModel]
     table: FloatArray
-    rows: Rows
+    rows: RateRows
     colocation: list[Document]
     sharing: FloatArray
 
-    def demand(self, kind: IntArray, weight: FloatArray) -> Demand:
+    def demand(self, kind: IntArray, weight: FloatArray) -> GpuDemand:
         """What jobs of these rows want, shapes (jobs, ...)."""
         gang = np.maximum(self.rows.gang, 1)
-        return Demand(
+        return GpuDemand(
             self.rows.slow[kind], self.rows.fast[kind], gang[kind], weight, self.sharing[kind]
         )
 
@@ -233,7 +233,7 @@ class Sized:
 
     draft: Draft
     W: FloatArray
-    demand: Demand
+    demand: GpuDemand
     widest: int
 
 
@@ -286,14 +286,14 @@ def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
     return Draft(sites, workloads, table, rows, colocation, sharing)
 
 
-def _total(demand: Demand, share: FloatArray, load: float) -> float:
+def _total(demand: GpuDemand, share: FloatArray, load: float) -> float:
     """GPUs of a cluster with these proportions at which the bound is tmax / load: it grows with them in proportion."""
     prices = balanced_prices(demand, share)
     return highest(demand, share) / load * float(costs(demand, share, prices)[0].sum())
 
 
 def _whole_nodes(
-    demand: Demand, share: FloatArray, total: float, sites: list[Site], options: ClusterOptions
+    demand: GpuDemand, share: FloatArray, total: float, sites: list[Site], options: ClusterOptions
 ) -> FloatArray | None:
     """GPUs of each pool, so few that the bound holds; None where a gang has no pool to run in."""
     node = np.array([site.gpus_per_node for site in sites], np.float64)
@@ -417,7 +417,7 @@ def _kind_documents(draft: Draft) -> Document:
     return documents
 
 
-def _rate_table(rows: Rows, table: FloatArray, places: list[str]) -> RateTable:
+def _rate_table(rows: RateRows, table: FloatArray, places: list[str]) -> RateTable:
     """One profile per row: plain numbers of a gang, rates by count of an elastic job."""
     gang, slow = rows.gang, np.where(rows.gang[:, np.newaxis] > 0, rows.slow, 0.0)
     profile, place = np.nonzero(slow)

@@ -25,7 +25,7 @@ STEPS = 200
 
 
 @dataclass(frozen=True)
-class Demand:
+class GpuDemand:
     """What jobs want, arrays over jobs.
 
     Attributes
@@ -47,31 +47,31 @@ class Demand:
     weight: FloatArray
     sharing: FloatArray
 
-    def first(self, count: int) -> Demand:
+    def first(self, count: int) -> GpuDemand:
         """The first jobs."""
-        return Demand(
+        return GpuDemand(
             *(getattr(self, name)[:count] for name in ("slow", "fast", "gang", "weight", "sharing"))
         )
 
-    def fitting(self, W: FloatArray) -> Demand:
+    def fitting(self, W: FloatArray) -> GpuDemand:
         """With the rates of gangs that are larger than the pool set to 0."""
         slow = np.where(self.gang[:, np.newaxis] <= W, self.slow, 0.0)
-        return Demand(
+        return GpuDemand(
             slow, np.where(slow > 0, self.fast, 0.0), self.gang, self.weight, self.sharing
         )
 
 
-def normaliser(demand: Demand, W: FloatArray) -> FloatArray:
+def normaliser(demand: GpuDemand, W: FloatArray) -> FloatArray:
     """w_i prop_i / s_i, shape (jobs,): rates over it are levels."""
     return np.asarray(demand.weight / demand.gang * (demand.slow @ (W / W.sum())))
 
 
-def highest(demand: Demand, W: FloatArray) -> float:
+def highest(demand: GpuDemand, W: FloatArray) -> float:
     """Tmax: the level of the job that reaches least alone."""
     return float((demand.fast.max(axis=1) / normaliser(demand, W)).min())
 
 
-def costs(demand: Demand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+def costs(demand: GpuDemand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray, IntArray]:
     """GPUs x price that a level of 1 costs each job at least, and the pool where it does; shapes (jobs,)."""
     with np.errstate(divide="ignore"):
         # Inf where it cannot run
@@ -81,12 +81,12 @@ def costs(demand: Demand, W: FloatArray, prices: FloatArray) -> tuple[FloatArray
     return demand.sharing * demand.gang * normaliser(demand, W) * least, pool
 
 
-def level_bound(demand: Demand, W: FloatArray, prices: FloatArray) -> float:
+def level_bound(demand: GpuDemand, W: FloatArray, prices: FloatArray) -> float:
     """Upper bound of t* at these prices."""
     return float(prices @ W / costs(demand, W, prices)[0].sum())
 
 
-def balanced_prices(demand: Demand, W: FloatArray) -> FloatArray:
+def balanced_prices(demand: GpuDemand, W: FloatArray) -> FloatArray:
     """Prices that make the bound small: raised where a sample of the jobs wants more than its share, else lowered.
 
     The best of `STEPS` multiplicative steps; any prices give a valid bound. Normalised to p . W = 1.

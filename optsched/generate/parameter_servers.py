@@ -8,7 +8,7 @@ import numpy as np
 
 from optsched.generate.profiles import NOISE, Document, Site, instance_document, rounded
 from optsched.generate.rates import LINK_EFFICIENCY, in_half, step
-from optsched.generate.workloads import WORKLOADS, Training
+from optsched.generate.workloads import WORKLOADS, TrainedModel
 from optsched.instance import Instance
 from optsched.performance.parameter_server_documents import read_parameter_servers
 
@@ -46,7 +46,7 @@ PATIENCE = (1.1, 1.8)
 STEEPNESS = 6.0
 
 
-def law(workload: Training, batches: int, site: Site, noise: float) -> Document:
+def law(workload: TrainedModel, batches: int, site: Site, noise: float) -> Document:
     """Coefficients of  t = a B / w + b + c w / p + d w + e p  with B in samples.
 
     ::

@@ -12,7 +12,7 @@ import numpy as np
 
 from optsched.generate.hardware import GPUS, Gpu
 from optsched.generate.rates import fits, in_half, rate, slowdown
-from optsched.generate.workloads import WORKLOADS, Training
+from optsched.generate.workloads import WORKLOADS, TrainedModel
 from optsched.instance import FORMAT
 
 # Standard deviation of the log of a measured rate around its closed form: two measurements differ
@@ -78,7 +78,7 @@ def rounded(value: float) -> float:
 
 
 def workload_document(
-    workload: Training, sites: Sequence[Site], gangs: Sequence[int], random: np.random.Generator
+    workload: TrainedModel, sites: Sequence[Site], gangs: Sequence[int], random: np.random.Generator
 ) -> Document:
     """Workload of an instance document, with rates by pool, GPU count and nodes spanned.
 

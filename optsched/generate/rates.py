@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optsched.generate.hardware import Gpu
-from optsched.generate.workloads import STATE_BYTES, Training
+from optsched.generate.workloads import STATE_BYTES, TrainedModel
 
 # Share of the tensor cores' peak that training reaches, by kind of mathematics.
 TENSOR_EFFICIENCY = {"convolution": 0.35, "matrix": 0.5}
@@ -31,7 +31,7 @@ CONTENTION = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepTime:
     """Time of one training step on one GPU, s, by what it is spent on.
 
     Attributes
@@ -54,17 +54,17 @@ class Step:
         return max(self.compute + self.memory, self.host)
 
 
-def in_half(workload: Training, gpu: Gpu) -> bool:
+def in_half(workload: TrainedModel, gpu: Gpu) -> bool:
     """Whether this GPU trains this workload in half precision."""
     return workload.mixed and gpu.fp16_tflops is not None
 
 
-def fits(workload: Training, gpu: Gpu) -> bool:
+def fits(workload: TrainedModel, gpu: Gpu) -> bool:
     """Whether weights, state and activations fit in the GPU's memory."""
     return workload.memory(in_half(workload, gpu)) <= gpu.memory
 
 
-def step(workload: Training, gpu: Gpu) -> Step:
+def step(workload: TrainedModel, gpu: Gpu) -> StepTime:
     """Roofline of a training step (Williams, Waterman and Patterson 2009), operator by operator.
 
     An operator runs at the lower of two roofs, the peak and the memory bandwidth; of training, the products are under
@@ -88,14 +88,14 @@ def step(workload: Training, gpu: Gpu) -> Step:
         workload.batch * PASSES * workload.activations * (2 if half else 4)
         + 2 * STATE_BYTES * workload.parameters
     )
-    return Step(
+    return StepTime(
         compute=workload.batch * BACKWARD * workload.forward_flops / flops,
         memory=traffic / (MEMORY_EFFICIENCY * gpu.memory_bandwidth * 1e9),
         host=3 * workload.operators * LAUNCH,
     )
 
 
-def ring_seconds(workload: Training, gpu: Gpu, gpus: int, bandwidth: float) -> float:
+def ring_seconds(workload: TrainedModel, gpu: Gpu, gpus: int, bandwidth: float) -> float:
     """Ring all-reduce of the gradients, s: ``2 (k - 1) / k * bytes / (0.8 * bandwidth)`` (Patarasuk and Yuan 2009).
 
     Parameters
@@ -108,7 +108,7 @@ def ring_seconds(workload: Training, gpu: Gpu, gpus: int, bandwidth: float) -> f
 
 
 def rate(
-    workload: Training, gpu: Gpu, gpus: int = 1, nodes: int = 1, node_bandwidth: float = 12.5
+    workload: TrainedModel, gpu: Gpu, gpus: int = 1, nodes: int = 1, node_bandwidth: float = 12.5
 ) -> float:
     """Rate of a data-parallel job in steps/s, a step being one batch of one GPU.
 
@@ -127,7 +127,7 @@ def rate(
     return gpus / (step(workload, gpu).seconds + ring_seconds(workload, gpu, gpus, bandwidth))
 
 
-def slowdown(first: Training, second: Training, gpu: Gpu) -> float:
+def slowdown(first: TrainedModel, second: TrainedModel, gpu: Gpu) -> float:
     """Factor by which two jobs slow each other down on one shared GPU; both by the same.
 
     With u and v the shares of a step in which a job keeps the compute units and the memory busy when alone,

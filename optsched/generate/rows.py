@@ -17,7 +17,7 @@ from optsched.generate.generator import significant
 from optsched.generate.jobs import with_rest
 from optsched.generate.profiles import Document, Site, rounded
 from optsched.generate.rates import fits, in_half, rate, slowdown
-from optsched.generate.workloads import WORKLOADS, Training
+from optsched.generate.workloads import WORKLOADS, TrainedModel
 
 # GPUs that a gang may have; an elastic job may have any of them.
 COUNTS = (1, 2, 4, 8)
@@ -60,7 +60,7 @@ def sites_of(pools: int, gpus: float) -> list[Site]:
     return sites
 
 
-def workloads_of(sites: Sequence[Site]) -> list[Training]:
+def workloads_of(sites: Sequence[Site]) -> list[TrainedModel]:
     """Workloads that fit somewhere; not the one that is as fast on every GPU (alone it would set the level)."""
     return [
         w
@@ -69,7 +69,7 @@ def workloads_of(sites: Sequence[Site]) -> list[Training]:
     ]
 
 
-def closed_forms(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArray:
+def closed_forms(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> FloatArray:
     """steps/s without noise, shape (workloads, pools, COUNTS): on as few nodes as can be; 0 where it doesn't fit."""
     table = np.zeros((len(workloads), len(sites), len(COUNTS)))
     for i, workload in enumerate(workloads):
@@ -89,7 +89,7 @@ def closed_forms(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatA
 
 
 @dataclass(frozen=True)
-class Rows:
+class RateRows:
     """Rates of jobs, or of kinds of jobs; no two rows are equal.
 
     Attributes
@@ -123,7 +123,7 @@ def draw_rows(
     elastic: float,
     widest: int,
     random: np.random.Generator,
-) -> Rows:
+) -> RateRows:
     """Draw workloads, gangs (at most ``widest``), elastic jobs and noise.
 
     Noise is drawn again where two rows come out equal.
@@ -148,7 +148,7 @@ def draw_rows(
     fast = slow.copy()
     rows = np.flatnonzero(gang == 0)
     fast[rows] = significant(table[workload[rows], :, -1] * factor[rows], DIGITS)
-    return Rows(workload, gang, slow, fast, factor)
+    return RateRows(workload, gang, slow, fast, factor)
 
 
 # --- pairs that share a GPU -----------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Pairs:
         return len(self.first)
 
 
-def slowdowns(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArray:
+def slowdowns(workloads: Sequence[TrainedModel], sites: Sequence[Site]) -> FloatArray:
     """Factor by which two workloads slow each other down, shape (workloads, workloads, pools); inf: no memory."""
     # Two jobs whose memory does not fit on one GPU never share it
     table = np.full((len(workloads), len(workloads), len(sites)), np.inf)
@@ -180,7 +180,7 @@ def slowdowns(workloads: Sequence[Training], sites: Sequence[Site]) -> FloatArra
     return table
 
 
-def draw_pairs(rows: Rows, share: float, repeated: bool, random: np.random.Generator) -> Pairs:
+def draw_pairs(rows: RateRows, share: float, repeated: bool, random: np.random.Generator) -> Pairs:
     """A share of the pairs of rows with one GPU each.
 
     Of kinds: of all pairs, a kind with itself too. Of single jobs: the jobs are put in couples first, as all pairs of
@@ -203,9 +203,9 @@ def draw_pairs(rows: Rows, share: float, repeated: bool, random: np.random.Gener
 
 
 def pair_entries(
-    pairs: Pairs, rows: Rows, factors: FloatArray, sites: Sequence[Site], key: str, letter: str
+    pairs: Pairs, rows: RateRows, factors: FloatArray, sites: Sequence[Site], key: str, letter: str
 ) -> tuple[list[Document], FloatArray]:
-    """Entries for every pair in every pool that holds both, and `optsched.generate.load.Demand.sharing` of the rows.
+    """Entries for every pair in every pool that holds both, and `optsched.generate.load.GpuDemand.sharing` of the rows.
 
     Parameters
     ----------

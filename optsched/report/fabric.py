@@ -40,7 +40,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """Hosts of one pool under the same leaf switches.
 
     Attributes
@@ -70,7 +70,7 @@ class Fabric:
         Of the hosts, pool by pool.
     gpus, state, first : IntArray, shape (hosts,)
         GPUs, index into `STATES`, and the number of the first GPU among all.
-    groups : tuple of Group
+    groups : tuple of HostGroup
         Those under the same leaf switches are neighbours.
     levels : mapping of str to int
         Switches above the leaves and how many links they are above one.
@@ -82,13 +82,12 @@ class Fabric:
     gpus: IntArray
     state: IntArray
     first: IntArray
-    groups: tuple[Group, ...]
+    groups: tuple[HostGroup, ...]
     levels: Mapping[str, int]
     links: tuple[Link, ...]
 
     @property
     def total(self) -> int:
-        """GPUs in all."""
         return int(self.gpus.sum())
 
 
@@ -128,7 +127,7 @@ def fabric_of(instance: Instance) -> Fabric:
     for (leaves, _), hosts in members.items():
         first_of.setdefault(leaves, hosts[0])
     groups = tuple(
-        Group(
+        HostGroup(
             pool,
             leaves,
             np.array(hosts, np.int64),

@@ -47,7 +47,6 @@ class ProgressRecorder:
         self._lock = threading.Lock()
 
     def __call__(self, event: Progress) -> None:
-        """Take an event."""
         with self._lock:
             last = self._events[-2:]
             if (

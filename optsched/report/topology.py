@@ -15,7 +15,7 @@ from optsched.instance import Instance
 from optsched.instance.documents import parse_index
 from optsched.instance.reading import show
 from optsched.report.answers import Answer, Held, headline, placement_of
-from optsched.report.fabric import STATES, Fabric, Group, Vertex, fabric_of
+from optsched.report.fabric import STATES, Fabric, HostGroup, Vertex, fabric_of
 from optsched.report.palette import (
     IDLE,
     INK,
@@ -183,17 +183,17 @@ class Sizes:
         """Height of the text of a panel."""
         return LINE_HEIGHT * 3 + 0.08 if self.named else LINE_HEIGHT + 0.06
 
-    def host(self, group: Group, fabric: Fabric) -> tuple[float, float]:
+    def host(self, group: HostGroup, fabric: Fabric) -> tuple[float, float]:
         """Width and height of the hosts of a group."""
         columns, rows = grid(int(fabric.gpus[group.hosts].max(initial=1)))
         return columns * self.cell + 2 * self.pad, rows * self.cell + 2 * self.pad + self.name
 
 
 @dataclass(frozen=True)
-class Panel:
+class HostPanel:
     """A group and its rectangle; ``rows`` are the numbers of its hosts, row by row."""
 
-    group: Group
+    group: HostGroup
     left: float
     top: float
     width: float
@@ -212,12 +212,11 @@ class Bar:
 
     @property
     def middle(self) -> float:
-        """Horizontal centre."""
         return self.left + self.width / 2
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClusterLayout:
     """Everything with its place.
 
     Attributes
@@ -227,7 +226,7 @@ class Layout:
         Left, top, width, height.
     gpu : FloatArray, shape (GPUs, 2)
         Left and top of each cell.
-    panels : tuple of Panel
+    panels : tuple of HostPanel
     leaves : tuple of Bar
         A switch with hosts in several blocks has a bar over each.
     switches : mapping of str to Bar
@@ -240,7 +239,7 @@ class Layout:
     sizes: Sizes
     host: FloatArray
     gpu: FloatArray
-    panels: tuple[Panel, ...]
+    panels: tuple[HostPanel, ...]
     leaves: tuple[Bar, ...]
     switches: Mapping[str, Bar]
     width: float
@@ -254,7 +253,7 @@ def grid(gpus: int) -> tuple[int, int]:
     return columns, max(math.ceil(gpus / columns), 1)
 
 
-def header_of(fabric: Fabric, group: Group) -> str:
+def header_of(fabric: Fabric, group: HostGroup) -> str:
     """How many hosts of what size."""
     sizes = fabric.gpus[group.hosts]
     low, high = int(sizes.min()), int(sizes.max())
@@ -269,7 +268,7 @@ def bandwidth_words(values: tuple[float, ...]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
 
 
-def bandwidths_of(group: Group) -> str:
+def bandwidths_of(group: HostGroup) -> str:
     """Bandwidths inside a host and to its switches, where stated."""
     inside, uplink = bandwidth_words(group.inside), bandwidth_words(group.uplink)
     parts = [f"{inside} inside" if inside else "", f"{uplink} up" if uplink else ""]
@@ -277,7 +276,7 @@ def bandwidths_of(group: Group) -> str:
     return f"GB/s: {text}" if text else ""
 
 
-def lay_out(fabric: Fabric) -> Layout:
+def lay_out(fabric: Fabric) -> ClusterLayout:
     """Place everything: with names where there is room, else with the largest cells that fit on a page."""
     if len(fabric.names) <= NAMED_HOSTS and fabric.total <= NAMED_GPUS:
         made = _best(fabric, Sizes(CELL, True))
@@ -290,7 +289,7 @@ def lay_out(fabric: Fabric) -> Layout:
     return made
 
 
-def _best(fabric: Fabric, sizes: Sizes) -> Layout:
+def _best(fabric: Fabric, sizes: Sizes) -> ClusterLayout:
     """The arrangement whose shape is nearest to the one aimed at."""
     blocks = _blocks(fabric)
     largest = max(len(group.hosts) for group in fabric.groups)
@@ -307,9 +306,9 @@ def _best(fabric: Fabric, sizes: Sizes) -> Layout:
     return _place(fabric, blocks, sizes, found[1], found[2])
 
 
-def _blocks(fabric: Fabric) -> list[list[Group]]:
+def _blocks(fabric: Fabric) -> list[list[HostGroup]]:
     """Groups under the same leaf switches."""
-    blocks: list[list[Group]] = []
+    blocks: list[list[HostGroup]] = []
     for group in fabric.groups:
         if blocks and group.leaves and blocks[-1][0].leaves == group.leaves:
             blocks[-1].append(group)
@@ -318,7 +317,7 @@ def _blocks(fabric: Fabric) -> list[list[Group]]:
     return blocks
 
 
-def _panel(fabric: Fabric, group: Group, sizes: Sizes, depth: int) -> tuple[float, float, int]:
+def _panel(fabric: Fabric, group: HostGroup, sizes: Sizes, depth: int) -> tuple[float, float, int]:
     """Width and height of a panel with so many rows of hosts at most, and its hosts per row."""
     across = math.ceil(len(group.hosts) / depth)
     rows = math.ceil(len(group.hosts) / across)
@@ -333,7 +332,7 @@ def _panel(fabric: Fabric, group: Group, sizes: Sizes, depth: int) -> tuple[floa
 
 
 def _extent(
-    fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int
+    fabric: Fabric, blocks: list[list[HostGroup]], sizes: Sizes, shelves: int, depth: int
 ) -> tuple[float, float]:
     """Width and height of an arrangement, without the switches above."""
     per_shelf = math.ceil(len(blocks) / shelves)
@@ -350,14 +349,14 @@ def _extent(
 
 
 def _place(
-    fabric: Fabric, blocks: list[list[Group]], sizes: Sizes, shelves: int, depth: int
-) -> Layout:
+    fabric: Fabric, blocks: list[list[HostGroup]], sizes: Sizes, shelves: int, depth: int
+) -> ClusterLayout:
     """The arrangement with so many shelves, and so many rows of hosts in a panel at most."""
     linked = len(blocks) <= MOST_LINKED
     per_shelf = math.ceil(len(blocks) / shelves)
     top = LEVEL * max(fabric.levels.values(), default=0) if linked else 0.0
     host, gpu = np.zeros((len(fabric.names), 4)), np.zeros((fabric.total, 2))
-    panels: list[Panel] = []
+    panels: list[HostPanel] = []
     leaves: list[Bar] = []
     right = 0.0
     for start in range(0, len(blocks), per_shelf):
@@ -379,20 +378,20 @@ def _place(
         top = max(panel.top + panel.height for panel in panels) + 2 * MARGIN
     switches = _place_switches(fabric, leaves, right) if linked else {}
     width = max([right, *(bar.left + bar.width for bar in switches.values())])
-    return Layout(
+    return ClusterLayout(
         sizes, host, gpu, tuple(panels), tuple(leaves), switches, width, top - 2 * MARGIN, linked
     )
 
 
 def _place_hosts(
     fabric: Fabric,
-    group: Group,
+    group: HostGroup,
     sizes: Sizes,
     depth: int,
     corner: tuple[float, float],
     host: FloatArray,
     gpu: FloatArray,
-) -> Panel:
+) -> HostPanel:
     """Put the hosts of a group and their GPUs into their arrays."""
     (left, top), (wide, high), gap = corner, sizes.host(group, fabric), sizes.gap
     width, height, across = _panel(fabric, group, sizes, depth)
@@ -410,7 +409,7 @@ def _place_hosts(
         )
     numbers = group.hosts.tolist()
     rows = tuple(tuple(numbers[begin : begin + across]) for begin in range(0, len(numbers), across))
-    return Panel(group, left, top, width, height, rows)
+    return HostPanel(group, left, top, width, height, rows)
 
 
 def _place_switches(fabric: Fabric, leaves: list[Bar], right: float) -> dict[str, Bar]:
@@ -492,7 +491,7 @@ def topology_picture(source: Answer | Instance, ax: Axes | None = None) -> Axes:
     return _draw(cells, lay_out(cells.fabric), ax)
 
 
-def _draw(cells: TopologyCells, layout: Layout, ax: Axes | None) -> Axes:
+def _draw(cells: TopologyCells, layout: ClusterLayout, ax: Axes | None) -> Axes:
     more = (
         ""
         if layout.linked or not cells.fabric.levels
@@ -522,7 +521,7 @@ def _draw(cells: TopologyCells, layout: Layout, ax: Axes | None) -> Axes:
     return ax
 
 
-def _own_axes(layout: Layout, words: float, lines: int) -> Axes:
+def _own_axes(layout: ClusterLayout, words: float, lines: int) -> Axes:
     """Axes whose unit is an inch, with room for the words above and so many lines of the legend below."""
     width, height = layout.width + 0.12, layout.height + 0.12
     above, below, side = 0.62, 0.25 + 0.185 * lines, 0.1
@@ -539,7 +538,7 @@ def link_width(bandwidth: float | None) -> float:
     return 0.6 if bandwidth is None else 0.8 + 0.8 * math.log10(1.0 + bandwidth)
 
 
-def _draw_panel(ax: Axes, cells: TopologyCells, layout: Layout, panel: Panel) -> None:
+def _draw_panel(ax: Axes, cells: TopologyCells, layout: ClusterLayout, panel: HostPanel) -> None:
     """The ground of a group with its words, and in a picture with names the links from its hosts to the leaf switch."""
     group, named = panel.group, layout.sizes.named
     _add_rounded(ax, panel.left, panel.top, panel.width, panel.height, PANEL, 0.5)
@@ -593,7 +592,7 @@ def _draw_switch(ax: Axes, bar: Bar) -> None:
         )
 
 
-def _draw_links(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
+def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
     """Links between switches as straight lines, or as a bracket between neighbours; between hosts below their boxes."""
     from matplotlib.collections import LineCollection
 
@@ -650,7 +649,9 @@ class Labels:
                 return
 
 
-def _end(vertex: Vertex, bars: Mapping[str, Bar], layout: Layout) -> tuple[float, float] | None:
+def _end(
+    vertex: Vertex, bars: Mapping[str, Bar], layout: ClusterLayout
+) -> tuple[float, float] | None:
     """Where a link ends: the upper edge of a switch, the middle of a host; None where it is not drawn."""
     if isinstance(vertex, int):
         left, top, width, height = layout.host[vertex].tolist()
@@ -659,7 +660,7 @@ def _end(vertex: Vertex, bars: Mapping[str, Bar], layout: Layout) -> tuple[float
     return None if bar is None else (bar.middle, bar.top)
 
 
-def _draw_hosts(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
+def _draw_hosts(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
     """Boxes of the hosts, hatched by their state, with names where there is room."""
     from matplotlib.collections import PolyCollection
 
@@ -699,7 +700,9 @@ def _draw_hosts(ax: Axes, cells: TopologyCells, layout: Layout) -> None:
             )
 
 
-def _draw_gpus(ax: Axes, cells: TopologyCells, layout: Layout, colours: Mapping[int, str]) -> None:
+def _draw_gpus(
+    ax: Axes, cells: TopologyCells, layout: ClusterLayout, colours: Mapping[int, str]
+) -> None:
     """Free cells, held cells or stripes of them, and the numbers of the jobs where there is room."""
     from matplotlib.collections import PolyCollection
 

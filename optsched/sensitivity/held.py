@@ -61,7 +61,6 @@ class HeldProgram:
 
     @cached_property
     def arrays(self) -> LinearArrays:
-        """The lowered program."""
         return self.engine.build(lambda: self.program.to_linear().arrays)
 
     @cached_property

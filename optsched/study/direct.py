@@ -90,7 +90,6 @@ class ProgramSolution:
 
     @property
     def certificate(self) -> Certificate:
-        """The independent check."""
         return self.outcome.certificate
 
     @property

@@ -18,7 +18,7 @@ from optsched.errors import UsageError
 from optsched.generate import cluster as cluster_module
 from optsched.generate.catalogue import generate
 from optsched.generate.generator import significant
-from optsched.generate.load import Demand, balanced_prices, highest, level_bound
+from optsched.generate.load import GpuDemand, balanced_prices, highest, level_bound
 from optsched.instance import Instance, instance_bytes, topology_graph
 
 pytestmark = pytest.mark.property
@@ -124,7 +124,7 @@ def test_any_prices_bound_the_level(seed: int, pools: int, jobs: int) -> None:
         random.choice([1.0, 2.0], jobs),
         random.integers(4, 20, pools) * 1.0,
     )
-    demand = Demand(T, T, s, w, np.ones(jobs))
+    demand = GpuDemand(T, T, s, w, np.ones(jobs))
     a = T * (s / w / (T @ W / W.sum()))[:, np.newaxis]
     level = np.hstack([-np.kron(np.eye(jobs), np.ones(pools)) * a.ravel(), np.ones((jobs, 1))])
     time = np.hstack([np.kron(np.eye(jobs), np.ones(pools)), np.zeros((jobs, 1))])
