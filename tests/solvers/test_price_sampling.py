@@ -19,7 +19,7 @@ from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import Market, market_of
 from optsched.solvers.prices.max_min import MaxMinSearch
 from optsched.solvers.prices.oracle import Oracle
-from optsched.solvers.prices.polish import Pinned
+from optsched.solvers.prices.polish import PinnedClasses
 from optsched.solvers.prices.sampling import sample_of
 from optsched.solving import Engine, Outcome
 
@@ -83,13 +83,13 @@ def test_pinned_classes_hold_what_they_held_at_the_level_asked(walk: str) -> Non
     oracle = Oracle(some)
     prices = np.random.default_rng(0).random(len(some.capacity)) / some.capacity
     response = oracle.ask(prices, 0.8 * some.highest)
-    pinned_demand = Pinned.but(oracle, np.zeros(0, np.int64)).pinned_demand
+    pinned_demand = PinnedClasses.but(oracle, np.zeros(0, np.int64)).pinned_demand
     assert pinned_demand.alpha + response.level * pinned_demand.beta == pytest.approx(
         response.demand, rel=1e-9
     )
     # What a part of the market and those that it was taken out of say together is what all say.
     free = np.arange(0, len(some), 7)
-    rest = Pinned.but(oracle, free).pinned_demand
+    rest = PinnedClasses.but(oracle, free).pinned_demand
     part = Oracle(some.part(free, some.capacity, rest))
     again = part.ask(prices, response.level)
     assert again.demand == pytest.approx(response.demand, rel=1e-9)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.solvers.prices.master import Master
+from optsched.solvers.prices.master import MasterProgram
 from optsched.solvers.prices.oracle import Response
 from optsched.solvers.prices.watch import StopRule
 
@@ -61,7 +61,7 @@ class CuttingPlanes(ABC):
 
     def __init__(self, capacity: FloatArray, watch: StopRule | None) -> None:
         self.capacity, self.watch = capacity, watch
-        self.master = Master(capacity)
+        self.master = MasterProgram(capacity)
         self.value, self.bound, self.rounds = 0.0, np.inf, 0
         self.prices = np.zeros(len(capacity))
         idle = np.zeros(len(capacity))

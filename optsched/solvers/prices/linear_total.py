@@ -34,7 +34,7 @@ NEAR = 6
 
 
 @dataclass(frozen=True)
-class Choice:
+class Assignment:
     """Where the search has come to: all classes in one place (-1: idle), but for some that are in several."""
 
     place: IntArray
@@ -64,19 +64,20 @@ class LinearTotalSearch(CuttingPlanes):
         self.goods, self.worth, self.weight = goods, worth, goods.weight
         self._by_place = np.ascontiguousarray(worth.T)
         self.asked = 0
-        nobody = np.full(len(worth), -1, np.int64)
-        self.place, self.rent, self.margin = nobody, np.zeros(len(worth)), np.zeros(len(worth))
-        self.choice = Choice(
-            nobody, np.zeros(0, np.int64), np.zeros((0, worth.shape[1])), self.prices, 0.0
-        )
+        classes = len(worth)
+        self.place: IntArray = np.full(classes, -1, np.int64)
+        self.rent, self.margin = np.zeros(classes), np.zeros(classes)
+        self.choice = self._assignment(self.place, np.zeros_like(self.capacity), 0.0)
 
     def run(self) -> None:
         """Cutting planes, then small programs, until the gap is closed."""
-        idle = np.zeros(len(self.capacity))
-        self.ask(idle)  # where everybody fits, prices are 0
+        goods = len(self.capacity)
+        self.ask(np.zeros(goods))  # where everybody fits, prices are 0
         if self.bound <= 0 or self.ended:
             return
-        self.ask(np.full(len(idle), 0.5 * self.bound / len(idle)) / self.capacity)
+        # All capacities together are worth half of the bound, each the same.
+        each = 0.5 * self.bound / goods
+        self.ask(np.full(goods, each) / self.capacity)
         self.coarse()
         most, grown = FREE, 1
         while self.rounds < ROUNDS and not self.ended:
@@ -90,23 +91,23 @@ class LinearTotalSearch(CuttingPlanes):
     def ask(self, prices: FloatArray) -> bool:
         """Let all choose at these prices, and propose that; whether the bound is lower."""
         q = self.goods.costs(prices).T
-        best, second = np.zeros(len(self.worth)), np.full(len(self.worth), -np.inf)
-        place = np.full(len(self.worth), -1, np.int64)
+        classes = len(self.worth)
+        best, second = np.zeros(classes), np.full(classes, -np.inf)
+        place = np.full(classes, -1, np.int64)
         for j, worth in enumerate(self._by_place):
-            gain = np.where(
-                worth > 0, worth - q[j], -np.inf
-            )  # what is worth nothing is no choice beside idleness
+            # What is worth nothing is no choice beside idleness.
+            gain = np.where(worth > 0, worth - q[j], -np.inf)
             better = gain > best
             second = np.where(better, best, np.maximum(second, gain))
             place[better] = j
             best = np.where(better, gain, best)
         self.asked += 1
         self.place, self.rent, self.margin = place, best, best - second
-        time = self._alone(np.arange(len(place)), place)
+        time = self._alone(place)
         demand, value = self.goods.used(time), self.worth_of(time)
         bound = float(prices @ self.capacity) + float(self.weight @ best)
         self.master.add(Response(prices, value, demand, 0.0, 0.0, bound))
-        self._take(Choice(place, np.zeros(0, np.int64), np.zeros((0, len(q))), demand, value))
+        self._take(self._assignment(place, demand, value))
         if not bound < self.bound:
             return False
         self.bound, self.prices = bound, prices
@@ -120,15 +121,16 @@ class LinearTotalSearch(CuttingPlanes):
         """Parts of the time of the best choice or mixture of choices, within the capacities, shape (K, w)."""
         if self.master.value > self._fitted(self.choice):
             time = np.zeros(self.worth.shape)
-            for part, proposal in zip(
-                self.master.part.tolist(), self.master.proposals, strict=False
-            ):
+            # Proposals since the last mixture have no part in it.
+            parts = zip(self.master.part.tolist(), self.master.proposals, strict=False)
+            for part, proposal in parts:
                 if part > 0 and proposal.level > 0:
+                    # Asked again, as proposals remember no places.
                     self.ask(proposal.prices)
                     some = np.flatnonzero(self.place >= 0)
                     time[some, self.place[some]] += part
             return time * self._fit(self.goods.used(time))
-        time = self._alone(np.arange(len(self.choice.place)), self.choice.place)
+        time = self._alone(self.choice.place)
         time[self.choice.free] = self.choice.time
         return time * self._fit(self.choice.demand)
 
@@ -136,18 +138,23 @@ class LinearTotalSearch(CuttingPlanes):
         super()._mix()
         return self.master.duals
 
-    def _alone(self, classes: IntArray, place: IntArray) -> FloatArray:
-        """All the time in one place each."""
-        time = np.zeros((len(classes), self.worth.shape[1]))
+    def _assignment(self, place: IntArray, demand: FloatArray, value: float) -> Assignment:
+        """Every class in one place, none in several."""
+        nobody = np.zeros(0, np.int64)
+        return Assignment(place, nobody, np.zeros((0, self.worth.shape[1])), demand, value)
+
+    def _alone(self, place: IntArray) -> FloatArray:
+        """All the time of every class in one place, shape (K, w)."""
+        time = np.zeros(self.worth.shape)
         some = np.flatnonzero(place >= 0)
         time[some, place[some]] = 1.0
         return time
 
-    def _fitted(self, choice: Choice) -> float:
+    def _fitted(self, choice: Assignment) -> float:
         """What a choice is worth within the capacities."""
         return choice.value * self._fit(choice.demand)
 
-    def _take(self, choice: Choice) -> None:
+    def _take(self, choice: Assignment) -> None:
         value = self._fitted(choice)
         if value > self._fitted(self.choice):
             self.choice = choice
@@ -156,9 +163,8 @@ class LinearTotalSearch(CuttingPlanes):
     def _polish(self, most: int, grown: int) -> bool:
         """The small program, ``grown`` times as large as seems needed, and prices on the way to its; was it of use."""
         self.ask(self.prices)
-        wrong = (
-            2.0 * min(self.gap, 1.0) ** 0.5
-        )  # prices that are off by d send a part d of the classes elsewhere
+        # Prices that are off by d send a part d of the classes elsewhere, and the gap is of the order of d^2.
+        wrong = 2.0 * min(self.gap, 1.0) ** 0.5
         wanted = max(150, int(wrong * len(self.margin))) + 30 * len(self.capacity)
         size = min(len(self.margin), most, grown * wanted)
         free = np.argpartition(self.margin, size - 1)[:size].astype(np.int64)
@@ -174,7 +180,7 @@ class LinearTotalSearch(CuttingPlanes):
         """Decide for some classes, so many places of each, beside the others; the prices of what is left, or None."""
         place = self.place.copy()
         place[free] = -1
-        pinned = self._alone(np.arange(len(place)), place)
+        pinned = self._alone(place)
         left = self.capacity - self.goods.used(pinned)
         worth, cost = self.worth[free], self.goods.costs(self.prices)[free]
         kept = worth > 0
@@ -202,7 +208,7 @@ class LinearTotalSearch(CuttingPlanes):
         parts /= np.maximum(1.0, parts.sum(axis=1))[:, np.newaxis]
         pinned[free] = parts
         value = self.worth_of(pinned)
-        self._take(Choice(place, free, parts, self.goods.used(pinned), value))
+        self._take(Assignment(place, free, parts, self.goods.used(pinned), value))
         log.debug("prices: %d free, gap %.2g", count, self.gap)
         return np.maximum(y[count:], 0.0) / self.capacity
 
@@ -229,26 +235,29 @@ def greedy_allocation(
     gain = np.where(worth > 0, worth - prices, -np.inf)
     idle = np.arange(len(worth))
     while len(idle):
-        open_ = left > 1e-12 * capacity
-        asked = np.where(open_, gain[idle], -np.inf)
-        place = asked.argmax(axis=1)
-        wanted = asked[np.arange(len(idle)), place] > -np.inf
-        idle, place, asked = idle[wanted], place[wanted], asked[wanted]
+        # Rounding leaves little of a place that is full.
+        has_room = left > 1e-12 * capacity
+        offered = np.where(has_room, gain[idle], -np.inf)
+        place = offered.argmax(axis=1)
+        asks = offered.max(axis=1) > -np.inf
+        idle, place, offered = idle[asks], place[asks], offered[asks]
         if not len(idle):
             break
         rows = np.arange(len(idle))
-        best = asked[rows, place].copy()
-        asked[rows, place] = -np.inf
-        loss = best - np.maximum(asked.max(axis=1), 0.0)
-        rest = np.zeros(len(idle), bool)
+        best = offered[rows, place]
+        offered[rows, place] = -np.inf
+        # To be idle is the next best choice where no place gains anything.
+        loss = best - np.maximum(offered.max(axis=1), 0.0)
+        refused = np.zeros(len(idle), bool)
         for j in np.flatnonzero(np.bincount(place, minlength=len(left))):
-            mine = np.flatnonzero(place == j)
-            mine = mine[np.argsort(-loss[mine], kind="stable")]
-            held = weight[idle[mine]]
+            asking = np.flatnonzero(place == j)
+            asking = asking[np.argsort(-loss[asking], kind="stable")]
+            held = weight[idle[asking]]
             before = np.cumsum(held) - held
             part = np.clip((left[j] - before) / held, 0.0, 1.0)
-            time[idle[mine], j] = part
-            left[j] = left[j] - float(held.sum()) if part[-1] == 1.0 else 0.0
-            rest[mine[part == 0.0]] = True
-        idle = idle[rest]
+            time[idle[asking], j] = part
+            all_fit = part[-1] == 1.0
+            left[j] = left[j] - float(held.sum()) if all_fit else 0.0
+            refused[asking[part == 0.0]] = True
+        idle = idle[refused]
     return time

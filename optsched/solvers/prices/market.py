@@ -116,7 +116,8 @@ class Market:
     ) -> Market:
         """The market of some of the classes, of these capacities, of which others hold some."""
         place, count, held_by = self.place[classes], self.columns, self.held_by
-        if self.good is None:  # costs are made for every column
+        if self.good is None:
+            # Costs are made for every column, so those of other classes go.
             columns = np.unique(place[place >= 0])
             place = np.where(place >= 0, np.searchsorted(columns, place), -1)
             usage = sp.csr_matrix(self._by_column[:, columns])
@@ -146,9 +147,9 @@ class Market:
         The parts are multiplied by ``weight`` already.
         """
         if self.good is not None:
-            time = np.bincount(upper + 1, high, self.width + 1) + np.bincount(
-                lower + 1, low, self.width + 1
-            )
+            # The first bin is of places -1.
+            bins = self.width + 1
+            time = np.bincount(upper + 1, high, bins) + np.bincount(lower + 1, low, bins)
             return self.held(time[1:].astype(np.float64, copy=False))
         return np.asarray(self.usage @ self.spread(lower, upper, low, high))
 
@@ -169,18 +170,19 @@ class Market:
         """The smallest level of an allocation, in ``unit``, scaled down until nothing runs out."""
         held, sweeps = np.zeros(self.width), sweeps_for(self.level.size)
         if sweeps is not None and self.good is not None:
-            least = sweeps.reach(self.level, self.place, self.amount, self.weight, x, held)
-            return float(least) / float((self.held(held) / self.capacity).max(initial=1.0))
-        reached = np.zeros(len(self))
-        for number, (level, place) in enumerate(zip(self.level.T, self.place.T, strict=True)):
-            time = np.where(place >= 0, x[place], 0.0)
-            held[number] = self.amount @ time
-            time *= level
-            reached += time
-        reached *= self.amount / self.weight
+            least = float(sweeps.reach(self.level, self.place, self.amount, self.weight, x, held))
+        else:
+            reached = np.zeros(len(self))
+            for number, (level, place) in enumerate(zip(self.level.T, self.place.T, strict=True)):
+                time = np.where(place >= 0, x[place], 0.0)
+                held[number] = self.amount @ time
+                time *= level
+                reached += time
+            reached *= self.amount / self.weight
+            least = float(reached.min(initial=np.inf))
         demand = self.usage @ x[: self.columns] if self.good is None else self.held(held)
         over = float((demand / self.capacity).max(initial=1.0))
-        return float(reached.min(initial=np.inf)) / over
+        return least / over
 
     def rows_of(self, classes: IntArray, places: IntArray) -> sp.csc_matrix:
         """Resources that all members of classes hold in places, shape (R, len(classes))."""
@@ -193,7 +195,7 @@ class Market:
 
 
 @dataclass(frozen=True)
-class Point:
+class PinnedPoint:
     """An allocation: pinned classes between two places, free classes anywhere.
 
     Attributes
@@ -233,7 +235,8 @@ class Point:
         weight[self.free] = 0.0
         x = np.empty(market.columns + 1)
         if sweeps is not None:
-            x.fill(0.0)  # pages of 4 kB, in which zeros are given, take longer
+            # Not `np.zeros`: pages that the kernel hands out as zeros, of 4 kB each, take longer.
+            x.fill(0.0)
             sweeps.spread(
                 market.place, self.lower, self.upper, self.share, weight, market.amount, x
             )
@@ -254,18 +257,20 @@ def market_of(program: AllocationProgram) -> Market:
     limited = np.flatnonzero(np.isfinite(C.capacity))
     capacity = C.capacity[limited]
     level = _levels(program)
-    if (capacity <= 0).any():  # who needs what there is none of cannot run
+    none = capacity <= 0
+    if none.any():
+        # A column that needs what there is none of cannot run; its resource has any price then.
         level = level.copy()
-        level[np.unique(sp.csr_matrix(C.usage[limited[capacity <= 0]]).indices)] = 0.0
-        capacity = np.where(capacity > 0, capacity, 1.0)
+        level[np.unique(sp.csr_matrix(C.usage[limited[none]]).indices)] = 0.0
+        capacity = np.where(none, 1.0, capacity)
     table, place, amount = _by_good(C, level, limited)
     goods: IntArray | None = np.arange(len(capacity))
     if amount is None:
         goods, amount = None, np.ones(len(C))
         table, place = _by_number(C.class_a, level, len(C))
-    best = highest_in_rows(table)
-    unit = float(best.min(initial=np.inf))
-    unit = unit if 0.0 < unit < np.inf else 1.0
+    # Levels count in units of the worst-off class's best, so that tolerances are relative.
+    highest = float(highest_in_rows(table).min(initial=np.inf))
+    unit = highest if 0.0 < highest < np.inf else 1.0
     table /= unit
     held_by = partial(_of_rows, C, limited)
     return Market(
@@ -279,16 +284,15 @@ def market_of(program: AllocationProgram) -> Market:
         C.columns,
         held_by,
         unit,
-        float(best.min(initial=np.inf)) / unit,
+        highest / unit,
     )
 
 
 def _levels(program: AllocationProgram) -> FloatArray:
     """Level that one unit of each column gives, shape (N,); 0 where it is barred."""
     levels = program.levels
-    in_order = levels.nnz == levels.shape[1] and bool(
-        (levels.indices[1:] > levels.indices[:-1]).all()
-    )
+    columns = levels.indices
+    in_order = len(columns) == levels.shape[1] and bool((columns[1:] > columns[:-1]).all())
     level = levels.data
     if not in_order:
         level = np.zeros(levels.shape[1])
@@ -308,38 +312,39 @@ def _by_good(
     That is None where columns hold several resources, or not all columns of a class as much, or two of them the same.
     """
     shape = len(C), len(limited)
-    if C.holds.by_way is None:
-        return np.zeros(shape), np.full(shape, -1, np.int32), None
+    table, place = np.zeros(shape), np.full(shape, -1, np.int32)
+    by_way = C.holds.by_way
+    if by_way is None:
+        return table, place, None
     number = np.full(C.holds.resources, -1)
     number[limited] = np.arange(len(limited))
-    held, good = C.holds.by_way.amount, number[C.holds.by_way.row]
-    table, place = np.zeros(shape), np.full(shape, -1, np.int32)
+    held, good = by_way.amount, number[by_way.row]
     sweeps = sweeps_for(table.size)
     if sweeps is not None:
         amount = np.zeros(len(C))
-        alike = sweeps.lay_out(
-            C.class_a, C.holds.by_way.way, good, held, level, table, place, amount
-        )
+        alike = sweeps.lay_out(C.class_a, by_way.way, good, held, level, table, place, amount)
         amount[amount == 0] = 1.0
         return table, place, amount if alike else None
     amount = np.ones(len(C))
     for part in blocks(C.columns):
-        klass, way = C.class_a[part], C.holds.by_way.way[part]
+        klass, way = C.class_a[part], by_way.way[part]
         table[klass, good[way]] = level[part]
         place[klass, good[way]] = np.arange(part.start, part.stop)
         amount[klass] = held[way]
     alike = all(
-        (amount[C.class_a[part]] == held[C.holds.by_way.way[part]]).all()
-        for part in blocks(C.columns)
+        (amount[C.class_a[part]] == held[by_way.way[part]]).all() for part in blocks(C.columns)
     )
-    alone = bool((good >= 0).all() and (held > 0).all()) and int((place >= 0).sum()) == C.columns
-    return table, place, amount if alone and alike else None
+    one_good = bool((good >= 0).all() and (held > 0).all())
+    # Of two columns in one place the second has taken it from the first.
+    no_two = int((place >= 0).sum()) == C.columns
+    return table, place, amount if one_good and no_two and alike else None
 
 
 def _by_number(klass: IntArray, level: FloatArray, classes: int) -> tuple[FloatArray, Places]:
     """Levels and columns of classes one after the other."""
     order = np.argsort(klass, kind="stable")
     count = np.bincount(klass, minlength=classes)
+    # How many columns of the same class come before each one.
     where = np.arange(len(klass)) - np.repeat(np.cumsum(count) - count, count)
     shape = classes, int(count.max(initial=0))
     table, place = np.zeros(shape), np.full(shape, -1, np.int32)

@@ -30,7 +30,7 @@ LIMITS = Limits(tolerance=1e-10)
 
 
 @dataclass
-class Master:
+class MasterProgram:
     """Proposals and their best mixture.
 
     Parameters
@@ -60,16 +60,15 @@ class Master:
         self.proposals.append(response)
         if self._session is not None:
             column = self._column(response)
+            cost = np.array([response.level * self._sharp])
             rows = np.arange(len(column), dtype=np.int32)
-            matrix = sp.csc_matrix(
-                (column, rows, np.array([0, len(column)], np.int32)), shape=(len(column), 1)
-            )
-            self._session.add_columns(
-                matrix, np.array([response.level * self._sharp]), np.array([1.0])
-            )
+            ends = np.array([0, len(column)], np.int32)
+            matrix = sp.csc_matrix((column, rows, ends), shape=(len(column), 1))
+            self._session.add_columns(matrix, cost, np.array([1.0]))
 
     def solve(self) -> FloatArray:
         """The best mixture (``part``, ``value``), and the prices that it points to, worth 1 in all; shape (R,)."""
+        even = 1.0 / self.capacity / len(self.capacity)
         if self._session is None or len(self.proposals) > KEPT * len(self.capacity) + SPARE:
             self._forget()
         assert self._session is not None
@@ -78,14 +77,14 @@ class Master:
             self._forget()
             values = self._session.run(LIMITS)
         if values.x is None or values.y is None:
-            self.duals = 1.0 / self.capacity / len(self.capacity)
-            return self.duals
+            self.duals = even
+            return even
         self.part = np.maximum(values.x, 0.0)
         self.value = float(self.part @ [item.level for item in self.proposals])
         prices = np.maximum(values.y[:-1], 0.0) / self._sharp / self.capacity
         self.duals = prices
         worth = float(prices @ self.capacity)
-        return prices / worth if worth > 0 else 1.0 / self.capacity / len(self.capacity)
+        return prices / worth if worth > 0 else even
 
     def _column(self, response: Response) -> FloatArray:
         return np.append(response.demand / self.capacity, 1.0)

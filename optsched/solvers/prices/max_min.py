@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from operator import itemgetter
 
 import numpy as np
 
@@ -28,9 +27,9 @@ from optsched.solvers.prices.cutting_planes import (
     STEPS,
     CuttingPlanes,
 )
-from optsched.solvers.prices.market import Market, Point
+from optsched.solvers.prices.market import Market, PinnedPoint
 from optsched.solvers.prices.oracle import Oracle, Response
-from optsched.solvers.prices.polish import NEAR, Pinned, Polished, polish, undecided
+from optsched.solvers.prices.polish import NEAR, PinnedClasses, Polished, polish, undecided
 from optsched.solvers.prices.sampling import sample_size, sampled, worth_sampling
 from optsched.solvers.prices.watch import InnerWatch, StopRule
 
@@ -107,15 +106,18 @@ class MaxMinSearch(CuttingPlanes):
         before: float | None = None,
     ) -> None:
         super().__init__(market.capacity, watch)
-        self.market, self.oracle = market, Oracle(market)
+        self.market = market
+        self.oracle = Oracle(market)
         self._before = market.highest if before is None else min(before, market.highest)
         self._guess = GUESS if before is None else NEARBY
-        self.bound, self.best, self.at = market.highest, np.inf, market.highest
-        self.point: Point | None = None
+        self.bound, self.best = market.highest, np.inf
+        self.at = market.highest
+        self.point: PinnedPoint | None = None
         self.large = worth_sampling(market)
+        # Prices are scaled so that all capacities together are worth 1: the bound does not depend on their scale.
         worth = 0.0 if start is None else float(start @ market.capacity)
-        even = 1.0 / market.capacity / len(market.capacity)
         self.warm = start is not None and 0 < worth < np.inf
+        even = 1.0 / market.capacity / len(market.capacity)
         self.prices = start / worth if start is not None and self.warm else even
 
     def run(self) -> None:
@@ -148,7 +150,8 @@ class MaxMinSearch(CuttingPlanes):
 
     def exact(self, rounds: int) -> None:
         """Pin the classes whose responses are known, and let a linear program decide about the others."""
-        market, grown = self.market, 1
+        market = self.market
+        grown = 1
         self.oracle.ask(self.prices, self.bound, whole=True)
         for _ in range(rounds):
             if self.ended:
@@ -157,7 +160,8 @@ class MaxMinSearch(CuttingPlanes):
             gap = self.gap if self.value > 0 else self._guess
             wanted = max(150, int(40 * gap * len(market)) + 30 * market.width)
             few = sample_size(market) if self.large else min(FREE, wanted)
-            most = max(MANY, len(market) // 2)  # a search among more of them is as good as this one
+            # A search among more of them is as good as this one.
+            most = max(MANY, len(market) // 2)
             found = self._decide(undecided(self.oracle, min(grown * few, most)), grown * NEAR)
             if found is not None and self._follow(found):
                 continue
@@ -182,17 +186,13 @@ class MaxMinSearch(CuttingPlanes):
         """Where free classes go beside the others: a small program says it, or prices again where they are many."""
         if len(free) <= MANY or 2 * len(free) > len(self.market):
             return polish(self.oracle, free, self.prices, self.bound, near, self.seconds_left)
-        pinned = Pinned.but(self.oracle, free)
-        search = self._within(
-            self.market.part(free, self.market.capacity, pinned.pinned_demand), self.prices
-        )
+        pinned = PinnedClasses.but(self.oracle, free)
+        market = self.market.part(free, self.market.capacity, pinned.pinned_demand)
+        search = self._within(market, self.prices)
         if search.point is None:
             return None
-        return Polished(
-            pinned.beside(search.value, search.point.spent(search.market)),
-            search.value,
-            search.prices,
-        )
+        point = pinned.beside(search.value, search.point.spent(market))
+        return Polished(point, search.value, search.prices)
 
     def _of_sample(self, market: Market, start: FloatArray | None) -> tuple[FloatArray, float]:
         search = self._within(market, start)
@@ -205,7 +205,7 @@ class MaxMinSearch(CuttingPlanes):
         search.run()
         return search
 
-    def _take(self, point: Point) -> None:
+    def _take(self, point: PinnedPoint) -> None:
         """A point is a proposal; scaled into the capacities it is worth something by itself."""
         idle = np.zeros(len(self.market.capacity))
         self.master.add(Response(idle, point.level, point.demand, 0.0, 0.0, np.inf, point))
@@ -220,13 +220,13 @@ class MaxMinSearch(CuttingPlanes):
         worth = float(prices @ self.market.capacity)
         if not worth > 0:
             return False
-        goal, origin, before = prices / worth, self.prices, self.bound
+        goal = prices / worth
+        origin, before = self.prices, self.bound
         for step in STEPS:
             at = min(self.bound, max(level, self.value)) if step == 1.0 else self.bound
             self.ask(step * goal + (1.0 - step) * origin, at, whole=True)
-            if self.bound < before * (1.0 - 1e-13):
-                return True
-            if self.gap <= EXACT:
+            lower = self.bound < before * (1.0 - 1e-13)
+            if lower or self.gap <= EXACT:
                 return True
         return False
 
@@ -238,16 +238,16 @@ class MaxMinSearch(CuttingPlanes):
         level = market.worth(x)
         if self.master.value > worth and self.bound > level * (1.0 + CLOSED):
             mixed = self._mixture()
-            x, level = max((x, level), (mixed, market.worth(mixed)), key=itemgetter(1))
+            reached = market.worth(mixed)
+            x, level = (mixed, reached) if reached > level else (x, level)
         if self.bound >= market.highest:
             prices, slope, rent = _critical(market)
         else:
+            # Divided by the sum of the slopes, prices, slopes and rents are feasible in the dual program.
             response = self.oracle.ask(self.prices, self.at, whole=True)
             prices = self.prices / response.slope
-            slope, rent = (
-                market.amount * part / response.slope
-                for part in (self.oracle.slope, self.oracle.rent)
-            )
+            slope = market.amount * self.oracle.slope / response.slope
+            rent = market.amount * self.oracle.rent / response.slope
         unit = market.unit
         x[-1] = level * unit
         return Equilibrium(
@@ -266,14 +266,13 @@ class MaxMinSearch(CuttingPlanes):
         """The allocation that the master's mixture stands for."""
         market = self.market
         x = np.zeros(market.columns + 1)
+        # Proposals since the last mixture have no part in it.
         for part, proposal in zip(self.master.part.tolist(), self.master.proposals, strict=False):
-            if part > 0 and proposal.level > 0:
-                totals = (
-                    self.oracle.recall(proposal)
-                    if proposal.point is None
-                    else proposal.point.totals(market)
-                )
-                x[: len(totals)] += part * totals
+            if part <= 0 or proposal.level <= 0:
+                continue
+            point = proposal.point
+            totals = self.oracle.recall(proposal) if point is None else point.totals(market)
+            x[: len(totals)] += part * totals
         return x
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.solvers.prices.kernels import sweeps_for
-from optsched.solvers.prices.market import Market, Places, Point
+from optsched.solvers.prices.market import Market, PinnedPoint, Places
 
 SLACK = 1e-13
 """Relative distance below a segment at which a point counts as on it: without it rounding makes the search cycle."""
@@ -45,7 +45,7 @@ class Response:
         sum_k n_k y_k and sum_k n_k u_k.
     bound : float
         No smallest level is higher.
-    point : Point, optional
+    point : PinnedPoint, optional
         The allocation, where it is not the oracle's answer to the prices.
     ends : pair of arrays of int, shape (K,) each, optional
         Lower and upper places, where there are not too many classes to remember them: at ties another search may end in
@@ -58,7 +58,7 @@ class Response:
     slope: float
     rent: float
     bound: float
-    point: Point | None = None
+    point: PinnedPoint | None = None
     ends: tuple[Places, Places] | None = None
 
 
@@ -88,20 +88,19 @@ class Oracle:
         self.margin, self.edge = np.empty(count), np.empty(count)
         self.asked = 0
         self.sweeps = sweeps_for(market.level.size)
-        self._last: tuple[FloatArray, float, Response] | None = None
+        self._last: Response | None = None
+        """The last response, if it was a whole one."""
 
     def ask(self, prices: FloatArray, level: float, whole: bool = False) -> Response:
         """The response to prices and a level of at most ``market.highest``; whole: with what each class does.
 
         Who asks again after a whole response gets the same.
         """
-        if (
-            self._last is not None
-            and level == self._last[1]
-            and np.array_equal(prices, self._last[0])
-        ):
-            return self._last[2]
-        market, warm = self.market, self.asked > 0
+        last = self._last
+        if last is not None and level == last.level and np.array_equal(prices, last.prices):
+            return last
+        market = self.market
+        warm = self.asked > 0
         cost = market.costs(prices)
         self.asked += 1
         time = np.zeros(market.width)
@@ -126,27 +125,23 @@ class Oracle:
         else:
             for start in range(0, len(market), CHUNK):
                 self._search(slice(start, start + CHUNK), cost, level, warm, whole)
-            slope, rent = (
-                float((market.weight * self.slope).sum()),
-                float((market.weight * self.rent).sum()),
-            )
+            slope = float((market.weight * self.slope).sum())
+            rent = float((market.weight * self.rent).sum())
         if market.good is None or self.sweeps is None:
-            demand = market.used(
-                self.lower, self.upper, market.weight * self.low, market.weight * self.share
-            )
+            weight = market.weight
+            demand = market.used(self.lower, self.upper, weight * self.low, weight * self.share)
         else:
             demand = market.held(time)
         if market.pinned_demand is not None:
+            # Pinned classes count as one class more, whose cost is linear in the level.
             held, more = market.pinned_demand.alpha, market.pinned_demand.beta
-            demand, slope, rent = (
-                demand + held + level * more,
-                slope + float(prices @ more),
-                rent - float(prices @ held),
-            )
+            demand = demand + held + level * more
+            slope += float(prices @ more)
+            rent -= float(prices @ held)
         bound = (float(prices @ market.capacity) + rent) / slope if slope > 0 else np.inf
         ends = (self.lower.copy(), self.upper.copy()) if len(market) <= REMEMBERED else None
         response = Response(prices, level, demand, slope, rent, bound, None, ends)
-        self._last = (prices, level, response) if whole else None
+        self._last = response if whole else None
         return response
 
     @property
@@ -164,12 +159,8 @@ class Oracle:
             lower, upper = response.ends
         low, high = market.levels_at(lower), market.levels_at(upper)
         share = (response.level - low) / (high - low)
-        return market.spread(
-            lower,
-            upper,
-            market.weight * np.where(lower >= 0, 1.0 - share, 0.0),
-            market.weight * share,
-        )
+        rest = np.where(lower >= 0, 1.0 - share, 0.0)
+        return market.spread(lower, upper, market.weight * rest, market.weight * share)
 
     def _search(self, part: slice, cost: FloatArray, level: float, warm: bool, whole: bool) -> None:
         """Walk down to the hull for some classes at once: the point most below a segment becomes an end of it."""
@@ -178,18 +169,19 @@ class Oracle:
         rows = np.arange(a.shape[1])
         lower, upper = self.lower[part].astype(np.int64), self.upper[part].astype(np.int64)
         fresh = rows
-        if warm:  # where the segment does not reach around the level any more
-            fresh = np.flatnonzero(
-                (a[upper, rows] < level) | ((lower >= 0) & (a[lower, rows] >= level))
-            )
+        if warm:
+            # Only where the last segment does not reach around the level any more.
+            too_low = a[upper, rows] < level
+            too_high = (lower >= 0) & (a[lower, rows] >= level)
+            fresh = np.flatnonzero(too_low | too_high)
         if len(fresh):
-            lower[fresh], upper[fresh] = -1, _cheapest(a[:, fresh], _some(q, fresh), level)
+            lower[fresh] = -1
+            upper[fresh] = _cheapest(a[:, fresh], _some(q, fresh), level)
         at = np.zeros_like(rows) if q.shape[1] == 1 else rows
+        placed = lower >= 0
         high, paid = a[upper, rows], q[upper, at]
-        low, saved = (
-            np.where(lower >= 0, a[lower, rows], 0.0),
-            np.where(lower >= 0, q[lower, at], 0.0),
-        )
+        low, saved = np.where(placed, a[lower, rows], 0.0), np.where(placed, q[lower, at], 0.0)
+        # Whose lower end costs more than the upper one starts from the origin again.
         dearer = saved > paid
         if dearer.any():
             lower[dearer], low[dearer], saved[dearer] = -1, 0.0, 0.0
@@ -201,13 +193,13 @@ class Oracle:
             line = y * high[active] - paid[active]
             rent[active] = np.maximum(np.maximum(line, gain), 0.0)
             least = line + SLACK * (np.abs(line) + paid[active])
-            better = np.flatnonzero(
-                (gain > np.maximum(least, 0.0)) | ((least < 0.0) & (gain <= 0.0))
-            )
+            # The origin is below the segment where that does not pay even for the upper place.
+            to_origin = (least < 0.0) & (gain <= 0.0)
+            better = np.flatnonzero((gain > np.maximum(least, 0.0)) | to_origin)
             if not len(better):
                 break
             active, found = rows[active][better], found[better]
-            origin = (least[better] < 0.0) & (gain[better] <= 0.0)
+            origin = to_origin[better]
             reach = np.where(origin, 0.0, a[found, active])
             price = np.where(origin, 0.0, q[found, at[active]])
             place = np.where(origin, -1, found)
@@ -217,15 +209,17 @@ class Oracle:
             lower[down], low[down], saved[down] = place[~above], reach[~above], price[~above]
             slope[active] = (paid[active] - saved[active]) / (high[active] - low[active])
         slope = np.maximum(slope, 0.0)
+        share = (level - low) / (high - low)
         self.lower[part], self.upper[part] = lower, upper
         self.slope[part], self.rent[part] = slope, rent
-        self.share[part] = (level - low) / (high - low)
+        self.share[part] = share
         if whole:
-            self.edge[part] = np.minimum(self.share[part], 1.0 - self.share[part]) * (high - low)
+            self.edge[part] = np.minimum(share, 1.0 - share) * (high - low)
             nearest = np.where(lower >= 0, rent, np.inf)
             for j in range(len(a)):
-                apart = q[j] - slope * a[j] + rent
-                nearest = np.minimum(nearest, np.where((upper == j) | (lower == j), np.inf, apart))
+                on_segment = (upper == j) | (lower == j)
+                reduced = q[j] - slope * a[j] + rent
+                nearest = np.minimum(nearest, np.where(on_segment, np.inf, reduced))
             self.margin[part] = nearest
 
 

@@ -15,7 +15,7 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.program.arrays import LinearArrays
 from optsched.solution.values import BASIC, LOWER, UPPER, Basis
 from optsched.solvers.prices.kernels import Sweeps
-from optsched.solvers.prices.market import Market, PinnedDemand, Places, Point
+from optsched.solvers.prices.market import Market, PinnedDemand, PinnedPoint, Places
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solvers.prices.programs import least_in_rows, maximum, optimum
 
@@ -33,13 +33,13 @@ MANY = 30_000
 class Polished:
     """What the small program says: its point, its level, and its prices (not normalised)."""
 
-    point: Point
+    point: PinnedPoint
     level: float
     prices: FloatArray
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedClasses:
     """All classes but the free ones, on the segments of the last response.
 
     Attributes
@@ -63,9 +63,11 @@ class Pinned:
     pinned_demand: PinnedDemand
 
     @classmethod
-    def but(cls, oracle: Oracle, free: IntArray) -> Pinned:
+    def but(cls, oracle: Oracle, free: IntArray) -> PinnedClasses:
         """Pin all but the free ones."""
-        market, lower, upper = oracle.market, oracle.lower.copy(), oracle.upper.copy()
+        market = oracle.market
+        # Copies: the oracle moves its segments on when it is asked again.
+        lower, upper = oracle.lower.copy(), oracle.upper.copy()
         mask = np.ones(len(market), bool)
         mask[free] = False
         sweeps = oracle.sweeps if market.good is not None else None
@@ -74,19 +76,24 @@ class Pinned:
             sweeps.pin(market.level, market.weight, lower, upper, mask, held, more)
             alpha, beta = market.held(held), market.held(more)
         else:
-            low, weight = market.levels_at(lower), np.where(mask, market.weight, 0.0)
+            # The share in the upper place is (t - low) / (high - low), so it rises by ``rise`` per level.
+            low = market.levels_at(lower)
+            weight = np.where(mask, market.weight, 0.0)
             rise = weight / (market.levels_at(upper) - low)
-            beta = market.used(lower, upper, np.where(lower >= 0, -rise, 0.0), rise)
-            alpha = market.used(
-                lower, upper, np.where(lower >= 0, weight + low * rise, 0.0), -low * rise
-            )
+            placed = lower >= 0
+            falling = np.where(placed, -rise, 0.0)
+            at_zero = np.where(placed, weight + low * rise, 0.0)
+            beta = market.used(lower, upper, falling, rise)
+            alpha = market.used(lower, upper, at_zero, -low * rise)
         if market.pinned_demand is not None:
-            alpha, beta = alpha + market.pinned_demand.alpha, beta + market.pinned_demand.beta
+            alpha = alpha + market.pinned_demand.alpha
+            beta = beta + market.pinned_demand.beta
         return cls(market, sweeps, free, mask, lower, upper, PinnedDemand(alpha, beta))
 
-    def beside(self, level: float, spent: FloatArray) -> Point:
+    def beside(self, level: float, spent: FloatArray) -> PinnedPoint:
         """The allocation in which pinned classes have a level and free ones spend their time so, (len(free), w)."""
-        market, free, lower, upper = self.market, self.free, self.lower, self.upper
+        market, free = self.market, self.free
+        lower, upper = self.lower, self.upper
         if self.sweeps is not None:
             share, time = np.zeros(len(market)), np.zeros(market.width)
             least = self.sweeps.stand(
@@ -94,24 +101,26 @@ class Pinned:
             )
             demand = market.held(time)
         else:
-            low, weight = market.levels_at(lower), np.where(self.mask, market.weight, 0.0)
+            low = market.levels_at(lower)
             wide = market.levels_at(upper) - low
             share = np.clip((level - low) / wide, 0.0, 1.0)
             least = float((low + share * wide).min(initial=level, where=self.mask))
-            demand = market.used(
-                lower, upper, weight * np.where(lower >= 0, 1.0 - share, 0.0), weight * share
-            )
+            weight = np.where(self.mask, market.weight, 0.0)
+            rest = np.where(lower >= 0, 1.0 - share, 0.0)
+            demand = market.used(lower, upper, weight * rest, weight * share)
         rows, places = np.nonzero(spent)
         demand = demand + market.rows_of(free[rows], places) @ spent[rows, places]
         if market.pinned_demand is not None:
             demand = demand + market.pinned_demand.alpha + level * market.pinned_demand.beta
-        reached = float((market.level[free] * spent).sum(axis=1).min(initial=least))
-        return Point(lower, upper, share, free, spent, demand, reached)
+        of_free = (market.level[free] * spent).sum(axis=1)
+        reached = float(of_free.min(initial=least))
+        return PinnedPoint(lower, upper, share, free, spent, demand, reached)
 
 
 def undecided(oracle: Oracle, most: int) -> IntArray:
     """Classes whose segment may still change: those nearest to another one, and those at an end of their own."""
-    near, ends = _smallest(oracle.margin, most), _smallest(oracle.edge, AT_ENDS)
+    near = _smallest(oracle.margin, most)
+    ends = _smallest(oracle.edge, AT_ENDS)
     return np.unique(np.concatenate([near, ends])).astype(np.int64)
 
 
@@ -120,15 +129,13 @@ def _smallest(values: FloatArray, count: int) -> IntArray:
     if count >= len(values):
         return np.arange(len(values))
     if len(values) > MANY:
-        some = values[:: len(values) // (MANY // 8)]
-        rank = 2 * count * len(some) // len(values) + 16
-        few = (
-            np.flatnonzero(values <= np.partition(some, rank)[rank])
-            if rank < len(some)
-            else np.zeros(0, np.int64)
-        )
-        if len(few) > count:
-            return few[np.argpartition(values[few], count - 1)[:count]]
+        sample = values[:: len(values) // (MANY // 8)]
+        # Twice the rank that the count has in the sample: enough values are below it, but for rare samples.
+        rank = 2 * count * len(sample) // len(values) + 16
+        if rank < len(sample):
+            few = np.flatnonzero(values <= np.partition(sample, rank)[rank])
+            if len(few) > count:
+                return few[np.argpartition(values[few], count - 1)[:count]]
     return np.argpartition(values, count - 1)[:count]
 
 
@@ -146,7 +153,8 @@ def polish(
     response must be the whole one to these prices. None if the program has no optimum, as too many are pinned, or takes
     longer.
     """
-    market, pinned = oracle.market, Pinned.but(oracle, free)
+    market = oracle.market
+    pinned = PinnedClasses.but(oracle, free)
     rows, places = np.nonzero(_kept(oracle, free, prices, near))
     part = np.minimum(1.0, HIGH * about / market.level[free[rows], places])
     program = _program(market, free, rows, places, part, pinned.pinned_demand, about)
@@ -175,21 +183,29 @@ def _segments(
     market = oracle.market
     lower, upper = oracle.lower[free], oracle.upper[free]
     priced = prices > 0
-    on = (places == upper[rows]) | (places == lower[rows])
-    cost = np.broadcast_to(market.costs(prices), market.level.shape)[free[rows], places]
-    apart = (
-        cost - oracle.slope[free[rows]] * market.level[free[rows], places] + oracle.rent[free[rows]]
-    )
-    nearest = np.where(lower >= 0, oracle.rent[free], np.inf)  # to be idle is a place too
-    np.minimum.at(nearest, rows[~on], apart[~on])
+    on_segment = (places == upper[rows]) | (places == lower[rows])
+    klass = free[rows]
+    cost = np.broadcast_to(market.costs(prices), market.level.shape)[klass, places]
+    reduced = cost - oracle.slope[klass] * market.level[klass, places] + oracle.rent[klass]
+    # To be idle is a place too, whose reduced cost is the rent.
+    nearest = np.where(lower >= 0, oracle.rent[free], np.inf)
+    np.minimum.at(nearest, rows[~on_segment], reduced[~on_segment])
+    between = max(0, int(priced.sum()) - 1)
     extra = np.zeros(len(free), bool)
-    extra[np.argsort(nearest, kind="stable")[: max(0, int(priced.sum()) - 1)]] = True
+    extra[np.argsort(nearest, kind="stable")[:between]] = True
     idle = (lower < 0) | (extra & (nearest == oracle.rent[free]))
-    beyond = np.flatnonzero(~on & extra[rows] & ~idle[rows] & (apart == nearest[rows]))
-    basic = np.append(on, True)  # the last column is the level
-    basic[beyond[np.unique(rows[beyond], return_index=True)[1]]] = True
-    rest = [np.full(len(free), LOWER), np.where(idle, BASIC, UPPER), np.where(priced, UPPER, BASIC)]
-    return Basis(np.where(basic, BASIC, LOWER), np.concatenate(rest))
+    entering = ~on_segment & extra[rows] & ~idle[rows] & (reduced == nearest[rows])
+    beyond = np.flatnonzero(entering)
+    # Of several places that are as near, the first one of each class.
+    first = np.unique(rows[beyond], return_index=True)[1]
+    basic = np.append(on_segment, True)  # the last column is the level
+    basic[beyond[first]] = True
+    of_rows = [
+        np.full(len(free), LOWER),
+        np.where(idle, BASIC, UPPER),
+        np.where(priced, UPPER, BASIC),
+    ]
+    return Basis(np.where(basic, BASIC, LOWER), np.concatenate(of_rows))
 
 
 def _kept(oracle: Oracle, free: IntArray, prices: FloatArray, near: int) -> BoolArray:
@@ -201,6 +217,7 @@ def _kept(oracle: Oracle, free: IntArray, prices: FloatArray, near: int) -> Bool
     cost = np.broadcast_to(market.costs(prices), market.level.shape)[free]
     reduced = cost - oracle.slope[free][:, np.newaxis] * level
     reduced[level <= 0] = np.inf
+    # The fastest place is always there: without it the highest level may be out of reach.
     reduced[np.arange(len(free)), level.argmax(axis=1)] = -np.inf
     return least_in_rows(reduced, near) & (level > 0)
 
@@ -220,6 +237,7 @@ def _program(
     column by column: level, time, demand; t comes last.
     """
     count, goods, columns = len(free), len(market.capacity), len(rows)
+    # Written entry by entry, which is quicker than putting matrices together.
     held = market.rows_of(free[rows], places)
     length = np.diff(held.indptr)
     indptr = np.concatenate([[0], np.cumsum(length + 2), [0]])

@@ -16,7 +16,7 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.solvers.prices.market import Market, PinnedDemand
 from optsched.solvers.prices.oracle import Oracle
-from optsched.solvers.prices.polish import Pinned
+from optsched.solvers.prices.polish import PinnedClasses
 
 CORRECTIONS = 2
 LARGE = 1_500_000
@@ -73,8 +73,8 @@ def sampled(
         small.ask(prices, level)
         oracle.ask(prices, level)
         whole, part = (
-            Pinned.but(oracle, nobody).pinned_demand,
-            Pinned.but(small, nobody).pinned_demand,
+            PinnedClasses.but(oracle, nobody).pinned_demand,
+            PinnedClasses.but(small, nobody).pinned_demand,
         )
         beyond = PinnedDemand(whole.alpha - part.alpha, whole.beta - part.beta)
         prices, level = solve(replace(sample, pinned_demand=beyond), prices)
