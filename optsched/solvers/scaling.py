@@ -36,17 +36,17 @@ class Scaling:
     def of(cls, arrays: LinearArrays) -> Scaling:
         """Factors for a program; integer columns are never scaled."""
         reach = np.maximum(np.abs(arrays.implied_lower), np.abs(arrays.implied_upper))
-        extreme = np.isfinite(reach) & (reach > 0) & ((reach < MODERATE[0]) | (reach > MODERATE[1]))
-        columns = np.where(
-            extreme & ~arrays.integer, _power_of_two(np.where(extreme, reach, 1.0)), 1.0
-        )
+        moderate = (reach >= MODERATE[0]) & (reach <= MODERATE[1])
+        scaled = np.isfinite(reach) & (reach > 0) & ~moderate & ~arrays.integer
+        columns = _power_of_two(np.where(scaled, reach, 1.0))
         size = arrays.largest_in_rows(columns)
-        rows = np.where(size > 0, 1.0 / _power_of_two(np.where(size > 0, size, 1.0)), 1.0)
-        cost = float(np.abs(arrays.cost * columns).max(initial=0.0))
-        return cls(rows, columns, 1.0 / float(_power_of_two(np.array(cost))) if cost > 0 else 1.0)
+        rows = 1.0 / _power_of_two(np.where(size > 0, size, 1.0))
+        cost = np.abs(arrays.cost * columns).max(initial=0.0)
+        objective = 1.0 / float(_power_of_two(np.asarray(cost))) if cost > 0 else 1.0
+        return cls(rows, columns, objective)
 
     def apply(self, arrays: LinearArrays) -> LinearArrays:
-        """The scaled program."""
+        """The program in units in which its rows, columns and objective are near 1."""
         return replace(
             arrays,
             A=self._matrix(arrays.A),
@@ -72,19 +72,20 @@ class Scaling:
     def back(self, values: Values) -> Values:
         """What a solver says of the scaled program, in the units of the original."""
         x, y = values.x, values.y
-        return replace(  # what has the wrong size is left for the certificate to refuse
-            values,
-            x=x if x is None or x.shape != self.columns.shape else x * self.columns,
-            y=y if y is None or y.shape != self.rows.shape else y * self.rows / self.objective,
-            objective=None if values.objective is None else values.objective / self.objective,
-            bound=None if values.bound is None else values.bound / self.objective,
-        )
+        # What has the wrong size is left for the certificate to refuse.
+        if x is not None and x.shape == self.columns.shape:
+            x = x * self.columns
+        if y is not None and y.shape == self.rows.shape:
+            y = y * self.rows / self.objective
+        objective, bound = self._back(values.objective), self._back(values.bound)
+        return replace(values, x=x, y=y, objective=objective, bound=bound)
+
+    def _back(self, value: float | None) -> float | None:
+        return None if value is None else value / self.objective
 
     def progress(self, event: Progress) -> Progress:
-        """What a solver tells while it works, in the units of the original."""
-        incumbent, bound = (
-            None if it is None else it / self.objective for it in (event.incumbent, event.bound)
-        )
+        """What a solver reports while it works, in the units of the original."""
+        incumbent, bound = self._back(event.incumbent), self._back(event.bound)
         return replace(event, incumbent=incumbent, bound=bound)
 
 
@@ -133,8 +134,11 @@ class ScaledSession(Session):
 
     def set_start(self, start: Basis | FloatArray) -> None:
         """Start the next run from a basis or a point."""
-        fits = not isinstance(start, Basis) and len(start) == len(self.scaling.columns)
-        self.inner.set_start(start / self.scaling.columns if fits else start)  # type: ignore[operator]
+        columns = self.scaling.columns
+        # Scaling changes no basis; a point of the wrong size is for the inner session to drop.
+        if not isinstance(start, Basis) and len(start) == len(columns):
+            start = start / columns
+        self.inner.set_start(start)
 
     def run(self, limits: Limits) -> Values:
         """Solve; the outcome is in the units of the program."""

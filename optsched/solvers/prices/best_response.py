@@ -54,17 +54,14 @@ def best_responses(a: FloatArray, q: FloatArray, curve: Curve) -> Choices:
     fast = compiled() if a.size >= compiling.COMPILED else None
     if fast is not None:
         classes = a.shape[1]
-        place, flags, numbers = (
-            np.empty(classes, np.int64),
-            np.empty((2, classes), bool),
-            np.empty((3, classes)),
-        )
+        place = np.empty(classes, np.int64)
+        flags, numbers = np.empty((2, classes), bool), np.empty((3, classes))
         fast(np.ascontiguousarray(a), q, curve.size, curve.exponent, place, *flags, *numbers)
         return Choices(place, *flags, *numbers)
-    parts = [
-        _choices(a[:, at : at + BLOCK], q, Curve(curve.size[at : at + BLOCK], curve.exponent))
-        for at in range(0, a.shape[1], BLOCK)
-    ]
+    parts = []
+    for begin in range(0, a.shape[1], BLOCK):
+        block = slice(begin, begin + BLOCK)
+        parts.append(_choices(a[:, block], q, Curve(curve.size[block], curve.exponent)))
     return Choices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
@@ -103,8 +100,10 @@ def _choices(a: FloatArray, q: FloatArray, curve: Curve) -> tuple[Any, ...]:
         margin = np.where(part_time, 1.0 - curve.slope(mine) * mine / own, rent / own)
         per_level, rest = np.where(part_time, own / mine, 0.0), np.where(part_time, 0.0, own)
         for j, price in enumerate(q):
-            apart = (price + rent - a[j] * slope) / (price + rest + per_level * a[j])
-            np.minimum(margin, np.where((a[j] > 0) & (place != j), apart, np.inf), out=margin)
+            # The reduced cost of another place, over the prices that may change it.
+            relative = (price + rent - a[j] * slope) / (price + rest + per_level * a[j])
+            other = (a[j] > 0) & (place != j)
+            np.minimum(margin, np.where(other, relative, np.inf), out=margin)
     margin = np.where(in_two | ~(margin > 0), 0.0, margin)
     return place, ~part_time & ~in_two, ~in_two, slope, rent, margin
 

@@ -46,27 +46,23 @@ class Goods:
     def costs_by_place(self, prices: FloatArray) -> FloatArray:
         """The same place by place, shape (w, K), or (w, 1) where that is alike."""
         market = self.market
-        return (
-            prices[market.good][:, np.newaxis]
-            if market.good is not None
-            else np.ascontiguousarray(self.costs(prices).T)
-        )
+        if market.good is not None:
+            return prices[market.good][:, np.newaxis]
+        return np.ascontiguousarray(self.costs(prices).T)
 
     def used(self, time: FloatArray, by_place: FloatArray | None = None) -> FloatArray:
         """What all hold whose members spend this time in each place, shape (R,); ``by_place`` is ``weight @ time``."""
         if self.market.good is not None:
-            taken = self.weight @ time if by_place is None else by_place
-            return np.bincount(self.market.good, taken, len(self.market.capacity)).astype(
-                np.float64
-            )
+            return self.market.held(self.weight @ time if by_place is None else by_place)
         return np.asarray(self.market.usage @ self.columns(self.weight[:, np.newaxis] * time))
 
     def columns(self, parts: FloatArray) -> FloatArray:
         """Numbers of classes and places as numbers of the program's columns, shape (N,)."""
         count = self.market.columns
-        return np.bincount(self.place.ravel() % (count + 1), parts.ravel(), count + 1)[
-            :count
-        ].astype(np.float64)
+        # The remainder of -1 is N: what is in no column goes into a bin behind the others.
+        column = self.place.ravel() % (count + 1)
+        totals = np.bincount(column, parts.ravel(), count + 1)
+        return totals[:count].astype(np.float64)
 
     def rows_of(self, rows: IntArray, places: IntArray) -> sp.csc_matrix:
         """Goods that all members of some of the classes hold in places, shape (R, len(rows))."""
@@ -81,12 +77,11 @@ class Goods:
             return factor[market.good][np.newaxis, :]
         by_column = market.usage.tocsc()
         least = np.ones(market.columns + 1)
+        # `reduceat` takes no empty lists: columns that hold nothing keep their factor of 1.
         some = np.flatnonzero(np.diff(by_column.indptr))
-        least[some] = (
-            np.minimum.reduceat(factor[by_column.indices], by_column.indptr[some])
-            if len(some)
-            else 1.0
-        )
+        if len(some):
+            of_entries = factor[by_column.indices]
+            least[some] = np.minimum.reduceat(of_entries, by_column.indptr[some])
         return np.asarray(least[self.place])
 
     def curvature(
@@ -103,19 +98,18 @@ class Goods:
         each place is one good, the first two terms are a Laplacian, summed up without cancellation.
         """
         first, second = np.sqrt(self.weight / total), np.sqrt(self.weight * bend)
-        goods = len(self.market.capacity)
         if self.market.good is not None:
             one = spread * first[:, np.newaxis]
             matrix = -(one.T @ one)
+            # The diagonal of a Laplacian is minus the sum of the others: no large numbers are subtracted.
             np.fill_diagonal(matrix, 0.0)
             np.fill_diagonal(matrix, (first * first * idle) @ spread - matrix.sum(axis=0))
             one = tilt * second[:, np.newaxis]
             return np.asarray(matrix - one.T @ one)
         usage = self.market.usage
-        held = sp.csr_matrix(
-            usage.multiply(self.columns(self.weight[:, np.newaxis] * spread)[np.newaxis, :])
-        )
-        whole = np.asarray((held @ usage.T).todense()).reshape(goods, goods)
+        of_columns = self.columns(self.weight[:, np.newaxis] * spread)
+        held = sp.csr_matrix(usage.multiply(of_columns[np.newaxis, :]))
+        whole = np.asarray((held @ usage.T).todense())
         matrix = whole - self._squares(spread, first)
         if (np.diag(matrix) < CANCELLED * np.diag(whole)).any():
             matrix = self._apart(spread, first, idle)
@@ -126,10 +120,9 @@ class Goods:
         usage = self.market.usage
         rows, places = np.nonzero(part)
         column = self.place[rows, places]
-        by_class = sp.csr_matrix(
-            (part[rows, places] * factor[rows], (column, rows)),
-            shape=(usage.shape[1], len(self.classes)),
-        )
+        entries = part[rows, places] * factor[rows]
+        shape = usage.shape[1], len(self.classes)
+        by_class = sp.csr_matrix((entries, (column, rows)), shape=shape)
         each = sp.csr_matrix(usage @ by_class)
         return np.asarray((each @ each.T).todense())
 
@@ -139,9 +132,8 @@ class Goods:
         It costs more, and nothing cancels where several goods run out together.
         """
         goods, width = len(self.market.capacity), spread.shape[1]
-        usage = sp.csc_matrix(
-            sp.hstack([self.market.usage, sp.csc_matrix((goods, 1))])
-        )  # -1 is nothing
+        # One column more, at -1, that holds nothing.
+        usage = sp.csc_matrix(sp.hstack([self.market.usage, sp.csc_matrix((goods, 1))]))
         places = [usage[:, column] for column in self.place.T]
         matrix = np.zeros((goods, goods))
         for i in range(width):

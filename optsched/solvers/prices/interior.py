@@ -93,10 +93,11 @@ class Curve:
     def surplus(self, slope: FloatArray) -> FloatArray:
         """max over v of phi f(v) - slope v."""
         e = self.exponent
+        # At the level where phi f' is the slope.
         level = (slope / self.size) ** (1.0 / (e - 1.0))
-        return np.asarray(
-            self.size * np.log(level) - self.size if e == 0 else slope * level * (1.0 - e) / e
-        )
+        if e == 0:
+            return np.asarray(self.size * np.log(level) - self.size)
+        return np.asarray(slope * level * (1.0 - e) / e)
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,8 @@ class Interior:
         self.a = np.ascontiguousarray(level.T)
         self.capacity, self.weight = goods.market.capacity, goods.weight
         self.steps = 0
-        self._sweeps: Any = (
-            compiled() if fast or level.size >= compiling.COMPILED else None
-        ) or steps
+        large = fast or level.size >= compiling.COMPILED
+        self._sweeps: Any = (compiled() if large else None) or steps
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
@@ -166,23 +166,27 @@ class Interior:
             return free
         self._starting_point()
         self._evaluate(0.0)
-        best, since, own = self.state, 0, self._largest_class_gap()
+        best, own = self.state, self._largest_class_gap()
+        since = 0
         while self.steps < STEPS and since < STALLED and (best.gap > EXACT or own > OWN):
-            if (self._stop is not None and self._stop(best.value, best.bound)) or not self._step():
+            if self._stop is not None and self._stop(best.value, best.bound):
+                break
+            if not self._step():
                 break
             self.steps += 1
             now, mine = self.state, self._largest_class_gap()
             if best.gap > EXACT:
-                nearer, better = (
-                    now.gap < 0.9 * best.gap or best.gap > SMALL,
-                    not best.gap <= now.gap,
-                )
+                better = not best.gap <= now.gap
+                nearer = now.gap < 0.9 * best.gap or best.gap > SMALL
             else:
+                # The gap of all is closed: single classes may still gain.
                 better = mine < own and now.gap <= max(best.gap, ROUNDING)
                 nearer = better and mine < 0.9 * own
             since = 0 if nearer else since + 1
             if better:
-                best, own = now if now.gap > SMALL else replace(now, time=now.time.copy("K")), mine
+                # A copy, as steps change the table in place; not of points that will not be the answer.
+                best = now if now.gap > SMALL else replace(now, time=now.time.copy("K"))
+                own = mine
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
         return self._within_limits(best if best.gap <= SMALL else self.state)
 
@@ -200,17 +204,12 @@ class Interior:
         time[np.arange(classes), self.a.argmax(axis=0)] = 1.0
         if (self.goods.used(time) > self.capacity).any():
             return None
-        slope = self.curve.slope(np.ones(classes))
-        value = float(self.weight @ self.curve.value(np.ones(classes)))
-        return Balance(
-            time,
-            np.zeros_like(self.capacity),
-            slope,
-            slope,
-            value,
-            value,
-            float(self.weight @ slope),
-        )
+        # The level of all is 1, and what more of it is worth is what more time is worth.
+        level = np.ones(classes)
+        slope = self.curve.slope(level)
+        value = float(self.weight @ self.curve.value(level))
+        scale = float(self.weight @ slope)
+        return Balance(time, np.zeros_like(self.capacity), slope, slope, value, value, scale)
 
     def _starting_point(self) -> None:
         """Half of the time, evenly, and of what is scarce half of the capacity; all products are ``unit``."""
@@ -231,9 +230,10 @@ class Interior:
         shape, classes = self.x.shape, len(self.y)
         self._dx, self._dz, self._cross = np.zeros(shape), np.zeros(shape), np.empty(shape)
         self._in_sweep = self.goods.market.good is not None and len(self.a) <= WIDE
+        # Sweeps that sum up the systems themselves fill no tables.
         table = (0, 0) if self._in_sweep else shape
-        self._spread, self._tilt, self._taken = np.empty(table), np.empty(table), np.empty(table)
-        self.tau, self.spent, self._rise = np.empty(classes), np.empty(classes), np.empty(classes)
+        self._spread, self._tilt, self._taken = (np.empty(table) for _ in range(3))
+        self.tau, self.spent, self._rise = (np.empty(classes) for _ in range(3))
         self._columns = np.empty((8, classes))
         self._log_slope = self._logs(self.y, level)[0]
 
@@ -256,20 +256,18 @@ class Interior:
             self.spent,
             rent,
         )
-        self.products = (
-            float(inner) + float(self.weight @ (self.s * self.u)) + float(self.c @ self.p)
-        )
+        of_idle = float(self.weight @ (self.s * self.u))
+        self.products = float(inner) + of_idle + float(self.c @ self.p)
         self.used = goods.used(self.x.T)
         log_level, log_slope = np.log(self.tau), self._log_slope
         self.off = (e - 1.0) * log_level - log_slope
         over = max(1.0, float((self.used / self.capacity).max()), float(self.spent.max()))
+        within = log_level - np.log(over)
         if e == 0:
-            worth, surplus = (
-                curve.size * (log_level - np.log(over)),
-                -curve.size * (log_slope + 1.0),
-            )
+            worth = curve.size * within
+            surplus = -curve.size * (log_slope + 1.0)
         else:
-            worth = curve.size * np.exp(e * (log_level - np.log(over))) / e
+            worth = curve.size * np.exp(e * within) / e
             surplus = self.y * np.exp(log_slope / (e - 1.0)) * ((1.0 - e) / e)
         self.state = Balance(
             self.x.T,
@@ -299,31 +297,21 @@ class Interior:
         In logarithms, as both are over many orders.
         """
         log_slope = np.log(slope / self.curve.size)
-        return log_slope, float(
-            np.abs((self.curve.exponent - 1.0) * np.log(level) - log_slope).max()
-        )
+        off = (self.curve.exponent - 1.0) * np.log(level) - log_slope
+        return log_slope, float(np.abs(off).max())
 
     def _step(self) -> bool:
         """One predictor-corrector step; False where rounding leaves none."""
-        sweeps, goods, a, q, x, z, s, u, y = (
-            self._sweeps,
-            self.goods,
-            self.a,
-            self._q,
-            self.x,
-            self.z,
-            self.s,
-            self.u,
-            self.y,
-        )
-        bend, pull = (1.0 - self.curve.exponent) * y / self.tau, y * self.off
+        sweeps, goods = self._sweeps, self.goods
+        a, q = self.a, self._q
+        point = self.x, self.z, self.s, self.u, self.y
+        bend, pull = (1.0 - self.curve.exponent) * self.y / self.tau, self.y * self.off
         total, centre, damp, dy, du, ds, dy_aim, du_aim = self._columns
         at = (self.spent, bend, pull, self.weight, total, centre, damp, dy, du)
-        matrix, taken = sweeps.weigh(
-            a, q, x, z, s, u, y, *at, self._spread, self._tilt, self._taken
-        )
+        matrix, taken = sweeps.weigh(a, q, *point, *at, self._spread, self._tilt, self._taken)
         if not self._in_sweep:
-            matrix = goods.curvature(self._spread.T, self._tilt.T, total, s / u, bend * damp)
+            idle = self.s / self.u
+            matrix = goods.curvature(self._spread.T, self._tilt.T, total, idle, bend * damp)
             taken = None
         prices = self._price_system(matrix)
         if prices is None:
@@ -331,46 +319,31 @@ class Interior:
         # Predictor: the step towards products of 0.
         dp = prices(goods.used(self._taken.T, taken), -self.c)
         dc = -self.c - self.c / self.p * dp
+        dq = goods.costs_by_place(dp)
+        aims = ds, dy_aim, du_aim
         forth, back, second, *takes = sweeps.look_ahead(
-            a,
-            q,
-            goods.costs_by_place(dp),
-            x,
-            z,
-            s,
-            u,
-            y,
-            *at,
-            self._cross,
-            ds,
-            dy_aim,
-            du_aim,
-            self._taken,
-            self._tilt,
+            a, q, dq, *point, *at, self._cross, *aims, self._taken, self._tilt
         )
-        plain = min(1.0, forth, back, _step_to_boundary(self.c, dc), _step_to_boundary(self.p, dp))
+        plain = min(1.0, forth, back, self._room(dc, dp))
         ahead = (1.0 - plain) * self.products + plain**2 * (float(second) + float(dc @ dp))
         aim = max((ahead / self.products) ** 3, 1e-12) * self.products / self.pairs
         # Corrector: towards products of the size that the predictor would leave, with its second-order term.
         cross = dc * dp
         taken, taken_aim = takes if self._in_sweep else (None, None)
-        held = goods.used(self._taken.T, taken) + aim * self.unit * goods.used(
-            self._tilt.T, taken_aim
-        )
+        held = goods.used(self._taken.T, taken)
+        held += aim * self.unit * goods.used(self._tilt.T, taken_aim)
         more = (aim * self.unit_good - cross) / self.p - self.c
         dp = prices(held, more)
         dc = more - self.c / self.p * dp
+        dq = goods.costs_by_place(dp)
         dy += aim * self.unit * dy_aim
         du += aim * self.unit * du_aim
+        to_fill = ds, self._rise, self._cross, self._dx, self._dz
         forth, back = sweeps.complete(
             a,
             q,
-            goods.costs_by_place(dp),
-            x,
-            z,
-            s,
-            u,
-            y,
+            dq,
+            *point,
             aim * self.unit,
             bend,
             self.weight,
@@ -379,26 +352,22 @@ class Interior:
             damp,
             dy,
             du,
-            ds,
-            self._rise,
-            self._cross,
-            self._dx,
-            self._dz,
+            *to_fill,
         )
-        length = self._on_curve(
-            dy,
-            min(
-                1.0,
-                0.99
-                * min(forth, back, _step_to_boundary(self.c, dc), _step_to_boundary(self.p, dp)),
-            ),
-        )
+        # Not all of the way to the boundary, where products are 0 and no step leads away.
+        length = min(1.0, 0.99 * min(forth, back, self._room(dc, dp)))
+        length = self._on_curve(dy, length)
         if not length > 1e-10 or not np.isfinite(dp).all():
             return False
-        self.s, self.u, self.y = s + length * ds, u + length * du, y + length * dy
+        self.s, self.u = self.s + length * ds, self.u + length * du
+        self.y = self.y + length * dy
         self.c, self.p = self.c + length * dc, self.p + length * dp
         self._evaluate(length)
         return True
+
+    def _room(self, dc: FloatArray, dp: FloatArray) -> float:
+        """Part of a step that takes the first price, or what is left over of a good, to 0."""
+        return min(_step_to_boundary(self.c, dc), _step_to_boundary(self.p, dp))
 
     def _price_system(
         self, matrix: FloatArray

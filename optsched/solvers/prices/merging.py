@@ -69,6 +69,7 @@ def merged(market: Market, rows: FloatArray) -> Merged | None:
         return None
     column = np.arange(count * market.width, dtype=np.int32).reshape(count, market.width)
     place = market.place[groups.first]
+    # Rents and slopes of groups are of a unit of weight: the amounts of members may differ.
     small = replace(
         market,
         level=market.level[groups.first],
@@ -100,20 +101,15 @@ def _sorts(usage: sp.csr_matrix) -> IntArray:
     """For each column, and for nothing at -1, the number of the first column that holds the same, shape (N + 1,)."""
     columns = _and_nothing(usage)
     columns.sort_indices()
-    groups = group_rows(
-        [
-            hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data]).view(
-                np.int64
-            )
-        ],
-        columns.shape[1],
-    )
+    hashes = hash_lists(columns.indptr.astype(np.int64), [columns.indices, columns.data])
+    groups = group_rows([hashes.view(np.int64)], columns.shape[1])
     sorts = groups.first[groups.inverse]
     like = columns[:, sorts]
-    alike = (like.indptr == columns.indptr).all() and (like.indices == columns.indices).all()
-    if not (alike and (like.data == columns.data).all()):  # equal hashes of columns that are not
-        return np.arange(columns.shape[1])
-    return sorts
+    same_rows = (like.indptr == columns.indptr).all() and (like.indices == columns.indices).all()
+    if same_rows and (like.data == columns.data).all():
+        return sorts
+    # Columns that differ have the same hash: none are merged.
+    return np.arange(columns.shape[1])
 
 
 def _many_alike(rows: FloatArray) -> bool:
@@ -122,5 +118,6 @@ def _many_alike(rows: FloatArray) -> bool:
         return False
     some = rows
     if len(rows) > SAMPLE:
-        some = rows[np.unique(np.random.default_rng(0).integers(len(rows), size=SAMPLE))]
+        drawn = np.random.default_rng(0).integers(len(rows), size=SAMPLE)
+        some = rows[np.unique(drawn)]
     return len(group_rows(list(some.T), len(some))) < len(some)

@@ -89,7 +89,8 @@ class PinnedTotal:
         return self._from(self._sampled(), min(DOUBT * len(self.a), AT_MOST))
 
     def _from(self, prices: FloatArray, doubt: float) -> Balance | None:
-        choices, count = best_responses(self.a, prices, self.curve), int(doubt * len(self.level))
+        choices = best_responses(self.a, prices, self.curve)
+        count = int(doubt * len(self.level))
         most = len(self.level)
         for _ in range(ROUNDS):
             if (found := self._restricted(choices, count)) is None:
@@ -98,16 +99,16 @@ class PinnedTotal:
             prices, before = search.prices, choices
             choices = best_responses(self.a, prices, self.curve)
             gap = self._judge(time, prices, choices)
-            changed = pinned & (
-                (choices.place != before.place) | (choices.all_time != before.all_time)
-            )
-            log.debug("prices: %d free, %d changed, gap %.2g", (~pinned).sum(), changed.sum(), gap)
+            other = (choices.place != before.place) | (choices.all_time != before.all_time)
+            changed = int((pinned & other).sum())
+            log.debug("prices: %d free, %d changed, gap %.2g", (~pinned).sum(), changed, gap)
             if gap <= CLOSED:
                 return self.found
-            if self.over() or int(changed.sum()) > most:
+            # It goes on only while the number that changes halves from round to round.
+            if self.over() or changed > most:
                 return None
-            most = int(changed.sum()) // 2
-            count = max(FEW, count // 4, CHANGED * int(changed.sum()))
+            most = changed // 2
+            count = max(FEW, count // 4, CHANGED * changed)
         return None
 
     def _sampled(self) -> FloatArray:
@@ -125,12 +126,12 @@ class PinnedTotal:
         self, level: FloatArray, weight: FloatArray, capacity: FloatArray, curve: Curve
     ) -> Balance:
         market = replace(self.goods.market, capacity=capacity)
-        goods = Goods(
-            market, np.zeros(len(level), np.int64), weight, np.zeros(level.shape, np.int64)
-        )
-        search = Interior(
-            goods, level, curve, lambda *_: self.over(), fast=self.level.size >= compiling.COMPILED
-        )
+        # Classes and columns of their own, which nobody asks for: each place is one good.
+        classes, place = np.zeros(len(level), np.int64), np.zeros(level.shape, np.int64)
+        goods = Goods(market, classes, weight, place)
+        # Compiled where the whole is large: the process has loaded the compiled sweeps then.
+        fast = self.level.size >= compiling.COMPILED
+        search = Interior(goods, level, curve, lambda *_: self.over(), fast=fast)
         found = search.run()
         self.steps += search.steps
         return found
@@ -147,10 +148,8 @@ class PinnedTotal:
         free = np.flatnonzero(~pinned)
         if len(free) > MOST * len(weight):
             return None
-        constant, shared = (
-            np.flatnonzero(pinned & choices.all_time),
-            np.flatnonzero(pinned & ~choices.all_time),
-        )
+        constant = np.flatnonzero(pinned & choices.all_time)
+        shared = np.flatnonzero(pinned & ~choices.all_time)
         capacity = self.goods.market.capacity
         left = capacity - np.bincount(choices.place[constant], weight[constant], width)
         if not (left > 1e-9 * capacity).all():
@@ -161,9 +160,8 @@ class PinnedTotal:
             together = np.bincount(place, weight[shared] * asks, width)
             members = np.bincount(place, weight[shared], width)
             some = np.flatnonzero(members > 0)
-            size = np.concatenate(
-                [self.curve.size[free], (together[some] / members[some]) ** (1.0 - e)]
-            )
+            of_shared = (together[some] / members[some]) ** (1.0 - e)
+            size = np.concatenate([self.curve.size[free], of_shared])
         if not (np.isfinite(size) & (size > 0)).all():
             return None
         found = self._interior(
@@ -176,9 +174,8 @@ class PinnedTotal:
         time[constant, choices.place[constant]] = 1.0
         time[free] = found.time[: len(free)]
         total = np.zeros(width)
-        total[some] = (
-            found.time[len(free) :][np.arange(len(some)), some] * members[some] / together[some]
-        )
+        of_places = found.time[len(free) :][np.arange(len(some)), some]
+        total[some] = of_places * members[some] / together[some]
         time[shared, place] = asks * total[place]
         return found, pinned, time
 

@@ -47,9 +47,11 @@ def sample_of(market: Market) -> Market:
     """One class of every few beside each other, that count for all."""
     every = _every(market)
     begin = np.arange(0, len(market) - every + 1, every)
-    drawn = np.random.default_rng(0).integers(0, every, len(begin))  # rows may be periodic
+    # At random within each stretch: rows may be periodic.
+    drawn = np.random.default_rng(0).integers(0, every, len(begin))
     some = market.part(begin + drawn, market.capacity)
-    return replace(some, weight=some.weight * (market.weight.sum() / some.weight.sum()))
+    factor = market.weight.sum() / some.weight.sum()
+    return replace(some, weight=some.weight * factor)
 
 
 def sampled(
@@ -72,10 +74,8 @@ def sampled(
         small = Oracle(sample)
         small.ask(prices, level)
         oracle.ask(prices, level)
-        whole, part = (
-            PinnedClasses.but(oracle, nobody).pinned_demand,
-            PinnedClasses.but(small, nobody).pinned_demand,
-        )
+        whole = PinnedClasses.but(oracle, nobody).pinned_demand
+        part = PinnedClasses.but(small, nobody).pinned_demand
         beyond = PinnedDemand(whole.alpha - part.alpha, whole.beta - part.beta)
         prices, level = solve(replace(sample, pinned_demand=beyond), prices)
     return prices

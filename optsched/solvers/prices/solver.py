@@ -93,8 +93,32 @@ class Prices(Solver):
             raise UsageError(
                 f"solver prices has no option {next(iter(limits.options))!r}: it has none"
             )
+        began = time.perf_counter()
         solve = solve_minimum if program.utility.smallest_level else solve_total
-        return solve(program, limits, start)
+        return replace(solve(program, limits, start), seconds=time.perf_counter() - began)
+
+
+def _values(
+    end: Termination,
+    x: FloatArray,
+    duals: tuple[FloatArray, ...],
+    value: float,
+    bound: float,
+    passes: int,
+    words: str,
+) -> Values:
+    """An answer; its point is feasible, and so are its duals, whatever ended the search."""
+    return Values(
+        end,
+        primal=PointStatus.FEASIBLE,
+        dual=PointStatus.FEASIBLE,
+        x=x,
+        y=np.concatenate(duals),
+        objective=value,
+        bound=bound,
+        iterations=passes,
+        words=words,
+    )
 
 
 # --- the smallest level ---------------------------------------------------------------------------------------------
@@ -110,7 +134,6 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
     start : FloatArray or None, shape (resources,)
         Prices to start from.
     """
-    began = time.perf_counter()
     market = market_of(program)
     if market.highest <= 0:
         return _level_of_zero(program, market)
@@ -132,20 +155,17 @@ def solve_minimum(program: AllocationProgram, limits: Limits, start: FloatArray 
             rent=same.of_each(found.rent),
         )
     prices = capacity_duals(program, market, found.prices, found.rent, found.slope)
-    gap = (
-        f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}" if found.level > 0 else "nothing yet"
-    )
-    return Values(
+    gap = "nothing yet"
+    if found.level > 0:
+        gap = f"gap {max(found.bound / found.level - 1.0, 0.0):.1g}"
+    return _values(
         Termination.OPTIMAL if found.finished else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE,
-        PointStatus.FEASIBLE,
         found.x,
-        np.concatenate([found.rent, prices, -found.slope]),
+        (found.rent, prices, -found.slope),
         found.level,
         found.bound,
-        iterations=found.passes,
-        seconds=time.perf_counter() - began,
-        words=f"{found.passes} passes, {found.rounds} rounds, {gap}",
+        found.passes,
+        f"{found.passes} passes, {found.rounds} rounds, {gap}",
     )
 
 
@@ -159,21 +179,13 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
     columns = np.flatnonzero(C.class_a == held)
     worth = program.levels.tocsc()[:, columns].toarray()[held] / C.count[held]
     needed = np.where(C.capacity[:, np.newaxis] <= 0, C.usage.tocsc()[:, columns].toarray(), 0.0)
-    prices = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0).max(
-        axis=1, initial=0.0
-    )
+    per_unit = np.divide(worth, needed, out=np.zeros_like(needed), where=needed > 0)
     slope = np.zeros(len(C))
     slope[held] = 1.0 / C.count[held]
-    return Values(
-        Termination.OPTIMAL,
-        PointStatus.FEASIBLE,
-        PointStatus.FEASIBLE,
-        np.zeros(C.columns + 1),
-        np.concatenate([np.zeros(len(C)), prices, -slope]),
-        0.0,
-        0.0,
-        words="a job can have nothing: the level is 0",
-    )
+    duals = np.zeros(len(C)), per_unit.max(axis=1, initial=0.0), -slope
+    nothing = np.zeros(C.columns + 1)
+    words = "a job can have nothing: the level is 0"
+    return _values(Termination.OPTIMAL, nothing, duals, 0.0, 0.0, 0, words)
 
 
 # --- totals of utilities --------------------------------------------------------------------------------------------
@@ -182,7 +194,9 @@ def _level_of_zero(program: AllocationProgram, market: Market) -> Values:
 def refuses_total(program: AllocationProgram) -> str | None:
     """Why a total of utilities is none for prices; None if it is one."""
     utility = program.total
-    if not (utility.weight >= 0).all() or (program.conic and not (utility.weight > 0).all()):
+    # A total of levels may leave a job out; a concave one has no slope for it.
+    weighs = utility.weight > 0 if program.conic else utility.weight >= 0
+    if not weighs.all():
         return "a job has no weight"
     if utility.worthless_at_zero and not (program.highest_level > 0).all():
         return "a job can have nothing, which is worth minus infinity"
@@ -204,9 +218,7 @@ def solve_total(
     SolverUnavailable
         Where a job can have nothing because there is none of a resource that it needs, and that is no 0.
     """
-    began = time.perf_counter()
-    found = _concave(program, limits, start) if program.conic else _linear(program, limits)
-    return replace(found, seconds=time.perf_counter() - began)
+    return _concave(program, limits, start) if program.conic else _linear(program, limits)
 
 
 def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | None) -> Values:
@@ -221,6 +233,7 @@ def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | Non
         )
     exponent = 0.0 if utility.function == "log" else utility.exponent
     goods = Goods.of(market, some)
+    # w f(top v) is w top^e f(v) for a power, and w (log top + log v) for a logarithm.
     top = highest[some] * market.unit
     weight = C.count[some] * utility.weight[some]
     size = weight / goods.weight * top**exponent
@@ -234,18 +247,15 @@ def _concave(program: AllocationProgram, limits: Limits, start: FloatArray | Non
     rent, slope = np.zeros(len(C)), np.zeros(len(C))
     rent[some] = found.rent * market.amount[some] * unit
     slope[some] = found.slope * market.amount[some] * unit / top
-    return Values(
+    prices = capacity_duals(program, market, found.prices * unit, rent, slope)
+    return _values(
         Termination.OPTIMAL if found.gap <= CLOSE else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE,
-        PointStatus.FEASIBLE,
         goods.columns(C.count[some, np.newaxis] * found.time),
-        np.concatenate(
-            [rent, capacity_duals(program, market, found.prices * unit, rent, slope), -slope]
-        ),
+        (rent, prices, -slope),
         found.value * unit + shift,
         found.bound * unit + shift,
-        iterations=steps,
-        words=f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
+        steps,
+        f"{steps} interior steps, gap {max(found.gap, 0.0):.1g} of the worth of all levels",
     )
 
 
@@ -263,11 +273,13 @@ def _searched(
             return found, steps
     search = Interior(goods, level, curve, watch)
     again = search.run()
-    return (again if found is None or not found.gap <= again.gap else found), steps + search.steps
+    if found is None or not found.gap <= again.gap:
+        found = again
+    return found, steps + search.steps
 
 
 def _linear(program: AllocationProgram, limits: Limits) -> Values:
-    """By `LinearTotalSearch`."""
+    """By `LinearTotalSearch`, with worth in units of what the median class has at most."""
     C, utility = program.classes, program.total
     market = market_of(program)
     worth = market.level * (utility.weight * market.unit / market.amount)[:, np.newaxis]
@@ -275,7 +287,9 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
     unit = float(np.median(most[most > 0])) if (most > 0).any() else 1.0
     worth /= unit
     same = merged(market, worth)
-    few, rows = (market, worth) if same is None else (same.market, worth[same.groups.first])
+    few, rows = market, worth
+    if same is not None:
+        few, rows = same.market, worth[same.groups.first]
     goods = Goods.of(few, np.arange(len(few)))
     with interrupt_flag() as interrupted:
         watch = Watch(limits, interrupted, unit)
@@ -288,25 +302,24 @@ def _linear(program: AllocationProgram, limits: Limits) -> Values:
         filled = greedy_allocation(rows, goods.weight, market.capacity, search.prices)
         filled *= goods.room(goods.used(filled))
         reached = search.worth_of(filled)
-        time_spent, value = (filled, reached) if reached > value else (time_spent, value)
-    gap = max(search.bound / value - 1.0, 0.0) if value > 0 else np.inf if search.bound > 0 else 0.0
+        if reached > value:
+            time_spent, value = filled, reached
+    gap = np.inf if search.bound > 0 else 0.0
+    if value > 0:
+        gap = max(search.bound / value - 1.0, 0.0)
+    # Asked at the best prices again: the rents of the last ones are others.
     search.ask(search.prices)
     rent = unit * (search.rent * market.amount if same is None else same.of_each(search.rent))
-    spent = C.count[:, np.newaxis] * (
-        time_spent if same is None else time_spent[same.groups.inverse]
-    )
-    return Values(
+    each = time_spent if same is None else time_spent[same.groups.inverse]
+    prices = capacity_duals(program, market, search.prices * unit, rent, utility.weight)
+    return _values(
         Termination.OPTIMAL if gap <= CLOSED else watch.reason or Termination.IMPRECISE,
-        PointStatus.FEASIBLE,
-        PointStatus.FEASIBLE,
-        Goods.of(market, np.arange(len(C))).columns(spent),
-        np.concatenate(
-            [rent, capacity_duals(program, market, search.prices * unit, rent, utility.weight)]
-        ),
+        Goods.of(market, np.arange(len(C))).columns(C.count[:, np.newaxis] * each),
+        (rent, prices),
         value * unit,
         search.bound * unit,
-        iterations=search.asked,
-        words=f"{search.asked} passes, {search.rounds} rounds, gap {gap:.1g}",
+        search.asked,
+        f"{search.asked} passes, {search.rounds} rounds, gap {gap:.1g}",
     )
 
 

@@ -60,11 +60,9 @@ class Watch:
     @property
     def left(self) -> float | None:
         """Seconds that are left; None without a limit."""
-        return (
-            None
-            if self.limits.time is None
-            else max(self.limits.time - (time.perf_counter() - self._began), 1e-3)
-        )
+        if self.limits.time is None:
+            return None
+        return max(self.limits.time - (time.perf_counter() - self._began), 1e-3)
 
     def __call__(self, value: float, bound: float) -> bool:
         """Whether the search is to end."""
