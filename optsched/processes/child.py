@@ -258,16 +258,19 @@ class Child:
             raise
         self.busy = True
 
-    def receive(self, deadline: Deadline) -> Reply:
-        """The next thing that it says; raises `DeadlinePassed`, `Closed` and `Garbled`."""
-        deadline.left()
+    def receive(self, deadline: Deadline, number: int | None = None) -> Reply:
+        """The next reply, or the next to a request; raises `DeadlinePassed`, `Closed` and `Garbled`."""
         connection = self._wire.connection
-        reply = self._wire.receive(lambda writing: deadline.wait(connection, writing))
-        if not isinstance(reply, Reply):
-            raise Garbled(f"an object of type {type(reply).__name__}")
-        self.busy = self.busy and reply.kind not in FINAL
-        self.ready = self.ready or reply.kind == "ready"
-        return reply
+        while True:
+            deadline.left()
+            reply = self._wire.receive(lambda writing: deadline.wait(connection, writing))
+            if not isinstance(reply, Reply):
+                raise Garbled(f"an object of type {type(reply).__name__}")
+            self.busy = self.busy and reply.kind not in FINAL
+            self.ready = self.ready or reply.kind == "ready"
+            # Threads of a library may still report on a run that has ended.
+            if number is None or reply.number == number:
+                return reply
 
     def has_spoken(self) -> bool:
         """Whether there is something to receive, be it the end of the connection."""

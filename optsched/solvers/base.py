@@ -163,7 +163,6 @@ class Session(ABC):
     def add_rows(
         self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
     ) -> None:
-        """Append rows."""
         old = self.arrays
         count = matrix.shape[0]
         self.arrays = replace(

@@ -70,6 +70,7 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
     settings = _settings(module, limits)
     columns = program.shape[1]
     sign = -1.0 if program.maximise else 1.0
+    # Clarabel's objective has a quadratic part, which is nothing here.
     zero = sp.csc_matrix((columns, columns))
     cones = [_cone(module, cone.kind, cone.rows, cone.parameter) for cone in program.cones]
     started = time.perf_counter()
@@ -81,13 +82,10 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
         now = time.perf_counter()
         if limits.on_progress is not None and now - last_event > PROGRESS_EVERY:
             last_event = now
-            primal, dual = (
-                sign * info.cost_primal + program.offset,
-                sign * info.cost_dual + program.offset,
-            )
-            limits.on_progress(
-                Progress(now - started, primal, dual, f"iteration {info.iterations}")
-            )
+            primal = sign * info.cost_primal + program.offset
+            dual = sign * info.cost_dual + program.offset
+            words = f"iteration {info.iterations}"
+            limits.on_progress(Progress(now - started, primal, dual, words))
         return interrupted.is_set()
 
     with interrupt_flag() as interrupted:
@@ -106,7 +104,8 @@ def solve_conic(program: ConicProgram, limits: Limits) -> Values:
                 limits.on_log(solver.get_print_buffer())
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of the library is no Exception
+        except BaseException as error:
+            # A panic of the library, which is written in Rust, is no Exception.
             raise SolverCrashed(f"Clarabel raised {type(error).__name__}: {error}") from None
     seconds = time.perf_counter() - started
     return _values(program, solution, interrupted.is_set(), seconds)
@@ -120,6 +119,7 @@ def _values(program: ConicProgram, solution: Any, interrupted: bool, seconds: fl
     if termination is Termination.ERROR:
         raise SolverCrashed(f"Clarabel stopped with {words!r}")
     claims = words in ("Solved", "AlmostSolved")
+    # Of an infeasible program x and z are a proof of that, and no point.
     known = termination not in (Termination.INFEASIBLE, Termination.UNBOUNDED)
     status = PointStatus.FEASIBLE if claims else PointStatus.UNKNOWN
     x = np.array(solution.x) if known else None
@@ -168,7 +168,7 @@ def _cone(module: Any, kind: str, rows: int, parameter: float) -> Any:
 
 
 class Clarabel(ReloadingSolver):
-    """Clarabel's interior-point method."""
+    """Clarabel, an interior-point method for cones."""
 
     name = "clarabel"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(

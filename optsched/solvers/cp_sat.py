@@ -37,6 +37,7 @@ class TimelineModel:
             self._add_activity(activity)
         self._add_resources()
         self._add_budgets()
+        # Ends are expressions of starts and modes: no column of their own is needed.
         for a, b in program.precedence.tolist():
             self.model.add(self.ends[a] <= self.starts[b])
         self.makespan = self._add_makespan() if program.cost.makespan else None
@@ -168,7 +169,7 @@ class TimelineModel:
 def solve_timeline(
     program: TimelineProgram, limits: Limits, parameters: str, start: FloatArray | None = None
 ) -> Values:
-    """Solve in a worker thread, so that Ctrl-C can stop it."""
+    """Solve in a new thread, so that Ctrl-C can stop it."""
     from ortools.sat.python import cp_model
 
     began = time.perf_counter()
@@ -193,7 +194,7 @@ def solve_timeline(
 def _watcher(limits: Limits, began: float) -> Any:
     from ortools.sat.python import cp_model
 
-    class Watcher(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+    class IncumbentWatcher(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         """Passes incumbents and bounds on."""
 
         def __init__(self) -> None:
@@ -211,7 +212,7 @@ def _watcher(limits: Limits, began: float) -> Any:
             if limits.on_progress is not None:
                 limits.on_progress(Progress(time.perf_counter() - began, self.incumbent, bound))
 
-    return Watcher()
+    return IncumbentWatcher()
 
 
 def _values(
@@ -226,11 +227,11 @@ def _values(
     )
     if words == "INFEASIBLE":
         return claimed
-    stopped, parameters = (
-        Termination.INTERRUPTED if interrupted else Termination.TIME_LIMIT,
-        solver.parameters,
-    )
-    if not interrupted and solver.num_conflicts >= parameters.max_number_of_conflicts:
+    # CP-SAT has one status for all limits.
+    stopped = Termination.TIME_LIMIT
+    if interrupted:
+        stopped = Termination.INTERRUPTED
+    elif solver.num_conflicts >= solver.parameters.max_number_of_conflicts:
         stopped = Termination.WORK_LIMIT
     bound = float(solver.best_objective_bound)
     if words == "UNKNOWN":
@@ -238,14 +239,13 @@ def _values(
     start = np.array([solver.value(variable) for variable in model.starts], np.float64)
     mode = np.flatnonzero([solver.value(literal) for literal in model.chosen]).astype(np.float64)
     objective = float(solver.objective_value)
-    loose = words == "OPTIMAL" and objective > bound + 0.5  # within the gap that was asked for
+    end = stopped
+    if words == "OPTIMAL":
+        # Objectives are whole numbers: a larger distance is the gap that was asked for.
+        end = Termination.GAP_LIMIT if objective > bound + 0.5 else Termination.OPTIMAL
     return replace(
         claimed,
-        termination=Termination.GAP_LIMIT
-        if loose
-        else Termination.OPTIMAL
-        if words == "OPTIMAL"
-        else stopped,
+        termination=end,
         primal=PointStatus.FEASIBLE,
         x=np.concatenate([start, mode]),
         objective=objective,

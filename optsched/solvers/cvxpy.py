@@ -151,9 +151,9 @@ class CvxpySolver(EngineSolver):
         started = time.perf_counter()
         try:
             with warnings.catch_warnings(), caught_output(limits.on_log):
-                warnings.filterwarnings(
-                    "ignore", "Solution may be inaccurate"
-                )  # the status says so
+                # The status says so.
+                warnings.filterwarnings("ignore", "Solution may be inaccurate")
+                # HiGHS keeps a scheduler for each thread (`optsched.solvers.new_thread`).
                 if self.engine == "HIGHS":
                     in_new_thread(solve)
                 else:
@@ -168,7 +168,7 @@ class CvxpySolver(EngineSolver):
         termination = TERMINATION.get(problem.status)
         if termination is None:
             raise SolverCrashed(f"{self.name} stopped with {problem.status!r}")
-        # cvxpy has one status for all limits
+        # cvxpy has one status for all limits.
         in_time = limits.time is None or seconds < limits.time
         if termination is Termination.WORK_LIMIT and not in_time:
             termination = Termination.TIME_LIMIT
@@ -192,6 +192,7 @@ def _cones(cvxpy: Any, program: ConicProgram, slack: Any) -> tuple[list[Any], li
     constraints: list[Any] = []
     places: list[IntArray] = []
     start = 0
+    # Many cones of one kind are one constraint on vectors, as cvxpy compiles constraint by constraint.
     runs: list[tuple[str, float, int]] = []
     for cone in program.cones:
         if runs and runs[-1][:2] == (cone.kind, cone.parameter):
@@ -241,7 +242,6 @@ class Scs(CvxpySolver):
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
-        """SCS's names."""
         options: dict[str, Any] = {
             "eps_abs": limits.tolerance,
             "eps_rel": limits.tolerance,
@@ -263,7 +263,6 @@ class Ecos(CvxpySolver):
 
     @classmethod
     def options(cls, limits: Limits) -> dict[str, Any]:
-        """ECOS's names."""
         options: dict[str, Any] = {
             "abstol": limits.tolerance,
             "reltol": limits.tolerance,

@@ -101,7 +101,7 @@ class HighsSession(Session):
         rows, columns = arrays.shape
         matrix, lower, upper = arrays.A, arrays.lower, arrays.upper
         if arrays.is_integer:
-            # presolve may call a program infeasible that has an integer column with a fractional bound
+            # Presolve may call a program infeasible that has an integer column with a fractional bound.
             lower = np.where(arrays.integer, np.ceil(lower - 1e-9), lower)
             upper = np.where(arrays.integer, np.floor(upper + 1e-9), upper)
         status = highs.passModel(
@@ -162,22 +162,17 @@ class HighsSession(Session):
                     matrix.data,
                 )
                 if added == self._module.HighsStatus.kError:
-                    # as of absurd coefficients: the program is loaded anew, which says so
+                    # As of absurd coefficients: the program is loaded anew, which says so.
                     self._highs = None
 
     # --- running ---------------------------------------------------------------------------------------------------
 
     def run(self, limits: Limits) -> Values:
         """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small program at once."""
-        reasons = self._take_reasons()
         self._started = self._last_event = time.perf_counter()
-        if self._highs is None or any(not reason.startswith(START_DROPPED) for reason in reasons):
-            fresh = self._highs is None
-            self._load()
-            if fresh:  # nothing was loaded that could have been changed in place
-                reasons = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
-        highs, self._limits = self._highs, limits
-        self._apply(limits.after(time.perf_counter() - self._started))
+        reasons = self._loaded()
+        self._limits = limits
+        self._apply(self._limits_left())
         start = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
         self._mip.clear()
@@ -186,39 +181,55 @@ class HighsSession(Session):
         if coefficients > UNWATCHED or not continuous:
             self._watch()
         again: list[str] = []
-        states = self._module.HighsModelStatus
-        failed = (states.kSolveError, states.kUnknown) if self._warm else (states.kSolveError,)
-
-        def work() -> bool:
-            """Whether HiGHS took the run."""
-            refused = (
-                highs.run() == self._module.HighsStatus.kError
-                and highs.getModelStatus() == states.kNotset
-            )
-            if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
-                self._options = None
-                highs.clearSolver()  # the basis of the last run may have led it astray
-                highs.setOptionValue("solver", "simplex")
-                if limits.time is not None:
-                    left = limits.after(time.perf_counter() - self._started).time
-                    highs.setOptionValue("time_limit", left)
-                highs.run()
-                again.append(AGAIN)
-            return not refused
-
         # A small program does not wait for a thread. A refusal would stand in the log, if somebody reads it.
-        small = coefficients <= AT_ONCE and continuous and limits.on_log is None
+        at_once = coefficients <= AT_ONCE and continuous and limits.on_log is None
         with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
             try:
-                if not (small and work()):
-                    left = limits.after(time.perf_counter() - self._started).time
-                    in_new_thread(work, None if left is None else left + GRACE)
+                if not (at_once and self._solved(again)):
+                    left = self._limits_left().time
+                    patience = None if left is None else left + GRACE
+                    in_new_thread(lambda: self._solved(again), patience)
             except TimeoutError:
                 return self._abandoned(start)
             except Exception as error:
                 raise SolverCrashed(f"HiGHS raised {type(error).__name__}: {error}") from None
         self._warm = True
         return self._values((*reasons, *again), time.perf_counter() - self._started)
+
+    def _loaded(self) -> tuple[str, ...]:
+        """Load the program anew where it was not changed in place; the reasons that `Values.rebuilt` gives."""
+        reasons = self._take_reasons()
+        of_start = tuple(reason for reason in reasons if reason.startswith(START_DROPPED))
+        fresh = self._highs is None
+        if fresh or len(of_start) < len(reasons):
+            self._load()
+        # Nothing was loaded before that could have been changed in place.
+        return of_start if fresh else reasons
+
+    def _limits_left(self) -> Limits:
+        """Limits less the time since the run began."""
+        return self._limits.after(time.perf_counter() - self._started)
+
+    def _solved(self, again: list[str]) -> bool:
+        """Run HiGHS, a second time where it failed, of which ``again`` tells; whether it took the run."""
+        highs, states = self._highs, self._module.HighsModelStatus
+        refused = (
+            highs.run() == self._module.HighsStatus.kError
+            and highs.getModelStatus() == states.kNotset
+        )
+        # After a cold start Unknown may be a good point, as without crossover: the certificate decides.
+        failed = (states.kSolveError, states.kUnknown) if self._warm else (states.kSolveError,)
+        if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
+            self._options = None
+            # The basis of the last run may have led it astray.
+            highs.clearSolver()
+            highs.setOptionValue("solver", "simplex")
+            left = self._limits_left().time
+            if left is not None:
+                highs.setOptionValue("time_limit", left)
+            highs.run()
+            again.append(AGAIN)
+        return not refused
 
     def _abandoned(self, start: FloatArray | None) -> Values:
         """The end of a run that goes on past its limit: the point that it started from, and the last bound.
@@ -240,8 +251,10 @@ class HighsSession(Session):
     def _apply(self, limits: Limits) -> None:
         highs = self._highs
         options = _options(limits, self._algorithm, integer=self.arrays.is_integer, warm=self._warm)
+        # From run to run of a session they are mostly the same, but for the time that is left.
         if options == self._options:
             return
+        # None until all are set, so that a refused option leaves no half of them behind.
         self._options = None
         highs.resetOptions()
         for name, value in options.items():

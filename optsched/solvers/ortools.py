@@ -79,7 +79,6 @@ class OrToolsSolver(EngineSolver):
 
     @classmethod
     def version(cls) -> str:
-        """Version of ortools."""
         helper = _helper()
         if not helper.ModelSolverHelper(cls.engine).solver_is_supported():
             raise SolverUnavailable(f"this build of OR-tools has no {cls.engine}")
@@ -95,7 +94,7 @@ class OrToolsSolver(EngineSolver):
     def solve_linear(
         self, arrays: LinearArrays, limits: Limits, start: FloatArray | None = None
     ) -> Values:
-        """Solve in a worker thread, so that Ctrl-C can stop it."""
+        """Solve in a new thread, so that Ctrl-C can stop it."""
         module = _helper()
         started = time.perf_counter()
         model = module.ModelBuilderHelper()
@@ -118,7 +117,8 @@ class OrToolsSolver(EngineSolver):
         left = limits.after(time.perf_counter() - started).time
         if left is not None:
             solver.set_time_limit_in_seconds(left)
-        solver.enable_output(limits.on_log is not None)  # its log callback takes no Python function
+        # Its log callback takes no Python function, so the log is caught where it is printed.
+        solver.enable_output(limits.on_log is not None)
         solver.set_solver_specific_parameters(self.checked_parameters(limits))
         with caught_output(limits.on_log):
             _, interrupted = run_stoppable(
@@ -126,11 +126,11 @@ class OrToolsSolver(EngineSolver):
             )
         values = self._values(solver, arrays, interrupted, time.perf_counter() - started)
         if values.termination is Termination.TIME_LIMIT and limits.work is not None:
-            by_clock = (
-                limits.time is not None and values.seconds >= 0.9 * limits.time
-            )  # it stops a little early
+            # One status for both limits; by the clock it stops a little early.
+            by_clock = limits.time is not None and values.seconds >= 0.9 * limits.time
             return values if by_clock else replace(values, termination=Termination.WORK_LIMIT)
-        loose = (gap_of(values.objective, values.bound) or 0.0) > max(OPTIMALITY, limits.gap or 0.0)
+        gap = gap_of(values.objective, values.bound) or 0.0
+        loose = gap > max(OPTIMALITY, limits.gap or 0.0)
         if values.termination is Termination.OPTIMAL and self.rounds and loose:
             return replace(values, termination=Termination.IMPRECISE)
         return values
@@ -181,7 +181,6 @@ class Glop(OrToolsSolver):
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
-        """GlopParameters."""
         tolerance = max(limits.tolerance, 1e-10)
         values: dict[str, Any] = {
             "primal_feasibility_tolerance": tolerance,
@@ -206,7 +205,6 @@ class Pdlp(OrToolsSolver):
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
-        """PrimalDualHybridGradientParams."""
         criteria = (
             f"eps_optimal_absolute: {limits.tolerance} eps_optimal_relative: {limits.tolerance}"
         )
@@ -256,7 +254,6 @@ class CpSat(OrToolsSolver):
 
     @classmethod
     def parameters(cls, limits: Limits) -> str:
-        """SatParameters."""
         values: dict[str, Any] = {
             "num_workers": max(limits.threads, 1),
             "random_seed": limits.seed,

@@ -167,14 +167,14 @@ class PulpSolver(EngineSolver):
             [np.nan if column.varValue is None else column.varValue for column in columns],
             np.float64,
         )
-        stopped = (
-            termination is Termination.TIME_LIMIT
-            and model.sol_status != pulp.LpSolutionNoSolutionFound
-        )
-        found = (stopped or termination is Termination.OPTIMAL) and bool(np.isfinite(values).all())
+        has_point = model.sol_status != pulp.LpSolutionNoSolutionFound
+        stopped = termination is Termination.TIME_LIMIT and has_point
+        solved = termination is Termination.OPTIMAL
+        found = (stopped or solved) and bool(np.isfinite(values).all())
         y = None
         if found and not arrays.is_integer and Capability.DUALS in self.capabilities:
             y = np.zeros(arrays.shape[0])
+            # A row with two sides is two constraints, whose duals add up.
             for row, constraint in rows:
                 y[row] += constraint.pi or 0.0
         objective = model.objective.value() if found else None
@@ -185,9 +185,8 @@ class PulpSolver(EngineSolver):
             x=values if found else None,
             y=y,
             objective=None if objective is None else float(objective),
-            bound=arrays.objective(values)
-            if found and y is None and termination is Termination.OPTIMAL
-            else None,
+            # PuLP passes no bound on: of an optimum without duals it is the solver's word.
+            bound=arrays.objective(values) if found and solved and y is None else None,
             seconds=seconds,
             words=words,
         )

@@ -40,7 +40,6 @@ class Address:
         return address
 
     def solver(self) -> type[Solver]:
-        """Import the class."""
         found: Any = import_module(self.module)
         for part in self.name.split("."):
             found = getattr(found, part)

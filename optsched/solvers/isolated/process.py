@@ -90,9 +90,7 @@ class SolverChild(Child):
 
     def await_prepared(self, number: int, deadline: Deadline) -> None:
         """Wait until it has imported what it was told to."""
-        reply = self.receive(deadline)
-        while reply.number != number:  # of a call before
-            reply = self.receive(deadline)
+        reply = self.receive(deadline, number)
         if reply.kind != "ready" or not isinstance(reply.content, dict):
             raise Garbled(f"{reply.kind!r}, expected 'ready'")
         self.versions |= reply.content
@@ -222,9 +220,8 @@ class SolverProcess:
             self._guarded(name, deadline, f"was not imported within {STARTING:g} s and was killed"),
         ):
             child = self._ready(deadline, address)
-            if not isinstance(
-                child.versions.get(address), str
-            ):  # else asked again: it may be installed by now
+            # A solver that was not there is asked for again: it may be installed by now.
+            if not isinstance(child.versions.get(address), str):
                 number = next(self.numbers)
                 child.send(Prepare(number, [address], self.memory), deadline)
                 child.await_prepared(number, deadline)
@@ -291,8 +288,10 @@ class SolverProcess:
         child = self._ready(deadline, solver.address)
         deadline.left()
         deadline.on_interrupt = child.interrupt
+        # Sessions are forgotten by finalizers, in any thread and at any time; the child hears of it with the next call.
         forgotten = tuple(self._forgotten.popleft() for _ in range(len(self._forgotten)))
         child.sessions.difference_update(forgotten)
+        # Callbacks stay here: the child says what it would call them with.
         bare = replace(
             limits.after(time.monotonic() - deadline.started),
             options=dict(limits.options),
@@ -312,7 +311,8 @@ class SolverProcess:
             child.send(call, deadline)
             return self._answer(child, call, limits, solver.name, deadline)
         program, changes = session.shipment(session.key in child.sessions)
-        child.sessions.discard(session.key)  # until it has answered
+        # Until it has answered nobody knows in which state the session is.
+        child.sessions.discard(session.key)
         child.send(replace(call, session=session.key, program=program, changes=changes), deadline)
         session.shipped()
         answer = self._answer(child, call, limits, solver.name, deadline)
@@ -324,9 +324,7 @@ class SolverProcess:
     ) -> Any:
         """Pass on what the process tells until it answers."""
         while True:
-            reply = child.receive(deadline)
-            if reply.number != call.number:  # a late word of a run before
-                continue
+            reply = child.receive(deadline, call.number)
             content = reply.content
             if reply.kind == "answer" and isinstance(content, ANSWERS[call.method]):
                 return content
@@ -416,10 +414,11 @@ class SolverProcess:
             waited = time.monotonic() - child.started
             if child.ready or child.midway or waited >= STARTING:
                 self._replace()
-                words = (
-                    late if child.ready else f"did not start within {STARTING:g} s and was killed"
-                )
-            else:  # the next run finds it ready
+                words = f"did not start within {STARTING:g} s and was killed"
+                if child.ready:
+                    words = late
+            else:
+                # The next run finds it ready.
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
             if deadline.interrupt_seen:
                 raise _KilledAfterInterrupt from None
@@ -428,12 +427,13 @@ class SolverProcess:
         except Closed:
             child, words = self._child, "was closed"
             if child is not None and not self._closed.is_set():
-                words = (
-                    child.how_it_ended()
-                    if child.ready
-                    else f"{child.how_it_ended()} while it started"
-                )
-                self._replace() if child.ready else self._drop()
+                words = child.how_it_ended()
+                if child.ready:
+                    self._replace()
+                else:
+                    # Another one would end in the same way, as it imports the same.
+                    words = f"{words} while it started"
+                    self._drop()
             log.warning("solver %s: its process %s", name, words)
             raise SolverCrashed(f"solver {name}: its process {words}") from None
         except Garbled as error:
@@ -446,9 +446,8 @@ class SolverProcess:
             raise UsageError(
                 f"solver {name}: its input cannot be sent to another process ({error})"
             ) from None
-        except (
-            BaseException
-        ):  # as of a callback, or Ctrl-C for the second time: nobody waits for the answer any more
+        except BaseException:
+            # As of a callback, or Ctrl-C for the second time: nobody waits for the answer any more.
             child = self._child
             if child is not None and (child.midway or (child.ready and child.busy)):
                 self._drop()

@@ -82,12 +82,12 @@ class Curve:
     exponent: float
 
     def value(self, level: FloatArray) -> FloatArray:
-        """phi f(v)."""
+        """phi f(v) of each class, shape (K,)."""
         e = self.exponent
         return self.size * (np.log(level) if e == 0 else level**e / e)
 
     def slope(self, level: FloatArray) -> FloatArray:
-        """phi f'(v)."""
+        """phi f'(v) of each class, shape (K,)."""
         return np.asarray(self.size * level ** (self.exponent - 1.0))
 
     def surplus(self, slope: FloatArray) -> FloatArray:
