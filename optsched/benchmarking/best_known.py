@@ -25,7 +25,7 @@ COLUMNS = ("best_known", "best_known_from", "gap_to_best")
 
 
 @dataclass(frozen=True)
-class Best:
+class BestKnown:
     """The best known objective of a problem.
 
     Attributes
@@ -94,7 +94,7 @@ def _number(text: str | None) -> float | None:
 
 def best_of(
     rows: Iterable[Row], table: Mapping[tuple[str, str], float] | None = None
-) -> dict[tuple[str, ...], Best]:
+) -> dict[tuple[str, ...], BestKnown]:
     """The best known objective of each problem that has any."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -102,18 +102,21 @@ def best_of(
     found = {}
     for problem, group in groups.items():
         known = (table or {}).get((problem[0], problem[1]))
-        best = Best(known, "table") if known is not None else _best_in(group)
+        best = BestKnown(known, "table") if known is not None else _best_in(group)
         if best is not None:
             found[problem] = best
     return found
 
 
-def _best_in(group: Sequence[Row]) -> Best | None:
+def _best_in(group: Sequence[Row]) -> BestKnown | None:
     """The best of rows of one problem; an objective that is proved beats one that is only found."""
     points = [
-        row for row in group if row.get("status") in WITH_POINT and row.get("objective") is not None
+        row
+        for row in group
+        if row.get("status") in WITH_POINT
+        and row.get("objective") is not None
+        and row.get("sense") in ("max", "min")
     ]
-    points = [row for row in points if row.get("sense") in ("max", "min")]
     if not points:
         return None
     optimal = [row for row in points if row["status"] == "optimal"]
@@ -125,12 +128,13 @@ def _best_in(group: Sequence[Row]) -> Best | None:
     )
     objectives = [float(row["objective"]) for row in (chosen if source == "proven" else points)]
     best = max(objectives) if points[0]["sense"] == "max" else min(objectives)
+    # A claim of an optimum that another point disproves is none.
     if source == "claimed" and best not in [float(row["objective"]) for row in optimal]:
-        source = "found"  # a claim that another point disproves
-    return Best(best, source)
+        source = "found"
+    return BestKnown(best, source)
 
 
-def gap_to(row: Row, best: Best | None) -> float | None:
+def gap_to(row: Row, best: BestKnown | None) -> float | None:
     """(best - objective) / max(1e-9, |best|) of a maximum, and the reverse of a minimum: above 0 is worse."""
     objective, sense = row.get("objective"), row.get("sense")
     if (
@@ -154,10 +158,8 @@ def with_best_known(
     full = []
     for row in rows:
         known = best.get(problem_of(row))
-        values = (
-            (None, None, None)
-            if known is None
-            else (known.objective, known.source, gap_to(row, known))
-        )
+        values: tuple[Any, ...] = (None, None, None)
+        if known is not None:
+            values = known.objective, known.source, gap_to(row, known)
         full.append({**row, **dict(zip(COLUMNS, values, strict=True))})
     return full

@@ -61,13 +61,18 @@ def profile_of(
     )
     table = table.reshape(len(problems), len(values))
     best = table.min(axis=1, initial=np.inf, keepdims=True)
+    # inf / inf, which is NaN, where nobody solved it.
     with np.errstate(invalid="ignore"):
-        ratios = table / best  # inf / inf where nobody solved it
-    sorted_ratios = {
+        return _profile(table / best, names)
+
+
+def _profile(ratios: FloatArray, names: Sequence[str]) -> Profile:
+    """The profile of ratios, shape (problems, methods)."""
+    finite = {
         name: np.sort(column[np.isfinite(column)])
         for name, column in zip(names, ratios.T, strict=True)
     }
-    return Profile(len(problems), sorted_ratios)
+    return Profile(len(ratios), finite)
 
 
 def time_profile(results: Results) -> Profile | None:
@@ -75,16 +80,11 @@ def time_profile(results: Results) -> Profile | None:
     column = results.time_column
     if column is None:
         return None
-    values = [
-        {
-            problem: max(FLOOR, value)
-            for problem, value in results.values(column, method, settled=True).items()
-        }
-        for method in results.methods
-    ]
-    return profile_of(
-        values, [results.method_name(method) for method in results.methods], results.problems
-    )
+    values = []
+    for method in results.methods:
+        found = results.values(column, method, settled=True)
+        values.append({problem: max(FLOOR, value) for problem, value in found.items()})
+    return profile_of(values, _names(results), results.problems)
 
 
 def gap_profile(results: Results) -> Profile | None:
@@ -97,12 +97,8 @@ def gap_profile(results: Results) -> Profile | None:
     if not problems:
         return None
     table = np.array([[found.get(problem, np.inf) for found in gaps] for problem in problems])
-    table = 1 + np.where(table <= AT_BEST, 0.0, table)
-    names = [results.method_name(method) for method in results.methods]
-    return Profile(
-        len(problems),
-        {
-            name: np.sort(column[np.isfinite(column)])
-            for name, column in zip(names, table.T, strict=True)
-        },
-    )
+    return _profile(1 + np.where(table <= AT_BEST, 0.0, table), _names(results))
+
+
+def _names(results: Results) -> list[str]:
+    return [results.method_name(method) for method in results.methods]

@@ -77,11 +77,8 @@ class Cell:
     def value(self, name: str) -> float | None:
         """The median of the repetitions; None if one of them has no finite number there."""
         values = [number(row.get(name)) for row in self.rows]
-        return (
-            None
-            if any(value is None for value in values)
-            else median(value for value in values if value is not None)
-        )
+        known = [value for value in values if value is not None]
+        return median(known) if len(known) == len(values) else None
 
 
 def number(value: Any) -> float | None:

@@ -169,29 +169,20 @@ class ResultsFile:
     ) -> None:
         found = parse_lines(self.path.read_bytes(), self.path)
         sweep = sweep_digest(tasks)
-        if (
-            found.headers
-            and sweep not in {header.get("sweep") for header in found.headers}
-            and not append
-        ):
+        known = sweep in {header.get("sweep") for header in found.headers}
+        if found.headers and not known and not append:
             self._refuse_other(tasks, found)
         if found.torn:
+            # A process that was killed left half a row: its task is done again.
             os.ftruncate(self._descriptor, found.size)
             self.notices.append(
                 f"{self.path}: dropped an unfinished last line ({found.torn} bytes)"
             )
-        if sweep not in {header.get("sweep") for header in found.headers}:
-            self._write(
-                json.dumps(
-                    {"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about},
-                    allow_nan=False,
-                )
-            )
-        elif (header := found.headers[-1]) and (
-            other := [key for key in about if header.get(key) != about[key]]
-        ):
-            changes = ", ".join(f"{key} {header.get(key)!r}, now {about[key]!r}" for key in other)
-            self.notices.append(f"{self.path} was begun elsewhere or otherwise: {changes}")
+        if not known:
+            header = {"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about}
+            self._write(json.dumps(header, allow_nan=False))
+        else:
+            self._note_changes(found.headers[-1], about)
         wanted = {task.key for task in tasks}
         for row in found.rows:
             if row.get("key") in wanted:
@@ -199,14 +190,19 @@ class ResultsFile:
         if again is not None:
             self.done = {key: row for key, row in self.done.items() if not again(row)}
 
+    def _note_changes(self, header: Row, about: Mapping[str, Any]) -> None:
+        """Tell a user what was otherwise when the file was begun: times cannot be compared."""
+        other = [key for key in about if header.get(key) != about[key]]
+        if other:
+            changes = ", ".join(f"{key} {header.get(key)!r}, now {about[key]!r}" for key in other)
+            self.notices.append(f"{self.path} was begun elsewhere or otherwise: {changes}")
+
     def _refuse_other(self, tasks: Sequence[Task], found: Lines) -> None:
         keys = {row.get("key") for row in found.rows}
         shared = sum(task.key in keys for task in tasks)
-        overlap = (
-            f"{shared} of its rows are of tasks of this one"
-            if shared
-            else "none of its rows is of this one"
-        )
+        overlap = "none of its rows is of this one"
+        if shared:
+            overlap = f"{shared} of its rows are of tasks of this one"
         raise UsageError(
             f"{self.path} is of another sweep ({overlap}): give another file, or --append to add this sweep to it"
         )
@@ -214,6 +210,7 @@ class ResultsFile:
     def _write(self, line: str) -> None:
         try:
             data = memoryview(f"{line}\n".encode())
+            # One call may write less than all of it.
             while data:
                 data = data[os.write(self._descriptor, data) :]
             os.fsync(self._descriptor)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import ResultsFile, Row
@@ -85,7 +85,7 @@ MB = 1e6
 
 
 @dataclass
-class Attempt:
+class RunningTask:
     """A task under way: since when it was asked for, and what is known of its process."""
 
     task: Task
@@ -106,7 +106,7 @@ class Slot:
 
     Attributes
     ----------
-    attempt : Attempt or None
+    attempt : RunningTask or None
         What is under way.
     worker : Child or None
     """
@@ -114,7 +114,7 @@ class Slot:
     def __init__(
         self, work: Work, prepare: Prepare | None, limits: RunLimits, machine: Mapping[str, Any]
     ) -> None:
-        self.attempt: Attempt | None = None
+        self.attempt: RunningTask | None = None
         self.worker: Child | None = None
         self._addresses = address_of(work), "" if prepare is None else address_of(prepare)
         self._limits, self._machine = limits, machine
@@ -134,7 +134,7 @@ class Slot:
     def begin(self, task: Task) -> None:
         """Have the task done."""
         worker = self.start()
-        self.attempt = Attempt(task, time.monotonic())
+        self.attempt = RunningTask(task, time.monotonic())
         with suppress(Closed):  # `look` comes upon it, and says how the worker ended
             worker.send(Request(task.spec, self._limits.memory), Deadline(STARTING))
 
@@ -167,7 +167,7 @@ class Slot:
 
     # --- rows of tasks ---------------------------------------------------------------------------
 
-    def _ended(self, now: Attempt, worker: Child, end: TaskEnd) -> Row:
+    def _ended(self, now: RunningTask, worker: Child, end: TaskEnd) -> Row:
         """The row of a task whose process has ended, with or without an answer."""
         now.peak = max(now.peak, end.memory)
         limited = self._limits.memory is not None
@@ -183,7 +183,7 @@ class Slot:
         words = f"the task {exit_text(end.code)}{f': {last}' if last else ''}"
         return self._failed(now, "memory" if limited and NO_MEMORY.search(last) else "error", words)
 
-    def _over_limits(self, now: Attempt) -> Row | None:
+    def _over_limits(self, now: RunningTask) -> Row | None:
         """A row if the task has taken too much, and was killed for it."""
         limits = self._limits
         if now.started is None:
@@ -205,14 +205,14 @@ class Slot:
                 return self._failed(now, "memory", words)
         return None
 
-    def _failed(self, now: Attempt, status: str, words: str) -> Row:
+    def _failed(self, now: RunningTask, status: str, words: str) -> Row:
         """The row of a task that left none; its worker goes, with all that the task has started."""
         now.seconds = now.spent
         self.stop()
         code = {"exit_code": CRASHED} if status == "error" else {}
         return self._row(now, {"status": status, "error": words, **code})
 
-    def _row(self, now: Attempt, answer: Mapping[str, Any]) -> Row:
+    def _row(self, now: RunningTask, answer: Mapping[str, Any]) -> Row:
         self.attempt = None
         return {
             "key": now.task.key,
@@ -254,7 +254,7 @@ class Progress:
     resumed : int
         Those that had a row before.
     failed : int
-        Rows of this run whose status is `FAILED`.
+        SweepRows of this run whose status is `FAILED`.
     running : mapping of task -> seconds of the clock
         What is under way, and since when (`time.monotonic`).
     started : float
@@ -267,6 +267,17 @@ class Progress:
     failed: int = 0
     running: dict[Task, float] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
+
+
+class Running(TypedDict, total=False):
+    """How a sweep is run, of `run_tasks`."""
+
+    processes: int
+    results_file: str | Path | None
+    append: bool
+    retry: bool
+    on_row: Callable[[Row, Progress], None] | None
+    on_start: Callable[[Progress, Sequence[str]], None] | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -334,7 +345,7 @@ def run_tasks(
     memory_limit : float, optional
         Bytes of memory that a task may have in use, imports included (Linux). Its row has the status ``memory``.
     results_file : path, optional
-        Rows are appended to it as they come (`ResultsFile`). Tasks that have a row in it are not done again.
+        SweepRows are appended to it as they come (`ResultsFile`). Tasks that have a row in it are not done again.
     kind : str
         What sweep it is, for the file's first line.
     append : bool
@@ -372,7 +383,7 @@ def run_tasks(
         file = ResultsFile.open(results_file, tasks, about, append=append, again=again)
     interrupted = False
     with file or nullcontext():
-        rows = Rows(tasks, file, on_row)
+        rows = SweepRows(tasks, file, on_row)
         notices = [*_warnings(limits), *([] if file is None else file.notices)]
         if resumed := rows.progress.resumed:
             notices.append(
@@ -398,7 +409,7 @@ def run_tasks(
     return Sweep(found, tuple(notices), interrupted and len(found) < len(tasks))
 
 
-class Rows:
+class SweepRows:
     """The rows of a sweep while it runs.
 
     Attributes
@@ -436,7 +447,7 @@ class Rows:
         return tuple(self._done[task.key] for task in self._tasks if task.key in self._done)
 
 
-def _do_all(slots: Sequence[Slot], rows: Rows) -> None:
+def _do_all(slots: Sequence[Slot], rows: SweepRows) -> None:
     """Hand out tasks and take rows until there are none."""
     running = rows.progress.running
     while rows.left or any(slot.attempt for slot in slots):

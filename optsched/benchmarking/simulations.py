@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from optsched.api import write_atomically
 from optsched.assembly import load
-from optsched.benchmarking.results_file import Row
-from optsched.benchmarking.run import Progress, Sweep, run_tasks
+from optsched.benchmarking.run import Running, Sweep, run_tasks
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
 from optsched.instance.durations import Duration, seconds_or_none
@@ -112,13 +111,8 @@ class Simulations:
     def run(
         self,
         *,
-        processes: int = 1,
         threads: int = 1,
-        results_file: str | Path | None = None,
-        append: bool = False,
-        retry: bool = False,
-        on_row: Callable[[Row, Progress], None] | None = None,
-        on_start: Callable[[Progress, Sequence[str]], None] | None = None,
+        **running: Unpack[Running],
     ) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
         return run_tasks(
@@ -128,13 +122,8 @@ class Simulations:
             kind="simulate",
             time_limit=seconds_or_none(self.time_limit, "time_limit"),
             memory_limit=self.memory_limit,
-            processes=processes,
             threads=threads,
-            results_file=results_file,
-            append=append,
-            retry=retry,
-            on_row=on_row,
-            on_start=on_start,
+            **running,
         )
 
 
@@ -163,6 +152,7 @@ def kept_file(folder: str | Path, policy: str, seed: int) -> Path:
     plain = "".join(
         letter if letter.isalnum() or letter in "-_=." else "_" for letter in policy
     ).strip("_")
+    # With a digest, policies that begin alike have files of their own.
     if len(plain) > LONGEST_NAME:
         plain = f"{plain[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
     return Path(folder) / f"{plain}-{seed}.npz"

@@ -1,4 +1,4 @@
-"""The worker of a benchmark: reads an instance or a program, solves it, and tells everything in a row."""
+"""The worker of a benchmark: reads an instance or a program, solves it, and says everything in a row."""
 
 from __future__ import annotations
 
@@ -62,8 +62,10 @@ def _instance_row(spec: Mapping[str, Any], deadline: Deadline, started: float) -
         constraints=spec["constraints"],
         **_search(spec, deadline),
     )
-    classes = None if solution.allocation is None else solution.allocation.classes
-    size |= {} if classes is None else {"classes": len(classes), "columns": classes.columns}
+    if solution.allocation is not None:
+        # Of the solution: some formulations leave columns out, or make more on demand.
+        classes = solution.allocation.classes
+        size |= {"classes": len(classes), "columns": classes.columns}
     row = {**size, **_answer(solution, spent, time.perf_counter() - started)}
     return {**row, "notes": NEXT_NOTE.join(solution.notes)} if solution.notes else row
 
@@ -120,6 +122,7 @@ def _answer(
         "nodes": solution.solver.nodes,
         **_seconds({**solution.timings, **spent}, total),
     }
+    # A point that breaks a row is no answer, whatever the solver claims.
     if not certificate.ok:
         words = f"the certificate failed: {'; '.join(certificate.problems)}"
         row |= {"status": str(Status.ERROR), "error": words, "exit_code": NOT_CERTIFIED}

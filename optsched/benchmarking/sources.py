@@ -22,7 +22,7 @@ MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True)
-class Source:
+class ProblemSource:
     """An instance or a program, not read yet.
 
     Attributes
@@ -40,7 +40,7 @@ class Source:
     program: bool = False
 
 
-def from_names(names: Iterable[str], folder: Path | None = None) -> list[Source]:
+def from_names(names: Iterable[str], folder: Path | None = None) -> list[ProblemSource]:
     """Sources from names of files, folders, patterns and shipped instances, each once.
 
     Parameters
@@ -58,16 +58,18 @@ def from_names(names: Iterable[str], folder: Path | None = None) -> list[Source]
     InvalidInput
         For a file that cannot be read.
     """
-    found: dict[str, Source] = {}
+    found: dict[str, ProblemSource] = {}
     for name in names:
         for source in _expanded(name, folder):
             found.setdefault(source.name, source)
     return list(found.values())
 
 
-def _expanded(name: str, folder: Path | None) -> list[Source]:
+def _expanded(name: str, folder: Path | None) -> list[ProblemSource]:
     if name.startswith("@"):
-        return [Source(name, {"shipped": name[1:], "sha256": _digest(shipped_path(name[1:]))})]
+        return [
+            ProblemSource(name, {"shipped": name[1:], "sha256": _digest(shipped_path(name[1:]))})
+        ]
     path = Path(name) if folder is None else folder / name
     if path.is_dir():
         inside = sorted(file for file in path.iterdir() if file.is_file() and _readable(file))
@@ -91,8 +93,8 @@ def _readable(path: Path) -> bool:
     )
 
 
-def _of_file(path: Path) -> Source:
-    return Source(
+def _of_file(path: Path) -> ProblemSource:
+    return ProblemSource(
         path.as_posix(), {"file": path.as_posix(), "sha256": _digest(path)}, is_program(path)
     )
 
@@ -101,7 +103,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[Source]:
+def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[ProblemSource]:
     """Instances of a generator, one for each seed.
 
     Parameters
@@ -124,38 +126,37 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
         raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
     if seeds is not None and "seed" in options:
         raise UsageError(f"generate {kind}: give seed or seeds, not both")
-    chosen = (
-        [options.get("seed", 1)] if seeds is None else seeds_of(seeds, 1, f"generate {kind}: seeds")
-    )
+    chosen = [options.get("seed", 1)]
+    if seeds is not None:
+        chosen = seeds_of(seeds, 1, f"generate {kind}: seeds")
     plain = {key: value for key, value in options.items() if key != "seed"}
     return [_generated(kind, {**plain, "seed": seed}) for seed in chosen]
 
 
-def _generated(kind: str, options: Mapping[str, Any]) -> Source:
-    settings = ",".join(f"{key}={_told(value)}" for key, value in options.items())
-    return Source(f"generate:{kind}:{settings}", {"generate": kind, "options": dict(options)})
+def _generated(kind: str, options: Mapping[str, Any]) -> ProblemSource:
+    settings = ",".join(f"{key}={_text(value)}" for key, value in options.items())
+    return ProblemSource(
+        f"generate:{kind}:{settings}", {"generate": kind, "options": dict(options)}
+    )
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else canonical(value)
 
 
 def seeds_of(given: Any, first: int, where: str) -> list[int]:
     """Seeds from a number of them (counted from ``first``), a span ``"3..7"`` or a list; raises `UsageError`."""
     seeds: list[Any] = []
-    if (
-        isinstance(given, str)
-        and (span := SPAN.fullmatch(given))
-        and int(span[2]) - int(span[1]) < MOST_SEEDS
-    ):
+    span = SPAN.fullmatch(given) if isinstance(given, str) else None
+    if span and int(span[2]) - int(span[1]) < MOST_SEEDS:
         seeds = list(range(int(span[1]), int(span[2]) + 1))
     elif isinstance(given, int) and not isinstance(given, bool) and 0 < given <= MOST_SEEDS:
         seeds = list(range(first, first + given))
     elif isinstance(given, list | tuple):
         seeds = list(given)
-    if not seeds or not all(
-        isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds
-    ):
+    # True and False are whole numbers to Python.
+    whole = [isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds]
+    if not seeds or not all(whole) or min(seeds) < 0:
         raise InvalidArgument(
             where, repr(given), "a number of seeds above 0, a span such as 3..7, or a list"
         )

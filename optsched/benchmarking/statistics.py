@@ -49,11 +49,11 @@ def mean_interval(values: Sequence[float], method: str = "bootstrap", seed: int 
     if method == "t":
         from scipy import stats
 
-        half = float(
-            stats.t.ppf((1 + LEVEL) / 2, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array))
-        )
+        quantile = stats.t.ppf((1 + LEVEL) / 2, len(array) - 1)
+        half = float(quantile * array.std(ddof=1) / np.sqrt(len(array)))
         return Interval(len(array), mean, mean - half, mean + half)
     random = np.random.default_rng(seed)
+    # One by one: all resamples at once would be a table of 2,000 times the values.
     means = np.array(
         [array[random.integers(0, len(array), len(array))].mean() for _ in range(RESAMPLES)]
     )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from itertools import product
+from typing import Any, Unpack
 
 from optsched.api import make_constraint, make_formulation, make_limits
-from optsched.benchmarking.results_file import Row
-from optsched.benchmarking.run import Progress, Sweep, run_tasks
+from optsched.benchmarking.run import Running, Sweep, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
-from optsched.benchmarking.sources import Source
+from optsched.benchmarking.sources import ProblemSource
 from optsched.benchmarking.task import Task, canonical
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.durations import Duration, seconds_or_none
@@ -28,7 +27,7 @@ class Benchmark:
 
     Attributes
     ----------
-    sources : sequence of Source
+    sources : sequence of ProblemSource
         Instances and programs. Programs are solved as they are: formulations and constraints are not for them.
     formulations : sequence of (name, options)
     constraints : sequence of mappings
@@ -49,7 +48,7 @@ class Benchmark:
         As of `optsched.solve`.
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[ProblemSource]
     formulations: Sequence[tuple[str, Mapping[str, Any]]] = ((DEFAULT, {}),)
     constraints: Sequence[Mapping[str, Any]] = ()
     solvers: Sequence[str] = ("auto",)
@@ -77,48 +76,34 @@ class Benchmark:
         for source in self.sources:
             plain: list[tuple[str | None, Mapping[str, Any]]] = [(None, {})]
             for name, options in plain if source.program else self.formulations:
-                for solver in self.solvers:
-                    for seed in self.seeds:
-                        found += [
-                            self._task(source, name, options, solver, seed, turn)
-                            for turn in range(self.repeat)
-                        ]
+                for solver, seed in product(self.solvers, self.seeds):
+                    found += [
+                        self._task(source, name, options, solver, seed, turn)
+                        for turn in range(self.repeat)
+                    ]
         return found
 
-    def run(
-        self,
-        *,
-        processes: int = 1,
-        results_file: str | Path | None = None,
-        append: bool = False,
-        retry: bool = False,
-        on_row: Callable[[Row, Progress], None] | None = None,
-        on_start: Callable[[Progress, Sequence[str]], None] | None = None,
-    ) -> Sweep:
+    def run(self, **running: Unpack[Running]) -> Sweep:
         """Do the tasks; see `run_tasks` for what is given."""
+        # The task keeps its limit by itself; it is killed only where that fails.
         seconds = seconds_or_none(self.time_limit, "time_limit")
         limit = None if seconds is None else (1 + GRACE_SHARE) * seconds + GRACE
         return run_tasks(
             self.tasks(),
             solve_task,
             prepare=prepare_solve,
-            processes=processes,
             threads=self.threads,
             time_limit=limit,
             memory_limit=self.memory_limit,
-            results_file=results_file,
             kind="bench",
-            append=append,
-            retry=retry,
-            on_row=on_row,
-            on_start=on_start,
+            **running,
         )
 
     # --- how -------------------------------------------------------------------------------------------------------
 
     def _task(
         self,
-        source: Source,
+        source: ProblemSource,
         name: str | None,
         options: Mapping[str, Any],
         solver: str,
@@ -141,6 +126,7 @@ class Benchmark:
             "gap": _real(self.gap),
             "solver_options": dict(self.solver_options),
         }
+        # In one column: columns of their own would be empty in nearly all tables.
         rare = ("memory_limit", "work_limit", "gap", "solver_options")
         settings = {key: spec[key] for key in rare if spec[key] not in (None, {})}
         labels = {

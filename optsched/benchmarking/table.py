@@ -88,11 +88,8 @@ def _wrong(name: str, value: Any) -> str | None:
     if name == "sense":
         return None if value in ("max", "min", "rule") else "max, min or rule"
     if name in TEXT:
-        return (
-            None
-            if isinstance(value, str) or (name in STRUCTURED and isinstance(value, list | dict))
-            else "text"
-        )
+        structured = name in STRUCTURED and isinstance(value, list | dict)
+        return None if isinstance(value, str) or structured else "text"
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and not -LARGEST <= value <= LARGEST:
         return f"a number between {-LARGEST:g} and {LARGEST:g}, or nothing"
@@ -173,7 +170,7 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     )
 
 
-class _Lines(list[str]):
+class _CsvLines(list[str]):
     """Lines of a CSV file, which end with a line feed alone."""
 
     def write(self, line: str) -> None:
@@ -186,10 +183,9 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     Text that a spreadsheet would take for a formula begins with an apostrophe, which `read_rows` takes away.
     """
     columns = columns_of(rows)
-    lines = _Lines()
-    writer = csv.writer(
-        lines, lineterminator="\r\n"
-    )  # so that it quotes both characters, in every version of Python
+    lines = _CsvLines()
+    # With this line end it quotes both of its characters, in every version of Python.
+    writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(map(cell_of, columns))
     for row in rows:
         writer.writerow([cell_of(row.get(name)) for name in columns])
@@ -204,9 +200,10 @@ def rows_document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
     """Write the rows as ``.csv`` or ``.json``, atomically."""
-    text = (
-        csv_text(rows) if check_results_name(path) == ".csv" else pretty_json(rows_document(rows))
-    )
+    if check_results_name(path) == ".csv":
+        text = csv_text(rows)
+    else:
+        text = pretty_json(rows_document(rows))
     write_atomically(path, text.encode())
 
 
@@ -280,6 +277,7 @@ def _value(name: str, cell: str) -> Any:
     if name in TEXT or not NUMBER.fullmatch(cell):
         return text_of(cell)
     value = float(cell)
+    # As 1e999: what is no number of Python stays text.
     if not math.isfinite(value):
         return cell
     return int(cell) if cell.lstrip("+-").isdigit() else value

@@ -20,7 +20,7 @@ from optsched.cli.options import (
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from optsched.benchmarking.sources import Source
+    from optsched.benchmarking.sources import ProblemSource
     from optsched.benchmarking.sweep import Benchmark
 
 GENERATE = "generate:"
@@ -152,10 +152,10 @@ def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
     return Benchmark(sources, formulations=_with_options(entries, swept.option or ()), **given)
 
 
-def _sources(given: Sequence[Any], folder: Path | None) -> list[Source]:
+def _sources(given: Sequence[Any], folder: Path | None) -> list[ProblemSource]:
     from optsched.benchmarking.sources import from_names, generated
 
-    found: dict[str, Source] = {}
+    found: dict[str, ProblemSource] = {}
     for item in given:
         if not isinstance(item, str):
             made = generated(item.generate, item.options, item.seeds)
