@@ -40,7 +40,7 @@ SMALLEST = float("-inf")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownOptimum:
     """A program and its optimum.
 
     Attributes
@@ -75,11 +75,13 @@ def table(
     count = len(found)
     return on(
         Instance.from_arrays(
-            pools={f"pool{j}": size for j, size in enumerate(pools)}, throughput=found,
-            gpus=np.broadcast_to(gpus, count), weight=np.broadcast_to(np.asarray(weight, np.float64), count),
+            pools={f"pool{j}": size for j, size in enumerate(pools)},
+            throughput=found,
+            gpus=np.broadcast_to(gpus, count),
+            weight=np.broadcast_to(np.asarray(weight, np.float64), count),
         ),
         exponent,
-    )  # fmt: skip
+    )
 
 
 def allocation(
@@ -109,9 +111,11 @@ def licensed(exponent: float, jobs: int, licences: float) -> AllocationProgram:
     plain = {"pool": "p", "gpus": 1, "throughput": 2.0}
     fast = {"pool": "p", "gpus": 1, "throughput": 5.0, "uses": {"licence": 1.0}}
     return _document(
-        exponent, [{"id": f"j{k}", "options": [plain, fast]} for k in range(jobs)],
-        {"name": "licence", "kind": "consumable", "capacity": licences}, gpus=max(jobs, 1),
-    )  # fmt: skip
+        exponent,
+        [{"id": f"j{k}", "options": [plain, fast]} for k in range(jobs)],
+        {"name": "licence", "kind": "consumable", "capacity": licences},
+        gpus=max(jobs, 1),
+    )
 
 
 def elastic(exponent: float, jobs: int, gpus: int) -> AllocationProgram:
@@ -148,112 +152,227 @@ def without_level(program: AllocationProgram, row: int) -> AllocationProgram:
     return replace(program, levels=sp.csr_matrix(sp.diags_array(keep) @ program.levels))
 
 
-def linear() -> list[Known]:
-    """Totals of throughputs."""
+def linear() -> list[KnownOptimum]:
+    """Totals of throughputs, which go to whom they are worth most."""
     return [
-        Known("one GPU: the fastest has it all the time", table(LINEAR, [1.0, 2.0, 4.0]), 4.0),
-        Known("one job: its best pool, for it cannot be in both", table(LINEAR, [[3.0, 5.0]], (1, 1)), 5.0),
-        Known("two GPUs, two jobs: 3 + 2 beats 1 + 2", table(LINEAR, [[3.0, 1.0], [2.0, 2.0]], (1, 1)), 5.0),
-        Known("equal rows: however they share", table(LINEAR, [2.0, 2.0, 2.0]), 2.0),
-        Known("proportional rows: the largest on the faster pool", table(
-            LINEAR, [[1.0, 2.0], [2.0, 4.0], [4.0, 8.0]], (1, 1)), 10.0),
-        Known("weights: 3 x 1 beats 1 x 2", table(LINEAR, [1.0, 2.0], weight=[3.0, 1.0]), 3.0),
-        Known("a gang of two has what one GPU leaves: half of its time", table(
-            LINEAR, [3.0, 2.0], (2,), gpus=[2, 1]), 3.5),
-        Known("room for all: the sum of the best", table(LINEAR, [[1.0, 2.0], [5.0, 3.0]], (4, 4)), 7.0),
-        Known("a rate of 0 in a pool: 3 + 1, not 3 + 0", table(LINEAR, [[0.0, 1.0], [3.0, 4.0]], (1, 1)), 4.0),
-        Known("rates of twelve magnitudes", table(LINEAR, [1e6, 1e-6], (2,)), 1e6 + 1e-6, 1e6),
-        Known("a job of no worth beside one", without_level(table(LINEAR, [1.0, 2.0], (2,)), 0), 2.0),
-        Known("per cost: 6 / 3 in one pool, 4 / 1 in the other", per_cost(
-            table(LINEAR, [[6.0, 4.0], [6.0, 2.0]], (1, 1)), [3.0, 1.0]), 6.0),
-        Known("one licence: one job has 5, the others 2", licensed(LINEAR, 4, 1.0), 11.0),
-        Known("no licence at all: everybody has 2", licensed(LINEAR, 4, 0.0), 8.0),
-        Known("half a licence is half of what it adds", licensed(LINEAR, 1, 0.5), 3.5),
-        Known("two GPUs each, which add .5 each", elastic(LINEAR, 2, 4), 3.0),
-        Known("of three GPUs two are first ones", elastic(LINEAR, 2, 3), 2.5),
-        Known("eight GPUs: nobody takes more than four", elastic(LINEAR, 2, 12), 4.0),
-    ]  # fmt: skip
-
-
-def proportional() -> list[Known]:
-    """Sums of logarithms."""
-    ln = np.log
-    return [
-        Known("one job: its best pool", table(LOG, [[3.0, 5.0]], (1, 1)), ln(5.0)),
-        Known("equal rows: a fifth each", table(LOG, np.ones(5)), -5 * ln(5.0), 5.0),
-        Known("one GPU: equal shares, whatever the rates", table(LOG, [1.0, 2.0, 4.0]), 3 * ln(2.0 / 3.0), 3.0),
-        Known("one GPU: shares as the weights", table(LOG, np.ones(3), weight=[1.0, 2.0, 5.0]),
-              ln(1 / 8) + 2 * ln(1 / 4) + 5 * ln(5 / 8), 8.0),
-        Known("each on its own pool", table(LOG, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2 * ln(2.0), 2.0),
-        Known("the same two pools: half of each", table(LOG, [[3.0, 1.0], [3.0, 1.0]], (1, 1)), 2 * ln(2.0), 2.0),
-        Known("room for all: 0, a sum of terms that are 0", table(LOG, [1.0, 1.0], (8,)), 0.0, 2.0),
-        Known("room for all: 0, as ln 4 and ln 1/4 cancel", table(LOG, [4.0, 0.25], (8,)), 0.0, 3.0),
-        Known("a gang of two pays twice, and has half of its time", table(LOG, [1.0, 1.0], (2,), gpus=[2, 1]),
-              -ln(2.0), 2.0),
-        Known("who would have more than all the time leaves it to others", table(
-            LOG, np.ones(3), (2,), weight=[1.0, 1.0, 4.0]), -2 * ln(2.0), 6.0),
-        Known("rates of twelve magnitudes: shares do not depend on them", table(LOG, [1e6, 1e-6]), -2 * ln(2.0), 30.0),
-        Known("a pool that is nobody's", table(LOG, [[1.0, 0.0], [1.0, 0.0]], (1, 1)), -2 * ln(2.0), 2.0),
-        Known("one licence in turns: the sum of levels is 7, its half the best", licensed(LOG, 2, 1.0),
-              2 * ln(3.5), 2.0),
-        Known("two GPUs each", elastic(LOG, 2, 4), 2 * ln(1.5), 2.0),
-        Known("one and a half GPUs each: half of the time two", elastic(LOG, 2, 3), 2 * ln(1.25), 2.0),
-    ]  # fmt: skip
-
-
-def alpha_fair() -> list[Known]:
-    """Sums of powers v^e / e; of one GPU the shares are in proportion to r^(e / (1 - e))."""
-    return [
-        Known("e = -1, equal rows: a third each, 3 x -3", table(-1.0, np.ones(3)), -9.0, 9.0),
-        Known("e = -1: -(sum of r^-1/2)^2", table(-1.0, [1.0, 4.0, 16.0]), -3.0625, 3.0),
-        Known("e = 1/2: 2 sqrt(sum of r)", table(0.5, [1.0, 3.0, 5.0]), 6.0, 6.0),
-        Known("e = 1/2, weights: 2 sqrt(sum of w^2 r)", table(0.5, [1.0, 2.0], weight=[1.0, 2.0]), 6.0, 6.0),
-        Known("e = -4, equal rows: a half each, 2 x -(2^4) / 4", table(-4.0, [1.0, 1.0]), -8.0, 8.0),
-        Known("e = -1, one job", table(-1.0, [[2.0, 4.0]], (1, 1)), -0.25),
-        Known("e = 1/2, the same two pools: half of each", table(0.5, [[3.0, 1.0], [3.0, 1.0]], (1, 1)),
-              4 * np.sqrt(2.0), 4.0),
-        Known("e = 1/2, a job of no worth", without_level(table(0.5, [1.0, 4.0], (2,)), 0), 4.0, 4.0),
-        Known("e = -1, room for all", table(-1.0, [[1.0, 2.0], [4.0, 3.0]], (4, 4)), -0.75),
-        Known("e = -1, one licence in turns: 3.5 each", licensed(-1.0, 2, 1.0), -2 / 3.5),
-        Known("e = 1/2, one and a half GPUs each: 1.25", elastic(0.5, 2, 3), 4 * np.sqrt(1.25), 4.0),
-    ]  # fmt: skip
-
-
-def levels() -> list[Known]:
-    """The smallest level: one pool, two pools, gangs, and a level that one slow job holds."""
-    return [
-        Known("three alike on one GPU", table(SMALLEST, np.ones(3)), 1.0 / 3.0),
-        Known("one is twice as fast", table(SMALLEST, [1.0, 2.0]), 2.0 / 3.0),
-        Known("each has its own best pool", table(SMALLEST, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2.0),
-        Known("half of the time on each", table(SMALLEST, [[3.0, 1.0], [3.0, 1.0]], (1, 1)), 2.0),
-        Known("a gang takes two", table(SMALLEST, [4.0, 4.0], (2,), gpus=[2, 1]), 4.0 / 1.5),
-        Known("a slow job holds the level, and prices are 0", table(SMALLEST, [1e-6, 5.0], (8,)), 1e-6, 1e-6),
-        Known("rates of twelve magnitudes", table(SMALLEST, [[1e6, 1e-6], [1e6, 1e-6]], (1, 1)), 5e5 + 5e-7),
-        Known("proportional rows", table(SMALLEST, [1.0, 2.0, 4.0, 8.0]), 1.0 / 1.875),
-    ]  # fmt: skip
-
-
-def smallest() -> list[Known]:
-    """The smallest level, of degenerate data."""
-    return [
-        Known("one job", table(SMALLEST, [[3.0, 5.0]], (1, 1)), 5.0),
-        Known("equal rows: a fifth each", table(SMALLEST, np.ones(5)), 0.2),
-        Known("a job that can have nothing", without_level(table(SMALLEST, [1.0, 2.0]), 0), 0.0),
-        Known("a pool that is nobody's", table(SMALLEST, [[1.0, 0.0], [1.0, 0.0]], (1, 1)), 0.5),
-        Known("one licence in turns: 7 / 2", licensed(SMALLEST, 2, 1.0), 3.5),
-        Known("no licence at all", licensed(SMALLEST, 3, 0.0), 2.0),
-        Known("two GPUs each", elastic(SMALLEST, 2, 4), 1.5),
-        Known("one and a half GPUs each: half of the time two", elastic(SMALLEST, 2, 3), 1.25),
+        KnownOptimum(
+            "one GPU: the fastest has it all the time", table(LINEAR, [1.0, 2.0, 4.0]), 4.0
+        ),
+        KnownOptimum(
+            "one job: its best pool, for it cannot be in both",
+            table(LINEAR, [[3.0, 5.0]], (1, 1)),
+            5.0,
+        ),
+        KnownOptimum(
+            "two GPUs, two jobs: 3 + 2 beats 1 + 2",
+            table(LINEAR, [[3.0, 1.0], [2.0, 2.0]], (1, 1)),
+            5.0,
+        ),
+        KnownOptimum("equal rows: however they share", table(LINEAR, [2.0, 2.0, 2.0]), 2.0),
+        KnownOptimum(
+            "proportional rows: the largest on the faster pool",
+            table(LINEAR, [[1.0, 2.0], [2.0, 4.0], [4.0, 8.0]], (1, 1)),
+            10.0,
+        ),
+        KnownOptimum(
+            "weights: 3 x 1 beats 1 x 2", table(LINEAR, [1.0, 2.0], weight=[3.0, 1.0]), 3.0
+        ),
+        KnownOptimum(
+            "a gang of two has what one GPU leaves: half of its time",
+            table(LINEAR, [3.0, 2.0], (2,), gpus=[2, 1]),
+            3.5,
+        ),
+        KnownOptimum(
+            "room for all: the sum of the best",
+            table(LINEAR, [[1.0, 2.0], [5.0, 3.0]], (4, 4)),
+            7.0,
+        ),
+        KnownOptimum(
+            "a rate of 0 in a pool: 3 + 1, not 3 + 0",
+            table(LINEAR, [[0.0, 1.0], [3.0, 4.0]], (1, 1)),
+            4.0,
+        ),
+        KnownOptimum(
+            "rates of twelve magnitudes", table(LINEAR, [1e6, 1e-6], (2,)), 1e6 + 1e-6, 1e6
+        ),
+        KnownOptimum(
+            "a job of no worth beside one", without_level(table(LINEAR, [1.0, 2.0], (2,)), 0), 2.0
+        ),
+        KnownOptimum(
+            "per cost: 6 / 3 in one pool, 4 / 1 in the other",
+            per_cost(table(LINEAR, [[6.0, 4.0], [6.0, 2.0]], (1, 1)), [3.0, 1.0]),
+            6.0,
+        ),
+        KnownOptimum("one licence: one job has 5, the others 2", licensed(LINEAR, 4, 1.0), 11.0),
+        KnownOptimum("no licence at all: everybody has 2", licensed(LINEAR, 4, 0.0), 8.0),
+        KnownOptimum("half a licence is half of what it adds", licensed(LINEAR, 1, 0.5), 3.5),
+        KnownOptimum("two GPUs each, which add .5 each", elastic(LINEAR, 2, 4), 3.0),
+        KnownOptimum("of three GPUs two are first ones", elastic(LINEAR, 2, 3), 2.5),
+        KnownOptimum("eight GPUs: nobody takes more than four", elastic(LINEAR, 2, 12), 4.0),
     ]
 
 
-def _check(subject: Subject, programs: Sequence[Known], relative: float) -> None:
+def proportional() -> list[KnownOptimum]:
+    """Sums of logarithms, in which equal weights have equal shares."""
+    ln = np.log
+    return [
+        KnownOptimum("one job: its best pool", table(LOG, [[3.0, 5.0]], (1, 1)), ln(5.0)),
+        KnownOptimum("equal rows: a fifth each", table(LOG, np.ones(5)), -5 * ln(5.0), 5.0),
+        KnownOptimum(
+            "one GPU: equal shares, whatever the rates",
+            table(LOG, [1.0, 2.0, 4.0]),
+            3 * ln(2.0 / 3.0),
+            3.0,
+        ),
+        KnownOptimum(
+            "one GPU: shares as the weights",
+            table(LOG, np.ones(3), weight=[1.0, 2.0, 5.0]),
+            ln(1 / 8) + 2 * ln(1 / 4) + 5 * ln(5 / 8),
+            8.0,
+        ),
+        KnownOptimum(
+            "each on its own pool", table(LOG, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2 * ln(2.0), 2.0
+        ),
+        KnownOptimum(
+            "the same two pools: half of each",
+            table(LOG, [[3.0, 1.0], [3.0, 1.0]], (1, 1)),
+            2 * ln(2.0),
+            2.0,
+        ),
+        KnownOptimum(
+            "room for all: 0, a sum of terms that are 0", table(LOG, [1.0, 1.0], (8,)), 0.0, 2.0
+        ),
+        KnownOptimum(
+            "room for all: 0, as ln 4 and ln 1/4 cancel", table(LOG, [4.0, 0.25], (8,)), 0.0, 3.0
+        ),
+        KnownOptimum(
+            "a gang of two pays twice, and has half of its time",
+            table(LOG, [1.0, 1.0], (2,), gpus=[2, 1]),
+            -ln(2.0),
+            2.0,
+        ),
+        KnownOptimum(
+            "who would have more than all the time leaves it to others",
+            table(LOG, np.ones(3), (2,), weight=[1.0, 1.0, 4.0]),
+            -2 * ln(2.0),
+            6.0,
+        ),
+        KnownOptimum(
+            "rates of twelve magnitudes: shares do not depend on them",
+            table(LOG, [1e6, 1e-6]),
+            -2 * ln(2.0),
+            30.0,
+        ),
+        KnownOptimum(
+            "a pool that is nobody's",
+            table(LOG, [[1.0, 0.0], [1.0, 0.0]], (1, 1)),
+            -2 * ln(2.0),
+            2.0,
+        ),
+        KnownOptimum(
+            "one licence in turns: the sum of levels is 7, its half the best",
+            licensed(LOG, 2, 1.0),
+            2 * ln(3.5),
+            2.0,
+        ),
+        KnownOptimum("two GPUs each", elastic(LOG, 2, 4), 2 * ln(1.5), 2.0),
+        KnownOptimum(
+            "one and a half GPUs each: half of the time two", elastic(LOG, 2, 3), 2 * ln(1.25), 2.0
+        ),
+    ]
+
+
+def alpha_fair() -> list[KnownOptimum]:
+    """Sums of powers v^e / e; of one GPU the shares are in proportion to r^(e / (1 - e))."""
+    return [
+        KnownOptimum(
+            "e = -1, equal rows: a third each, 3 x -3", table(-1.0, np.ones(3)), -9.0, 9.0
+        ),
+        KnownOptimum("e = -1: -(sum of r^-1/2)^2", table(-1.0, [1.0, 4.0, 16.0]), -3.0625, 3.0),
+        KnownOptimum("e = 1/2: 2 sqrt(sum of r)", table(0.5, [1.0, 3.0, 5.0]), 6.0, 6.0),
+        KnownOptimum(
+            "e = 1/2, weights: 2 sqrt(sum of w^2 r)",
+            table(0.5, [1.0, 2.0], weight=[1.0, 2.0]),
+            6.0,
+            6.0,
+        ),
+        KnownOptimum(
+            "e = -4, equal rows: a half each, 2 x -(2^4) / 4", table(-4.0, [1.0, 1.0]), -8.0, 8.0
+        ),
+        KnownOptimum("e = -1, one job", table(-1.0, [[2.0, 4.0]], (1, 1)), -0.25),
+        KnownOptimum(
+            "e = 1/2, the same two pools: half of each",
+            table(0.5, [[3.0, 1.0], [3.0, 1.0]], (1, 1)),
+            4 * np.sqrt(2.0),
+            4.0,
+        ),
+        KnownOptimum(
+            "e = 1/2, a job of no worth", without_level(table(0.5, [1.0, 4.0], (2,)), 0), 4.0, 4.0
+        ),
+        KnownOptimum("e = -1, room for all", table(-1.0, [[1.0, 2.0], [4.0, 3.0]], (4, 4)), -0.75),
+        KnownOptimum("e = -1, one licence in turns: 3.5 each", licensed(-1.0, 2, 1.0), -2 / 3.5),
+        KnownOptimum(
+            "e = 1/2, one and a half GPUs each: 1.25", elastic(0.5, 2, 3), 4 * np.sqrt(1.25), 4.0
+        ),
+    ]
+
+
+def levels() -> list[KnownOptimum]:
+    """The smallest level: one pool, two pools, gangs, and a level that one slow job holds."""
+    return [
+        KnownOptimum("three alike on one GPU", table(SMALLEST, np.ones(3)), 1.0 / 3.0),
+        KnownOptimum("one is twice as fast", table(SMALLEST, [1.0, 2.0]), 2.0 / 3.0),
+        KnownOptimum(
+            "each has its own best pool", table(SMALLEST, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2.0
+        ),
+        KnownOptimum(
+            "half of the time on each", table(SMALLEST, [[3.0, 1.0], [3.0, 1.0]], (1, 1)), 2.0
+        ),
+        KnownOptimum("a gang takes two", table(SMALLEST, [4.0, 4.0], (2,), gpus=[2, 1]), 4.0 / 1.5),
+        KnownOptimum(
+            "a slow job holds the level, and prices are 0",
+            table(SMALLEST, [1e-6, 5.0], (8,)),
+            1e-6,
+            1e-6,
+        ),
+        KnownOptimum(
+            "rates of twelve magnitudes",
+            table(SMALLEST, [[1e6, 1e-6], [1e6, 1e-6]], (1, 1)),
+            5e5 + 5e-7,
+        ),
+        KnownOptimum("proportional rows", table(SMALLEST, [1.0, 2.0, 4.0, 8.0]), 1.0 / 1.875),
+    ]
+
+
+def smallest() -> list[KnownOptimum]:
+    """The smallest level, of degenerate data."""
+    return [
+        KnownOptimum("one job", table(SMALLEST, [[3.0, 5.0]], (1, 1)), 5.0),
+        KnownOptimum("equal rows: a fifth each", table(SMALLEST, np.ones(5)), 0.2),
+        KnownOptimum(
+            "a job that can have nothing", without_level(table(SMALLEST, [1.0, 2.0]), 0), 0.0
+        ),
+        KnownOptimum(
+            "a pool that is nobody's", table(SMALLEST, [[1.0, 0.0], [1.0, 0.0]], (1, 1)), 0.5
+        ),
+        KnownOptimum("one licence in turns: 7 / 2", licensed(SMALLEST, 2, 1.0), 3.5),
+        KnownOptimum("no licence at all", licensed(SMALLEST, 3, 0.0), 2.0),
+        KnownOptimum("two GPUs each", elastic(SMALLEST, 2, 4), 1.5),
+        KnownOptimum(
+            "one and a half GPUs each: half of the time two", elastic(SMALLEST, 2, 3), 1.25
+        ),
+    ]
+
+
+def _check(subject: Subject, programs: Sequence[KnownOptimum], relative: float) -> None:
+    # A back-end may take some sorts of programs and refuse others.
     taken = [known for known in programs if subject.solver.refuses(known.program) is None]
     if not taken:
         raise Skipped(f"refuses them all: {subject.solver.refuses(programs[0].program)}")
     for known in taken:
         outcome = subject.engine().solve_allocation(known.program)
         expect_certified(outcome, known.words, Status.OPTIMAL)
+        # An optimum of 0 may be a sum of terms that cancel.
         allowed = relative * max(abs(known.optimum), known.scale)
         expect_close(outcome.value, known.optimum, known.words, absolute=allowed)
         expect_close(outcome.bound, known.optimum, f"{known.words}: bound", absolute=allowed)
@@ -277,7 +396,7 @@ def different(subject: Subject) -> None:
 
 @case("allocations: the same program gives the same bytes", ALONE)
 def deterministic(subject: Subject) -> None:
-    """Twice."""
+    """Two runs of one program, bit by bit."""
     expect_same_bytes(*(subject.engine().solve_allocation(scattered()).values for _ in range(2)))
 
 
@@ -314,8 +433,10 @@ def whole(subject: Subject) -> None:
         return
     expect_refused(
         lambda: subject.engine().solve_allocation(program),
-        "jobs are whole, and it is answered", "whole", "say that jobs are whole",
-    )  # fmt: skip
+        "jobs are whole, and it is answered",
+        "whole",
+        "say that jobs are whole",
+    )
 
 
 @case("smallest levels of degenerate data", ALONE)

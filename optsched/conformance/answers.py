@@ -30,7 +30,7 @@ NO_OPTIMUM = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class KnownAnswer:
     """A program and what must come out.
 
     Attributes
@@ -81,6 +81,7 @@ class Answer:
         expect_close(outcome.bound, self.optimum, "bound", relative=2e-6)
         if self.x is not None:
             expect_close(outcome.x, self.x, "point", relative=1e-4)
+        # Duals of integer programs prove nothing.
         if not arrays.is_integer and subject.has(Capability.DUALS):
             expect(outcome.values.y is not None, "claims duals, and gives none")
             expect(

@@ -148,7 +148,8 @@ def expect_close(
         if absolute is None
         else absolute
     )
-    if not np.abs(given - target).max(initial=0.0) <= allowed:  # false for NaN
+    # Not `>`: a NaN is never close.
+    if not np.abs(given - target).max(initial=0.0) <= allowed:
         raise Failed(f"{what}: found {_text(given)}, expected {_text(target)}")
 
 

@@ -43,6 +43,7 @@ def conic(
     offset: float = 0.0,
 ) -> ConicProgram:
     """optimise cost x + offset  s.t.  b + G x in each cone, given as (cone, G, b)."""
+    # `ConicProgram` has b - A x in the cones.
     A = np.vstack([-np.atleast_2d(np.asarray(G, np.float64)) for _, G, _ in parts])
     b = np.concatenate([np.atleast_1d(np.asarray(side, np.float64)) for _, _, side in parts])
     return ConicProgram(
@@ -163,7 +164,7 @@ BOTH_CONES = float(np.log(2.0 * ROOT) + ROOT)
 
 
 def infeasible() -> ConicProgram:
-    """exp(x) <= -1."""
+    """exp(x) <= -1, which no x fulfils."""
     return conic([0.0], [exponential([[1.0], [0.0], [0.0]], [0.0, 1.0, -1.0])])
 
 
@@ -209,6 +210,7 @@ class ConicAnswer:
         if values.x is None or values.x.shape != (program.shape[1],):
             expect(False, f"no point of {program.shape[1]} columns")
             return
+        # What the solver states, and what its point is worth, are two things.
         expect_close(values.objective, self.optimum, "objective", relative=CLOSE)
         expect_close(
             program.objective(values.x), self.optimum, "objective of the point", relative=CLOSE
@@ -217,6 +219,7 @@ class ConicAnswer:
         expect(missed <= CLOSE, f"the point misses the cones by {missed:.2g}")
         if self.x is not None:
             expect_close(values.x[: len(self.x)], self.x, "point", relative=1e-3)
+        # Without multipliers there is no proof, which only those who claim duals owe.
         if values.y is None or values.y.shape != (program.shape[0],):
             expect(
                 not subject.has(Capability.DUALS), f"no multipliers of the {program.shape[0]} rows"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.conformance.answers import Answer, program, random_matrix
+from optsched.conformance.answers import KnownAnswer, program, random_matrix
 from optsched.conformance.case import Subject, case, expect, expect_close, expect_refused
 from optsched.program import LinearProgram
 from optsched.solution.solution import Status
@@ -112,6 +112,7 @@ def start_is_taken(subject: Subject) -> None:
     lp, planted = market_split()
     session = subject.open(lp.arrays)
     session.set_start(planted)
+    # One node: no more than the start, and what heuristics make of it.
     values = session.run(Limits(time=1.0, work=1))
     expect(
         values.x is not None, f"no point within one node, from a feasible start ({values.words})"
@@ -171,20 +172,22 @@ CASES = (
     *(
         answer.case(MILP)
         for answer in (
-            Answer("knapsack", knapsack, 52.0),
-            Answer("set cover", covering, 2.5),
-            Answer("integer equality", equality, 14.0, x=[14, 19]),
-            Answer("negative integers", negative, -9.0, x=[-3, 0]),
-            Answer("fractional bounds of integers", fractional_bounds, 3.0, x=[2, 1]),
-            Answer("rounding is not solving", whole_from_fractions, 2.0, x=[1, 1]),
-            Answer("integer infeasible", infeasible, status=Status.INFEASIBLE),
-            Answer(
+            KnownAnswer("knapsack", knapsack, 52.0),
+            KnownAnswer("set cover", covering, 2.5),
+            KnownAnswer("integer equality", equality, 14.0, x=[14, 19]),
+            KnownAnswer("negative integers", negative, -9.0, x=[-3, 0]),
+            KnownAnswer("fractional bounds of integers", fractional_bounds, 3.0, x=[2, 1]),
+            KnownAnswer("rounding is not solving", whole_from_fractions, 2.0, x=[1, 1]),
+            KnownAnswer("integer infeasible", infeasible, status=Status.INFEASIBLE),
+            KnownAnswer(
                 "integer infeasible relaxation", infeasible_relaxation, status=Status.INFEASIBLE
             ),
         )
     ),
-    Answer("mixed", mixed, 24.5, x=[0, 9, 0, 1]).case(*BOTH),
-    Answer("mixed unbounded", mixed_unbounded, status=Status.UNBOUNDED, may_stop=True).case(*BOTH),
+    KnownAnswer("mixed", mixed, 24.5, x=[0, 9, 0, 1]).case(*BOTH),
+    KnownAnswer("mixed unbounded", mixed_unbounded, status=Status.UNBOUNDED, may_stop=True).case(
+        *BOTH
+    ),
     start_is_taken,
     start_changes_nothing,
     start_of_wrong_size,

@@ -74,6 +74,7 @@ def work_limit(subject: Subject) -> None:
         long_program(subject) if subject.has(Capability.INTEGER) else slow_program(200, 300).arrays
     )
     runs = [subject.solve(arrays, work=1) for _ in range(2)]
+    # The clock stops nobody in the same place twice.
     if max(outcome.values.seconds for outcome in runs) > 0.9 * PATIENCE:
         raise Skipped("knows no work limit: stopped by the clock")
     for outcome in runs:
@@ -107,6 +108,7 @@ def progress(subject: Subject) -> None:
     events: list[Progress] = []
     arrays = long_program(subject)
     subject.run(arrays, time=1.2, on_progress=events.append)
+    # Events come every 0.2 s, and linear programs may be done before.
     if not events and not arrays.is_integer:
         raise Skipped("was done before the first event was due")
     expect(events, "no event in 1.2 s")
@@ -144,6 +146,7 @@ def _sigint_after(seconds: float) -> Iterator[None]:
     def ignore(number: int, frame: FrameType | None) -> None:
         pass
 
+    # Without a handler a late signal would end the program that runs the suite.
     before = signal.signal(signal.SIGINT, ignore)
     timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -151,6 +154,7 @@ def _sigint_after(seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        # Joined first: a signal that is on its way finds the handler still there.
         timer.join()
         signal.signal(signal.SIGINT, before)
 
@@ -178,6 +182,7 @@ def nan(subject: Subject) -> None:
         ("coefficients", replace(arrays, A=broken)),
         ("row bounds", replace(arrays, row_upper=row_upper)),
     ):
+        # Any error will do, of the engine or the solver, but no answer.
         try:
             outcome = subject.solve(program_with_nan)
         except OptschedError:

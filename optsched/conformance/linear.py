@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optsched.conformance.answers import Answer, program
+from optsched.conformance.answers import KnownAnswer, program
 from optsched.program import LinearProgram
 from optsched.solution.solution import Status
 from optsched.solvers import Capability
@@ -146,26 +146,28 @@ LP = Capability.CONTINUOUS
 CASES = tuple(
     answer.case(LP)
     for answer in (
-        Answer("maximum", dense, 11.0, x=[3, 1], y=[2, 0]),
-        Answer("minimum", covering, 9.0, x=[3, 1], y=[1.5, 0.5]),
-        Answer("maximum with floors", maximum_with_floors, -9.0, x=[3, 1], y=[-1.5, -0.5]),
-        Answer("minimum with roofs", minimum_with_roofs, -11.0, x=[3, 1], y=[-2, 0]),
-        Answer("equalities", equalities, 10.0, x=[2, 0, 4], y=[2, -1]),
-        Answer("equality, free columns, offset", equality_and_free, -5.0, x=[9, -3, -5]),
-        Answer("ranges", ranges, 7 / 3, x=[8 / 3, 1 / 3], y=[1 / 3, 2 / 3]),
-        Answer("degenerate", degenerate, 1.0),
-        Answer("cycling", cycling, -0.05, x=[0.04, 0, 1, 0]),
-        Answer("redundant equalities", redundant, 2.0, x=[2, 0]),
-        Answer("fixed column, empty row and column", fixed_and_empty, 4.0),
-        Answer("no rows", no_rows, 3.0, x=[1, -2]),
-        Answer("no objective", no_objective, -3.0),
-        Answer("negative bounds", negative_bounds, -15.0, x=[-7, -8]),
-        Answer("transport", transport, 125.0),
-        Answer("badly scaled", badly_scaled, 11.0, may_stop=True),
-        Answer("tiny numbers", tiny, 1.1e-8, may_stop=True),
-        Answer("infeasible rows", infeasible, status=Status.INFEASIBLE),
-        Answer("infeasible bounds", infeasible_by_bounds, status=Status.INFEASIBLE),
-        Answer("unbounded", unbounded, status=Status.UNBOUNDED, may_stop=True),
-        Answer("unbounded in free columns", unbounded_free, status=Status.UNBOUNDED, may_stop=True),
+        KnownAnswer("maximum", dense, 11.0, x=[3, 1], y=[2, 0]),
+        KnownAnswer("minimum", covering, 9.0, x=[3, 1], y=[1.5, 0.5]),
+        KnownAnswer("maximum with floors", maximum_with_floors, -9.0, x=[3, 1], y=[-1.5, -0.5]),
+        KnownAnswer("minimum with roofs", minimum_with_roofs, -11.0, x=[3, 1], y=[-2, 0]),
+        KnownAnswer("equalities", equalities, 10.0, x=[2, 0, 4], y=[2, -1]),
+        KnownAnswer("equality, free columns, offset", equality_and_free, -5.0, x=[9, -3, -5]),
+        KnownAnswer("ranges", ranges, 7 / 3, x=[8 / 3, 1 / 3], y=[1 / 3, 2 / 3]),
+        KnownAnswer("degenerate", degenerate, 1.0),
+        KnownAnswer("cycling", cycling, -0.05, x=[0.04, 0, 1, 0]),
+        KnownAnswer("redundant equalities", redundant, 2.0, x=[2, 0]),
+        KnownAnswer("fixed column, empty row and column", fixed_and_empty, 4.0),
+        KnownAnswer("no rows", no_rows, 3.0, x=[1, -2]),
+        KnownAnswer("no objective", no_objective, -3.0),
+        KnownAnswer("negative bounds", negative_bounds, -15.0, x=[-7, -8]),
+        KnownAnswer("transport", transport, 125.0),
+        KnownAnswer("badly scaled", badly_scaled, 11.0, may_stop=True),
+        KnownAnswer("tiny numbers", tiny, 1.1e-8, may_stop=True),
+        KnownAnswer("infeasible rows", infeasible, status=Status.INFEASIBLE),
+        KnownAnswer("infeasible bounds", infeasible_by_bounds, status=Status.INFEASIBLE),
+        KnownAnswer("unbounded", unbounded, status=Status.UNBOUNDED, may_stop=True),
+        KnownAnswer(
+            "unbounded in free columns", unbounded_free, status=Status.UNBOUNDED, may_stop=True
+        ),
     )
 )

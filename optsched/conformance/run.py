@@ -62,7 +62,8 @@ def check_solver(solver: str | type[Solver], banks: Sequence[str] | None = None)
 def checks(solver: str | type[Solver], banks: Sequence[str] | None = None) -> Iterator[Result]:
     """`check_solver`, one result after the other."""
     tested = load_solver(solver) if isinstance(solver, str) else solver
-    tested.version()  # not installed is an error, not a long list of failures
+    # Not installed is an error, not a long list of failures.
+    tested.version()
     for bank in BANKS if banks is None else banks:
         for item in BANKS[bank]:
             yield check_case(item, bank, tested)
@@ -89,7 +90,8 @@ def _verdict(item: Case, bank: str, solver: type[Solver]) -> tuple[Verdict, str]
         return Verdict.FAILED, str(why)
     except OptschedError as error:
         return Verdict.FAILED, f"{type(error).__name__}: {error}"
-    except Exception as error:  # whatever a foreign back-end raises is a finding about it
+    except Exception as error:
+        # Whatever a foreign back-end raises is a finding about it.
         return (
             Verdict.FAILED,
             f"raised {type(error).__name__}: {error}, expected an OptschedError at most",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,43 +30,25 @@ def some_program(subject: Subject) -> LinearProgram:
     return dense() if subject.has(Capability.CONTINUOUS) else knapsack()
 
 
-def _set_cost(session: Session) -> None:
-    session.set_cost(np.array([1.0, 5.0]))  # (0, 3)
-
-
-def _set_rows(session: Session) -> None:
-    session.set_rows(np.array([-INF, -INF]), np.array([2.0, 3.0]))  # (2, 0)
-
-
-def _set_bounds(session: Session) -> None:
-    session.set_bounds(np.array([0.0, 2.0]), np.array([3.0, INF]))  # (2, 2)
-
-
-def _set_coefficients(session: Session) -> None:
-    session.set_coefficients(
-        np.array([0, 1]), np.array([0, 1]), np.array([2.0, 1.0])
-    )  # 2x + y <= 4, x + y <= 9
-
-
-def _add_columns(session: Session) -> None:
-    session.add_columns(
-        sp.csc_matrix(np.array([[1.0], [1.0]])), np.array([7.0]), np.array([1.0])
-    )  # (3, 0, 1)
-
-
-def _add_rows(session: Session) -> None:
-    session.add_rows(
-        sp.csr_matrix(np.array([[1.0, -1.0]])), np.array([-INF]), np.array([0.0])
-    )  # (2, 2)
-
+SET_COST = methodcaller("set_cost", np.array([1.0, 5.0]))
+SET_ROWS = methodcaller("set_rows", np.array([-INF, -INF]), np.array([2.0, 3.0]))
+SET_BOUNDS = methodcaller("set_bounds", np.array([0.0, 2.0]), np.array([3.0, INF]))
+# The rows are 2x + y <= 4 and x + y <= 9 then.
+SET_COEFFICIENTS = methodcaller(
+    "set_coefficients", np.arange(2), np.arange(2), np.array([2.0, 1.0])
+)
+ADD_COLUMNS = methodcaller(
+    "add_columns", sp.csc_matrix(np.ones((2, 1))), np.array([7.0]), np.ones(1)
+)
+ADD_ROWS = methodcaller("add_rows", sp.csr_matrix([[1.0, -1.0]]), np.array([-INF]), np.zeros(1))
 
 CHANGES: dict[str, tuple[Callable[[Session], None], float, Sequence[float], str]] = {
-    "cost": (_set_cost, 15.0, (0, 3), "cost"),
-    "row bounds": (_set_rows, 6.0, (2, 0), "row bounds"),
-    "column bounds": (_set_bounds, 10.0, (2, 2), "column bounds"),
-    "coefficients": (_set_coefficients, 8.0, (0, 4), "coefficients"),
-    "more columns": (_add_columns, 16.0, (3, 0, 1), "columns were added"),
-    "more rows": (_add_rows, 10.0, (2, 2), "rows were added"),
+    "cost": (SET_COST, 15.0, (0, 3), "cost"),
+    "row bounds": (SET_ROWS, 6.0, (2, 0), "row bounds"),
+    "column bounds": (SET_BOUNDS, 10.0, (2, 2), "column bounds"),
+    "coefficients": (SET_COEFFICIENTS, 8.0, (0, 4), "coefficients"),
+    "more columns": (ADD_COLUMNS, 16.0, (3, 0, 1), "columns were added"),
+    "more rows": (ADD_ROWS, 10.0, (2, 2), "rows were added"),
 }
 """How `dense` is changed, its optimum and optimal point then, and the reason that a rebuilt session names."""
 
@@ -80,14 +63,17 @@ def _changed(name: str) -> Case:
         values = session.run(Limits())
         expect_close(values.objective, optimum, "objective after the change")
         expect_close(values.x, point, "point after the change", relative=1e-4)
-        told = any(reason in word for word in values.rebuilt)
-        if "more" in name:  # nobody has to do that in place
+        reported = any(reason in word for word in values.rebuilt)
+        # Nobody has to add columns or rows in place.
+        if "more" in name:
             expect(
-                told or not values.rebuilt,
+                reported or not values.rebuilt,
                 f"rebuilt because of {values.rebuilt}, expected {reason!r} or nothing",
             )
         elif not subject.has(Capability.INCREMENTAL):
-            expect(told, f"rebuilt because of {values.rebuilt or 'nothing'}, expected {reason!r}")
+            expect(
+                reported, f"rebuilt because of {values.rebuilt or 'nothing'}, expected {reason!r}"
+            )
         expect(not session.run(Limits()).rebuilt, "an unchanged program was rebuilt")
 
     return Case(f"session: {name}", check, frozenset({Capability.CONTINUOUS}))
@@ -98,7 +84,7 @@ def in_place(subject: Subject) -> None:
     """Costs, bounds and coefficients of a loaded program are changed without loading it again."""
     session = subject.open(dense().arrays)
     session.run(Limits())
-    for change in (_set_cost, _set_rows, _set_bounds, _set_coefficients):
+    for change in (SET_COST, SET_ROWS, SET_BOUNDS, SET_COEFFICIENTS):
         change(session)
         rebuilt = session.run(Limits()).rebuilt
         expect(not rebuilt, f"rebuilt because of {', '.join(rebuilt)}")
@@ -109,9 +95,10 @@ def many_changes(subject: Subject) -> None:
     """Every change at once, without a run between: the answer of a fresh session."""
     session = subject.open(dense().arrays)
     for change, *_ in CHANGES.values():
-        if change is not _add_rows:
+        # The row of `CHANGES` has no entry for the new column.
+        if change is not ADD_ROWS:
             change(session)
-    session.add_rows(sp.csr_matrix(np.array([[1.0, -1.0, 1.0]])), np.array([-INF]), np.array([0.0]))
+    session.add_rows(sp.csr_matrix([[1.0, -1.0, 1.0]]), np.array([-INF]), np.zeros(1))
     found, fresh = session.run(Limits()), subject.run(session.arrays)
     expect(fresh.objective is not None, f"no objective: {fresh.words}")
     expect_close(found.objective, fresh.objective or 0.0, "objective")
@@ -124,7 +111,8 @@ def integer_changes(subject: Subject) -> None:
     expect_close(session.run(Limits()).objective, 52.0, "objective before the change")
     session.set_cost(np.ones(8))
     values = session.run(Limits())
-    expect_close(values.objective, 4.0, "number of items after the change")  # 5 + 6 + 7 + 8 = 26
+    # The four lightest fill the knapsack: 5 + 6 + 7 + 8 = 26.
+    expect_close(values.objective, 4.0, "number of items after the change")
 
 
 @case("a basis comes back and is taken", Capability.BASIS)

@@ -33,7 +33,9 @@ def timeline(
     """A timeline program from rows; without deadlines one activity after the other always fits."""
     activity = np.array([mode[0] for mode in modes], np.int64)
     duration = np.array([mode[1] for mode in modes], np.int64)
-    count, horizon = int(activity.max()) + 1, int(duration.sum() + max(release, default=0) + 10)
+    count = int(activity.max()) + 1
+    # Room for all activities one after the other, with 10 to spare.
+    horizon = int(duration.sum() + max(release, default=0) + 10)
     return TimelineProgram(
         release=np.array(release or [0] * count, np.int64),
         deadline=np.array(deadline or [horizon] * count, np.int64),
@@ -52,7 +54,7 @@ def timeline(
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class KnownSchedule:
     """A timeline program and the least cost of a schedule; None where there is none."""
 
     name: str
@@ -82,6 +84,7 @@ class Scheduled:
             f"states the objective {values.objective}, its schedule costs {cost}",
         )
         expect(
+            # Costs are whole numbers, so a bound that rounds to the cost proves it.
             values.bound is not None and abs(values.bound - cost) < 0.5,
             f"the bound {values.bound} is not {cost}",
         )
@@ -194,6 +197,7 @@ def cut_off(subject: Subject) -> None:
 def from_a_start(subject: Subject) -> None:
     """A start changes the way, not the answer; an infeasible one does no harm."""
     program = unrelated()
+    # Starts of the four jobs, then their modes; the second has all of them run at once on one machine.
     for start in ([0, 3, 7, 5, 1, 2, 5, 7], [0, 0, 0, 0, 0, 2, 4, 6]):
         values = subject.solver().solve_timeline(
             program, Limits(time=20.0), np.array(start, np.float64)
@@ -212,18 +216,18 @@ def deterministic(subject: Subject) -> None:
 
 
 KNOWN = (
-    Scheduled("unrelated machines", unrelated, 9),
-    Scheduled("gangs on one pool", gangs, 8),
-    Scheduled("sum of ends", one_machine, 13),
-    Scheduled("weighted tardiness", tardiness, 4),
-    Scheduled("a machine closed for a while", calendar, 9),
-    Scheduled("a capacity reduced for a while", reduced, 4),
-    Scheduled("precedence and release", precedence, 7),
-    Scheduled("modes within a budget", budget, 5),
-    Scheduled("cost of modes", mode_cost, 5),
-    Scheduled("late starts are paid for", late_starts, -7),
-    Scheduled("too little time", too_tight, None),
-    Scheduled("no window", no_window, None),
-    Scheduled("too wide for the pool", too_wide, None),
+    KnownSchedule("unrelated machines", unrelated, 9),
+    KnownSchedule("gangs on one pool", gangs, 8),
+    KnownSchedule("sum of ends", one_machine, 13),
+    KnownSchedule("weighted tardiness", tardiness, 4),
+    KnownSchedule("a machine closed for a while", calendar, 9),
+    KnownSchedule("a capacity reduced for a while", reduced, 4),
+    KnownSchedule("precedence and release", precedence, 7),
+    KnownSchedule("modes within a budget", budget, 5),
+    KnownSchedule("cost of modes", mode_cost, 5),
+    KnownSchedule("late starts are paid for", late_starts, -7),
+    KnownSchedule("too little time", too_tight, None),
+    KnownSchedule("no window", no_window, None),
+    KnownSchedule("too wide for the pool", too_wide, None),
 )
 CASES = (*(known.case() for known in KNOWN), cut_off, from_a_start, deterministic)
