@@ -62,6 +62,6 @@ def peak_memory(pid: int) -> int | None:
     return int(found[0]) * 1024 if found else None
 
 
-def size_text(size: int) -> str:
+def size_text(size: float) -> str:
     """A size of memory, for people."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import troubled_solvers
 from isolated_cases import PROCESSES, gone, run, soon, works
@@ -18,10 +16,6 @@ from programs import dense
 from refusals import refuses
 
 from optsched.errors import Interrupted, OptschedError, SolverCrashed, SolverUnavailable, UsageError
-from optsched.processes import Closed, Garbled, Wire
-
-# Private names: sessions and steps of one back-end, without the engine
-from optsched.processes.wire import MAGIC
 from optsched.program import ConicProgram, linear_to_conic
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
@@ -189,55 +183,6 @@ def test_garbage(shared: SolverProcess, trouble: dict[str, Any], words: str) -> 
     assert str(caught.value).startswith(f"solver troubled: its process sent {words}"), caught.value
     assert pid is not None and gone(pid)
     assert works(shared)
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"Academic license", "bytes that are no frame"),
-        (MAGIC + b"\x00\x00\x00\x00", "bytes that are no frame"),
-        (MAGIC + b"\xff\xff\xff\xff", "bytes that are no frame"),
-        (MAGIC + b"\x01\x00\x00\x00" + b"\xff" * 8, "a frame of 18446744073709551615 bytes"),
-        (
-            MAGIC + b"\x01\x00\x00\x00" + b"\xff" * 7 + b"\x0f",
-            "a frame of 1152921504606846975 bytes",
-        ),
-        (
-            MAGIC + b"\x01\x00\x00\x00\x03" + b"\x00" * 7 + b"abc",
-            "a frame that cannot be read (UnpicklingError",
-        ),
-        (MAGIC + b"\x01\x00\x00\x00\x00" + b"\x00" * 7, "a frame that cannot be read (EOFError"),
-    ],
-)
-def test_frames_that_are_none(data: bytes, words: str) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(data)
-        with pytest.raises(Garbled) as caught:
-            Wire(ours).receive()
-        assert str(caught.value).startswith(words)
-
-
-def test_half_a_frame_is_an_end() -> None:
-    ours, theirs = socket.socketpair()
-    with ours:
-        theirs.sendall(MAGIC + b"\x01")
-        theirs.close()
-        with pytest.raises(Closed):
-            Wire(ours).receive()
-
-
-def test_many_arrays_pass() -> None:
-    """More than the kernel takes at once, empty ones among them, and more than its buffer holds."""
-    ours, theirs = socket.socketpair()
-    message = [np.arange(number * 17 % 5000, dtype=np.float64) for number in range(300)]
-    with ours, theirs:
-        sender = threading.Thread(target=Wire(theirs).send, args=(message,))
-        sender.start()
-        found = Wire(ours).receive()
-        sender.join()
-    assert all(np.array_equal(one, other) for one, other in zip(message, found, strict=True))
-    assert all(array.flags.writeable and array.flags.aligned for array in found)
 
 
 @pytest.mark.parametrize(
