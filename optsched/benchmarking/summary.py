@@ -13,7 +13,6 @@ from optsched.benchmarking.best_known import problem_of
 from optsched.benchmarking.profiles import AT_BEST
 from optsched.benchmarking.results import SETTLED, WORST_FIRST, Results, number
 from optsched.benchmarking.statistics import (
-    Interval,
     Paired,
     holm,
     mean_interval,
@@ -26,7 +25,8 @@ AGREEMENT = 1e-6
 """An objective that is beyond a bound by more than this, relative, contradicts it."""
 MOST_PAIRS = 28
 MOST_REASONS = 15
-INTERVAL = (Column("95 % from"), Column("to"))
+SPREAD = ("mean", "95 % from", "to", "median")
+"""Headings of what `_spread` gives."""
 
 Method = tuple[Any, ...]
 
@@ -64,20 +64,15 @@ def _tables(results: Results, reading: Reading, metrics: Sequence[str]) -> Itera
 def outcomes(results: Results) -> SummaryTable:
     """How many tasks of each method ended how."""
     found = {cell.status for cell in results.cells.values()}
-    statuses = [status for status in reversed(WORST_FIRST) if status in found] + sorted(
-        found - {*WORST_FIRST}
-    )
+    # Statuses that nobody foresaw come last.
+    statuses = [status for status in reversed(WORST_FIRST) if status in found]
+    statuses += sorted(found - {*WORST_FIRST})
     rows = []
     for method in results.methods:
         cells = [results.cell(problem, method) for problem in results.problems]
-        statuses_here = [cell.status for cell in cells if cell is not None]
-        rows.append(
-            (
-                results.method_name(method),
-                *(statuses_here.count(status) for status in statuses),
-                cells.count(None),
-            )
-        )
+        ends = Counter(cell.status for cell in cells if cell is not None)
+        counts = [ends[status] for status in statuses]
+        rows.append((results.method_name(method), *counts, cells.count(None)))
     columns = (
         Column(_by(results), "text"),
         *(Column(status, "count") for status in statuses),
@@ -126,24 +121,14 @@ def times(results: Results, column: str, reading: Reading) -> SummaryTable:
     rows = []
     for method, found in values.items():
         own = sorted(found.values())
-        mean, geometric = shared[method], shifted_geometric_mean(own, reading.shift)
+        geometric = shifted_geometric_mean(own, reading.shift)
+        longest = own[-1] if own else None
+        # Over the problems that all settled: a method that settles the easy ones alone has no advantage.
+        mean = shared[method]
         ratio = None if mean is None or not least else mean / least
-        interval = _interval(own, reading)
-        rows.append(
-            (
-                results.method_name(method),
-                len(own),
-                interval.mean,
-                interval.low,
-                interval.high,
-                median(own) if own else None,
-                geometric,
-                own[-1] if own else None,
-                mean,
-                ratio,
-            )
-        )
-    seconds = ("mean", "95 % from", "to", "median", "geometric", "longest")
+        name = results.method_name(method)
+        rows.append((name, len(own), *_spread(own, reading), geometric, longest, mean, ratio))
+    seconds = (*SPREAD, "geometric", "longest")
     columns = (
         Column(_by(results), "text"),
         Column("settled", "count"),
@@ -204,6 +189,7 @@ def _pairs(
     words: str,
 ) -> SummaryTable:
     pairs = list(combinations(results.methods, 2))
+    # Tests of many pairs find nothing once they are adjusted for their number.
     if len(pairs) > MOST_PAIRS:
         pairs = pairs[: len(results.methods) - 1]
         words += f" Of {len(results.methods)} methods, the first against all others."
@@ -216,10 +202,10 @@ def _pairs(
         ]
         a, b = ([values[method][problem] for problem in both] for method in (first, second))
         if ratio:
+            # A time of 0 has no logarithm.
             a, b = ([max(value, 1e-9) for value in side] for side in (a, b))
-        compared.append(
-            (first, second, paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed))
-        )
+        pair = paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed)
+        compared.append((first, second, pair))
     adjusted = holm([pair.p for *_, pair in compared])
     kind = "ratio" if ratio else "number"
     rows = tuple(
@@ -257,24 +243,14 @@ def gaps(results: Results, reading: Reading) -> SummaryTable:
     for method in results.methods:
         found = sorted(results.values("gap_to_best", method, settled=False).values())
         if found:
-            interval = _interval(found, reading)
             at_best = sum(gap <= AT_BEST for gap in found)
+            # A table of best known objectives may be beaten.
             better = sum(gap < -AT_BEST for gap in found)
-            rows.append(
-                (
-                    results.method_name(method),
-                    len(found),
-                    at_best,
-                    better,
-                    interval.mean,
-                    interval.low,
-                    interval.high,
-                    median(found),
-                    found[-1],
-                    len(results.problems) - len(found),
-                )
-            )
-    percents = ("mean", "95 % from", "to", "median", "worst")
+            counts = len(found), at_best, better
+            without = len(results.problems) - len(found)
+            spread = _spread(found, reading)
+            rows.append((results.method_name(method), *counts, *spread, found[-1], without))
+    percents = (*SPREAD, "worst")
     columns = (
         Column(_by(results), "text"),
         Column("objectives", "count"),
@@ -298,25 +274,14 @@ def figures(results: Results, name: str, reading: Reading) -> SummaryTable:
     rows = []
     for method in results.methods:
         found = sorted(results.values(name, method, settled=False).values())
-        interval = _interval(found, reading)
-        ends = (median(found), found[0], found[-1]) if found else (None, None, None)
-        rows.append(
-            (
-                results.method_name(method),
-                len(found),
-                interval.mean,
-                interval.low,
-                interval.high,
-                *ends,
-                len(results.problems) - len(found),
-            )
-        )
+        ends = (found[0], found[-1]) if found else (None, None)
+        without = len(results.problems) - len(found)
+        spread = _spread(found, reading)
+        rows.append((results.method_name(method), len(found), *spread, *ends, without))
     columns = (
         Column(_by(results), "text"),
         Column("values", "count"),
-        Column("mean"),
-        *INTERVAL,
-        Column("median"),
+        *map(Column, SPREAD),
         Column("least"),
         Column("most"),
         Column("without", "count"),
@@ -375,8 +340,11 @@ def _who(row: Any) -> str:
     return str(row.get("solver_used") or row.get("solver"))
 
 
-def _interval(values: Sequence[float], reading: Reading) -> Interval:
-    return mean_interval(values, reading.interval, reading.seed)
+def _spread(values: Sequence[float], reading: Reading) -> tuple[float | None, ...]:
+    """Mean, both ends of its interval, and median; None where there are no values."""
+    interval = mean_interval(values, reading.interval, reading.seed)
+    middle = median(values) if values else None
+    return interval.mean, interval.low, interval.high, middle
 
 
 def _by(results: Results) -> str:
