@@ -111,6 +111,7 @@ class CvxpySolver(EngineSolver):
                 )
             return {}
         tolerances, seconds, work = OPTIONS[cls.engine]
+        # HiGHS takes no tolerance below 1e-10.
         options: dict[str, Any] = dict.fromkeys(tolerances, max(limits.tolerance, 1e-10))
         if limits.time is not None:
             options[seconds] = max(limits.time, 1e-3)

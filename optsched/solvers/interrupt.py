@@ -21,11 +21,13 @@ def interrupt_flag() -> Iterator[threading.Event]:
     Outside of the main thread signals do not arrive, and the event is never set.
     """
     flag = threading.Event()
+    # Python lets the main thread alone set handlers.
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
 
     def on_signal(number: int, frame: FrameType | None) -> None:
+        # A solver that does not look at the flag must not keep the user waiting.
         if flag.is_set():
             raise KeyboardInterrupt
         for each in _active:

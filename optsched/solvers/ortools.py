@@ -67,6 +67,7 @@ class OrToolsSolver(EngineSolver):
     def checked_parameters(cls, limits: Limits) -> str:
         """The parameters; what a user gives is parsed here first, as OR-tools would write to standard error."""
         text = cls.parameters(limits)
+        # The text that is made here needs no check, and the parser takes time to load.
         if cls.protocol and limits.options:
             text_format = import_module("google.protobuf.text_format")
             module, name = cls.protocol.split(":")

@@ -26,14 +26,14 @@ def caught_output(on_log: Callable[[str], None] | None) -> Iterator[None]:
     if on_log is None:
         yield
         return
+    # What is still in buffers was written before, and is no part of the log.
     _flush()
     kept = os.dup(1)
     with tempfile.NamedTemporaryFile(prefix="optsched-") as file, open(file.name, "rb") as reader:
         os.dup2(file.fileno(), 1)
-        python, sys.stdout = (
-            sys.stdout,
-            os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace"),
-        )
+        # Python's own standard output may be no descriptor at all, as in a notebook.
+        python = sys.stdout
+        sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
         done = threading.Event()
         tail = threading.Thread(
             target=_pass_on, args=(reader, on_log, done), name="solver log", daemon=True
@@ -63,6 +63,7 @@ def _pass_on(reader: IO[bytes], on_log: Callable[[str], None], done: threading.E
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     last = False
     while not last:
+        # Once more after the end: what was written since the last look.
         last = done.wait(EVERY)
         text = decoder.decode(reader.read(), final=last)
         if text:

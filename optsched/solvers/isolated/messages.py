@@ -28,6 +28,7 @@ class Address:
         address = cls(solver.__module__, solver.__qualname__)
         if engine and family in FAMILIES:
             address = cls(FAMILIES[family], "engine_solver", engine)
+        # Tried here, before a process is started for nothing.
         try:
             found = None if address.module == "__main__" else address.solver()
         except (ImportError, AttributeError):

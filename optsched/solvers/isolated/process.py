@@ -184,6 +184,7 @@ class SolverProcess:
         """Kill the process; a run that is under way in another thread ends in `SolverCrashed`."""
         self._closed.set()
         child = self._child
+        # Killed first: a run in another thread has the turn until its child is gone.
         if child is not None:
             child.stop()
         if self._holder == threading.get_ident():
@@ -498,6 +499,7 @@ class IsolatedSession(Session):
         if self._origin is not None:
             return _plain(self._origin), tuple(self._changes)
         self._rebuild.append(LOST)
+        # The arrays of now have all changes in them, but no start.
         return _plain(self.arrays), tuple(
             change for change in self._changes if change[0] == "set_start"
         )
@@ -513,6 +515,7 @@ class IsolatedSession(Session):
 
     def become(self, arrays: LinearArrays) -> None:
         """Change the program into another one; what differs is found there."""
+        # The setters that the base class calls note changes of their own, which one `become` stands for.
         before = len(self._changes)
         super().become(arrays)
         self._changes[before:] = [("become", (_plain(arrays),))]

@@ -25,9 +25,8 @@ def compiler(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
         made: Callable[..., Any]
         try:
             made = numba.njit(cache=True, nogil=True, **options)(function)
-        except (
-            RuntimeError
-        ) as error:  # neither the package's folder nor the user's cache can be written
+        except RuntimeError as error:
+            # Neither the package's folder nor the user's cache can be written.
             log.info("compiled anew in every process: %s", error)
             made = numba.njit(nogil=True, **options)(function)
         return made

@@ -64,6 +64,7 @@ class CuttingPlanes(ABC):
         self.master = MasterProgram(capacity)
         self.value, self.bound, self.rounds = 0.0, np.inf, 0
         self.prices = np.zeros(len(capacity))
+        # To leave everything idle is a proposal too: the master program always has a solution.
         idle = np.zeros(len(capacity))
         self.master.add(Response(idle, 0.0, idle, 0.0, 0.0, np.inf))
 
@@ -90,6 +91,7 @@ class CuttingPlanes(ABC):
             proposed = self._mix()
             if self.gap < COARSE or self.ended:
                 return
+            # In-out: the prices of the master alone jump from corner to corner.
             self._propose(STEADY * self.prices + (1.0 - STEADY) * proposed)
 
     def _cut(self, again: bool = True) -> None:

@@ -162,6 +162,7 @@ class Interior:
 
     def run(self) -> Balance:
         """Step until the gap is closed, or gets no smaller."""
+        # Where nothing is scarce prices are 0, which an interior method only comes near.
         if (free := self._without_prices()) is not None:
             return free
         self._starting_point()
@@ -217,6 +218,7 @@ class Interior:
         places = is_open.sum(axis=0)
         even = is_open * (0.5 / places)
         self.x = np.ascontiguousarray(even * self.goods.room(2.0 * self.goods.used(even.T)).T)
+        # What is left of time and capacity: strictly above 0, as half of them is given out.
         self.s = 1.0 - self.x.sum(axis=0)
         self.c = self.capacity - self.goods.used(self.x.T)
         level = np.einsum("jk,jk->k", self.a, self.x)

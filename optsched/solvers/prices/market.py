@@ -226,6 +226,7 @@ class PinnedPoint:
         spent[rows, self.upper] = self.share
         some = np.flatnonzero(self.lower >= 0)
         spent[some, self.lower[some]] += 1.0 - self.share[some]
+        # Free classes are in no two places: what was written for them goes.
         spent[self.free] = self.time
         return spent
 
@@ -263,6 +264,7 @@ def market_of(program: AllocationProgram) -> Market:
         level = level.copy()
         level[np.unique(sp.csr_matrix(C.usage[limited[none]]).indices)] = 0.0
         capacity = np.where(none, 1.0, capacity)
+    # Where each column holds one resource, costs are R numbers instead of one for each column.
     table, place, amount = _by_good(C, level, limited)
     goods: IntArray | None = np.arange(len(capacity))
     if amount is None:

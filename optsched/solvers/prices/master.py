@@ -74,11 +74,13 @@ class MasterProgram:
         assert self._session is not None
         values = self._session.run(LIMITS)
         if values.x is None or values.y is None or values.termination is not Termination.OPTIMAL:
+            # Loaded anew, HiGHS starts from no basis, and levels are scaled by the highest of now.
             self._forget()
             values = self._session.run(LIMITS)
         if values.x is None or values.y is None:
             self.duals = even
             return even
+        # Tolerances leave numbers a little below 0.
         self.part = np.maximum(values.x, 0.0)
         self.value = float(self.part @ [item.level for item in self.proposals])
         prices = np.maximum(values.y[:-1], 0.0) / self._sharp / self.capacity

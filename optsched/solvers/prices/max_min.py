@@ -165,6 +165,7 @@ class MaxMinSearch(CuttingPlanes):
             found = self._decide(undecided(self.oracle, min(grown * few, most)), grown * NEAR)
             if found is not None and self._follow(found):
                 continue
+            # Prices from before were not near enough: cuts come first.
             early = rounds == AT_ONCE and self.gap > COARSE
             if early and found is not None:
                 return
@@ -207,6 +208,7 @@ class MaxMinSearch(CuttingPlanes):
 
     def _take(self, point: PinnedPoint) -> None:
         """A point is a proposal; scaled into the capacities it is worth something by itself."""
+        # No prices belong to it: it may be mixed with others, and is no cut.
         idle = np.zeros(len(self.market.capacity))
         self.master.add(Response(idle, point.level, point.demand, 0.0, 0.0, np.inf, point))
         self.master.solve()

@@ -82,6 +82,7 @@ class PinnedTotal:
 
     def run(self, prices: FloatArray | None = None) -> Balance | None:
         """The optimum, or None where it is not found; ``prices`` are near the right ones."""
+        # A similar program before saves the sample.
         if prices is not None and (found := self._from(prices, KNOWN)) is not None:
             return found
         if self.over():
@@ -152,6 +153,7 @@ class PinnedTotal:
         shared = np.flatnonzero(pinned & ~choices.all_time)
         capacity = self.goods.market.capacity
         left = capacity - np.bincount(choices.place[constant], weight[constant], width)
+        # The pinned ones alone fill a good: the prices are not near enough.
         if not (left > 1e-9 * capacity).all():
             return None
         place = choices.place[shared]

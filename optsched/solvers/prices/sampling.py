@@ -71,6 +71,7 @@ def sampled(
     prices, level = solve(sample, None)
     nobody = np.zeros(0, np.int64)
     for _ in range(CORRECTIONS):
+        # A fresh oracle: the sample is another market with every correction.
         small = Oracle(sample)
         small.ask(prices, level)
         oracle.ask(prices, level)

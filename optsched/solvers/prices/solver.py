@@ -345,6 +345,7 @@ def capacity_duals(
         Worth of a class's time, and of one unit of ``levels @ x``.
     """
     C = program.classes
+    # Resources without a limit are in no market: their price is 0.
     prices = np.zeros(len(C.capacity))
     prices[market.row] = known
     none = np.flatnonzero(C.capacity <= 0)

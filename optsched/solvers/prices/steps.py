@@ -75,6 +75,7 @@ def weigh(
     apart = a - centre
     t = d * apart
     np.divide(1.0, 1.0 + bend * (np.einsum("jk,jk->k", t, apart) + idle * centre**2), out=damp)
+    # h is dx without the terms of dy and du, which depend on it.
     h = -x - d * _error(a, q, z, u, y)
     dy[:] = (pull + bend * (centre * (spent - 1.0) - np.einsum("jk,jk->k", apart, h))) * damp
     du[:] = (h.sum(axis=0) + spent - 1.0) / total + centre * dy
@@ -82,6 +83,7 @@ def weigh(
     if len(spread):
         spread[:], tilt[:], taken_by[:] = d, t, h
         return np.zeros((len(a), len(a))), np.zeros(len(a))
+    # Off the diagonal first: its sums are what the diagonal is made of, without cancellation.
     by_total = weight / total
     matrix = -np.asarray((d * by_total) @ d.T)
     np.fill_diagonal(matrix, 0.0)
@@ -130,6 +132,7 @@ def look_ahead(
     more = bend * damp * np.einsum("jk,jk->k", moved, apart)
     dy += more
     du += centre * more - moved.sum(axis=0) / total
+    # Places that reach no level keep z = 1.
     dz = np.where(is_open, error + dq + du - a * dy, 0.0)
     part, idle = dz * v, du / u
     forward = 1.0 + max(float(part.max(initial=0.0)), float(idle.max(initial=0.0)))
@@ -213,6 +216,7 @@ def complete(
 
 def _error(a: FloatArray, q: FloatArray, z: FloatArray, u: FloatArray, y: FloatArray) -> FloatArray:
     """What z is still wrong by."""
+    # In place, as tables of all classes are large; q may be (w, 1).
     error = u - a * y
     error += q
     error -= z

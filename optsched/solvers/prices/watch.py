@@ -85,6 +85,7 @@ class Watch:
     def over(self) -> bool:
         """The same between passes that have no value and bound to tell."""
         limits, now = self.limits, time.perf_counter()
+        # Ctrl-C counts before the clock, and the clock before the work allowed.
         self.asked += 1
         if self.interrupted.is_set():
             self.reason = Termination.INTERRUPTED
