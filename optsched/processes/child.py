@@ -246,7 +246,8 @@ class Child:
     def send(self, message: object, deadline: Deadline) -> None:
         """Send a message that will be answered; raises `DeadlinePassed`, `Closed` and `Unsendable`."""
         connection = self._wire.connection
-        if self._errors is not None:
+        # What it wrote before it was ready stays: it may say why it never was.
+        if self._errors is not None and self.ready:
             self._errors.truncate(0)
             self._errors.seek(0)
         try:
