@@ -53,7 +53,7 @@ def odd(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         case "eat":
             held = []
             while True:
-                held.append(np.ones(2_000_000))
+                held.append(np.ones(4_000_000))
                 time.sleep(0.01)
         case "gulp":
             np.ones(1 << 40)

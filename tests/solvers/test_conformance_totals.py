@@ -14,7 +14,7 @@ from optsched.conformance import Verdict, check_case
 # Private names: sessions and steps of one back-end, without the engine
 from optsched.conformance.allocation import (
     CASES,
-    Known,
+    KnownOptimum,
     alpha_fair,
     levels,
     linear,
@@ -34,7 +34,7 @@ KNOWN = [*linear(), *proportional(), *alpha_fair(), *levels(), *smallest()]
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.words)
-def test_every_optimum_is_that_of_a_general_solver(known: Known) -> None:
+def test_every_optimum_is_that_of_a_general_solver(known: KnownOptimum) -> None:
     solver = "clarabel" if known.program.conic else "highs"
     outcome = Engine(load_solver, solver).solve_allocation(known.program)
     assert outcome.certificate.ok
