@@ -160,7 +160,7 @@ class Slot:
         return self._over_limits(now)
 
     def stop(self) -> None:
-        """Kill what runs."""
+        """Kill its worker, with what that has started."""
         worker, self.worker = self.worker, None
         if worker is not None:
             worker.kill()

@@ -196,7 +196,7 @@ class Child:
         arguments: Sequence[str],
         threads: int | None,
     ) -> subprocess.Popen[bytes]:
-        """A new interpreter."""
+        """A new interpreter, which imports what serves."""
         descriptors = (theirs[0].fileno(), theirs[1])
         # Not with -m: the facade has imported the module by then, which Python warns of.
         program = "from optsched.processes.serving import main; main()"

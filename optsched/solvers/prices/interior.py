@@ -130,6 +130,35 @@ class Balance:
         return (self.bound - self.value) / self.scale
 
 
+def balance_of(
+    goods: Goods,
+    curve: Curve,
+    level: FloatArray,
+    time: FloatArray,
+    prices: FloatArray,
+    slope: FloatArray,
+    rent: FloatArray,
+) -> Balance:
+    """What an allocation is worth within time and capacity, and the bound of prices, slopes and rents.
+
+    Parameters
+    ----------
+    goods : Goods
+    curve : Curve
+    level, time : FloatArray, shape (K, w)
+    prices : FloatArray, shape (R,)
+    slope, rent : FloatArray, shape (K,)
+    """
+    time = time / np.maximum(1.0, time.sum(axis=1))[:, np.newaxis]
+    time *= goods.room(goods.used(time))
+    reached = np.einsum("kj,kj->k", level, time)
+    value = float(goods.weight @ curve.value(reached))
+    bound = float(prices @ goods.market.capacity)
+    bound += float(goods.weight @ (rent + curve.surplus(slope)))
+    scale = float(goods.weight @ (slope * reached))
+    return Balance(time, prices, slope, rent, value, bound, scale)
+
+
 class Interior:
     """One search.
 
@@ -189,7 +218,10 @@ class Interior:
                 best = now if now.gap > SMALL else replace(now, time=now.time.copy("K"))
                 own = mine
             log.debug("prices: step %d, gap %.2g", self.steps, now.gap)
-        return self._within_limits(best if best.gap <= SMALL else self.state)
+        found = best if best.gap <= SMALL else self.state
+        return balance_of(
+            self.goods, self.curve, self.a.T, found.time, found.prices, found.slope, found.rent
+        )
 
     def _largest_class_gap(self) -> float:
         """The largest gap of a class, relative to what its level is worth; infinite until that of all is closed."""
@@ -280,18 +312,6 @@ class Interior:
             float(self.p @ self.capacity) + float(self.weight @ (rent + surplus)),
             float(self.weight @ (self.y * self.tau)),
         )
-
-    def _within_limits(self, state: Balance) -> Balance:
-        """The allocation within time and capacity, and the bound of the prices and slopes."""
-        x = state.time.T
-        time = x * np.minimum(1.0, 1.0 / x.sum(axis=0))
-        time = np.ascontiguousarray((time * self.goods.room(self.goods.used(time.T)).T).T)
-        level = np.einsum("jk,kj->k", self.a, time)
-        value = float(self.weight @ self.curve.value(level))
-        bound = float(state.prices @ self.capacity)
-        bound += float(self.weight @ (state.rent + self.curve.surplus(state.slope)))
-        scale = float(self.weight @ (state.slope * level))
-        return replace(state, time=time, value=value, bound=bound, scale=scale)
 
     def _logs(self, slope: FloatArray, level: FloatArray) -> tuple[FloatArray, float]:
         """Logarithms of slopes over phi, and their largest distance from that of the utility at a level.

@@ -30,7 +30,7 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.solvers.prices import compiling
 from optsched.solvers.prices.best_response import Choices, best_responses
 from optsched.solvers.prices.goods import Goods
-from optsched.solvers.prices.interior import Balance, Curve, Interior
+from optsched.solvers.prices.interior import Balance, Curve, Interior, balance_of
 
 log = logging.getLogger("optsched")
 
@@ -183,15 +183,9 @@ class PinnedTotal:
 
     def _judge(self, time: FloatArray, prices: FloatArray, choices: Choices) -> float:
         """The gap between what an allocation is worth within time and capacity, and the bound of the prices."""
-        goods, curve = self.goods, self.curve
-        time /= np.maximum(1.0, np.einsum("kj->k", time))[:, np.newaxis]
-        time *= goods.room(goods.used(time))
-        level = np.einsum("kj,kj->k", self.level, time)
-        value = float(goods.weight @ curve.value(level))
-        bound = float(prices @ goods.market.capacity)
-        bound += float(goods.weight @ (choices.rent + curve.surplus(choices.slope)))
-        scale = float(goods.weight @ (choices.slope * level))
-        now = Balance(time, prices, choices.slope, choices.rent, value, bound, scale)
+        now = balance_of(
+            self.goods, self.curve, self.level, time, prices, choices.slope, choices.rent
+        )
         if self.found is None or not self.found.gap <= now.gap:
             self.found = now
         return now.gap
