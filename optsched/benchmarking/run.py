@@ -26,9 +26,9 @@ from optsched.processes import (
     STARTING,
     Child,
     Closed,
-    Deadline,
-    DeadlinePassed,
     Garbled,
+    TimedOut,
+    Timeout,
     exit_text,
     memory_in_use,
     peak_memory,
@@ -136,7 +136,7 @@ class Slot:
         worker = self.start()
         self.attempt = RunningTask(task, time.monotonic())
         with suppress(Closed):  # `look` comes upon it, and says how the worker ended
-            worker.send(Request(task.spec, self._limits.memory), Deadline(STARTING))
+            worker.send(Request(task.spec, self._limits.memory), Timeout(STARTING))
 
     def look(self) -> Row | None:
         """The row of the task once there is one; the slot is free then."""
@@ -145,12 +145,12 @@ class Slot:
             return None
         try:
             while worker.has_spoken():
-                reply = worker.receive(Deadline(STARTING))
+                reply = worker.receive(Timeout(STARTING))
                 if reply.kind == "progress":
                     now.pid, now.started = reply.content, time.monotonic()
                 elif reply.kind == "answer":
                     return self._ended(now, worker, reply.content)
-        except (Closed, DeadlinePassed, Garbled):
+        except (Closed, TimedOut, Garbled):
             ended = exit_text(worker.exit_code())
             if not worker.ready:
                 raise OptschedError(

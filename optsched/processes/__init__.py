@@ -1,10 +1,10 @@
-"""Work in other processes: start a child, send it requests, wait with a deadline, kill it with all it started.
+"""Work in other processes: start a child, send it requests, wait with a timeout, kill it with all it started.
 
 `optsched.solvers.isolated` runs solvers so, `optsched.benchmarking` the tasks of a sweep. A child is given the address
 ``module:function`` of a function that serves it; that function gets its end of the `Wire`, and answers with `Reply`.
 """
 
-from optsched.processes.child import STARTING, Child, Deadline, DeadlinePassed, exit_text
+from optsched.processes.child import STARTING, Child, TimedOut, Timeout, exit_text
 from optsched.processes.forking import few_threads
 from optsched.processes.memory import (
     half_of_memory,
@@ -20,10 +20,10 @@ __all__ = [
     "STARTING",
     "Child",
     "Closed",
-    "Deadline",
-    "DeadlinePassed",
     "Garbled",
     "Reply",
+    "TimedOut",
+    "Timeout",
     "Unsendable",
     "Wire",
     "exit_text",

@@ -1,4 +1,4 @@
-"""The parent's side: start a child, send and receive with a deadline, kill it, say how it ended.
+"""The parent's side: start a child, send and receive with a timeout, kill it, say how it ended.
 
 Facts that shape this file: libraries look at their time limit when they please, so that a limit that is kept needs
 somebody who can kill; a library can hold Python's lock for as long as it runs, so that nothing in the same process can
@@ -43,11 +43,11 @@ Process = Forked | subprocess.Popen[bytes]
 # --- waiting -------------------------------------------------------------------------------------
 
 
-class DeadlinePassed(Exception):
+class TimedOut(Exception):
     """The time to wait is over."""
 
 
-class Deadline:
+class Timeout:
     """How long a process is waited for.
 
     Ctrl-C shortens it: the process is told once (``on_interrupt``), and has ``grace`` seconds from then.
@@ -67,14 +67,14 @@ class Deadline:
         self._grace = grace
 
     def wait(self, connection: socket.socket, writing: bool) -> None:
-        """Wait until a socket can be read or written; raises `DeadlinePassed`."""
+        """Wait until a socket can be read or written; raises `TimedOut`."""
         poller = select.poll()
         poller.register(connection, select.POLLOUT if writing else select.POLLIN)
         while not poller.poll(1000.0 * min(LOOK_EVERY, self.left())):
             pass
 
     def left(self) -> float:
-        """Seconds that are left; raises `DeadlinePassed` if none are."""
+        """Seconds that are left; raises `TimedOut` if none are."""
         if self._interrupted is not None and self._interrupted.is_set() and not self.interrupt_seen:
             self.interrupt_seen = True
             # Nobody to tell means that the request was not sent yet: there is no answer to wait for.
@@ -84,7 +84,7 @@ class Deadline:
                 self.on_interrupt()
         left = min(self.end, self.until_ready) - time.monotonic()
         if left <= 0:
-            raise DeadlinePassed
+            raise TimedOut
         return left
 
 
@@ -243,15 +243,15 @@ class Child:
         """Descriptor to wait on until it has said something (`multiprocessing.connection.wait`)."""
         return self._wire.connection.fileno()
 
-    def send(self, message: object, deadline: Deadline) -> None:
-        """Send a message that will be answered; raises `DeadlinePassed`, `Closed` and `Unsendable`."""
+    def send(self, message: object, timeout: Timeout) -> None:
+        """Send a message that will be answered; raises `TimedOut`, `Closed` and `Unsendable`."""
         connection = self._wire.connection
         # What it wrote before it was ready stays: it may say why it never was.
         if self._errors is not None and self.ready:
             self._errors.truncate(0)
             self._errors.seek(0)
         try:
-            self._wire.send(message, lambda writing: deadline.wait(connection, writing))
+            self._wire.send(message, lambda writing: timeout.wait(connection, writing))
         except Unsendable:
             raise
         except BaseException:
@@ -259,12 +259,12 @@ class Child:
             raise
         self.busy = True
 
-    def receive(self, deadline: Deadline, number: int | None = None) -> Reply:
-        """The next reply, or the next to a request; raises `DeadlinePassed`, `Closed` and `Garbled`."""
+    def receive(self, timeout: Timeout, number: int | None = None) -> Reply:
+        """The next reply, or the next to a request; raises `TimedOut`, `Closed` and `Garbled`."""
         connection = self._wire.connection
         while True:
-            deadline.left()
-            reply = self._wire.receive(lambda writing: deadline.wait(connection, writing))
+            timeout.left()
+            reply = self._wire.receive(lambda writing: timeout.wait(connection, writing))
             if not isinstance(reply, Reply):
                 raise Garbled(f"an object of type {type(reply).__name__}")
             self.busy = self.busy and reply.kind not in FINAL

@@ -15,10 +15,10 @@ import pytest
 from optsched.processes import (
     Child,
     Closed,
-    Deadline,
-    DeadlinePassed,
     Garbled,
     Reply,
+    TimedOut,
+    Timeout,
     Wire,
     exit_text,
     limit_memory,
@@ -61,21 +61,21 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
 
 
 def ask(child: Child, what: str, number: int = 7) -> None:
-    child.send({"do": what, "number": number}, Deadline(20.0))
+    child.send({"do": what, "number": number}, Timeout(20.0))
 
 
 def test_a_reply_to_a_request_is_found_among_others(child: Child) -> None:
-    assert child.receive(Deadline(20.0)) == Reply(0, "ready", "hello") and child.ready
+    assert child.receive(Timeout(20.0)) == Reply(0, "ready", "hello") and child.ready
     ask(child, "answer")
     assert child.busy
-    assert child.receive(Deadline(20.0), 7) == Reply(7, "answer", child.pid)
+    assert child.receive(Timeout(20.0), 7) == Reply(7, "answer", child.pid)
     assert child.usable and not child.busy and not child.has_spoken()
 
 
 def test_a_child_that_hangs_is_killed(child: Child) -> None:
     ask(child, "hang")
-    with pytest.raises(DeadlinePassed):
-        child.receive(Deadline(0.05), 7)
+    with pytest.raises(TimedOut):
+        child.receive(Timeout(0.05), 7)
     pid = child.pid
     child.kill()
     assert not child.usable and not Path(f"/proc/{pid}").exists()
@@ -84,7 +84,7 @@ def test_a_child_that_hangs_is_killed(child: Child) -> None:
 def test_how_it_ended(child: Child) -> None:
     ask(child, "end")
     with pytest.raises(Closed):
-        child.receive(Deadline(20.0), 7)
+        child.receive(Timeout(20.0), 7)
     assert exit_text(child.exit_code()) == "ended with exit code 3"
     assert child.last_words() == "the last words"
 
@@ -93,14 +93,14 @@ def test_a_child_that_hangs_up_is_killed(child: Child, monkeypatch: pytest.Monke
     monkeypatch.setattr("optsched.processes.child.DYING", 0.1)
     ask(child, "hang up")
     with pytest.raises(Closed):
-        child.receive(Deadline(20.0), 7)
+        child.receive(Timeout(20.0), 7)
     assert exit_text(child.exit_code()) == "closed its connection and was killed"
 
 
 def test_what_is_no_reply(child: Child) -> None:
     ask(child, "another object")
     with pytest.raises(Garbled, match="an object of type dict"):
-        child.receive(Deadline(20.0), 7)
+        child.receive(Timeout(20.0), 7)
 
 
 @pytest.mark.unit

@@ -39,9 +39,9 @@ from optsched.processes import (
     STARTING,
     Child,
     Closed,
-    Deadline,
-    DeadlinePassed,
     Garbled,
+    TimedOut,
+    Timeout,
     Unsendable,
     exit_text,
     size_text,
@@ -86,11 +86,11 @@ class SolverChild(Child):
         self.sessions: set[int] = set()
         """Keys of the sessions that it holds."""
         with suppress(Closed):  # it died already, which whoever waits for it will see
-            self.send(Prepare(0, solvers, memory), Deadline(STARTING))
+            self.send(Prepare(0, solvers, memory), Timeout(STARTING))
 
-    def await_prepared(self, number: int, deadline: Deadline) -> None:
+    def await_prepared(self, number: int, timeout: Timeout) -> None:
         """Wait until it has imported what it was told to."""
-        reply = self.receive(deadline, number)
+        reply = self.receive(timeout, number)
         if reply.kind != "ready" or not isinstance(reply.content, dict):
             raise Garbled(f"{reply.kind!r}, expected 'ready'")
         self.versions |= reply.content
@@ -215,17 +215,17 @@ class SolverProcess:
         """Version of a solver, looked up in the process and remembered; raises `SolverUnavailable`."""
         if address in self._versions:
             return self._versions[address]
-        deadline = Deadline(STARTING)
+        timeout = Timeout(STARTING)
         with (
             self._held(name),
-            self._guarded(name, deadline, f"was not imported within {STARTING:g} s and was killed"),
+            self._guarded(name, timeout, f"was not imported within {STARTING:g} s and was killed"),
         ):
-            child = self._ready(deadline, address)
+            child = self._ready(timeout, address)
             # A solver that was not there is asked for again: it may be installed by now.
             if not isinstance(child.versions.get(address), str):
                 number = next(self.numbers)
-                child.send(Prepare(number, [address], self.memory), deadline)
-                child.await_prepared(number, deadline)
+                child.send(Prepare(number, [address], self.memory), timeout)
+                child.await_prepared(number, timeout)
             found = child.versions[address]
         if isinstance(found, Failure):
             raise found.error(name, "")
@@ -252,17 +252,17 @@ class SolverProcess:
         seconds = None if limits.time is None else limits.time + self.grace
         late = "" if seconds is None else f"did not answer within {seconds:.3g} s and was killed"
         with self._held(solver.name), interrupt_flag() as interrupted:
-            deadline = Deadline(seconds, interrupted, self.grace)
+            timeout = Timeout(seconds, interrupted, self.grace)
             try:
-                with self._guarded(solver.name, deadline, late):
-                    return self._asked(solver, method, arguments, limits, session, deadline)
+                with self._guarded(solver.name, timeout, late):
+                    return self._asked(solver, method, arguments, limits, session, timeout)
             except _KilledAfterInterrupt:
                 words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
                 return Values(
                     Termination.INTERRUPTED,
-                    seconds=time.monotonic() - deadline.started,
+                    seconds=time.monotonic() - timeout.started,
                     words=words,
                 )
 
@@ -284,17 +284,17 @@ class SolverProcess:
         arguments: tuple[Any, ...],
         limits: Limits,
         session: IsolatedSession | None,
-        deadline: Deadline,
+        timeout: Timeout,
     ) -> Any:
-        child = self._ready(deadline, solver.address)
-        deadline.left()
-        deadline.on_interrupt = child.interrupt
+        child = self._ready(timeout, solver.address)
+        timeout.left()
+        timeout.on_interrupt = child.interrupt
         # Sessions are forgotten by finalizers, in any thread and at any time; the child hears of it with the next call.
         forgotten = tuple(self._forgotten.popleft() for _ in range(len(self._forgotten)))
         child.sessions.difference_update(forgotten)
         # Callbacks stay here: the child says what it would call them with.
         bare = replace(
-            limits.after(time.monotonic() - deadline.started),
+            limits.after(time.monotonic() - timeout.started),
             options=dict(limits.options),
             on_progress=None,
             on_log=None,
@@ -309,23 +309,23 @@ class SolverProcess:
             log=limits.on_log is not None,
         )
         if session is None:
-            child.send(call, deadline)
-            return self._answer(child, call, limits, solver.name, deadline)
+            child.send(call, timeout)
+            return self._answer(child, call, limits, solver.name, timeout)
         program, changes = session.shipment(session.key in child.sessions)
         # Until it has answered nobody knows in which state the session is.
         child.sessions.discard(session.key)
-        child.send(replace(call, session=session.key, program=program, changes=changes), deadline)
+        child.send(replace(call, session=session.key, program=program, changes=changes), timeout)
         session.shipped()
-        answer = self._answer(child, call, limits, solver.name, deadline)
+        answer = self._answer(child, call, limits, solver.name, timeout)
         child.sessions.add(session.key)
         return answer
 
     def _answer(
-        self, child: SolverChild, call: Call, limits: Limits, name: str, deadline: Deadline
+        self, child: SolverChild, call: Call, limits: Limits, name: str, timeout: Timeout
     ) -> Any:
         """Pass on what the process tells until it answers."""
         while True:
-            reply = child.receive(deadline, call.number)
+            reply = child.receive(timeout, call.number)
             content = reply.content
             if reply.kind == "answer" and isinstance(content, ANSWERS[call.method]):
                 return content
@@ -347,15 +347,15 @@ class SolverProcess:
                     f"an {reply.kind} of type {type(content).__name__}, expected {expected}"
                 )
 
-    def _ready(self, deadline: Deadline, address: Address) -> SolverChild:
+    def _ready(self, timeout: Timeout, address: Address) -> SolverChild:
         """A process that has told that it is there; starts one where none runs."""
         child = self._child
         if child is None or not child.usable:
             child = self._start(address)
         if not child.ready:
-            deadline.until_ready = child.started + STARTING
-            child.await_prepared(0, deadline)
-            deadline.until_ready = math.inf
+            timeout.until_ready = child.started + STARTING
+            child.await_prepared(0, timeout)
+            timeout.until_ready = math.inf
             self._versions |= {
                 key: found for key, found in child.versions.items() if isinstance(found, str)
             }
@@ -405,11 +405,11 @@ class SolverProcess:
             self._turn.release()
 
     @contextmanager
-    def _guarded(self, name: str, deadline: Deadline, late: str) -> Iterator[None]:
+    def _guarded(self, name: str, timeout: Timeout, late: str) -> Iterator[None]:
         """Make of all that can happen to a process what callers expect; a process out of step is replaced."""
         try:
             yield
-        except DeadlinePassed:
+        except TimedOut:
             child = self._child
             assert child is not None
             waited = time.monotonic() - child.started
@@ -421,7 +421,7 @@ class SolverProcess:
             else:
                 # The next run finds it ready.
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
-            if deadline.interrupt_seen:
+            if timeout.interrupt_seen:
                 raise _KilledAfterInterrupt from None
             log.warning("solver %s %s", name, words)
             raise SolverCrashed(f"solver {name} {words}") from None
