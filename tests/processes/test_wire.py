@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from optsched.processes import Closed, Garbled, Wire
+
+# Private names: bytes that are no frame begin as one does
 from optsched.processes.wire import MAGIC
 
 
