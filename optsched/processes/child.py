@@ -176,6 +176,9 @@ class Child:
             errors = 2 if self._errors is None else self._errors.fileno()
             for target, source in ((0, nothing), (1, nothing), (2, errors)):
                 os.dup2(source, target)
+            # The parent's may be no descriptors at all, as in a notebook or a test.
+            sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+            sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
             # A copy that kept the lifeline would hold itself alive.
             ours[0].close()
             os.close(ours[1])
