@@ -7,7 +7,7 @@ from optsched.lazy import lazy_names
 if TYPE_CHECKING:
     from optsched.placement.beside import Seated, place_beside
     from optsched.placement.exact import WORK
-    from optsched.placement.gpu_checks import Seat, SeatFlaw, check_placement, check_seats
+    from optsched.placement.gpu_checks import check_placement
     from optsched.placement.instant import Instant
     from optsched.placement.place import place_rows, placement_worth, runs_first
     from optsched.placement.realisation import METHODS, realise
@@ -20,13 +20,10 @@ _HOME = {
     "METHODS": ".realisation",
     "WORK": ".exact",
     "Instant": ".instant",
-    "Seat": ".gpu_checks",
-    "SeatFlaw": ".gpu_checks",
     "Seated": ".beside",
     "Standing": ".standing",
     "check_placement": ".gpu_checks",
     "check_rounds": ".round_checks",
-    "check_seats": ".gpu_checks",
     "packed": ".shares",
     "place_beside": ".beside",
     "place_rows": ".place",
@@ -39,13 +36,10 @@ __all__ = [
     "METHODS",
     "WORK",
     "Instant",
-    "Seat",
-    "SeatFlaw",
     "Seated",
     "Standing",
     "check_placement",
     "check_rounds",
-    "check_seats",
     "packed",
     "place_beside",
     "place_rows",

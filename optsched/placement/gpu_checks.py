@@ -1,13 +1,13 @@
 """Independent checks of who holds which GPUs at one time; nothing of what placed them is used.
 
-`check_placement` looks at rows of an allocation, `check_seats` at the jobs of a round. Both turn what they check into
-entries (`Entry`), and each rule below is one function over entries.
+`check_placement` turns rows of an allocation into entries (`Entry`); each rule below is one function
+over entries. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
-from optsched.instance import Instance
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import parse_index
 from optsched.instance.reading import listed, show
@@ -36,7 +35,7 @@ class Flaw:
 
 
 class Entry(NamedTuple):
-    """GPUs that a job holds, or that two jobs of a row hold together.
+    """GPUs that the one or two jobs of a row hold.
 
     Attributes
     ----------
@@ -48,15 +47,12 @@ class Entry(NamedTuple):
         Share of each GPU.
     needs : mapping of str to float
         What each GPU needs of CPUs, memory and other resources of its node.
-    counted : collection of str
-        GPUs whose share is counted already, with the entry of a partner.
     """
 
     names: Sequence[str]
     gpus: Sequence[str]
     share: float
     needs: Mapping[str, float]
-    counted: Collection[str] = ()
 
     @property
     def gpus_on(self) -> Counter[str]:
@@ -100,7 +96,7 @@ def no_gpu_given_twice(entries: Mapping[int, Entry]) -> list[Flaw]:
     for number, entry in entries.items():
         for gpu in entry.gpus:
             holders[gpu].append(number)
-            load[gpu] += 0.0 if gpu in entry.counted else entry.share
+            load[gpu] += entry.share
     flaws = []
     for gpu, amount in load.items():
         if amount > 1 + SLACK:
@@ -264,7 +260,7 @@ def check_placement(
         flaws += gpus_of_pool(row, mine, pools[pool].name, nodes_of(pool))
         flaws += gpus_of_row(classes, int(column[row]), row, mine)
         jobs = [names[int(one)] for one in (job[row], partner[row]) if one >= 0]
-        needs = _needs_of_column(classes, int(column[row]))
+        needs = needs_of_column(classes, int(column[row]))
         entries[row] = Entry(jobs, mine, float(table.share[configuration]), needs)
     flaws += no_gpu_given_twice(entries)
     flaws += node_resources_kept(entries, instance.cluster)
@@ -281,7 +277,7 @@ def nodes_of_pool(pool: Pool, now: float) -> dict[str, NodeOfPool]:
     }
 
 
-def _needs_of_column(classes: Classes, column: int) -> dict[str, float]:
+def needs_of_column(classes: Classes, column: int) -> dict[str, float]:
     """What a column needs per GPU, by name: its option states it, or the workloads of its jobs."""
     candidates, instance = classes.candidates, classes.instance
     columns, number = candidates.columns, int(classes.kind_column[column])
@@ -295,177 +291,3 @@ def _needs_of_column(classes: Classes, column: int) -> dict[str, float]:
         for name, amount in {} if workload < 0 else instance.workloads[workload].demand.items():
             total[name] += amount
     return total
-
-
-# --- jobs of a round -----------------------------------------------------------------------------------------------
-
-
-class Seat(NamedTuple):
-    """What a job holds.
-
-    Attributes
-    ----------
-    pool : str
-    gpus : sequence of str
-        ``node/index``.
-    share : float
-        Share of each GPU; of a job with a partner, what both have together.
-    partner : str
-        The job that holds the same GPUs by agreement; empty for a job alone.
-    gang : int or None
-        How many GPUs make it whole; None: any number that the instance has for it in this pool (its options, levels or
-        range). Jobs with parameter servers have it from their law.
-    needs : mapping of str to float or None
-        Per GPU, by the names of resources; None: its option's, or the demand of its workload.
-    """
-
-    pool: str
-    gpus: Sequence[str]
-    share: float = 1.0
-    partner: str = ""
-    gang: int | None = None
-    needs: Mapping[str, float] | None = None
-
-
-class SeatFlaw(NamedTuple):
-    """What is wrong with the seat of a job, as text."""
-
-    job: str
-    message: str
-
-
-def check_seats(
-    instance: Instance,
-    seats: Mapping[str, Seat],
-    constraints: Iterable[Mapping[str, Any]] = (),
-    *,
-    starting: Collection[str] = (),
-    barred: Mapping[str, Collection[str]] | None = None,
-) -> list[SeatFlaw]:
-    """What is wrong where jobs hold GPUs at one time; an empty list where nothing is.
-
-    Found are GPUs that do not exist or are given away more than once, gangs that are not whole, nodes and groups of
-    nodes that are asked for more CPUs, memory or other resources than they have, jobs on one node that may not be, and
-    jobs that start where they may not.
-
-    Parameters
-    ----------
-    instance : Instance
-    seats : mapping of str to Seat
-        By the name of the job.
-    constraints : iterable of mappings
-        Side constraints; those of kind ``anti-affinity`` count.
-    starting : collection of str
-        Jobs that start now: they get no GPUs of nodes that take no work. Running jobs may stay there.
-    barred : mapping of str to collections of str, optional
-        Nodes that a job may not have, by its name.
-    """
-    cluster = instance.cluster
-    nodes_of = cache(lambda pool: nodes_of_pool(cluster.pools[pool], instance.now))
-    flaws: list[SeatFlaw] = []
-    entries: dict[int, Entry] = {}
-    for number, (name, seat) in enumerate(seats.items()):
-        if seat.pool not in cluster.pool_index:
-            pools = listed(pool.name for pool in cluster.pools)
-            words = f"found {show(seat.pool)}, expected one of the pools {pools}"
-            flaws.append(SeatFlaw(name, words))
-            continue
-        if name not in instance.jobs:
-            words = f"found {show(name)}, expected a job of the instance"
-            flaws.append(SeatFlaw(name, words))
-            continue
-        nodes = nodes_of(cluster.pool_index[seat.pool])
-        if name not in starting:
-            nodes = {node: NodeOfPool(part.gpus, True) for node, part in nodes.items()}
-        wrong = gpus_of_pool(number, seat.gpus, seat.pool, nodes)
-        flaws += [SeatFlaw(name, flaw.message) for flaw in wrong]
-        words_of_seat = [
-            *_gang_not_whole(instance, name, seat),
-            *_partner_differs(seats, name),
-            *_share_out_of_range(seat),
-            *_on_barred_nodes(seat, (barred or {}).get(name, ())),
-        ]
-        flaws += [SeatFlaw(name, words) for words in words_of_seat]
-        needs = _needs_of_seat(instance, name, seat) if seat.needs is None else seat.needs
-        entries[number] = Entry([name], seat.gpus, seat.share, needs, _counted(seats, name))
-    found = no_gpu_given_twice(entries)
-    found += node_resources_kept(entries, cluster)
-    found += anti_affinity_kept(entries, constraints)
-    return flaws + [SeatFlaw(entries[flaw.entry].names[0], flaw.message) for flaw in found]
-
-
-def _gang_not_whole(instance: Instance, name: str, seat: Seat) -> list[str]:
-    """Gangs are whole: as many GPUs as the seat, the options, the levels or the range of the job allow."""
-    table, row, held = instance.jobs_table, instance.jobs_table.names.index(name), len(seat.gpus)
-    sizes: Sequence[int] | None = None
-    if seat.gang is not None:
-        sizes = [seat.gang]
-    elif table.options[row] >= 0:
-        options = _options_in_pool(instance, row, seat.pool)
-        sizes = sorted({int(instance.options.gpus[option]) for option in options})
-    elif table.levels[row] >= 0:
-        sizes = list(table.level_lists[int(table.levels[row])])
-    if sizes is not None:
-        allowed, expected = held in sizes, listed(map(str, sizes)) or "none of this pool"
-    else:
-        low, high = int(table.gpus_min[row]), int(table.gpus_max[row])
-        allowed, expected = low <= held <= high, f"{low} to {high}" if low < high else str(low)
-    return [] if allowed else [f"found {held} GPUs, expected {expected}: gangs are whole"]
-
-
-def _options_in_pool(instance: Instance, row: int, pool: str) -> list[int]:
-    """Options of a job that run in a pool."""
-    options, own = instance.options, int(instance.jobs_table.options[row])
-    number = instance.cluster.pool_index[pool]
-    mine = range(int(options.indptr[own]), int(options.indptr[own + 1]))
-    return [option for option in mine if options.pool[option] == number]
-
-
-def _are_partners(seats: Mapping[str, Seat], name: str) -> bool:
-    other = seats.get(seats[name].partner)
-    return other is not None and other.partner == name
-
-
-def _partner_differs(seats: Mapping[str, Seat], name: str) -> list[str]:
-    """Two partners name each other, and hold the same GPUs of one pool."""
-    seat = seats[name]
-    if not seat.partner:
-        return []
-    other = seats.get(seat.partner)
-    alike = other is not None and (other.pool, other.share) == (seat.pool, seat.share)
-    if other is None or not alike or not _are_partners(seats, name):
-        who = f"partner {show(seat.partner)}, which is not partner of {show(name)}"
-        return [f"found {who} in the same way"]
-    if sorted(other.gpus) != sorted(seat.gpus):
-        return [f"found other GPUs than its partner {show(seat.partner)} has, expected the same"]
-    return []
-
-
-def _share_out_of_range(seat: Seat) -> list[str]:
-    if 0 < seat.share <= 1:
-        return []
-    return [f"found a share of {seat.share:g}, expected one above 0, at most 1"]
-
-
-def _on_barred_nodes(seat: Seat, barred: Collection[str]) -> list[str]:
-    nodes = dict.fromkeys(gpu.rpartition("/")[0] for gpu in seat.gpus)
-    return [f"found GPUs of node {node}, which is barred to it" for node in nodes if node in barred]
-
-
-def _counted(seats: Mapping[str, Seat], name: str) -> Collection[str]:
-    """Of two partners the share of a GPU is counted once, with the first by name."""
-    partner = seats[name].partner
-    return seats[partner].gpus if _are_partners(seats, name) and partner < name else ()
-
-
-def _needs_of_seat(instance: Instance, name: str, seat: Seat) -> Mapping[str, float]:
-    """What a job needs per GPU, by name; the first option counts of those that have the GPUs and share of the seat."""
-    table, row, gpus = instance.jobs_table, instance.jobs_table.names.index(name), len(seat.gpus)
-    if table.options[row] < 0:
-        workload = int(table.workload[row])
-        return {} if workload < 0 else instance.workloads[workload].demand
-    options = instance.options
-    for option in _options_in_pool(instance, row, seat.pool):
-        if (options.gpus[option], options.share[option]) == (gpus, seat.share):
-            return {need: amount / gpus for need, amount in options.uses[option].items()}
-    return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -42,9 +42,10 @@ def place_rows(
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
-    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.keeping`), and the others find theirs
-    beside them. Pools are placed one by one (together where a resource of some nodes joins them). Each is placed by
-    best fit, and exactly where that leaves a gap to its bounds and the integer program has at most ``columns`` columns.
+    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.keeping`), and the
+    others find theirs beside them. Pools are placed one by one, or together where a resource of
+    some nodes joins them: by best fit, and exactly where that leaves a gap to its bounds and the
+    integer program has at most ``columns`` columns.
 
     Parameters
     ----------
@@ -85,9 +86,9 @@ def place_rows(
     # 1. Jobs that cannot be preempted keep their GPUs.
     fixed = unmoved(classes, rows, wanted, constraints, standing)
     placed = dict(zip(fixed.row.tolist(), fixed.gpus, strict=True))
-    refused = [
-        (row, words) for row, words in fixed.refused.items() if classes.gpus[rows.column[row]] > 0
-    ]
+    refused = {
+        row: words for row, words in fixed.refused.items() if classes.gpus[rows.column[row]] > 0
+    }
     # 2. All others are requests beside them.
     others = ~np.isin(wanted, [*placed, *fixed.refused])
     if barred is not None and len(barred) == len(wanted):
@@ -96,34 +97,38 @@ def place_rows(
     refuse_standing(fixed.standing, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
     # 3. Each set of pools that belong together is a problem of its own.
-    unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
-    figures = _figures(unchanged, Bounds(unchanged.rows, unchanged.nodes)) | {"gpus_moved": 0.0}
-    exact = True
     searcher = engine
     if work is not None:
         searcher = Engine(engine.load, engine.solver, replace(engine.limits, work=work))
-    for pools in _components(requests):
-        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        problem = Problem.of(part, pools, fixed.standing)
-        found = _solve(problem, engine, searcher, columns)
-        assignment, worth = found.best
-        for request, names in problem.gpu_names(assignment).items():
-            placed[int(part.row[request])] = names
-        for refusal in why_refused(problem, assignment):
-            refused.append((int(part.row[refusal.request]), refusal.words))
-        for name, value in _figures(worth, found.bounds).items():
+    solved = [
+        _solve(part, engine, searcher, columns) for part in _problems(requests, fixed.standing)
+    ]
+    for part in solved:
+        placed |= part.gpus
+        refused |= part.refused
+    unchanged = _worth_of(classes, rows, fixed.row, fixed.gpus)
+    figures = _figures(unchanged, Bounds(unchanged.rows, unchanged.nodes)) | {"gpus_moved": 0.0}
+    for part in solved:
+        for name, value in _figures(part.best.worth, part.bounds).items():
             figures[name] += value
-        exact = exact and found.proven
+    exact = all(part.proven for part in solved)
     figures |= {"exact": float(exact), "rows_wanted": float(wanted_count)}
     order = sorted(placed)
     return Placement(
         rows,
         np.array(order, np.int64),
         tuple(placed[row] for row in order),
-        tuple(sorted(refused)),
+        tuple(sorted(refused.items())),
         figures,
         tuple(fixed.contradicted.items()),
     )
+
+
+def _problems(requests: Requests, standing: Standing) -> Iterator[Problem]:
+    """A placement problem for each set of pools that are placed together."""
+    for pools in _components(requests):
+        part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
+        yield Problem.of(part, pools, standing)
 
 
 def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
@@ -156,9 +161,24 @@ def _components(requests: Requests) -> list[list[int]]:
 class _Solved(NamedTuple):
     """The best assignment found, bounds on its rows and nodes, and whether no other one is better."""
 
+    problem: Problem
     best: Scored
     bounds: Bounds
     proven: bool
+
+    @property
+    def gpus(self) -> dict[int, tuple[str, ...]]:
+        """GPUs by row of the allocation."""
+        row = self.problem.requests.row
+        names = self.problem.gpu_names(self.best.assignment)
+        return {int(row[request]): gpus for request, gpus in names.items()}
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """Why rows have no GPUs."""
+        row = self.problem.requests.row
+        refused = why_refused(self.problem, self.best.assignment)
+        return {int(row[refusal.request]): refusal.words for refusal in refused}
 
 
 def _solve(problem: Problem, engine: Engine, searcher: Engine, columns: int) -> _Solved:
@@ -183,8 +203,8 @@ def _solve(problem: Problem, engine: Engine, searcher: Engine, columns: int) -> 
         if exact.assignment is not None:
             best = better(problem.scored(exact.assignment), best)
     if proven:
-        return _Solved(best, Bounds(best.worth.rows, best.worth.nodes), True)
-    return _Solved(best, bounds(problem, best.worth, engine), False)
+        return _Solved(problem, best, Bounds(best.worth.rows, best.worth.nodes), True)
+    return _Solved(problem, best, bounds(problem, best.worth, engine), False)
 
 
 def _meets_bounds(problem: Problem, worth: Worth, limits: Bounds) -> bool:

@@ -22,7 +22,7 @@ from optsched.registry import load_formulation
 from optsched.rounds.blocking import BLOCKED, blocked
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.rows import keys_of, rows_of_keys
+from optsched.rounds.rows import keys_of, no_rows, rows_of_keys
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution
@@ -223,60 +223,75 @@ def allocate(
     UsageError, InvalidInput
         The formulation cannot be made, or the instance not be compiled.
     """
-    policy, instance, started = state.policy, view.instance, time.perf_counter()
+    started = time.perf_counter()
     held = bool((view.must & ~view.outside).any())
-    formulation = formulation_of(policy, instance, view.constraints, held)
-    candidates = memory.compiled(
-        instance, lambda: compile_for(formulation, instance, model(instance))
-    )
-    candidates = candidates.without_jobs(
-        view.outside | view.awaits, "it is not in the program of this round"
-    )
-    if any(own.kind == UNINTERRUPTED for own in formulation.constraints):
-        candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)
+    formulation = formulation_of(state.policy, view.instance, view.constraints, held)
+    candidates = _candidates(view, formulation, model, memory)
     compiled = time.perf_counter() - started
-    limits = Limits(
-        policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed
-    )
-    engine = Engine(
-        load, policy.solver, limits, known_points=False
-    )  # the last allocation is the better one
-    engine.bases.warm, engine.bases.keep = state.warm, True
+    engine = _engine(state, load)
     if recorded is None:
         solution, why, refused = _solved(formulation, candidates, engine)
     else:
         solution, why, refused = None, recorded.fallback, recorded.refused
-    candidates, told = _without(candidates, refused), _told(refused, instance)
-    if solution is not None:
-        told += tuple(f"job {job} is not admitted: {why}" for job, why in solution.declined)
-    timings = {"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started}
+    candidates = _without(candidates, refused)
     allocation = None if solution is None else solution.allocation
     classes = allocation.classes if allocation is not None else formulation.classes(candidates)
-    answered = solution is not None or (recorded is not None and recorded.key is not None)
-    isolated = _of_jobs(formulation.isolated_rates(classes), classes) if answered else None
+    answer = Answer(
+        classes=classes,
+        rows=no_rows(),
+        constraints=formulation.constraints,
+        leaves_idle=formulation.leaves_idle,
+        solution=solution,
+        started_from=engine.bases.words,
+        timings={"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started},
+        notices=_notices(refused, solution, view.instance),
+        refused=refused,
+    )
     if allocation is not None and solution is not None and solution.reproducible:
-        return Answer(
-            classes, allocation.rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            engine.bases.ended, engine.bases.words, timings, told, isolated=isolated, refused=refused,
-        )  # fmt: skip
-    if (
-        allocation is not None
-    ):  # as it is recorded, so that planning again from the record gives the same plan
-        recorded = Recorded(
-            key=keys_of(allocation.classes, allocation.rows), fraction=allocation.rows.fraction
-        )
-    if recorded is not None and recorded.key is not None and recorded.fraction is not None:
-        rows = rows_of_keys(recorded.key, recorded.fraction, classes)
-        return Answer(
-            classes, rows, formulation.constraints, formulation.leaves_idle, solution, None,
-            None, engine.bases.words, timings, told, recorded=recorded, isolated=isolated, refused=refused,
-        )  # fmt: skip
+        isolated = _isolated(formulation, classes)
+        return replace(answer, rows=allocation.rows, warm=engine.bases.ended, isolated=isolated)
+    if allocation is not None:
+        # The clock stopped the solver. The rows are those of the record that is made of them, so
+        # that planning again from the record gives the same plan.
+        key = keys_of(allocation.classes, allocation.rows)
+        recorded = Recorded(key=key, fraction=allocation.rows.fraction)
+    if recorded is not None and recorded.allocation is not None:
+        rows = rows_of_keys(*recorded.allocation, classes)
+        isolated = _isolated(formulation, classes)
+        return replace(answer, rows=rows, recorded=recorded, isolated=isolated)
     claimed = np.flatnonzero(state.ledger.fraction > 0)
     rows = rows_of_keys(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
-    return Answer(
-        classes, rows, formulation.constraints, formulation.leaves_idle, None, why,
-        state.warm, engine.bases.words, timings, told, refused=refused,
-    )  # fmt: skip
+    return replace(answer, rows=rows, solution=None, fallback=why, warm=state.warm)
+
+
+def _candidates(
+    view: View,
+    formulation: Formulation,
+    model: Callable[[Instance], PerformanceModel],
+    memory: Memory,
+) -> Candidates:
+    """The candidates of the jobs that are in the program of this round."""
+    instance = view.instance
+    candidates = memory.compiled(
+        instance, lambda: compile_for(formulation, instance, model(instance))
+    )
+    outside = view.outside | view.awaits
+    candidates = candidates.without_jobs(outside, "it is not in the program of this round")
+    if any(own.kind == UNINTERRUPTED for own in formulation.constraints):
+        candidates = candidates.without_jobs(blocked(view, candidates), BLOCKED)
+    return candidates
+
+
+def _engine(state: RoundState, load: Callable[[str], type[Solver]]) -> Engine:
+    """An engine within the limits of the policy that starts from the basis of the last round."""
+    policy = state.policy
+    limits = Limits(
+        policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed
+    )
+    # The last allocation is a better start than the points that formulations know.
+    engine = Engine(load, policy.solver, limits, known_points=False)
+    engine.bases.warm, engine.bases.keep = state.warm, True
+    return engine
 
 
 def _without(candidates: Candidates, refused: Refused) -> Candidates:
@@ -288,14 +303,17 @@ def _without(candidates: Candidates, refused: Refused) -> Candidates:
     return candidates
 
 
-def _told(refused: Refused, instance: Instance) -> tuple[str, ...]:
-    """What to tell of jobs that are not dealt with."""
+def _notices(refused: Refused, solution: Solution | None, instance: Instance) -> tuple[str, ...]:
+    """What the user should know of jobs that are not dealt with, or not admitted."""
     names = instance.jobs_table.names
-    return tuple(f"{listed([names[job] for job in jobs])} held: {words}" for jobs, words in refused)
+    held = [f"{listed([names[job] for job in jobs])} held: {words}" for jobs, words in refused]
+    declined = () if solution is None else solution.declined
+    return (*held, *(f"job {job} is not admitted: {why}" for job, why in declined))
 
 
-def _of_jobs(by_class: FloatArray | None, classes: Classes) -> FloatArray | None:
-    """Values of classes by job; 0 for jobs that are not in the program."""
+def _isolated(formulation: Formulation, classes: Classes) -> FloatArray | None:
+    """steps/s in isolation by job; 0 for jobs that are not in the program."""
+    by_class = formulation.isolated_rates(classes)
     return None if by_class is None else gathered(by_class, classes.of_job, 0.0)
 
 

@@ -17,8 +17,8 @@ can realise is a mean of such sets, so that a best one is worth no less than the
 grows by, is at most 0. Then it stays **bounded**, for ever (the perceptron cycling theorem: Block and Levin, "On the
 boundedness of an iterative procedure for solving a system of linear inequalities", 1970; as a rule for choosing
 vertices of any polytope: Adler et al., "Convex dynamics and applications", 2005). For that a set need not be the best:
-it suffices that it is worth what the allocation is. Sets are therefore improved by chains of exchanges
-(`optsched.rounds.chains`), within a bounded number of steps.
+it suffices that it is worth what the allocation is. Sets are therefore improved by chains of exchanges (`Packing`),
+within a bounded number of steps.
 
 A row that is so far ahead that what it ran would not be counted (`optsched.rounds.ledger`) is worth nothing, whatever
 its jobs are owed: time on GPUs would be lost to all others.
@@ -29,13 +29,16 @@ cannot be realised, and makes all fall short in proportion to what they claim.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from itertools import islice, pairwise
+from typing import NamedTuple
+
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import JobRows
-from optsched.placement.instant import Instant
+from optsched.placement.instant import Instant, Uses
 from optsched.placement.priority import first_fit
-from optsched.rounds.chains import Packing
 
 MUCH = 4.0
 """Rounds that are owed, beyond which it counts how many rounds a row needs to be owed as much."""
@@ -112,3 +115,186 @@ def exchanged(
         packing.put(row)
     packing.improve()
     return np.sort(rows[np.array(packing.inside, bool)])
+
+
+# --- chains of exchanges ----------------------------------------------------------------------
+
+CHAINS = 100
+"""Chains that are tried, at most."""
+LONGEST = 8
+"""Rows that a chain puts in though others have to go, at most."""
+TRIED = 64
+"""Rows that are tried for what a chain left free of a resource, at most."""
+LEAST = 1e-9
+"""Gains below this are rounding."""
+
+
+class Step(NamedTuple):
+    """A row that a chain put in or took out."""
+
+    row: int
+    entered: bool
+
+
+class Packing:
+    """Rows, some of them inside: no job twice, no resource beyond what is free of it.
+
+    A chain puts a row in, takes out what is in its way, fills what that leaves, and lets a job that
+    has lost its row come back in another, which may in turn take out further ones. Of each chain
+    the part is kept that gains most (ejection chains: Glover, "Ejection chains, reference
+    structures and alternating path methods for traveling salesman problems", 1996). Where every row
+    is two jobs on one GPU, a chain is an alternating path of a matching.
+
+    Plain lists: chains are short, and touch few rows.
+
+    Parameters
+    ----------
+    job, partner : IntArray, shape (A,)
+        Jobs of each row; partner -1 for a job alone.
+    uses : Uses, A rows of R resources
+    worth : FloatArray, shape (A,)
+        Positive and ascending.
+    free : FloatArray, shape (R,)
+        What is free of each resource before any row is inside.
+
+    Attributes
+    ----------
+    inside : list of bool, length A
+        None at first.
+    """
+
+    def __init__(
+        self, job: IntArray, partner: IntArray, uses: Uses, worth: FloatArray, free: FloatArray
+    ) -> None:
+        resource, share, start = uses.resource.tolist(), uses.share.tolist(), uses.start.tolist()
+        self._worth: list[float] = worth.tolist()
+        self._jobs = [
+            (one,) if other < 0 else (one, other)
+            for one, other in zip(job.tolist(), partner.tolist(), strict=True)
+        ]
+        self._uses = [
+            tuple(zip(resource[a:b], share[a:b], strict=True)) for a, b in pairwise(start)
+        ]
+        self._free: list[float] = free.tolist()
+        self.inside = [False] * len(self._jobs)
+        self._row_of: dict[int, int] = {}  # the row inside that has a job
+        self._holders: list[list[int]] = [
+            [] for _ in self._free
+        ]  # rows inside that hold some of a resource, ascending
+        self._of_job: dict[int, list[int]] = {}  # all rows of a job, those worth most first
+        self._of_resource: list[list[int]] = [[] for _ in self._free]
+        for row in range(len(self._jobs) - 1, -1, -1):
+            for one in self._jobs[row]:
+                self._of_job.setdefault(one, []).append(row)
+            for number, _ in self._uses[row]:
+                self._of_resource[number].append(row)
+
+    def put(self, row: int) -> None:
+        """Put in a row that fits."""
+        self.inside[row] = True
+        for job in self._jobs[row]:
+            self._row_of[job] = row
+        for number, share in self._uses[row]:
+            self._free[number] -= share
+            insort(self._holders[number], row)
+
+    def improve(self) -> None:
+        """Try chains from the rows that are outside, those worth most first, until none gains."""
+        left, gains = CHAINS, True
+        while gains:
+            gains = False
+            for row in range(len(self.inside) - 1, -1, -1):
+                if not self.inside[row] and left:
+                    left -= 1
+                    gains |= self._chain(row)
+
+    def _take(self, row: int) -> None:
+        self.inside[row] = False
+        for job in self._jobs[row]:
+            del self._row_of[job]
+        for number, share in self._uses[row]:
+            self._free[number] += share
+            del self._holders[number][bisect_left(self._holders[number], row)]
+
+    def _chain(self, first: int) -> bool:
+        """The best chain that is found from a row; whether it gains."""
+        steps: list[Step] = []
+        kept: set[int] = set()  # what it put in stays in
+        gone: set[int] = set()  # what it took out is not forced in again
+        gain, best, length = 0.0, LEAST, 0
+        row: int | None = first
+        for _ in range(LONGEST):
+            going = None if row is None else self._in_the_way(row, kept)
+            if row is None or going is None:
+                break
+            for other in going:
+                self._take(other)
+                gain -= self._worth[other]
+            steps += [Step(other, False) for other in going]
+            gone.update(going)
+            lost = [job for other in going for job in self._jobs[other]]
+            for entering in (row, *self._refilling(row, going, lost)):
+                gain += self._worth[entering]
+                steps.append(Step(entering, True))
+                kept.add(entering)
+            if gain > best:
+                best, length = gain, len(steps)
+            row = self._coming_back(lost, kept, gone)
+        for step in reversed(steps[length:]):
+            if step.entered:
+                self._take(step.row)
+            else:
+                self.put(step.row)
+        return length > 0
+
+    def _in_the_way(self, row: int, kept: set[int]) -> list[int] | None:
+        """Rows that have to go for one, or None: those of its jobs, and those worth least that hold what it needs."""
+        going = list(
+            dict.fromkeys(self._row_of[job] for job in self._jobs[row] if job in self._row_of)
+        )
+        if not kept.isdisjoint(going):
+            return None
+        for number, share in self._uses[row]:
+            room = self._free[number] + sum(self._share(other, number) for other in going)
+            for other in self._holders[number]:
+                if share <= room:
+                    break
+                if other not in kept and other not in going:
+                    going.append(other)
+                    room += self._share(other, number)
+            if share > room:
+                return None
+        return going
+
+    def _share(self, row: int, resource: int) -> float:
+        return next((share for number, share in self._uses[row] if number == resource), 0.0)
+
+    def _refilling(self, row: int, going: list[int], lost: list[int]) -> list[int]:
+        """Put a row in, and what fits beside it now that others are gone."""
+        self.put(row)
+        entered = []
+        freed = dict.fromkeys(number for other in going for number, _ in self._uses[other])
+        near = [self._of_job[job] for job in lost] + [self._of_resource[number] for number in freed]
+        for rows in near:
+            for other in islice(rows, TRIED):
+                if not self.inside[other] and self._fits(other):
+                    self.put(other)
+                    entered.append(other)
+        return entered
+
+    def _fits(self, row: int) -> bool:
+        return all(share <= self._free[number] for number, share in self._uses[row]) and not any(
+            job in self._row_of for job in self._jobs[row]
+        )
+
+    def _coming_back(self, lost: list[int], kept: set[int], gone: set[int]) -> int | None:
+        """The row by which one of the jobs that have lost theirs comes back at the least cost."""
+        least, found = float("inf"), None
+        for job in lost:
+            for row in () if job in self._row_of else self._of_job[job]:
+                going = None if row in gone else self._in_the_way(row, kept)
+                if going is not None:
+                    cost = sum(self._worth[other] for other in going) - self._worth[row]
+                    if cost < least:
+                        least, found = cost, row
+        return found

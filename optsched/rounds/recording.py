@@ -12,16 +12,17 @@ from optsched.arrays import AnyArray
 from optsched.errors import InvalidInput
 from optsched.instance.archive import from_npz, to_npz
 from optsched.rounds.allocating import Recorded
+from optsched.rounds.basis_text import basis_of, basis_parts
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.metrics import Metrics
 from optsched.rounds.plan import Plan, Verdict, finite
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
 from optsched.rounds.service import Service
 from optsched.rounds.state import Reservation, RoundState
-from optsched.solving.warm_start import WarmStart
 
 STATE = "optsched-round-state/1"
-
+WARM = "warm."
+"""Begins the names of the arrays of the basis."""
 
 LONGEST = 5
 """Jobs that have waited longest, named in the record of a plan."""
@@ -93,16 +94,9 @@ def state_parts(
     arrays |= {
         f"service.{field.name}": getattr(state.service, field.name) for field in fields(Service)
     }
-    warm = state.warm
-    if warm is not None:
-        arrays |= {"warm.of_job": warm.of_job, "warm.column": warm.column}
-        document["warm"] = {
-            "columns": list(warm.columns),
-            "rows": list(warm.rows),
-            "prices": dict(warm.prices),
-        }
-        for kind, blocks in (("columns", warm.columns), ("rows", warm.rows)):
-            arrays |= {f"warm.{kind}.{number}": part for number, part in enumerate(blocks.values())}
+    if state.warm is not None:
+        document["warm"], basis = basis_parts(state.warm)
+        arrays |= {f"{WARM}{name}": part for name, part in basis.items()}
     return document, arrays
 
 
@@ -118,17 +112,10 @@ def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> R
         raise InvalidInput("format", str(document.get("format")), f'"{STATE}"')
     warm = None
     if "warm" in document:
-        blocks = {
-            kind: {
-                name: arrays[f"warm.{kind}.{number}"]
-                for number, name in enumerate(document["warm"][kind])
-            }
-            for kind in ("columns", "rows")
+        basis = {
+            name.removeprefix(WARM): part for name, part in arrays.items() if name.startswith(WARM)
         }
-        warm = WarmStart(
-            arrays["warm.of_job"], arrays["warm.column"], blocks["columns"], blocks["rows"],
-            document["warm"].get("prices", {}),
-        )  # fmt: skip
+        warm = basis_of(document["warm"], basis)
     return RoundState(
         instance=from_npz(arrays["instance"].tobytes()),
         policy=RoundPolicy.model_validate(as_stored(document["policy"])),

@@ -1,4 +1,4 @@
-"""Random rows that stand and rows that start, who sits where as `check_seats` sees it, and a search for room."""
+"""Random rows that stand and rows that start, what is wrong with who holds what, and a search for room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ import numpy as np
 from placement_cases import Document, apart_documents, instance_of, random_case, rows_of
 
 from optsched.candidates import Classes, JobRows
-from optsched.placement import Seat, SeatFlaw, Standing, check_seats, place_beside
+from optsched.placement import Standing, place_beside
+from optsched.placement.gpu_checks import (
+    Entry,
+    Flaw,
+    NodeOfPool,
+    anti_affinity_kept,
+    gpus_of_pool,
+    needs_of_column,
+    no_gpu_given_twice,
+    node_resources_kept,
+    nodes_of_pool,
+)
 
 Held = dict[int, tuple[str, ...]]
 """GPUs by row of the allocation."""
@@ -41,7 +52,7 @@ class Case:
     def barred_of_wanted(self) -> list[tuple[str, ...]]:
         return [self.barred.get(row, ()) for row in self.wanted]
 
-    def flaws(self, placed: Mapping[int, Collection[str]]) -> list[SeatFlaw]:
+    def flaws(self, placed: Mapping[int, Collection[str]]) -> list[Flaw]:
         return flaws_of(
             self.classes,
             self.rows,
@@ -70,28 +81,6 @@ def every_gpu(classes: Classes) -> list[str]:
     return [f"{node}/{i}" for nodes in sizes for node, gpus in nodes.items() for i in range(gpus)]
 
 
-def seats_of(
-    classes: Classes, rows: JobRows, held: Mapping[int, Collection[str]]
-) -> dict[str, Seat]:
-    """Who sits where, by the documents of the jobs alone."""
-    instance, seats = classes.instance, {}
-    for row, gpus in held.items():
-        column = rows.column[row]
-        pool = instance.cluster.pools[int(classes.pool[column])].name
-        share = float(classes.configurations.share[classes.configuration[column]])
-        jobs = [
-            instance.jobs_table.names[int(job)]
-            for job in (rows.job[row], rows.partner[row])
-            if job >= 0
-        ]
-        for name in jobs:
-            partner = "".join(other for other in jobs if other != name)
-            seats[name] = Seat(
-                pool, tuple(gpus), share, partner, int(classes.gpus[column]) if partner else None
-            )
-    return seats
-
-
 def flaws_of(
     classes: Classes,
     rows: JobRows,
@@ -99,20 +88,27 @@ def flaws_of(
     constraints: Any = (),
     starting: Collection[int] = (),
     barred: Mapping[int, Collection[str]] | None = None,
-) -> list[SeatFlaw]:
-    names = classes.instance.jobs_table.names
-    start = [
-        names[int(job)]
-        for row in starting
-        for job in (rows.job[row], rows.partner[row])
-        if job >= 0
-    ]
-    off = {
-        names[int(rows.job[row])]: nodes for row, nodes in (barred or {}).items() if row in starting
-    }
-    return check_seats(
-        classes.instance, seats_of(classes, rows, held), constraints, starting=start, barred=off
-    )
+) -> list[Flaw]:
+    """What is wrong with who holds what; rows that stand may be on nodes of any state."""
+    instance, flaws, entries = classes.instance, [], {}
+    names = instance.jobs_table.names
+    for row, gpus in held.items():
+        column = int(rows.column[row])
+        pool = instance.cluster.pools[int(classes.pool[column])]
+        nodes = nodes_of_pool(pool, instance.now)
+        if row not in starting:
+            nodes = {node: NodeOfPool(part.gpus, True) for node, part in nodes.items()}
+        flaws += gpus_of_pool(row, tuple(gpus), pool.name, nodes)
+        off = set((barred or {}).get(row, ())) if row in starting else set()
+        on = {gpu.rpartition("/")[0] for gpu in gpus}
+        if len(gpus) != classes.gpus[column] or on & off:
+            flaws.append(Flaw(row, "gpus", f"{gpus}: the gang is not whole, or on barred nodes"))
+        jobs = [names[int(job)] for job in (rows.job[row], rows.partner[row]) if job >= 0]
+        share = float(classes.configurations.share[classes.configuration[column]])
+        entries[row] = Entry(jobs, tuple(gpus), share, needs_of_column(classes, column))
+    flaws += no_gpu_given_twice(entries)
+    flaws += node_resources_kept(entries, instance.cluster)
+    return flaws + anti_affinity_kept(entries, constraints)
 
 
 def random_standing(seed: int) -> Case:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside_cases import flaws_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import optsched
 from optsched.candidates import Classes, JobRows
-from optsched.placement import Seat, Standing, check_seats, place_beside
+from optsched.placement import Standing, place_beside
 
 # Private names: single searches and bounds, without the choice among them
 from optsched.placement.beside import moving
@@ -66,11 +67,6 @@ def standing_of(classes: Classes, rows: JobRows, stands: dict[int, tuple[str, ..
     return Standing.of_rows(classes, rows, np.array(list(stands), np.int64), list(stands.values()))
 
 
-def flaws(classes: Classes, held: dict[int, tuple[str, ...]]) -> list[Any]:
-    names = classes.instance.jobs_table.names
-    return check_seats(classes.instance, {names[j]: Seat("p", gpus) for j, gpus in held.items()})
-
-
 @settings(max_examples=80, deadline=None)
 @given(seeds)
 def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
@@ -80,7 +76,7 @@ def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
     assert is_plain(requests, standing)
     found = place_beside(classes, rows, np.array(wanted, np.int64), standing)
     placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
-    assert flaws(classes, stands | placed) == []
+    assert flaws_of(classes, rows, stands | placed) == []
     searched = best_fit(Problem.of(requests, [0], standing), keep=True)
     by_search = sorted(int(requests.gpus[j]) for j in searched)
     assert sorted(len(gpus) for gpus in placed.values()) == by_search
@@ -107,7 +103,7 @@ def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
     assert set(more) <= set(scattered)
     held = stands | placed | more | {owner[number]: gpus for number, gpus in moved.items()}
     assert len(held) == len(stands) + len(placed) + len(more)
-    assert flaws(classes, held) == []
+    assert flaws_of(classes, rows, held) == []
     for number, gpus in moved.items():
         assert len(gpus) == len(stands[owner[number]])
 
