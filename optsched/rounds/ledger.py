@@ -174,6 +174,14 @@ class Ledger:
         return np.asarray(self.runs & mask[self.job] & mask[self.partner])
 
     @property
+    def partner_now(self) -> IntArray:
+        """The job with which each job shares its GPUs now, -1 for none; shape (jobs,)."""
+        pairs = self.key[self.runs & (self.partner >= 0)]
+        partner = np.full(len(self.carried), -1, np.int64)
+        partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
+        return partner
+
+    @property
     def deficit(self) -> FloatArray:
         """Seconds that each row is owed, negative if it is ahead; shape (E,)."""
         return self.owed - self.received

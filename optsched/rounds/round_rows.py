@@ -54,14 +54,6 @@ from optsched.solving.warm_start import matched
 # --- kinds of rows ----------------------------------------------------------------------------
 
 
-def running_partner(ledger: Ledger) -> IntArray:
-    """The job with which each job shares its GPUs now, -1 for none; shape (jobs,)."""
-    pairs = ledger.key[ledger.runs & (ledger.partner >= 0)]
-    partner = np.full(len(ledger.carried), -1, np.int64)
-    partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
-    return partner
-
-
 def parting_rows(rows: JobRows, partner: IntArray) -> BoolArray:
     """Rows in which a job leaves the pair that it runs in now: only one of the two can go on."""
     parts: BoolArray = (rows.partner < 0) & (partner[rows.job] >= 0)
@@ -169,7 +161,7 @@ class RoundRows:
     @cached_property
     def partner_now(self) -> IntArray:
         """The job with which each job shares its GPUs now, -1 for none; shape (jobs,)."""
-        return running_partner(self.state.ledger)
+        return self.state.ledger.partner_now
 
     @cached_property
     def continues(self) -> BoolArray:

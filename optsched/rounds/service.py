@@ -83,9 +83,7 @@ class Service:
 
     def isolated_time(self, steps_done: FloatArray) -> FloatArray:
         """Seconds that the steps done since they were counted last would have taken in isolation."""
-        counts = self.isolated > 0
-        steps = np.where(counts, np.maximum(steps_done - self.counted, 0.0), 0.0)
-        return np.divide(steps, self.isolated, out=np.zeros(len(steps)), where=counts)
+        return isolated_seconds(steps_done - self.counted, self.isolated)
 
     def planned(
         self,
@@ -141,3 +139,10 @@ class Service:
         return np.where(
             np.isinf(self.waiting_since), 0.0, np.maximum(now - self.waiting_since, 0.0)
         )
+
+
+def isolated_seconds(steps: FloatArray, rate: FloatArray) -> FloatArray:
+    """Seconds that steps take at the rate of isolation (steps/s); 0 where that is 0."""
+    counts = rate > 0
+    made = np.where(counts, np.maximum(steps, 0.0), 0.0)
+    return np.divide(made, rate, out=np.zeros(len(made)), where=counts)

@@ -7,21 +7,19 @@ import time
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import UsageError
 from optsched.instance import with_nodes
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.allocator import Allocator, Shares
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
-from optsched.simulation.recording import Recorder, Stint
-from optsched.simulation.rounds import begin_of, effective_arrivals
+from optsched.simulation.recording import Stint
+from optsched.simulation.run import Run
 from optsched.simulation.truth import Truth
-from optsched.simulation.world import World
 from optsched.traces import Trace
 
 
-class Fluid:
+class Fluid(Run):
     """A trace under a formulation whose allocation is followed to the letter.
 
     A new allocation is made when a job comes, ends, or changes its rates, and when a node changes. Jobs are not put on
@@ -40,14 +38,9 @@ class Fluid:
     def __init__(
         self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
     ) -> None:
+        super().__init__(trace, options, truth)
         instance = trace.instance
-        self.options, self.truth, self.instance = options, truth, instance
-        self.world = World(truth, options.noise, options.seed)
         self.allocator = Allocator(instance, policy, "mode fluid")
-        self.arrival = effective_arrivals(trace)
-        self.recorder = Recorder(instance, options.segments)
-        self.notices: list[str] = []
-        origin = begin_of(trace, self.arrival)
         if not instance.jobs_table.preemptible.all():
             self.notices.append(
                 "fluid mode stops and starts nothing: jobs that cannot be preempted share too"
@@ -55,32 +48,26 @@ class Fluid:
         self.changes = NodeChanges(
             instance.cluster,
             trace.node_events,
-            origin,
+            self.origin,
             options.failures,
             options.repair,
             options.seed,
         )
         self._history = IsolatedHistory(truth.alone[: truth.jobs], instance.jobs_table.gpus_min)
-        self._gone = np.zeros(len(self.arrival), bool)
-        self._origin = self._now = origin
+        self._now = self.origin
 
     def run(self) -> None:
-        """Everything, until all jobs are complete or none makes progress any more."""
-        now, number = self._origin, 0
-        end = np.inf if self.options.until is None else now + self.options.until
-        while not self._gone.all() and now < end:
+        now, number = self.origin, 0
+        while self._goes_on(now):
             number += 1
-            if number > self.options.most_rounds:
-                raise UsageError(
-                    f"the simulation took more than {self.options.most_rounds} events; see most_rounds"
-                )
+            self._count(number, "events")
             self._now = now
             for _, node, state in self.changes.until(now):
                 self.allocator.instance = with_nodes(self.allocator.instance, {node: state})
-            jobs = np.flatnonzero((self.arrival <= now) & ~self._gone)
+            jobs = np.flatnonzero((self.arrival <= now) & ~self.gone)
             jobs = self._ready(self._without_work(jobs))
             coming = float(self.arrival[self.arrival > now].min(initial=np.inf))
-            event = min(coming, self.changes.next, end)
+            event = min(coming, self.changes.next, self.end)
             if not len(jobs):
                 if not np.isfinite(event):
                     break
@@ -99,7 +86,7 @@ class Fluid:
                 and not np.isfinite(coming)
                 and not self.changes.lies_ahead
             )
-            if stuck and not np.isfinite(end):
+            if stuck and not np.isfinite(self.end):
                 self.notices.append(
                     f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s"
                 )
@@ -109,13 +96,12 @@ class Fluid:
             running = int((speed[jobs] > 0).sum())
             self._note(now, until, running, len(jobs) - running, busy, seconds, True)
             now = until
-        if not self._gone.all() and now >= end:
-            self.notices.append(f"ended {end - self._origin:g} s after the beginning, as asked for")
+        self._note_end(now)
 
     def _without_work(self, jobs: IntArray) -> IntArray:
         """The jobs that have steps left; the others have been complete since they came."""
         empty = jobs[self.world.steps[jobs] <= 0]
-        self._gone[empty] = True
+        self.gone[empty] = True
         self.recorder.finish[empty] = self.arrival[empty]
         return np.setdiff1d(jobs, empty)
 
@@ -125,7 +111,7 @@ class Fluid:
         waits = [
             job
             for job in jobs.tolist()
-            if any(not self._gone[other] for other in after.get(job, ()))
+            if any(not self.gone[other] for other in after.get(job, ()))
         ]
         return np.setdiff1d(jobs, waits) if waits else jobs
 
@@ -170,7 +156,7 @@ class Fluid:
         world.stage[changed] += 1
         ended = jobs[world.finished[jobs]]
         world.done[ended] = world.steps[ended]
-        self._gone[ended] = True
+        self.gone[ended] = True
         self.recorder.finish[ended] = until
         shared = np.flatnonzero(shares.partner >= 0)
         entry = np.concatenate([np.arange(len(shares.job)), shared])

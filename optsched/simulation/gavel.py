@@ -27,10 +27,9 @@ from optsched.simulation.gavel_allox import MODE, AlloxAllocator
 from optsched.simulation.gavel_rows import GavelRows
 from optsched.simulation.history import IsolatedHistory
 from optsched.simulation.options import SimulationOptions
-from optsched.simulation.recording import Recorder, Stint, spread_of
-from optsched.simulation.rounds import begin_of, effective_arrivals
+from optsched.simulation.recording import Stint, spread_of
+from optsched.simulation.run import Run
 from optsched.simulation.truth import Truth
-from optsched.simulation.world import World
 from optsched.traces import Trace
 
 FIFO = "fifo"
@@ -55,7 +54,7 @@ class _Placed:
     stays: BoolArray
 
 
-class GavelRounds:
+class GavelRounds(Run):
     """A trace under a formulation, by Gavel's rules.
 
     Parameters
@@ -70,25 +69,10 @@ class GavelRounds:
     def __init__(
         self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
     ) -> None:
+        _check_gavel_can(trace)
+        super().__init__(trace, options, truth)
         instance = trace.instance
-        if len(trace.node_events):
-            raise UsageError("mode gavel has no nodes that fail: use mode rounds")
-        if instance.jobs_table.after or (instance.jobs_table.options >= 0).any():
-            raise UsageError(
-                "mode gavel has neither predecessors nor explicit options: use mode rounds"
-            )
-        if not instance.jobs_table.preemptible.all():
-            raise UsageError("mode gavel has no jobs that cannot be preempted: use mode rounds")
-        if len(trace.regimes) and instance.colocation:
-            raise UsageError("mode gavel does not pack jobs that have regimes: use mode rounds")
-        if (instance.jobs_table.gpus_min != instance.jobs_table.gpus_max).any():
-            raise UsageError("mode gavel has jobs of a fixed number of GPUs only: use mode rounds")
-        self.options, self.truth, self.instance = options, truth, instance
-        self.world = World(truth, options.noise, options.seed)
         self.allocator = _allocator(instance, policy, truth.alone[: truth.jobs])
-        self.arrival = effective_arrivals(trace)
-        self.recorder = Recorder(instance, options.segments)
-        self.notices: list[str] = []
         self._sizes = np.array(
             [pool.capacity(instance.now) for pool in instance.cluster.pools], np.int64
         )
@@ -110,9 +94,7 @@ class GavelRounds:
         self._pool_time: FloatArray = np.zeros(len(self._sizes))
         self._stale = True
         self._last_reset: float | None = None
-        self._origin = begin_of(trace, self.arrival)
         self._seats: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
-        self._gone = np.zeros(len(self.arrival), bool)
         self._failed = np.zeros(len(self.arrival), np.int64)
         self._history = IsolatedHistory(truth.alone[: truth.jobs], self._gang)
 
@@ -120,13 +102,11 @@ class GavelRounds:
         """Everything, until all jobs are complete or none can run."""
         queue = np.argsort(self.arrival, kind="stable")
         number = 0
-        now = origin = self._origin
-        end = np.inf if self.options.until is None else origin + self.options.until
-        before: float | None = (
-            None  # the end of the last round, from which its successor counts its time
-        )
+        now = self.origin
+        # The end of the last round, from which its successor counts its time.
+        before: float | None = None
         idle = 0
-        while not self._gone.all() and now < end:
+        while self._goes_on(now):
             stop = number + int(np.searchsorted(self.arrival[queue[number:]], now, side="right"))
             self._come(queue[number:stop])
             number = stop
@@ -140,7 +120,7 @@ class GavelRounds:
                     self._last_reset = None
                     if idle > 1:
                         self.notices.append(
-                            f"{int((~self._gone).sum())} jobs cannot run: given up at {now:g} s"
+                            f"{int((~self.gone).sum())} jobs cannot run: given up at {now:g} s"
                         )
                         return
                     continue
@@ -150,11 +130,10 @@ class GavelRounds:
                 continue
             idle = 0
             jobs = len(placed.row) + int((self._rows.partner[placed.row] >= 0).sum())
-            until, busy = self._run(placed, now, before, min(self._length, end - now))
+            until, busy = self._run(placed, now, before, min(self._length, self.end - now))
             self._note(now, until, jobs, busy, seconds, solved)
             before = now = until
-        if not self._gone.all():
-            self.notices.append(f"ended {end - origin:g} s after the beginning, as asked for")
+        self._note_end(now)
 
     # --- jobs that come and go ----------------------------------------------------------------------------------------
 
@@ -208,7 +187,7 @@ class GavelRounds:
     def _renew(self, now: float) -> bool:
         """A new allocation, if jobs came or went and the last one is old enough."""
         since = self._last_reset
-        due = since is None or since == self._origin or now - since >= self.options.reset_interval
+        due = since is None or since == self.origin or now - since >= self.options.reset_interval
         if not (self._stale and due and len(self._rows)):
             return False
         self._rows = self._rows.reset(0.0 if since is None else now - since, self._length / 2.0)
@@ -308,7 +287,7 @@ class GavelRounds:
         when = np.concatenate([now + takes, (now + takes)[partner >= 0]])
         done = world.finished[ended]
         self.recorder.finish[ended[done]] = when[done]
-        leaves = np.zeros(len(self._gone), bool)
+        leaves = np.zeros(len(self.gone), bool)
         leaves[ended[done]] = True
         nothing = job[(made[job] <= 0) & (partner < 0)]
         self._failed[job] += 1
@@ -317,11 +296,11 @@ class GavelRounds:
         if len(dropped):
             self.notices.append(f"{len(dropped)} jobs dropped: they make no whole step in a round")
             leaves[dropped] = True
-        self._ran = np.zeros(len(self._gone), bool)
+        self._ran = np.zeros(len(self.gone), bool)
         self._ran[ended] = True
         if leaves.any():
-            self._gone |= leaves
-            self._rows = rows.without(self._gone)
+            self.gone |= leaves
+            self._rows = rows.without(self.gone)
             self._stale = True
         return until, busy
 
@@ -399,11 +378,28 @@ class GavelRounds:
     def _note(
         self, start: float, end: float, running: int, busy: FloatArray, seconds: float, solved: bool
     ) -> None:
-        there = int(((self.arrival <= start) & ~self._gone).sum())
+        there = int(((self.arrival <= start) & ~self.gone).sum())
         self.recorder.round(
             start, end, running=running, waiting=max(there - running, 0), busy=busy, gpus=self._sizes.astype(float),
             seconds=seconds, solved=solved,
         )  # fmt: skip
+
+
+def _check_gavel_can(trace: Trace) -> None:
+    """Refuse a trace with what Gavel's simulator does not have."""
+    table = trace.instance.jobs_table
+    if len(trace.node_events):
+        raise UsageError("mode gavel has no nodes that fail: use mode rounds")
+    if table.after or (table.options >= 0).any():
+        raise UsageError(
+            "mode gavel has neither predecessors nor explicit options: use mode rounds"
+        )
+    if not table.preemptible.all():
+        raise UsageError("mode gavel has no jobs that cannot be preempted: use mode rounds")
+    if len(trace.regimes) and trace.instance.colocation:
+        raise UsageError("mode gavel does not pack jobs that have regimes: use mode rounds")
+    if (table.gpus_min != table.gpus_max).any():
+        raise UsageError("mode gavel has jobs of a fixed number of GPUs only: use mode rounds")
 
 
 def _allocator(instance: Instance, policy: RoundPolicy, alone: FloatArray) -> Allocator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.rounds.service import isolated_seconds
 from optsched.simulation.fairness import isolated_rates
 
 
@@ -26,11 +27,8 @@ class IsolatedHistory:
 
     def count(self, done: FloatArray) -> None:
         """Steps done up to now."""
-        counts = self._isolated > 0
-        steps = np.where(counts, np.maximum(done - self._counted, 0.0), 0.0)
-        self.seconds = self.seconds + np.divide(
-            steps, self._isolated, out=np.zeros(len(steps)), where=counts
-        )
+        made = done - self._counted
+        self.seconds = self.seconds + isolated_seconds(made, self._isolated)
         self._counted = done.copy()
 
     def share(self, jobs: IntArray, gpus: IntArray) -> None:

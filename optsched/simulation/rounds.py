@@ -12,10 +12,10 @@ from optsched.errors import UsageError
 from optsched.rounds.policy import RoundPolicy
 from optsched.simulation.failures import NodeChanges
 from optsched.simulation.options import SimulationOptions
-from optsched.simulation.recording import Recorder, Stint
+from optsched.simulation.recording import Stint
+from optsched.simulation.run import Run
 from optsched.simulation.scheduled import Running, Scheduled
 from optsched.simulation.truth import Truth
-from optsched.simulation.world import World
 from optsched.traces import Trace
 
 IDLE_ROUNDS = 200
@@ -24,7 +24,7 @@ EARLY = 1e-9
 """A round grid is met to within this part of a round."""
 
 
-class Rounds:
+class Rounds(Run):
     """A trace under a scheduler.
 
     Parameters
@@ -38,11 +38,8 @@ class Rounds:
     def __init__(
         self, trace: Trace, policy: RoundPolicy, options: SimulationOptions, truth: Truth
     ) -> None:
+        super().__init__(trace, options, truth)
         instance = trace.instance
-        self.options, self.truth, self.instance = options, truth, instance
-        self.world = World(truth, options.noise, options.seed)
-        self.arrival = effective_arrivals(trace)
-        self.origin = begin_of(trace, self.arrival)
         table = instance.jobs_table
         running = {
             row: held for row, held in table.running.items() if self.arrival[row] <= self.origin
@@ -62,36 +59,31 @@ class Rounds:
             options.repair,
             options.seed,
         )
-        self.recorder = Recorder(instance, options.segments)
-        self.notices: list[str] = []
         self.arrived = np.zeros(len(self.arrival), bool)
-        self.gone = np.zeros(len(self.arrival), bool)
         self.begun = np.full(len(self.arrival), self.origin)
         self.saved = self.world.done.copy()  # steps at the last checkpoint
         self._settled: Running | None = None
 
     def run(self) -> None:
         """Everything, until all jobs are complete, or nothing can happen any more."""
-        length, end = self.instance.round, self.options.until
-        end = np.inf if end is None else self.origin + end
+        length = self.instance.round
         now, anchor, idle, number = self.origin, self.origin, 0, 0
-        while not self.gone.all() and now < end:
+        while self._goes_on(now):
             number += 1
-            if number > self.options.most_rounds:
-                raise UsageError(
-                    f"the simulation took more than {self.options.most_rounds} rounds; see most_rounds"
-                )
+            self._count(number, "rounds")
             self._take_changes(now)
             self._take_arrivals(now)
             if not len(self.scheduled.rows):
                 if self.arrived.all():
                     break
-                ahead = min(float(self.arrival[~self.arrived].min()), self.changes.next, end)
+                ahead = min(float(self.arrival[~self.arrived].min()), self.changes.next, self.end)
                 self._idle(now, ahead)
                 now, anchor = ahead, ahead  # a scheduler without jobs wakes when one comes
                 continue
             running, solved, fallback, seconds = self._planned(now)
-            until = min(anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, end)
+            until = min(
+                anchor + (np.floor((now - anchor) / length + EARLY) + 1.0) * length, self.end
+            )
             if not until > now:
                 raise UsageError(
                     f"a round of {length:g} s is less than the clock tells apart at {now:g} s"
@@ -106,8 +98,7 @@ class Rounds:
                 )
                 break
             now = until
-        if not self.gone.all() and now >= end:
-            self.notices.append(f"ended {end - self.origin:g} s after the beginning, as asked for")
+        self._note_end(now)
 
     def _planned(self, now: float) -> tuple[Running, bool, bool, float]:
         """What runs from now on, whether an allocation was made for it, whether that failed, and seconds it took."""
@@ -274,22 +265,3 @@ def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:
         stay, together = ends[both] - now, np.minimum(ends[both], other) - now
         share[both] *= np.where(stay > 0, 1.0 - 0.5 * together / np.maximum(stay, 1e-300), 0.5)
     return share
-
-
-def begin_of(trace: Trace, arrival: FloatArray) -> float:
-    """When a simulation begins: now, as the trace has it, or the first arrival if that is later."""
-    return max(trace.instance.now, float(arrival.min())) if len(arrival) else trace.instance.now
-
-
-def effective_arrivals(trace: Trace) -> FloatArray:
-    """Arrivals, none before those of the predecessors."""
-    table = trace.instance.jobs_table
-    arrival = table.arrival.copy()
-    changed = bool(table.after)
-    while changed:
-        changed = False
-        for job, before in table.after.items():
-            latest = max(float(arrival[row]) for row in before)
-            if latest > arrival[job]:
-                arrival[job], changed = latest, True
-    return arrival

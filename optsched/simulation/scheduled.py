@@ -180,11 +180,7 @@ class Scheduled:
         owner = np.repeat(np.arange(len(held), dtype=np.int64), gpus)
         gpu = numbering.numbers(chain.from_iterable(names for _, names, _ in held))
         nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(held))
-        ledger = plan.ledger
-        pairs = ledger.key[ledger.runs & (ledger.partner >= 0)]
-        partner = np.full(len(self.rows), -1, np.int64)
-        partner[pairs[:, 0]], partner[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
-        beside = partner[mine]
+        beside = plan.ledger.partner_now[mine]
         return Running(
             self.rows[mine], np.where(beside >= 0, self.rows[beside], -1),
             np.array([pool for pool, _, _ in held], np.int64), gpus, nodes, first,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,12 +28,13 @@ from optsched.simulation.options import (
 )
 from optsched.simulation.result import Simulation
 from optsched.simulation.rounds import Rounds
+from optsched.simulation.run import Run
 from optsched.simulation.truth import Truth
-from optsched.traces import TraceSource, load_trace
+from optsched.traces import Trace, TraceSource, load_trace
 
 ROUNDING = 1e-6
 """Of a job, that products of parts and numbers of jobs may be off."""
-MODES: Mapping[str, type[Rounds | Fluid | GavelRounds]] = {
+MODES: Mapping[str, Callable[[Trace, RoundPolicy, SimulationOptions, Truth], Run]] = {
     "rounds": Rounds,
     "fluid": Fluid,
     "gavel": GavelRounds,
@@ -93,33 +94,36 @@ def simulate(
     InvalidInput, UsageError
         The trace, the policy or the options make no sense.
     """
-    given = {
-        "mode": mode, "replan": replan, "round": round, "warm_up": warm_up, "cool_down": cool_down, "until": until,
-        "noise": noise, "observe": observe, "failures": failures, "repair": repair, "checkpoint": checkpoint,
-        "restart_cost": restart_cost, "reset_interval": reset_interval, "pool_order": pool_order,
-        "segments": segments, "most_rounds": most_rounds, "seed": seed,
-    }  # fmt: skip
+    # The keywords of this function are the fields of the options.
+    options = SimulationOptions.model_fields
+    given = {name: value for name, value in locals().items() if name in options}
     default = SimulationOptions().model_dump()
     chosen = simulation_options(
         {name: value for name, value in given.items() if value != default[name]}
     )
-    told = load_trace(trace)
+    loaded = load_trace(trace)
     decided = policy_of(policy)
     if "seed" not in decided.model_fields_set:
         decided = decided.model_copy(update={"seed": chosen.seed})
     check_heeded(decided, chosen.mode)
-    instance = told.instance if chosen.round is None else replace(told.instance, round=chosen.round)
-    told = replace(told, instance=instance)
-    believed = replace(told, instance=load(instance, performance))
-    real = replace(told, instance=_real(load(instance, truth), believed.instance))
+    instance = loaded.instance
+    if chosen.round is not None:
+        instance = replace(instance, round=chosen.round)
+    believed = replace(loaded, instance=load(instance, performance))
+    real = replace(loaded, instance=_real(load(instance, truth), believed.instance))
     check_policy(decided, believed.instance)
     run = MODES[chosen.mode](believed, decided, chosen, Truth(real))
     run.run()
     return Simulation(
-        real, label(decided), chosen.model_dump(exclude_defaults=True), measured(run.arrival, chosen),
-        run.recorder.jobs(run.world.done, run.world.lost), run.recorder.rounds(), run.recorder.segments(),
-        tuple(run.notices),
-    )  # fmt: skip
+        trace=real,
+        policy=label(decided),
+        options=chosen.model_dump(exclude_defaults=True),
+        measured=measured(run.arrival, chosen),
+        jobs=run.recorder.jobs(run.world.done, run.world.lost),
+        rounds=run.recorder.rounds(),
+        segments=run.recorder.segments(),
+        notices=tuple(run.notices),
+    )
 
 
 def _real(instance: Instance, believed: Instance) -> Instance:

@@ -11,7 +11,7 @@ from optsched.rounds import Verdict
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.plan_making import verdicts
-from optsched.rounds.round_rows import mixed_pairs, parting_rows, running_partner
+from optsched.rounds.round_rows import mixed_pairs, parting_rows
 from optsched.rounds.rows import either, jobs_of, larger, no_rows, take
 
 
@@ -35,7 +35,7 @@ def ledger(*pairs: tuple[int, int], jobs: int) -> Ledger:
 
 
 def test_the_partner_of_each_job_that_shares_gpus() -> None:
-    assert running_partner(ledger((0, 2), (1, -1), jobs=4)).tolist() == [2, -1, 0, -1]
+    assert ledger((0, 2), (1, -1), jobs=4).partner_now.tolist() == [2, -1, 0, -1]
 
 
 def test_a_row_alone_of_a_job_in_a_pair_parts_it() -> None:

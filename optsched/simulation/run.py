@@ -1,0 +1,83 @@
+"""What the modes of a simulation have in common: the jobs as they really are, and what is recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray
+from optsched.errors import UsageError
+from optsched.simulation.options import SimulationOptions
+from optsched.simulation.recording import Recorder
+from optsched.simulation.truth import Truth
+from optsched.simulation.world import World
+from optsched.traces import Trace
+
+
+class Run:
+    """A trace that is being simulated, in one of the modes.
+
+    Parameters
+    ----------
+    trace : Trace
+    options : SimulationOptions
+    truth : Truth
+
+    Attributes
+    ----------
+    world : World
+        What the jobs have done.
+    arrival : FloatArray, shape (jobs,)
+        Seconds; no job arrives before its predecessors.
+    origin, end : float
+        When the simulation begins, and when it ends at the latest; seconds.
+    gone : BoolArray, shape (jobs,)
+        Jobs that are complete.
+    recorder : Recorder
+    notices : list of str
+        What the user should know of.
+    """
+
+    def __init__(self, trace: Trace, options: SimulationOptions, truth: Truth) -> None:
+        self.options, self.truth, self.instance = options, truth, trace.instance
+        self.world = World(truth, options.noise, options.seed)
+        self.arrival = effective_arrivals(trace)
+        first = float(self.arrival.min()) if len(self.arrival) else trace.instance.now
+        self.origin = max(trace.instance.now, first)
+        self.end = np.inf if options.until is None else self.origin + options.until
+        self.gone: BoolArray = np.zeros(len(self.arrival), bool)
+        self.recorder = Recorder(self.instance, options.segments)
+        self.notices: list[str] = []
+
+    def run(self) -> None:
+        """Everything, until all jobs are complete or none makes progress any more."""
+        raise NotImplementedError
+
+    def _goes_on(self, now: float) -> bool:
+        """Whether jobs are left to run, and time."""
+        return not self.gone.all() and now < self.end
+
+    def _count(self, number: int, what: str) -> None:
+        """Refuse more rounds, or events, than may be simulated."""
+        if number > self.options.most_rounds:
+            most = self.options.most_rounds
+            raise UsageError(f"the simulation took more than {most} {what}; see most_rounds")
+
+    def _note_end(self, now: float) -> None:
+        """Say so where the time was up before all jobs were complete."""
+        if not self.gone.all() and now >= self.end:
+            after = self.end - self.origin
+            self.notices.append(f"ended {after:g} s after the beginning, as asked for")
+
+
+def effective_arrivals(trace: Trace) -> FloatArray:
+    """Arrivals, none before those of the predecessors."""
+    table = trace.instance.jobs_table
+    arrival = table.arrival.copy()
+    changed = bool(table.after)
+    while changed:
+        changed = False
+        for job, before in table.after.items():
+            latest = max(float(arrival[row]) for row in before)
+            if latest > arrival[job]:
+                arrival[job], changed = latest, True
+    return arrival
