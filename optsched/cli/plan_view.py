@@ -109,7 +109,7 @@ def _running(plan: Plan) -> Iterator[RenderableType]:
             f"{len(item.gpus):,}",
         ]
         + (
-            [", ".join(f"{key} {number(value)}" for key, value in item.setup.told().items())]
+            [", ".join(f"{key} {number(value)}" for key, value in item.setup.stated().items())]
             if plan.setups
             else []
         )

@@ -159,7 +159,8 @@ def _seated_plainly(
 ) -> Seated:
     """Plain gangs, with words for those that are refused."""
     placed = sorted(found)
-    row, gpus = requests.row[placed], tuple(found[j] for j in placed)
+    row = requests.row[placed]
+    gpus = tuple(found[j] for j in placed)
     left = np.array([j for j in range(len(requests)) if j not in found], np.int64)
     refused: tuple[Unseated, ...] = ()
     if len(left):

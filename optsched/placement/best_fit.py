@@ -69,7 +69,8 @@ class State:
     @classmethod
     def after(cls, problem: Problem, assignment: Assignment) -> State:
         """What is left beside an assignment."""
-        state, share = cls(problem), problem.requests.share
+        state = cls(problem)
+        share = problem.requests.share
         # Requests that share come first: they take GPUs that must be untouched or shared already.
         for request in sorted(assignment, key=lambda j: share[j] == 1.0):
             gpus = assignment[request]
@@ -81,7 +82,8 @@ class State:
 
     def gpus_with_room(self, request: int) -> IntArray:
         """GPUs of each node of its pool with room for a request, whatever else it needs of the node."""
-        here, share = self.problem.of_pool(request), self.problem.requests.share[request]
+        here = self.problem.of_pool(request)
+        share = self.problem.requests.share[request]
         if share == 1.0:
             return self.free[here]
         room = self.room[here]
@@ -138,7 +140,8 @@ class State:
         self.shared[request] = gpus
 
     def _charge(self, request: int, pieces: Pieces, sign: int) -> None:
-        problem, R = self.problem, self.problem.requests
+        problem = self.problem
+        R = self.problem.requests
         for number in R.apart[request]:
             self._of_set[number][[node for node, _ in pieces]] += sign
         if not problem.needy[request]:
@@ -165,7 +168,8 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     3. A gang that finds no room, or that spans more nodes than it needs, may push smaller ones elsewhere.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
     """
-    R, state = problem.requests, State(problem)
+    R = problem.requests
+    state = State(problem)
     possible = problem.fewest > 0
     later = np.zeros(len(problem), bool)
     if smallest is not None:
@@ -219,13 +223,14 @@ def _place_whole(state: State, order: list[int]) -> None:
             state.take(request, pieces)
 
 
-# --- nodes for one request -----------------------------------------------------------------------------------------
+# --- nodes for one request --------------------------------------------------------------------
 
 
 def choose(state: State, request: int, span: int) -> Pieces | None:
     """Pieces of a request on at most ``span`` nodes, or None if it finds no room."""
     problem = state.problem
-    here, gpus = problem.of_pool(request), int(problem.requests.gpus[request])
+    here = problem.of_pool(request)
+    gpus = int(problem.requests.gpus[request])
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
@@ -249,8 +254,10 @@ def _left_over(state: State, request: int, nodes: IntArray) -> IntArray | FloatA
 
     Of whole GPUs that is their number; for a request that shares it is the room on the fullest GPUs that it fits on.
     """
-    here, R = state.problem.of_pool(request), state.problem.requests
-    gpus, share = int(R.gpus[request]), R.share[request]
+    here = state.problem.of_pool(request)
+    R = state.problem.requests
+    gpus = int(R.gpus[request])
+    share = R.share[request]
     if share == 1.0:
         return np.asarray(state.free[here][nodes] - gpus)
     room = state.room[here][nodes]
@@ -260,7 +267,8 @@ def _left_over(state: State, request: int, nodes: IntArray) -> IntArray | FloatA
 
 def _best_node(problem: Problem, request: int, nodes: IntArray) -> int:
     """Among nodes that are equally good: the best links inside, then the most GPUs held, then the first."""
-    held, here = problem.held[request], problem.of_pool(request)
+    held = problem.held[request]
+    here = problem.of_pool(request)
     if len(nodes) > 1 and len(problem.links.bandwidth) > 1:
         inside = (problem.links.label[:, here][:, nodes] >= 0).sum(axis=0)
         nodes = nodes[inside == inside.max()]
@@ -302,12 +310,15 @@ def _by_gain(state: State, request: int, available: IntArray, span: int) -> Piec
     Where no two of these resources have a node in common this finds a place if there is one: what the nodes of one of
     them add, the largest first, grows ever less, so that the greatest gains are the best choice.
     """
-    problem, need = state.problem, state.problem.requests.group_need[request]
-    here, rest = problem.of_pool(request), int(problem.requests.gpus[request])
+    problem = state.problem
+    need = state.problem.requests.group_need[request]
+    here = problem.of_pool(request)
+    rest = int(problem.requests.gpus[request])
     groups = np.flatnonzero(need)
     member = problem.nodes.member[groups, here]
     room = np.concatenate([limit(state.group[[g], None], need[[g]]) for g in groups.tolist()])
-    left, pieces = available.copy(), []
+    left = available.copy()
+    pieces = []
     for _ in range(span):
         by_group = np.where(member, room[:, None], rest).min(axis=0)
         gain = np.minimum(left, by_group)
@@ -338,7 +349,7 @@ def _fullest_gpus(state: State, request: int, pieces: Pieces) -> IntArray:
     return np.array(spots, np.int64)
 
 
-# --- running jobs stay ---------------------------------------------------------------------------------------------
+# --- running jobs stay ------------------------------------------------------------------------
 
 
 def _running_largest_first(problem: Problem) -> list[int]:
@@ -354,8 +365,10 @@ def _running_largest_first(problem: Problem) -> list[int]:
 
 def _stay(state: State, request: int) -> None:
     """Let a request stay on GPUs that it holds, if these are on as few nodes as it needs and still free."""
-    problem, R = state.problem, state.problem.requests
-    here, whole = problem.of_pool(request), R.share[request] == 1.0
+    problem = state.problem
+    R = state.problem.requests
+    here = problem.of_pool(request)
+    whole = R.share[request] == 1.0
     most = state.available(request)
     by_node: dict[int, list[int]] = {}
     held = problem.held[request].gpus.tolist() if whole else _held_with_room(state, request)
@@ -405,7 +418,7 @@ def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
     return pieces, gpus
 
 
-# --- repair --------------------------------------------------------------------------------------------------------
+# --- repair -----------------------------------------------------------------------------------
 
 
 def make_room(state: State, request: int, span: int) -> bool:
@@ -414,8 +427,10 @@ def make_room(state: State, request: int, span: int) -> bool:
     Returns whether it is placed; if it isn't, nothing has changed.
     """
     problem = state.problem
-    here, gpus = problem.of_pool(request), int(problem.requests.gpus[request])
-    nodes, free = int(problem.fewest[request]), state.free[here]
+    here = problem.of_pool(request)
+    gpus = int(problem.requests.gpus[request])
+    nodes = int(problem.fewest[request])
+    free = state.free[here]
     if nodes > span or free.sum() < gpus:
         return False
     most = problem.at_most(request)
@@ -427,7 +442,8 @@ def make_room(state: State, request: int, span: int) -> bool:
     possible = np.minimum(free[looked] + np.array(pushable, np.int64), most[looked])
     best = np.argsort(-np.minimum(possible, gpus), kind="stable")
     best = best[possible[best] > 0]
-    looked, possible = looked[best] + here.start, possible[best]
+    looked = looked[best] + here.start
+    possible = possible[best]
     for first in range(min(TRIES, len(looked) - nodes + 1)):
         window = slice(first, first + nodes)
         if possible[window].sum() >= gpus and _push_and_place(state, request, looked[window]):
@@ -447,7 +463,8 @@ def _smaller_on(state: State, request: int, node: int) -> list[int]:
 
 def _push_and_place(state: State, request: int, window: IntArray) -> bool:
     """Push requests off some nodes until this one fits there, and place those elsewhere; or undo everything."""
-    problem, R = state.problem, state.problem.requests
+    problem = state.problem
+    R = state.problem.requests
     pushed: dict[int, Pieces] = {}
     placed: list[int] = []
 
@@ -460,7 +477,8 @@ def _push_and_place(state: State, request: int, window: IntArray) -> bool:
             state.take(other, pieces)
         return False
 
-    here, gpus = problem.of_pool(request), int(R.gpus[request])
+    here = problem.of_pool(request)
+    gpus = int(R.gpus[request])
     while True:
         available = state.available(request)[window - here.start]
         missing = gpus - int(available.sum())

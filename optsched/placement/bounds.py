@@ -71,7 +71,8 @@ class _Pieces:
     @classmethod
     def of(cls, problem: Problem) -> _Pieces | None:
         """The columns, or None if there are too many."""
-        R, N = problem.requests, problem.nodes
+        R = problem.requests
+        N = problem.nodes
         placeable = np.flatnonzero(problem.fewest > 0)
         keys = (
             R.pool,
@@ -86,7 +87,9 @@ class _Pieces:
         types = group_rows([key[placeable] for key in keys], len(placeable))
         classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member, *_told_apart(problem)], len(N))
         first = placeable[types.first]
-        types_of, classes_of, most = [], [], []
+        types_of = []
+        classes_of = []
+        most = []
         for t, j in enumerate(first.tolist()):
             here = problem.of_pool(j)
             at_most = np.zeros(len(N), np.int64)
@@ -100,10 +103,15 @@ class _Pieces:
         if length.sum() > COLUMNS or not len(length):
             return None
         return cls(
-            problem, first, types.count, classes.first, classes.count,
-            np.repeat(np.concatenate(types_of), length), np.repeat(np.concatenate(classes_of), length),
+            problem,
+            first,
+            types.count,
+            classes.first,
+            classes.count,
+            np.repeat(np.concatenate(types_of), length),
+            np.repeat(np.concatenate(classes_of), length),
             ranges(np.ones(len(length), np.int64), length),
-        )  # fmt: skip
+        )
 
     def most_rows(self, engine: Engine) -> int:
         """Bound on the requests placed."""
@@ -121,15 +129,19 @@ class _Pieces:
         return 0 if bound is None else math.ceil(bound * (1 - EXACT))
 
     def _program(self) -> tuple[LinearProgram, Expression, Expression]:
-        R, N = self.problem.requests, self.problem.nodes
-        t, c, m = self.type_, self.class_, self.size.astype(np.float64)
+        R = self.problem.requests
+        N = self.problem.nodes
+        t = self.type_
+        c = self.class_
+        m = self.size.astype(np.float64)
         j = self.first[t]
         program = LinearProgram()
         most = np.minimum(self.count[t] * R.gpus[j] / m, self.count[t] * R.span[j])
         y = program.variables(len(m), name="pieces", implied=(0.0, most))
         z = program.variables(len(self.first), name="placed", upper=self.count)
         of_type = sum_by(t, np.ones(len(m)), len(self.first))
-        fewest, span = self.problem.fewest[self.first], R.span[self.first]
+        fewest = self.problem.fewest[self.first]
+        span = R.span[self.first]
         program.constrain(sum_by(t, m, len(self.first)) @ y == z * R.gpus[self.first], name="size")
         program.constrain(of_type @ y >= z * fewest, name="fewest")
         program.constrain(of_type @ y <= z * span, name="span")
@@ -183,7 +195,9 @@ def most_bandwidth(problem: Problem) -> float:
 
 def _best_bottleneck(problem: Problem, request: int) -> float:
     """Of one gang without others."""
-    here, most, R = problem.of_pool(request), problem.at_most(request), problem.requests
+    here = problem.of_pool(request)
+    most = problem.at_most(request)
+    R = problem.requests
     levels = zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True)
     for bandwidth, label in levels:
         _, reach = largest_of_groups(label, most, int(R.span[request]))

@@ -64,11 +64,12 @@ class PlacementProgram:
             self._kept(amount)
         self._bandwidth()
 
-    # --- which columns there are -----------------------------------------------------------------------------------
+    # --- which columns there are --------------------------------------------------------------
 
     def _find_pairs(self) -> IntArray:
         """Pairs of a request and a node (j, n) with the GPUs that the node can give it; all of them as a table."""
-        R, N = self.problem.requests, self.problem.nodes
+        R = self.problem.requests
+        N = self.problem.nodes
         most = np.zeros((len(R), len(N)), np.int64)
         for j in np.flatnonzero(self.problem.fewest > 0).tolist():
             most[j, self.problem.of_pool(j)] = np.minimum(self.problem.at_most(j), R.gpus[j])
@@ -85,21 +86,25 @@ class PlacementProgram:
 
     def _find_gpus(self) -> None:
         """GPUs of all nodes; those with room for a request that shares, for each of its pairs."""
-        R, N = self.problem.requests, self.problem.nodes
+        R = self.problem.requests
+        N = self.problem.nodes
         self.gpu_node = np.repeat(np.arange(len(N), dtype=np.int64), N.gpus)
         self.gpu_index = ranges(np.zeros(len(N), np.int64), N.gpus)
         self.start = np.cumsum(N.gpus) - N.gpus
         self.room = N.room[self.gpu_node, self.gpu_index]
         pairs = np.flatnonzero(R.share[self.j] < 1.0)
         count = N.gpus[self.n[pairs]]
-        pair, gpu = np.repeat(pairs, count), ranges(self.start[self.n[pairs]], count)
+        pair = np.repeat(pairs, count)
+        gpu = ranges(self.start[self.n[pairs]], count)
         fits = self.room[gpu] >= R.share[self.j[pair]] - ROUNDING
-        self.part_pair, self.part_gpu = pair[fits], gpu[fits]
+        self.part_pair = pair[fits]
+        self.part_gpu = gpu[fits]
         self.open_gpu = np.unique(self.part_gpu)
 
     def _find_kept(self, most: IntArray) -> None:
         """Held GPUs that a request of whole GPUs could keep, each with how many of its jobs hold it."""
-        R, room = self.problem.requests, self.problem.nodes.room
+        R = self.problem.requests
+        room = self.problem.nodes.room
         kept: list[tuple[int, int, int]] = []
         for j, held in enumerate(self.problem.held):
             if R.share[j] < 1.0:
@@ -113,11 +118,13 @@ class PlacementProgram:
     def _binary(self, count: int, name: str) -> Expression:
         return self.program.variables(count, name=name, upper=1.0, integer=True)
 
-    # --- families of rows ------------------------------------------------------------------------------------------
+    # --- families of rows ---------------------------------------------------------------------
 
     def _gangs(self) -> Expression:
         """A request has all its GPUs or none, on nodes that it spans, at most k_j of them; returns a[j,n]."""
-        R, program, pairs = self.problem.requests, self.program, len(self.j)
+        R = self.problem.requests
+        program = self.program
+        pairs = len(self.j)
         fits = (self.problem.fewest > 0).astype(np.float64)
         self.place = program.variables(len(R), name="place", upper=fits, integer=True)
         self.used = self._binary(pairs, "used")
@@ -140,11 +147,13 @@ class PlacementProgram:
 
     def _gpus(self, amount: Expression) -> None:
         """Free GPUs are given as a whole or opened for shares; the shares of an open GPU are within its room."""
-        R, N = self.problem.requests, self.problem.nodes
+        R = self.problem.requests
+        N = self.problem.nodes
         whole = (R.share[self.j] == 1.0).astype(np.float64)
         taken = sum_by(self.n, whole, len(N)) @ amount
         if len(self.part_pair):
-            gpus, room = len(self.open_gpu), self.room[self.open_gpu]
+            gpus = len(self.open_gpu)
+            room = self.room[self.open_gpu]
             place = np.searchsorted(self.open_gpu, self.part_gpu)
             share = sum_by(place, R.share[self.j[self.part_pair]], gpus)
             self.program.constrain(share @ self.part <= self.open * room, name="shares")
@@ -154,7 +163,9 @@ class PlacementProgram:
 
     def _resources(self, amount: Expression) -> None:
         """CPUs and memory of every node, and resources of some nodes."""
-        R, N, program = self.problem.requests, self.problem.nodes, self.program
+        R = self.problem.requests
+        N = self.problem.nodes
+        program = self.program
         for place, name in enumerate(("cpu", "memory")):
             limited = np.flatnonzero(np.isfinite(N.own[:, place]))
             if len(limited) and R.need[:, place].any():
@@ -170,7 +181,8 @@ class PlacementProgram:
 
     def _anti_affinity(self) -> None:
         """At most one request of each anti-affinity set is on a node."""
-        apart, nodes = self.problem.requests.apart, len(self.problem.nodes)
+        apart = self.problem.requests.apart
+        nodes = len(self.problem.nodes)
         for number in sorted({number for sets in apart for number in sets}):
             in_set = np.array([number in sets for sets in apart])[self.j].astype(float)
             on_node = sum_by(self.n, in_set, nodes) @ self.used
@@ -187,7 +199,8 @@ class PlacementProgram:
             opened = rows_of(column, len(self.open_gpu)) @ self.open
             once = once + sum_by(shared, 1.0, len(gpus)) @ opened
         self.program.constrain(once <= np.ones(len(gpus)), name="held once")
-        width, pairs = len(self.problem.nodes), len(self.j)
+        width = len(self.problem.nodes)
+        pairs = len(self.j)
         # Pairs are sorted by request and node.
         wanted = self.keep_j * width + self.gpu_node[self.keep_gpu]
         pair = np.searchsorted(self.j * width + self.n, wanted)
@@ -196,7 +209,9 @@ class PlacementProgram:
 
     def _bandwidth(self) -> None:
         """The bottleneck of each gang by levels; requests of one GPU have none."""
-        links, R, program = self.problem.links, self.problem.requests, self.program
+        links = self.problem.links
+        R = self.problem.requests
+        program = self.program
         self.bandwidth: Expression | None = None
         gangs = np.flatnonzero((R.gpus > 1) & (self.problem.fewest > 0))
         if not len(gangs):
@@ -211,7 +226,8 @@ class PlacementProgram:
             program.constrain(level <= rows_of(gangs, len(R)) @ self.place, name=f"placed{b}")
             group = label[self.n[pairs]]
             # A node in no group of the level: a gang on it is not joined at this bandwidth.
-            apart, joined = pairs[group < 0], pairs[group >= 0]
+            apart = pairs[group < 0]
+            joined = pairs[group >= 0]
             if len(apart):
                 used = rows_of(apart, len(self.j)) @ self.used
                 of_gang = rows_of(rank[self.j[apart]], len(gangs)) @ level
@@ -249,7 +265,7 @@ class PlacementProgram:
                 weight[(request == j) & (self.part_gpu == self.start[node] + index)] = count
         return weight
 
-    # --- from a point to an assignment -----------------------------------------------------------------------------
+    # --- from a point to an assignment --------------------------------------------------------
 
     def read(self, x: FloatArray) -> Assignment:
         """The assignment that a point of the program stands for."""
@@ -276,7 +292,8 @@ class PlacementProgram:
     def _spots(self, request: IntArray, gpu: IntArray) -> dict[int, list[tuple[int, int]]]:
         """(node, index) of GPUs by request."""
         spots: dict[int, list[tuple[int, int]]] = {}
-        node, index = self.gpu_node[gpu].tolist(), self.gpu_index[gpu].tolist()
+        node = self.gpu_node[gpu].tolist()
+        index = self.gpu_index[gpu].tolist()
         for j, spot in zip(request.tolist(), zip(node, index, strict=True), strict=True):
             spots.setdefault(j, []).append(spot)
         return spots
@@ -290,7 +307,8 @@ def _whole(x: FloatArray, block: Expression) -> IntArray:
 
 def size(problem: Problem) -> int:
     """Columns that the program of a problem has at most, those of the levels of bandwidth left out."""
-    R, N = problem.requests, problem.nodes
+    R = problem.requests
+    N = problem.nodes
     pools = int(R.pool.max(initial=0)) + 1
     nodes = np.bincount(N.pool, minlength=pools)[R.pool]
     gpus = np.bincount(N.pool, N.gpus, pools).astype(np.int64)[R.pool]
@@ -321,7 +339,9 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
     certificate does not hold, ends the search: what was found so far is given, not proven.
     """
     built = PlacementProgram(problem)
-    program, rows, nodes = built.program, built.place.sum(), built.used.sum()
+    program = built.program
+    rows = built.place.sum()
+    nodes = built.used.sum()
     best: Assignment | None = None
     worth = start
 

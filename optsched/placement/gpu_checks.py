@@ -67,7 +67,7 @@ class NodeOfPool(NamedTuple):
     usable: bool
 
 
-# --- rules: each returns the flaws that it finds -------------------------------------------------------------------
+# --- rules: each returns the flaws that it finds ----------------------------------------------
 
 
 def gpus_of_pool(
@@ -164,7 +164,9 @@ def anti_affinity_kept(
 
 def jobs_placed_once(classes: Classes, job: IntArray, partner: IntArray) -> list[Flaw]:
     """A job runs in one row at a time."""
-    names, first, flaws = classes.instance.jobs_table.names, dict[int, int](), []
+    names = classes.instance.jobs_table.names
+    first = dict[int, int]()
+    flaws = []
     for row, jobs in enumerate(zip(job.tolist(), partner.tolist(), strict=True)):
         for one in jobs:
             if one >= 0 and first.setdefault(one, row) != row:
@@ -175,8 +177,10 @@ def jobs_placed_once(classes: Classes, job: IntArray, partner: IntArray) -> list
 
 def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) -> list[Flaw]:
     """A gang has the GPUs of its row, on at most as many nodes as its throughput is for."""
-    table, configuration = classes.configurations, int(classes.configuration[column])
-    wanted, flaws = table.gpus[configuration], []
+    table = classes.configurations
+    configuration = int(classes.configuration[column])
+    wanted = table.gpus[configuration]
+    flaws = []
     if len(gpus) != wanted:
         words = f"found {len(gpus)} GPUs, expected the {wanted} of the row"
         flaws.append(Flaw(entry, "gpus", words))
@@ -199,7 +203,8 @@ def running_jobs_unmoved(
     gpus: Sequence[Sequence[str]],
 ) -> list[Flaw]:
     """Running jobs that cannot be preempted keep their GPUs, and no other row has one of these whole."""
-    table, stays = classes.instance.jobs_table, must_stay(classes.instance)
+    table = classes.instance.jobs_table
+    stays = must_stay(classes.instance)
     share = classes.configurations.share[classes.configuration[column]]
     holder: dict[str, str] = {}
     for number in np.flatnonzero(stays).tolist():
@@ -222,7 +227,7 @@ def running_jobs_unmoved(
     return flaws
 
 
-# --- rows of an allocation -----------------------------------------------------------------------------------------
+# --- rows of an allocation --------------------------------------------------------------------
 
 
 def check_placement(
@@ -245,8 +250,10 @@ def check_placement(
     constraints : iterable of mappings
         Side constraints; those of kind ``anti-affinity`` count.
     """
-    instance, table = classes.instance, classes.configurations
-    names, pools = instance.jobs_table.names, instance.cluster.pools
+    instance = classes.instance
+    table = classes.configurations
+    names = instance.jobs_table.names
+    pools = instance.cluster.pools
     nodes_of = cache(lambda pool: nodes_of_pool(pools[pool], instance.now))
     flaws = jobs_placed_once(classes, job, partner)
     entries: dict[int, Entry] = {}
@@ -279,8 +286,10 @@ def nodes_of_pool(pool: Pool, now: float) -> dict[str, NodeOfPool]:
 
 def needs_of_column(classes: Classes, column: int) -> dict[str, float]:
     """What a column needs per GPU, by name: its option states it, or the workloads of its jobs."""
-    candidates, instance = classes.candidates, classes.instance
-    columns, number = candidates.columns, int(classes.kind_column[column])
+    candidates = classes.candidates
+    instance = classes.instance
+    columns = candidates.columns
+    number = int(classes.kind_column[column])
     option = int(columns.option[number])
     if option >= 0:
         gpus = max(int(columns.gpus[number]), 1)

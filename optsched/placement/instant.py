@@ -66,9 +66,11 @@ class Uses:
         order = np.argsort(row, kind="stable")
         resource = np.concatenate([self.resource, other.resource + self.resources])
         return Uses(
-            self.start + other.start, resource[order], np.concatenate([self.share, other.share])[order],
+            self.start + other.start,
+            resource[order],
+            np.concatenate([self.share, other.share])[order],
             self.resources + other.resources,
-        )  # fmt: skip
+        )
 
 
 FULL = 1 + 1e-9
@@ -157,7 +159,8 @@ class Instant:
 
     def all_fit(self) -> bool:
         """Whether it is shown that all rows can run side by side."""
-        alone, rows = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1, np.arange(len(self))
+        alone = self.job_time(np.ones(len(self))).max(initial=0.0) <= 1
+        rows = np.arange(len(self))
         within = bool(alone and (self.uses.total(rows) <= FULL).all())
         return within and (self.shares is None or self.shares.fits(rows) is True)
 
@@ -191,7 +194,8 @@ def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
         kept[resource] = most.sum() > FULL
     for resource in np.flatnonzero(kept).tolist():
         part = slice(usage.indptr[resource], usage.indptr[resource + 1])
-        rows, amount = usage.indices[part], usage.data[part]
+        rows = usage.indices[part]
+        amount = usage.data[part]
         others = by_row.indices[by_row.indptr[rows[0]] : by_row.indptr[rows[0] + 1]]
         for other in others[kept[others] & (others != resource)].tolist():
             beside = np.asarray(usage[other].toarray()).ravel()[rows]

@@ -43,7 +43,8 @@ class Keeping:
         self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]
     ) -> None:
         instance = classes.instance
-        self._classes, self._numbering = classes, instance.cluster.numbering
+        self._classes = classes
+        self._numbering = instance.cluster.numbering
         self._load = standing.load.copy()
         self._own = own_capacity(instance) * FULL - standing.used
         self._member = members(instance).astype(np.float64)
@@ -186,7 +187,8 @@ def unmoved(
     refused = {
         row: reason.get(job, _blocked(instance, job)) for row, job in (moved | blocked).items()
     }
-    row, gpus = chosen[stay], tuple(held[place] for place in np.flatnonzero(stay).tolist())
+    row = chosen[stay]
+    gpus = tuple(held[place] for place in np.flatnonzero(stay).tolist())
     beside = fixed.and_also(Standing.of_rows(classes, rows, row, gpus))
     return Unmoved(row, gpus, refused, dict(sorted(reason.items())), beside)
 
@@ -196,7 +198,8 @@ def _continued(
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
     """Rows that continue jobs which must stay, with their GPUs; rows that would move one, with that job."""
     held_by = classes.instance.jobs_table.running
-    continued, moved = dict[int, tuple[str, ...]](), dict[int, int]()
+    continued = dict[int, tuple[str, ...]]()
+    moved = dict[int, int]()
     for row in wanted.tolist():
         jobs = (int(rows.job[row]), int(rows.partner[row]))
         firm = [job for job in jobs if job >= 0 and stays[job]]
@@ -228,7 +231,8 @@ def _contradiction(classes: Classes, rows: JobRows, moved: Mapping[int, int], jo
     if row is None:
         return f"{runs}, but the rows to place do not include that job"
     column = int(rows.column[row])
-    pool, gpus = int(classes.pool[column]), int(classes.gpus[column])
+    pool = int(classes.pool[column])
+    gpus = int(classes.gpus[column])
     where = "no GPU" if pool < 0 else _gpus_of(instance, gpus, pool)
     return f"{runs}, but the row to place gives it {where} in another configuration"
 

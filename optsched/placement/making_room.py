@@ -143,7 +143,8 @@ class Occupants:
 
     def _in_the_way(self, row: int) -> list[int]:
         """Rows that may leave, and whose GPUs or needs can be in the way of one."""
-        C, column = self.classes, self.rows.column
+        C = self.classes
+        column = self.rows.column
         rows = np.array(list(self.gpus), np.int64)
         near = C.pool[column[rows]] == C.pool[column[row]]
         # A resource of some nodes joins the pools that these belong to.
@@ -195,12 +196,17 @@ class Clearing:
     ) -> None:
         requests = Requests.of(classes, rows, np.array([wanted]), constraints, [barred])
         problem = Problem.of(requests, requests.pool.tolist(), standing)
-        self._problem, self._state, self._loose = problem, State(problem), loose
-        self._gpus, self._span = int(requests.gpus[0]), int(requests.span[0])
-        nodes, numbering = problem.nodes, classes.instance.cluster.numbering
+        self._problem = problem
+        self._state = State(problem)
+        self._loose = loose
+        self._gpus = int(requests.gpus[0])
+        self._span = int(requests.span[0])
+        nodes = problem.nodes
+        numbering = classes.instance.cluster.numbering
         local = nodes.local()[loose.node]
         here = local >= 0
-        self._node, self._owner = local[here], loose.owner[here]
+        self._node = local[here]
+        self._owner = loose.owner[here]
         self._spot = (
             self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
         )
@@ -276,15 +282,20 @@ class Clearing:
 
     def _without(self, gone: BoolArray) -> None:
         """Let the state be what is left beside what stands and the holders that are not gone."""
-        state, nodes, loose = self._state, self._problem.nodes, self._loose
+        state = self._state
+        nodes = self._problem.nodes
+        loose = self._loose
         stays = ~gone[self._owner]
-        owner, node, shape = self._owner[stays], self._node[stays], nodes.room.shape
+        owner = self._owner[stays]
+        node = self._node[stays]
+        shape = nodes.room.shape
         load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
         # GPUs that a node does not have keep room 0.
         room: FloatArray = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
         if self._conflicts.any():
             room[node[self._conflicts[owner]]] = 0.0
-        state.room, state.free = room, np.asarray((room >= 1.0).sum(axis=1), np.int64)
+        state.room = room
+        state.free = np.asarray((room >= 1.0).sum(axis=1), np.int64)
         if loose.need.any() and self._problem.requests.need.any():
             used = [np.bincount(node, need[owner], shape[0]) for need in loose.need.T]
             state.own = np.maximum(nodes.own - np.stack(used, axis=1), 0.0)

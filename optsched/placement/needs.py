@@ -32,7 +32,8 @@ def renewable_groups(instance: Instance) -> tuple[Resource, ...]:
 
 def members(instance: Instance) -> BoolArray:
     """Which nodes of the cluster each of these resources belongs to, shape (G, nodes)."""
-    groups, numbering = renewable_groups(instance), instance.cluster.numbering
+    groups = renewable_groups(instance)
+    numbering = instance.cluster.numbering
     member = np.zeros((len(groups), numbering.nodes), bool)
     for place, group in enumerate(groups):
         member[place, [numbering.by_name[name] for name in group.nodes or ()]] = True

@@ -66,7 +66,10 @@ class Nodes:
         """The usable nodes of these pools, given in ascending order."""
         cluster = instance.cluster
         no_node = np.zeros(0, np.int64)
-        pool_of, rows, gpus, own = [no_node], [no_node], [no_node], [np.zeros((0, len(OWN)))]
+        pool_of = [no_node]
+        rows = [no_node]
+        gpus = [no_node]
+        own = [np.zeros((0, len(OWN)))]
         for which in pools:
             part = cluster.pools[which]
             here = np.flatnonzero(part.usable(instance.now) & (part.node_gpus > 0))
@@ -76,7 +79,9 @@ class Nodes:
             gpus.append(part.node_gpus[here])
             own.append(np.where(np.isnan(stated), np.inf, stated))
         groups = renewable_groups(instance)
-        pool, row, count = np.concatenate(pool_of), np.concatenate(rows), np.concatenate(gpus)
+        pool = np.concatenate(pool_of)
+        row = np.concatenate(rows)
+        count = np.concatenate(gpus)
         number = cluster.numbering.first[pool] + row
         exists = np.arange(count.max(initial=0)) < count[:, None]
         return cls(
@@ -166,7 +171,8 @@ class Links:
 
 def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
     """Inside a node ``intra_node``; between two nodes of a pool the smaller of ``intra_node`` and ``node``."""
-    inside, between = np.zeros(len(nodes)), np.zeros(len(nodes))
+    inside = np.zeros(len(nodes))
+    between = np.zeros(len(nodes))
     for number, pool in enumerate(nodes.instance.cluster.pools):
         stated = [pool.bandwidth[level] for level in (INTRA_NODE, NODE) if level in pool.bandwidth]
         if stated:

@@ -62,7 +62,9 @@ class Matching:
     """
 
     def __init__(self, job: IntArray, place: IntArray, capacity: list[int], jobs: int) -> None:
-        self.job, self.place, self.capacity = job, place, capacity
+        self.job = job
+        self.place = place
+        self.capacity = capacity
         self.open = np.ones(len(job), bool)
         self.on = np.zeros(len(job), bool)
         self.edge = np.full(jobs, -1, np.int64)
@@ -131,7 +133,8 @@ class Matching:
 
     def _shift(self, came_by: list[int], place: int, yielding: int) -> None:
         """Move every job on the path that ends at a place to the edge by which it comes."""
-        gone, new = ([yielding] if yielding >= 0 else []), [came_by[place]]
+        gone = [yielding] if yielding >= 0 else []
+        new = [came_by[place]]
         old = int(self.edge[self.job[new[-1]]])
         while old >= 0:
             gone.append(old)
@@ -160,7 +163,8 @@ class Matching:
             idle = coming[now < 0]
             if len(idle):
                 return self._pull(here, int(idle[np.argmax(wanted[self.job[idle]])]), leaves_by)
-            coming, now = coming[now >= 0], now[now >= 0]
+            coming = coming[now >= 0]
+            now = now[now >= 0]
             for other in np.unique(self.place[now]).tolist():
                 if other in leaves_by:
                     continue
@@ -261,7 +265,10 @@ class _Slices:
     def __init__(
         self, job: IntArray, place: IntArray, left: IntArray, takes: list[int], jobs: int
     ) -> None:
-        self.job, self.place, self.left, self.takes = job, place, left, takes
+        self.job = job
+        self.place = place
+        self.left = left
+        self.takes = takes
         self.of_job = np.zeros(jobs, np.int64)
         np.add.at(self.of_job, job, left)
         of_place = [
@@ -279,7 +286,9 @@ class _Slices:
 
     def cut(self) -> tuple[list[int], list[IntArray]]:
         """Lengths and entries of the slices, until nothing (or less than 1e-13) is left."""
-        lengths, runs, end = [], [], sum(self.takes)
+        lengths = []
+        runs = []
+        end = sum(self.takes)
         while self.time > end and self.left.any():
             self._demand()
             self._use_idle()

@@ -89,7 +89,8 @@ class Items:
     @classmethod
     def of(cls, instant: Instant) -> Items:
         """Put the rows of an allocation together."""
-        use, shares = instant.usage.toarray(), instant.shares
+        use = instant.usage.toarray()
+        shares = instant.shares
         rows_of_job, has_partner = _rows_of_jobs(instant, _kinds(use, shares))
         # Jobs with the same rows are one group; those that share with another are groups of their own.
         groups: dict[object, list[int]] = {}
@@ -157,7 +158,9 @@ class Items:
         lengths : FloatArray, shape (S,)
         counts : FloatArray, shape (S, I)
         """
-        left, lengths, counts = need.copy(), [], []
+        left = need.copy()
+        lengths = []
+        counts = []
         while (left > 0).any():
             load = np.asarray((self.member @ left) / self.count)
             urgency = self.member.T @ load  # of a pair: both jobs
@@ -233,7 +236,8 @@ class Packing:
 def shortest(items: Items, engine: Engine) -> Packing:
     """Run all items in the shortest time."""
     lengths, counts = items.peel(items.need)
-    bound, finished = 1.0, True
+    bound = 1.0
+    finished = True
     if lengths.sum() <= FULL:
         return Packing(lengths, counts, 1.0, True)
     master = Master(items.need, sp.csc_matrix(counts.T), engine)
@@ -306,7 +310,8 @@ class Pricing:
     """The most valuable pattern, quickly and exactly."""
 
     def __init__(self, items: Items, engine: Engine) -> None:
-        self.items, self.engine = items, engine
+        self.items = items
+        self.engine = engine
         most = np.minimum.reduce([np.full(len(items), float(items.count.max())), *_limits(items)])
         program = LinearProgram()
         c = program.variables(
@@ -322,7 +327,8 @@ class Pricing:
         """Patterns of value above 1, by filling in the order of value per use; shape (found, I)."""
         items = self.items
         worth = np.flatnonzero(y > CLOSED)
-        total, largest = items.usage.sum(axis=0), items.usage.max(axis=0, initial=0.0)
+        total = items.usage.sum(axis=0)
+        largest = items.usage.max(axis=0, initial=0.0)
         found: dict[bytes, FloatArray] = {}
         for size in (largest, total, np.ones(len(y)), np.sqrt(largest)):
             with np.errstate(divide="ignore"):
@@ -452,10 +458,8 @@ def _vertex(
     """t of every member and cell (slice, item), shape (members, cells): a vertex, or equal shares if a limit is met."""
     cells = len(slices)
     equal = np.tile(amount / size, (size, 1))
-    whole, of_place = (
-        sp.eye_array(size),
-        sp.csr_matrix((np.ones(cells), (places, np.arange(cells)))),
-    )
+    whole = sp.eye_array(size)
+    of_place = sp.csr_matrix((np.ones(cells), (places, np.arange(cells))))
     used, of_cell = np.unique(slices, return_inverse=True)
     of_slice = sp.csr_matrix((np.ones(cells), (of_cell, np.arange(cells))))
     program = LinearProgram()

@@ -82,7 +82,8 @@ def place_rows(
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
-    constraints, wanted = list(constraints), np.asarray(wanted, np.int64)
+    constraints = list(constraints)
+    wanted = np.asarray(wanted, np.int64)
     # 1. Jobs that cannot be preempted keep their GPUs.
     fixed = unmoved(classes, rows, wanted, constraints, standing)
     placed = dict(zip(fixed.row.tolist(), fixed.gpus, strict=True))
@@ -282,7 +283,8 @@ def runs_first(solution: Solution) -> IntArray:
 
 def _excess(classes: Classes, rows: JobRows, wanted: IntArray) -> str:
     """Why rows cannot run at the same time, as text; empty if they can, as far as jobs and totals go."""
-    names, resources = classes.instance.jobs_table.names, classes.resources
+    names = classes.instance.jobs_table.names
+    resources = classes.resources
     jobs = np.concatenate([rows.job[wanted], rows.partner[wanted]])
     distinct, count = np.unique(jobs[jobs >= 0], return_counts=True)
     if (count > 1).any():

@@ -53,7 +53,8 @@ class Movable:
         may_move : BoolArray, shape (S,)
         pool : IntArray, shape (S,)
         """
-        owner, node = standing.owner, standing.node
+        owner = standing.owner
+        node = standing.node
         # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that spans.
         spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
         plain = (standing.share == 1.0) & ~standing.need.any(axis=1)
@@ -68,7 +69,8 @@ class Movable:
 def is_plain(requests: Requests, standing: Standing) -> bool:
     """Whether requests need nothing but whole GPUs, of one node each, and hold none of the pools that they ask for."""
     instance = requests.classes.instance
-    cluster, now = instance.cluster, instance.now
+    cluster = instance.cluster
+    now = instance.now
     if cluster.topology is not None or any(requests.apart) or any(map(len, requests.barred)):
         return False
     if requests.need.any() or requests.group_need.any() or (requests.share < 1.0).any():
@@ -200,7 +202,8 @@ class _FreeGpus:
     def _free_indices(self, node: int) -> list[int]:
         if node not in self._indices:
             number = int(self.nodes[node])
-            first, last = self.numbering.start[number], self.numbering.start[number + 1]
+            first = self.numbering.start[number]
+            last = self.numbering.start[number + 1]
             self._indices[node] = np.flatnonzero(~self._occupied[first:last]).tolist()
         return self._indices[node]
 
@@ -209,7 +212,8 @@ class _Migration:
     """Room on a node of a pool, made by moving gangs from it to other nodes."""
 
     def __init__(self, nodes: _FreeGpus, movable: Movable, pool: int) -> None:
-        self._nodes, self._gpus = nodes, movable.gpus
+        self._nodes = nodes
+        self._gpus = movable.gpus
         self._size = np.fromiter(map(len, movable.gpus), np.int64, len(movable.gpus))
         local = np.full(nodes.numbering.nodes, -1, np.int64)
         local[nodes.nodes] = np.arange(len(nodes.nodes))

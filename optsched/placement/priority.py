@@ -97,7 +97,10 @@ def first_fit(
     occupied = np.zeros(instant.jobs + 1, bool)
     if busy is not None:
         occupied[:-1] = busy[: instant.jobs]
-    left, row, resource, share = order, uses.row, uses.resource, uses.share
+    left = order
+    row = uses.row
+    resource = uses.resource
+    share = uses.share
     taken: list[IntArray] = []
     while len(left):
         # 1. Rows that no longer fit are dropped.
@@ -110,7 +113,8 @@ def first_fit(
         fits = _first_of_jobs(instant, left)
         fits[row[_beyond(resource, share, free)]] = False
         fits[0] = True  # it was possible, whatever the rounding of the sums
-        chosen, held = left[fits], fits[row]
+        chosen = left[fits]
+        held = fits[row]
         taken.append(chosen)
         free -= np.bincount(resource[held], share[held], minlength=len(free))
         occupied[instant.job[chosen]] = occupied[instant.partner[chosen]] = True

@@ -146,7 +146,8 @@ class Problem:
 
     def gpus_for(self, request: int) -> IntArray:
         """GPUs of every node of its pool with room for the share of a request, beside what stands."""
-        here, share = self.of_pool(request), self.requests.share[request]
+        here = self.of_pool(request)
+        share = self.requests.share[request]
         return (
             self.nodes.free[here]
             if share == 1.0
@@ -173,7 +174,8 @@ class Problem:
         group : FloatArray, shape (G,)
             What is left of the resources of some nodes.
         """
-        R, here = self.requests, self.of_pool(request)
+        R = self.requests
+        here = self.of_pool(request)
         if R.torn[request]:
             return np.zeros_like(gpus)
         if self.needy[request]:
@@ -192,7 +194,9 @@ class Problem:
     def shut(self, request: int, gpus: IntArray) -> IntArray:
         """GPUs by node of its pool, without those of nodes that are closed to a request."""
         if len(self.closed[request]):
-            here, gpus, closed = self.of_pool(request), gpus.copy(), self.closed[request]
+            here = self.of_pool(request)
+            gpus = gpus.copy()
+            closed = self.closed[request]
             first, last = np.searchsorted(closed, [here.start, here.stop])
             gpus[closed[first:last] - here.start] = 0
         return gpus
@@ -208,7 +212,8 @@ class Problem:
     @cached_property
     def fewest(self) -> IntArray:
         """Fewest nodes that each request needs if it has no others beside it, 0 where it fits nowhere; shape (P,)."""
-        R, known = self.requests, dict[tuple[object, ...], int]()
+        R = self.requests
+        known = dict[tuple[object, ...], int]()
         result = np.zeros(len(self), np.int64)
         alike = zip(
             R.pool.tolist(),
@@ -278,10 +283,8 @@ def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
 
 def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     """What the running jobs of each request hold."""
-    running, numbering = (
-        requests.classes.instance.jobs_table.running,
-        nodes.instance.cluster.numbering,
-    )
+    running = requests.classes.instance.jobs_table.running
+    numbering = nodes.instance.cluster.numbering
     result = [NOTHING_HELD] * len(requests)
     if not running:
         return tuple(result)
@@ -299,13 +302,15 @@ def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
                     owners += [request] * len(gpus)
                     names += gpus
     # Each GPU of a request once, with how many of its jobs hold it.
-    gpu, owner = numbering.numbers(names), np.array(owners, np.int64)
+    gpu = numbering.numbers(names)
+    owner = np.array(owners, np.int64)
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
     at = numbering.node_of(gpu)
     node = nodes.local()[at]
     usable = node >= 0
-    owner, weight = owner[usable], weight[usable].astype(np.int64)
+    owner = owner[usable]
+    weight = weight[usable].astype(np.int64)
     spots = np.stack([node, gpu - numbering.start[at]], axis=1)[usable]
     start = np.searchsorted(owner, np.arange(len(requests) + 1)).tolist()
     for request in np.flatnonzero(jobs_of).tolist():
@@ -319,7 +324,8 @@ def _closed(requests: Requests, nodes: Nodes, standing: Standing | None) -> tupl
     beside = [NO_NODE if standing is None else standing.nodes_of(jobs) for jobs in requests.sets]
     if not any(map(len, beside)) and not any(map(len, requests.barred)):
         return (NO_NODE,) * len(requests)
-    local, known = nodes.local(), dict[tuple[object, ...], IntArray]()
+    local = nodes.local()
+    known = dict[tuple[object, ...], IntArray]()
     result = []
     for barred, apart in zip(requests.barred, requests.apart, strict=True):
         key = (barred.tobytes(), *apart)

@@ -161,7 +161,8 @@ def _exactly(
         )
         runs = run_matrix([instant.packed(part) for part in parts], len(instant))
     missing = instant.fraction - np.asarray(runs.T @ length)
-    more, added = [], []
+    more = []
+    added = []
     while (left := np.flatnonzero(missing > NOTHING)).size:
         running = first_fit(instant, left[np.argsort(-missing[left], kind="stable")])
         more.append(float(missing[running].min()))
@@ -205,17 +206,17 @@ def trimmed(
     """
     by_row = runs.tocsc()
     by_row.sort_indices()
-    number, row = (
-        by_row.indices.astype(np.int64),
-        np.repeat(np.arange(len(need)), np.diff(by_row.indptr)),
-    )
+    number = by_row.indices.astype(np.int64)
+    row = np.repeat(np.arange(len(need)), np.diff(by_row.indptr))
     total = np.concatenate(([0.0], np.cumsum(length[number])))
     before = total[:-1] - total[by_row.indptr[row]]
     stays = np.clip(need[row] - before, 0.0, length[number])
     stays[stays < NOTHING] = 0.0
     whole = stays > length[number] - NOTHING
     stays[whole] = length[number][whole]
-    number, row, stays = number[stays > 0], row[stays > 0], stays[stays > 0]
+    number = number[stays > 0]
+    row = row[stays > 0]
+    stays = stays[stays > 0]
     # a slice is cut where the first part of a row in it ends; the row runs in all cuts up to there
     ends, end = np.unique(np.stack([number, stays], axis=1), axis=0, return_inverse=True)
     slice_of = ends[:, 0].astype(np.int64)
@@ -237,7 +238,8 @@ def in_order(length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.cs
     The order as it is given is kept where it has fewer switches, or where there are too many slices to compare.
     """
     kept = np.flatnonzero((length > 0) & (np.diff(runs.indptr) > 0))
-    length, runs = length[kept], sp.csr_matrix(runs[kept])
+    length = length[kept]
+    runs = sp.csr_matrix(runs[kept])
     if not 2 < len(length) <= ORDERED:
         return length, runs
     dense = runs.toarray().astype(np.float32)

@@ -11,8 +11,8 @@ from optsched.placement.best_fit import State
 from optsched.placement.needs import OWN
 from optsched.placement.problem import Assignment, Problem
 
-TOLD = 4
-"""Nodes whose free GPUs are told."""
+MOST_NAMED = 4
+"""Nodes whose free GPUs a reason names."""
 
 
 class Refused(NamedTuple):
@@ -37,7 +37,8 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
 
 
 def _why(state: State, request: int) -> str:
-    problem, R = state.problem, state.problem.requests
+    problem = state.problem
+    R = state.problem.requests
     named = R.named(request)
     if R.torn[request]:
         return f"{named} share GPUs, but may not be on one node (anti-affinity)"
@@ -46,27 +47,30 @@ def _why(state: State, request: int) -> str:
 
 
 def _needs(problem: Problem, request: int) -> str:
-    R, instance = problem.requests, problem.nodes.instance
-    gpus, span, share = int(R.gpus[request]), int(R.span[request]), float(R.share[request])
+    R = problem.requests
+    instance = problem.nodes.instance
+    gpus = int(R.gpus[request])
+    span = int(R.span[request])
+    share = float(R.share[request])
     pool = instance.cluster.pools[int(R.pool[request])].name
-    told = f"{gpus} GPU{'s' if gpus != 1 else ''} of {pool}"
-    told = told if share == 1.0 else f"{share:g} of {'each of ' if gpus > 1 else ''}{told}"
+    text = f"{gpus} GPU{'s' if gpus != 1 else ''} of {pool}"
+    text = text if share == 1.0 else f"{share:g} of {'each of ' if gpus > 1 else ''}{text}"
     if gpus > 1:
-        told += f" on at most {span} node{'s' if span != 1 else ''}"
+        text += f" on at most {span} node{'s' if span != 1 else ''}"
     amounts = [*zip(OWN, R.need[request].tolist(), strict=True)]
     amounts += [
         (g.name, a)
         for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)
     ]
     each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
-    told += f" with {' and '.join(each)} per GPU" if each else ""
+    text += f" with {' and '.join(each)} per GPU" if each else ""
     barred = [
         problem.nodes.instance.cluster.numbering.node_name(node)
-        for node in R.barred[request][: TOLD + 1].tolist()
+        for node in R.barred[request][: MOST_NAMED + 1].tolist()
     ]
     if barred:
-        told += f", not on {', '.join(barred[:TOLD])}{' and more' if len(barred) > TOLD else ''}"
-    return told + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
+        text += f", not on {', '.join(barred[:MOST_NAMED])}{' and more' if len(barred) > MOST_NAMED else ''}"
+    return text + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
 
 
 def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
@@ -76,10 +80,10 @@ def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
         return "no GPU is free for it"
     largest = np.argsort(-available, kind="stable")
     largest = largest[available[largest] > 0]
-    told = [
+    text = [
         f"{available[n]} on {problem.nodes.name(here.start + int(n))}"
-        for n in largest[:TOLD].tolist()
+        for n in largest[:MOST_NAMED].tolist()
     ]
-    rest = len(largest) - len(told)
+    rest = len(largest) - len(text)
     more = f" and less or as much on {rest} more node{'s' if rest != 1 else ''}" if rest else ""
-    return f"{total} GPU{'s are' if total != 1 else ' is'} free for it: {', '.join(told)}{more}"
+    return f"{total} GPU{'s are' if total != 1 else ' is'} free for it: {', '.join(text)}{more}"

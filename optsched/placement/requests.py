@@ -79,7 +79,8 @@ class Requests:
         column = rows.column[wanted]
         keep = (classes.pool[column] >= 0) & (classes.gpus[column] > 0)
         off = _barred(classes, barred, keep)
-        wanted, column = wanted[keep], column[keep]
+        wanted = wanted[keep]
+        column = column[keep]
         configuration = classes.configuration[column]
         gpus = classes.gpus[column]
         sets = anti_affinity_sets(classes, constraints)
@@ -147,8 +148,8 @@ class Requests:
     def named(self, request: int) -> str:
         """``job a``, or ``jobs a and b``."""
         names = self.classes.instance.jobs_table.names
-        told = [names[job] for job in self.jobs(request)]
-        return f"job {told[0]}" if len(told) == 1 else f"jobs {told[0]} and {told[1]}"
+        jobs = [names[job] for job in self.jobs(request)]
+        return f"job {jobs[0]}" if len(jobs) == 1 else f"jobs {jobs[0]} and {jobs[1]}"
 
 
 def anti_affinity_sets(
@@ -176,7 +177,8 @@ def _barred(
         raise InvalidArgument(
             "barred", f"{len(barred)} entries", f"{len(keep)}, one for each wanted row"
         )
-    number, known = classes.instance.cluster.numbering.by_name, dict[frozenset[str], IntArray]()
+    number = classes.instance.cluster.numbering.by_name
+    known = dict[frozenset[str], IntArray]()
     for place, names in enumerate(barred):
         unknown = sorted(name for name in names if name not in number)
         if unknown:

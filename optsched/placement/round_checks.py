@@ -80,8 +80,8 @@ def _check_share(rounds: Rounds) -> list[RoundsFlaw]:
             RoundsFlaw("bound", f"found {rounds.bound!r}, expected a number from the scale to 1")
         )
     elif rounds.finished and rounds.method != "priority" and rounds.bound - rounds.scale > CLOSED:
-        told = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
-        problems.append(RoundsFlaw("bound", f"found {rounds.bound!r}, {told}"))
+        text = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
+        problems.append(RoundsFlaw("bound", f"found {rounds.bound!r}, {text}"))
     if not rounds.finished and rounds.method != "patterns":
         problems.append(
             RoundsFlaw(
@@ -92,7 +92,8 @@ def _check_share(rounds: Rounds) -> list[RoundsFlaw]:
 
 
 def _check_jobs(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
-    rows, names = rounds.rows, classes.instance.jobs_table.names
+    rows = rounds.rows
+    names = classes.instance.jobs_table.names
     number = np.arange(len(rows))
     shared = number[rows.partner >= 0]
     where = (np.concatenate([number, shared]), np.concatenate([rows.job, rows.partner[shared]]))
@@ -134,34 +135,43 @@ def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     for number in range(len(rounds)):
         fits = shares.fits(rounds.running(number))
         if fits is not True:
-            told = "do not fit" if fits is False else "are not known to fit"
-            words = f"its shares of GPUs {told} into the whole GPUs of their pools, expected rows that do"
+            how = "do not fit" if fits is False else "are not known to fit"
+            words = f"its shares of GPUs {how} into the whole GPUs of their pools, expected rows that do"
             problems.append(RoundsFlaw(f"slices[{number}].run", words))
     return problems[:REPORTED]
 
 
 def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
     """Rows that run for another time than they should; of a wrong scale, where all the others agree, just that."""
-    fraction, received = rounds.rows.fraction, rounds.received
+    fraction = rounds.rows.fraction
+    received = rounds.received
     wanted = fraction > 0
     if not wanted.any() or not np.isfinite(rounds.scale):
         return []
     share = np.divide(received, fraction, out=np.zeros_like(received), where=wanted)
     if rounds.method == "priority":
         least = float(min(1.0, share[wanted].min()))
-        return [] if abs(least - rounds.scale) <= RELATIVE else [
-            RoundsFlaw("scale", f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives")
-        ]  # fmt: skip
+        return (
+            []
+            if abs(least - rounds.scale) <= RELATIVE
+            else [
+                RoundsFlaw(
+                    "scale",
+                    f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives",
+                )
+            ]
+        )
     large = fraction >= 0.1 * fraction.max()  # what rounding is to these tells nothing else
-    told = float(np.median(share[large]))
-    problems, scale = [], rounds.scale
-    if not abs(told - scale) <= RELATIVE + 10 * ABSOLUTE / fraction.max():
+    actual = float(np.median(share[large]))
+    problems = []
+    scale = rounds.scale
+    if not abs(actual - scale) <= RELATIVE + 10 * ABSOLUTE / fraction.max():
         problems.append(
             RoundsFlaw(
-                "scale", f"found {scale!r}, but the rows run for {told!r} of their fractions"
+                "scale", f"found {scale!r}, but the rows run for {actual!r} of their fractions"
             )
         )
-        scale = told
+        scale = actual
     expected = scale * fraction
     wrong = np.flatnonzero(~(np.abs(received - expected) <= RELATIVE * expected + ABSOLUTE))
     return problems + [

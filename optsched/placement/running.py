@@ -42,9 +42,13 @@ class Running:
     @classmethod
     def of(cls, instance: Instance) -> Running:
         """What runs in an instance."""
-        table, cluster = instance.jobs_table, instance.cluster
-        jobs, places, numbering = len(table), table.places, cluster.numbering
-        pool, gpus = np.full(jobs, -1, np.int64), np.zeros(jobs, np.int64)
+        table = instance.jobs_table
+        cluster = instance.cluster
+        jobs = len(table)
+        places = table.places
+        numbering = cluster.numbering
+        pool = np.full(jobs, -1, np.int64)
+        gpus = np.zeros(jobs, np.int64)
         pool[places.job], gpus[places.job] = places.pool, places.length
         # One entry for each GPU that is held: who holds it, and its node.
         owner = np.repeat(places.job, places.length)
@@ -52,7 +56,8 @@ class Running:
         no_pools = np.zeros(0, np.int64)
         state = np.concatenate([*(part.node_state for part in cluster.pools), no_pools])
         usable = [*(part.usable(instance.now) for part in cluster.pools), no_pools.astype(bool)]
-        lost, leaves = np.zeros(jobs, bool), np.zeros(jobs, bool)
+        lost = np.zeros(jobs, bool)
+        leaves = np.zeros(jobs, bool)
         lost[owner[state[node] == DOWN]] = True
         leaves[owner[~np.concatenate(usable)[node]]] = True
         # Nodes of each job: different pairs of a job and a node. Most tables are sorted already.
@@ -120,7 +125,8 @@ def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standin
     gpus = [instance.jobs_table.running[job][1] for job in jobs.tolist()]
     share, needs = held_of(instance, jobs, option)
     numbering = instance.cluster.numbering
-    gpu, owner = numbering.numbers(chain.from_iterable(gpus)), _owners(gpus)
+    gpu = numbering.numbers(chain.from_iterable(gpus))
+    owner = _owners(gpus)
     load = np.bincount(gpu, share[owner], numbering.gpus)
     holders = np.bincount(gpu, minlength=numbering.gpus)
     over = load[gpu] > 1.0 + SLACK
@@ -137,13 +143,16 @@ def _held(
     instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray]:
     """Share of each of its GPUs that each job holds, and what it needs per GPU of these, shape (jobs, names)."""
-    table, options, workloads = instance.jobs_table, instance.options, instance.workloads
+    table = instance.jobs_table
+    options = instance.options
+    workloads = instance.workloads
     # The last row is that of jobs without a workload. Workers and servers need what their law says.
     demand = np.zeros((len(workloads) + 1, len(names)))
     for row, workload in enumerate(workloads):
         if workload.demand and KEY not in workload.parameters:
             demand[row] = [workload.demand.get(name, 0.0) for name in names]
-    needs, share = demand[table.workload[jobs]], np.ones(len(jobs))
+    needs = demand[table.workload[jobs]]
+    share = np.ones(len(jobs))
     for place in np.flatnonzero(table.options[jobs] >= 0).tolist():
         job = int(jobs[place])
         gpus = len(table.running[job][1])
@@ -158,7 +167,8 @@ def _held(
 
 def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
     """The option in which a job runs if it is known, else all that are like the place where it runs."""
-    options, own = instance.options, int(instance.jobs_table.options[job])
+    options = instance.options
+    own = int(instance.jobs_table.options[job])
     pool, gpus, _ = instance.jobs_table.running[job]
     first = int(options.indptr[own])
     rows = np.arange(first, options.indptr[own + 1])
@@ -176,7 +186,8 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
         return hit
     jobs = np.fromiter(table.running, np.int64, len(table.running))
     standing = standing_of(instance, jobs, option)
-    node, owner = standing.node, standing.owner
+    node = standing.node
+    owner = standing.owner
     short = standing.used > own_capacity(instance) * (1.0 + SLACK)
     needs_it = (standing.need[owner] > 0) & short[node]
     capacity = np.array([group.capacity for group in renewable_groups(instance)])

@@ -61,7 +61,8 @@ class Shares:
     @classmethod
     def of(cls, classes: Classes, column: IntArray, now: float | None = None) -> Shares | None:
         """Shares that columns hold at a time (default: the instance's ``now``); None if all GPUs are whole."""
-        gpus, pool = classes.gpus[column], classes.pool[column]
+        gpus = classes.gpus[column]
+        pool = classes.pool[column]
         share = classes.configurations.share[classes.configuration[column]]
         some = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
         if not len(some):
@@ -87,7 +88,8 @@ class Shares:
 
     def fits(self, rows: IntArray) -> bool | None:
         """Whether these rows fit side by side; None if it is not known."""
-        some, known = self.take(rows), True
+        some = self.take(rows)
+        known = True
         for pool in np.unique(some.pool[some.pool >= 0]).tolist():
             mine = np.flatnonzero(some.pool == pool)
             found = packing(some.gpus[mine], some.share[mine], int(self.capacity[pool])).fits
@@ -125,7 +127,8 @@ class Shares:
         for pool in self._pools():
             mine = np.flatnonzero(self.pool == pool)
             found, bound = _most(self.gpus[mine], self.share[mine], int(self.capacity[pool]))
-            held, most = held + found, most + bound
+            held = held + found
+            most = most + bound
         return held, most
 
     def _pools(self) -> list[int]:
@@ -167,7 +170,8 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
         return Packing(False)
     if float(gpus @ share) > count * (1 + ROUNDING):
         return Packing(False)
-    bins, made = Bins(count), [np.zeros(0, np.int64)] * len(gpus)
+    bins = Bins(count)
+    made = [np.zeros(0, np.int64)] * len(gpus)
     order = np.lexsort((-gpus, -share))
     for row in order.tolist():
         taken = bins.take(int(gpus[row]), float(share[row]))
@@ -190,7 +194,8 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
 
 def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> IntArray:
     """How many shares of each size lie on each GPU by first fit, whichever gang they belong to."""
-    bins, filled = Bins(count), np.zeros((count, len(sizes)), np.int64)
+    bins = Bins(count)
+    filled = np.zeros((count, len(sizes)), np.int64)
     for number in np.repeat(kind, gpus).tolist():
         taken = bins.take(1, float(sizes[number]))
         if taken is not None:
@@ -242,7 +247,8 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
         for weight in weights
     )
     order = np.lexsort((gpus, gpus * share))
-    gpus, share = gpus[order], share[order]
+    gpus = gpus[order]
+    share = share[order]
     # of rows of which each takes no less than the one before it, a packing can hold the first ones if it holds as many
     nested = bool((np.diff(gpus) >= 0).all() and (np.diff(share) >= 0).all())
     bins = Bins(count)
@@ -250,7 +256,8 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
         bins.take(int(g), float(s)) is not None
         for g, s in zip(gpus.tolist(), share.tolist(), strict=True)
     )
-    low, high = held, bound if len(gpus) <= COUNTED else held
+    low = held
+    high = bound if len(gpus) <= COUNTED else held
     while low < high:
         middle = (low + high + 1) // 2
         fits = packing(gpus[:middle], share[:middle], count).fits
@@ -277,7 +284,8 @@ class _Search:
     """
 
     def __init__(self, sizes: list[float]) -> None:
-        self.sizes, self.steps = sizes, 0
+        self.sizes = sizes
+        self.steps = 0
         self.hopeless: set[tuple[tuple[int, ...], int]] = set()
 
     def fill(self, left: tuple[int, ...], count: int) -> list[tuple[int, ...]] | None:

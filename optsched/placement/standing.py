@@ -20,8 +20,8 @@ from optsched.placement.needs import OWN, members, needs_per_gpu, own_capacity, 
 
 SLACK = 1e-9
 """Slack of the shares of one GPU."""
-TOLD = 4
-"""Holders of a GPU that are told."""
+MOST_NAMED = 4
+"""Holders of a GPU that a message names."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,11 @@ class Standing:
         if len(over):
             gpu = int(over[0])
             holders = [self.named(owner) for owner in self.owner[self.gpu == gpu].tolist()]
-            told = ", ".join(holders[:TOLD]) + (" and more" if len(holders) > TOLD else "")
+            text = ", ".join(holders[:MOST_NAMED]) + (
+                " and more" if len(holders) > MOST_NAMED else ""
+            )
             raise ValueError(
-                f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {told}), expected at most 1"
+                f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {text}), expected at most 1"
             )
 
     @classmethod
@@ -118,23 +120,25 @@ class Standing:
         cls, classes: Classes, rows: JobRows, chosen: IntArray, gpu: IntArray, count: IntArray
     ) -> Standing:
         """The same by the numbers of the GPUs, row by row, and how many each row has."""
-        column, instance = rows.column[chosen], classes.instance
+        column = rows.column[chosen]
+        instance = classes.instance
         need, group_need = needs_per_gpu(classes, column)
         owner = np.repeat(np.arange(len(chosen), dtype=np.int64), count)
         wrong = np.flatnonzero(count != classes.gpus[column])
         if len(wrong):
             s = int(wrong[0])
-            told = f"{_named(instance, rows.job[chosen], s)} stands on {count[s]} GPUs"
-            raise ValueError(f"{told}, expected the {classes.gpus[column[s]]} of its row")
+            text = f"{_named(instance, rows.job[chosen], s)} stands on {count[s]} GPUs"
+            raise ValueError(f"{text}, expected the {classes.gpus[column[s]]} of its row")
         numbering = instance.cluster.numbering
         wrong = np.flatnonzero(
             numbering.pool[numbering.node_of(gpu)] != classes.pool[column[owner]]
         )
         if len(wrong):
-            s, pool = int(owner[wrong[0]]), int(classes.pool[column[owner[wrong[0]]]])
-            told = f"{_named(instance, rows.job[chosen], s)} stands on {show(numbering.gpu_name(int(gpu[wrong[0]])))}"
+            s = int(owner[wrong[0]])
+            pool = int(classes.pool[column[owner[wrong[0]]]])
+            text = f"{_named(instance, rows.job[chosen], s)} stands on {show(numbering.gpu_name(int(gpu[wrong[0]])))}"
             raise ValueError(
-                f"{told}, expected GPUs of pool {show(instance.cluster.pools[pool].name)}"
+                f"{text}, expected GPUs of pool {show(instance.cluster.pools[pool].name)}"
             )
         share = classes.configurations.share[classes.configuration[column]]
         return cls(
@@ -239,7 +243,8 @@ class Standing:
         Where a node has less than its jobs need, they hold what it has, and nothing of other nodes;
         on nodes that take no work they hold nothing that counts.
         """
-        cluster, now = self.instance.cluster, self.instance.now
+        cluster = self.instance.cluster
+        now = self.instance.now
         usable = np.concatenate([pool.usable(now) for pool in cluster.pools])
         gpus = np.bincount(self.node, self.share[self.owner], len(usable))
         own = np.minimum(self.used, own_capacity(self.instance))
@@ -270,7 +275,8 @@ class Standing:
 
     def named(self, holder: int) -> str:
         """``job a``, ``jobs a and b``, or the number of a job that is not in the job table."""
-        partner, names = int(self.partner[holder]), self.instance.jobs_table.names
+        partner = int(self.partner[holder])
+        names = self.instance.jobs_table.names
         if partner >= 0:
             return f"jobs {names[int(self.job[holder])]} and {names[partner]}"
         return _named(self.instance, self.job, holder)
@@ -311,8 +317,8 @@ def _numbered(
         name = next(
             name for place, name in enumerate(chain.from_iterable(gpus)) if place == wrong[0]
         )
-        told = _named(instance, job, int(owner[wrong[0]]))
+        text = _named(instance, job, int(owner[wrong[0]]))
         raise ValueError(
-            f"{told} stands on {show(name)}, expected a GPU of the cluster, written node/index"
+            f"{text} stands on {show(name)}, expected a GPU of the cluster, written node/index"
         )
     return gpu, owner

@@ -232,7 +232,9 @@ def allocate(
     if recorded is None:
         solution, why, refused = _solved(formulation, candidates, engine)
     else:
-        solution, why, refused = None, recorded.fallback, recorded.refused
+        solution = None
+        why = recorded.fallback
+        refused = recorded.refused
     candidates = _without(candidates, refused)
     allocation = None if solution is None else solution.allocation
     classes = allocation.classes if allocation is not None else formulation.classes(candidates)
@@ -290,7 +292,8 @@ def _engine(state: RoundState, load: Callable[[str], type[Solver]]) -> Engine:
     )
     # The last allocation is a better start than the points that formulations know.
     engine = Engine(load, policy.solver, limits, known_points=False)
-    engine.bases.warm, engine.bases.keep = state.warm, True
+    engine.bases.warm = state.warm
+    engine.bases.keep = True
     return engine
 
 
@@ -349,8 +352,8 @@ def _solved(
 def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | None, str | None]:
     """A solution if it is certified and has an allocation, or why it is not."""
     if solution.conflicts or solution.allocation is None:
-        told = solution.why_infeasible
-        return None, f"{formulation.name} is {solution.status}" + (f": {told}" if told else "")
+        why = solution.why_infeasible
+        return None, f"{formulation.name} is {solution.status}" + (f": {why}" if why else "")
     if not solution.certificate.ok:
         return None, f"the certificate does not hold: {'; '.join(solution.certificate.problems)}"
     return solution, None

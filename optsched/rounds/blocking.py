@@ -20,7 +20,9 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     Beside them no formulation can say anything of use: a smallest level is 0 whatever the others have, and a sum of
     logarithms has no value. Who can join a job that must not be stopped needs only what that does not hold already.
     """
-    jobs, columns, kinds = view.must, candidates.columns, candidates.kinds
+    jobs = view.must
+    columns = candidates.columns
+    kinds = candidates.kinds
     mask = np.zeros(len(jobs), bool)
     if not jobs.any():
         return mask
@@ -34,7 +36,8 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
     for side in (columns.kind, columns.partner):
         pairs = np.flatnonzero(columns.partner >= 0)
         host = _hosts(view, candidates, side[pairs], pairs)
-        pairs, host = pairs[host >= 0], host[host >= 0]
+        pairs = pairs[host >= 0]
+        host = host[host >= 0]
         more = usage[:, pairs] - usage[:, host] > NOTHING * resources.capacity[gone, None]
         needs[pairs] &= more.any(axis=0)
     able = np.zeros(len(kinds) + 1, bool)
@@ -44,7 +47,8 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
 
 def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
     """For columns of pairs, the column in which one of that kind runs alone that others can join; -1 for none."""
-    running, columns = view.running, candidates.columns
+    running = view.running
+    columns = candidates.columns
     hosts = np.flatnonzero(view.hosts)
     firm = np.stack([candidates.kinds.of_job[hosts], running.pool[hosts], running.gpus[hosts]])
     alone = np.flatnonzero(columns.partner < 0)

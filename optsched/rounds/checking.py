@@ -28,20 +28,21 @@ def broken_rules(
       preempted runs until it is said to be complete.
     """
     instance = view.instance
-    cluster, names, numbering = (
-        instance.cluster,
-        instance.jobs_table.names,
-        instance.cluster.numbering,
-    )
+    cluster = instance.cluster
+    names = instance.jobs_table.names
+    numbering = instance.cluster.numbering
     places = RunningJobs.of(running)
-    job, pool, count = places.job, places.pool, places.length
-    gpu, owner = places.numbers(numbering), places.owner
+    job = places.job
+    pool = places.pool
+    count = places.length
+    gpu = places.numbers(numbering)
+    owner = places.owner
     node = numbering.node_of(np.maximum(gpu, 0))
     usable = np.concatenate(
         [*(part.usable(instance.now) for part in cluster.pools), np.zeros(0, bool)]
     )
 
-    def told(mask: BoolArray, why: str) -> Iterator[str]:
+    def wrong_gpus(mask: BoolArray, why: str) -> Iterator[str]:
         wrong = np.flatnonzero(mask).tolist()
         text = places.names() if wrong else []
         for place in wrong:
@@ -51,8 +52,10 @@ def broken_rules(
     found: list[str] = []
     if len(gpu):
         wrong = (gpu == NONE) | (numbering.pool[node] != pool[owner])
-        found += told(wrong, "which is no GPU of pool {pool}")
-        found += told(~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work")
+        found += wrong_gpus(wrong, "which is no GPU of pool {pool}")
+        found += wrong_gpus(
+            ~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work"
+        )
         twice = np.unique(owner * (numbering.gpus + 1) + gpu, return_counts=True)[1] > 1
         found += ["a job gets a GPU twice"] if twice.any() else []
         found += _given_twice(view, job[owner], gpu, setups)
@@ -89,18 +92,17 @@ def _given_twice(
 
 def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     """Whether each job may have so many GPUs."""
-    table, options, workloads = (
-        view.instance.jobs_table,
-        view.instance.options,
-        view.instance.workloads,
-    )
+    table = view.instance.jobs_table
+    options = view.instance.options
+    workloads = view.instance.workloads
     allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
     served = np.array([KEY in workload.parameters for workload in workloads] + [False])
     allowed |= served[table.workload[job]] & (
         table.rates[job] < 0
     )  # workers and servers: the job says nothing
     for place in np.flatnonzero((table.options[job] >= 0) | (table.levels[job] >= 0)).tolist():
-        own, levels = int(table.options[job[place]]), int(table.levels[job[place]])
+        own = int(table.options[job[place]])
+        levels = int(table.levels[job[place]])
         counts = (
             table.level_lists[levels]
             if own < 0
@@ -116,7 +118,8 @@ def _share(view: View, jobs: list[int], setups: Mapping[int, Setup]) -> bool:
     Of a job that runs as only the caller knows, the least share of its options counts.
     """
     instance = view.instance
-    table, options = instance.jobs_table, instance.options
+    table = instance.jobs_table
+    options = instance.options
     shares = []
     for job in jobs:
         own = int(table.options[job])

@@ -12,7 +12,9 @@ from optsched.arrays import BoolArray, IntArray
 from optsched.candidates.classes import LABELS
 from optsched.rounds.ledger import Ledger
 
-POOL, GPUS, OPTION = 0, 1, 3
+POOL = 0
+GPUS = 1
+OPTION = 3
 """Places among the labels of a configuration (`Classes.configuration_labels`)."""
 BESIDE = slice(OPTION, LABELS)
 """Option, workers, servers and share: what GPUs do not show. How many nodes a job spans, they do."""
@@ -38,7 +40,7 @@ class Setup:
     workers: int = 0
     servers: int = 0
 
-    def told(self) -> dict[str, float | int]:
+    def stated(self) -> dict[str, float | int]:
         """By name, what is not as for a job that has its GPUs for itself and nothing to choose."""
         served = (
             {"workers": self.workers, "servers": self.servers}
@@ -49,7 +51,9 @@ class Setup:
         return part | ({} if self.option is None else {"option": self.option}) | served
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {value:g}" for name, value in self.told().items()) or "whole GPUs"
+        return (
+            ", ".join(f"{name} {value:g}" for name, value in self.stated().items()) or "whole GPUs"
+        )
 
 
 PLAIN = Setup()
@@ -91,11 +95,14 @@ class Configured:
     @classmethod
     def of(cls, ledger: Ledger, pool: IntArray, gpus: IntArray) -> Configured:
         """From the ledger, where it agrees with the pool (-1: none) and the GPUs that each job holds."""
-        count, key = len(pool), ledger.key[ledger.runs]
-        labels, known = np.zeros((count + 1, LABELS), np.int64), np.zeros(count + 1, bool)
+        count = len(pool)
+        key = ledger.key[ledger.runs]
+        labels = np.zeros((count + 1, LABELS), np.int64)
+        known = np.zeros(count + 1, bool)
         for job in (key[:, 0], key[:, 1]):
             labels[job], known[job] = key[:, 2:], True
-        labels, known = labels[:count], known[:count]
+        labels = labels[:count]
+        known = known[:count]
         return cls(labels, known & (labels[:, POOL] == pool) & (labels[:, GPUS] == gpus))
 
     @property

@@ -110,17 +110,17 @@ class Observe(Event):
         table = instance.jobs_table
         row = {name: _row(instance, name, f"jobs.{name}") for name in self.jobs}
         done = table.steps_done.copy()
-        for name, told in self.jobs.items():
-            if told.steps is None:
+        for name, measured in self.jobs.items():
+            if measured.steps is None:
                 continue
-            if told.steps > table.steps[row[name]]:
+            if measured.steps > table.steps[row[name]]:
                 most = f"at most its {table.steps[row[name]]:g} steps"
-                raise InvalidInput(f"jobs.{name}.steps", show(told.steps), most)
-            done[row[name]] = told.steps
+                raise InvalidInput(f"jobs.{name}.steps", show(measured.steps), most)
+            done[row[name]] = measured.steps
         rates = {
-            row[name]: told.throughput
-            for name, told in self.jobs.items()
-            if told.throughput is not None
+            row[name]: measured.throughput
+            for name, measured in self.jobs.items()
+            if measured.throughput is not None
         }
         found, notices = observations(state, rates)
         return Outcome(
@@ -182,7 +182,8 @@ class Resize(Event):
     add: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
 
     def apply(self, state: RoundState) -> Outcome:
-        before, instance = state.instance.jobs_table.running, resized(state.instance, self.add)
+        before = state.instance.jobs_table.running
+        instance = resized(state.instance, self.add)
         instance = replace(instance, name=state.instance.name)
         lost = np.zeros(len(instance.jobs_table), bool)
         lost[[job for job in before if job not in instance.jobs_table.running]] = True
@@ -215,7 +216,9 @@ class Update(Event):
     )
 
     def apply(self, state: RoundState) -> Outcome:
-        row, table, columns = _row(state.instance, self.job, "job"), state.instance.jobs_table, {}
+        row = _row(state.instance, self.job, "job")
+        table = state.instance.jobs_table
+        columns = {}
         for name in self.fields:
             value = getattr(self, name)
             if value is not None:
@@ -227,9 +230,17 @@ class Update(Event):
 
 
 KINDS: dict[str, type[Event]] = {
-    "submit": Submit, "complete": Leave, "cancel": Leave, "stopped": Stopped, "observe": Observe, "nodes": Nodes,
-    "reserve": Reserve, "release": Release, "resize": Resize, "update": Update,
-}  # fmt: skip
+    "submit": Submit,
+    "complete": Leave,
+    "cancel": Leave,
+    "stopped": Stopped,
+    "observe": Observe,
+    "nodes": Nodes,
+    "reserve": Reserve,
+    "release": Release,
+    "resize": Resize,
+    "update": Update,
+}
 
 
 def read_event(document: Mapping[str, Any]) -> Event:
@@ -248,7 +259,8 @@ def after_event(state: RoundState, event: Event) -> Outcome:
 
 def _without_nodes(state: RoundState) -> tuple[RoundState, tuple[str, ...]]:
     """The state with reservations of nodes that are there alone, and what to tell of the others."""
-    kept, notices = [], []
+    kept = []
+    notices = []
     for item in state.reservations:
         there = tuple(node for node in item.nodes if state.instance.cluster.find_node(node)[0] >= 0)
         if len(there) < len(item.nodes):
@@ -279,15 +291,17 @@ def _mask(instance: Instance, names: tuple[str, ...]) -> BoolArray:
 def observations(
     state: RoundState, rates: Mapping[int, float]
 ) -> tuple[Observations | None, tuple[str, ...]]:
-    """What measured rates (steps/s, by the row of the job) say, and what is to be told.
+    """What measured rates (steps/s, by the row of the job) say, and notices of those that say nothing.
 
     A rate says something of the configuration in which its job runs now. Nothing is learnt of jobs that do not run, or
     that share their GPUs: there it says as much of the neighbour.
     """
-    table, ledger = state.instance.jobs_table, state.ledger
+    table = state.instance.jobs_table
+    ledger = state.ledger
     now = {int(job): row for row, job in enumerate(ledger.job.tolist()) if ledger.runs[row]}
     shares = set(ledger.partner[ledger.runs].tolist()) - {-1}
-    rows, notices = [], []
+    rows = []
+    notices = []
     for job in rates:
         if job not in now and job not in shares:
             notices.append(f"job {table.names[job]} does not run: its throughput teaches nothing")
@@ -306,13 +320,19 @@ def observations(
         [*(workload.rates for workload in state.instance.workloads), -1], np.int64
     )
     batch = JobBatch(
-        table.workload[jobs], np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]), own,
+        table.workload[jobs],
+        np.where(own, table.rates[jobs], of_workload[table.workload[jobs]]),
+        own,
         table.gpus_min[jobs],
-    )  # fmt: skip
+    )
     configurations = Configurations(
-        pool=key[:, 2], gpus=key[:, 3], nodes=key[:, 4], share=np.ascontiguousarray(key[:, 8]).view(np.float64),
-        attributes=np.zeros(len(rows), np.int64), attribute_sets=({},),
-    )  # fmt: skip
+        pool=key[:, 2],
+        gpus=key[:, 3],
+        nodes=key[:, 4],
+        share=np.ascontiguousarray(key[:, 8]).view(np.float64),
+        attributes=np.zeros(len(rows), np.int64),
+        attribute_sets=({},),
+    )
     rate = np.array([rates[one] for one in jobs.tolist()])
     return Observations(batch, configurations, np.arange(len(rows), dtype=np.int64), rate), tuple(
         notices

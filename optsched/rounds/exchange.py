@@ -61,17 +61,21 @@ def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatA
     lead : FloatArray, shape (A,)
         Rounds that each row may be ahead of what it is owed.
     """
-    claims, shared = rows.fraction > 0, rows.partner >= 0
-    x, owed = rows.fraction, np.where(claims, deficit + rows.fraction, 0.0)
+    claims = rows.fraction > 0
+    shared = rows.partner >= 0
+    x = rows.fraction
+    owed = np.where(claims, deficit + rows.fraction, 0.0)
     ends = np.concatenate([rows.job, rows.partner[shared]])
     jobs = int(ends.max(initial=-1)) + 1
-    job_x, job_owed = np.zeros(jobs), np.zeros(jobs)
+    job_x = np.zeros(jobs)
+    job_owed = np.zeros(jobs)
     np.add.at(job_x, ends, np.concatenate([x, x[shared]]))
     np.add.at(job_owed, ends, np.concatenate([owed, owed[shared]]))
     worth = (
         _weight(owed + ahead, x) - 0.5 + _weight(job_owed[rows.job] + ahead, job_x[rows.job]) - 0.5
     )
-    pairs, other = np.flatnonzero(shared), rows.partner[shared]
+    pairs = np.flatnonzero(shared)
+    other = rows.partner[shared]
     worth[pairs] += _weight(job_owed[other] + ahead[pairs], job_x[other]) - 0.5
     counts = deficit + x - 1.0 >= -lead - ROUNDING
     return np.where(claims & counts, worth, -1.0)
@@ -166,7 +170,9 @@ class Packing:
     def __init__(
         self, job: IntArray, partner: IntArray, uses: Uses, worth: FloatArray, free: FloatArray
     ) -> None:
-        resource, share, start = uses.resource.tolist(), uses.share.tolist(), uses.start.tolist()
+        resource = uses.resource.tolist()
+        share = uses.share.tolist()
+        start = uses.start.tolist()
         self._worth: list[float] = worth.tolist()
         self._jobs = [
             (one,) if other < 0 else (one, other)
@@ -200,7 +206,8 @@ class Packing:
 
     def improve(self) -> None:
         """Try chains from the rows that are outside, those worth most first, until none gains."""
-        left, gains = CHAINS, True
+        left = CHAINS
+        gains = True
         while gains:
             gains = False
             for row in range(len(self.inside) - 1, -1, -1):
@@ -221,7 +228,9 @@ class Packing:
         steps: list[Step] = []
         kept: set[int] = set()  # what it put in stays in
         gone: set[int] = set()  # what it took out is not forced in again
-        gain, best, length = 0.0, LEAST, 0
+        gain = 0.0
+        best = LEAST
+        length = 0
         row: int | None = first
         for _ in range(LONGEST):
             going = None if row is None else self._in_the_way(row, kept)
@@ -238,7 +247,8 @@ class Packing:
                 steps.append(Step(entering, True))
                 kept.add(entering)
             if gain > best:
-                best, length = gain, len(steps)
+                best = gain
+                length = len(steps)
             row = self._coming_back(lost, kept, gone)
         for step in reversed(steps[length:]):
             if step.entered:
@@ -289,12 +299,14 @@ class Packing:
 
     def _coming_back(self, lost: list[int], kept: set[int], gone: set[int]) -> int | None:
         """The row by which one of the jobs that have lost theirs comes back at the least cost."""
-        least, found = float("inf"), None
+        least = float("inf")
+        found = None
         for job in lost:
             for row in () if job in self._row_of else self._of_job[job]:
                 going = None if row in gone else self._in_the_way(row, kept)
                 if going is not None:
                     cost = sum(self._worth[other] for other in going) - self._worth[row]
                     if cost < least:
-                        least, found = cost, row
+                        least = cost
+                        found = row
         return found

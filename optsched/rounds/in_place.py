@@ -31,7 +31,8 @@ class InPlace:
 
     def same_gpus(self, jobs: IntArray, column: IntArray) -> BoolArray:
         """Jobs that hold as many GPUs, of the same pool, as these columns have."""
-        running, C = self.view.running, self.classes
+        running = self.view.running
+        C = self.classes
         found: BoolArray = running.pool[jobs] == C.pool[column]
         found &= running.gpus[jobs] == C.gpus[column]
         return found

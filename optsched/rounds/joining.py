@@ -82,10 +82,13 @@ class Hosts:
     @cached_property
     def joins(self) -> BoolArray:
         """Rows in which a guest can join a host on the GPUs that the host holds."""
-        rows, view = self.rows, self.view
+        rows = self.rows
+        view = self.view
         mask = np.zeros(len(rows), bool)
         some = np.flatnonzero(self._one_must & (rows.fraction > 0) & ~self.continues)
-        job, partner, column = rows.job[some], rows.partner[some], rows.column[some]
+        job = rows.job[some]
+        partner = rows.partner[some]
+        column = rows.column[some]
         host = np.where(self._first_must[some], job, partner)
         guest = job + partner - host
         can = self.in_place.same_nodes(host, column) & (self.classes.gpus[column] > 0)
@@ -120,7 +123,8 @@ class Hosts:
     @cached_property
     def free(self) -> FloatArray:
         """Share of each renewable resource that is free beside these."""
-        resources, capacity = self.classes.resources, self.classes.capacity
+        resources = self.classes.resources
+        capacity = self.classes.capacity
         used = capacity - self.view.left_beside(self.rowless, resources)
         share = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
         return FULL - share[resources.renewable]
@@ -131,7 +135,8 @@ class Hosts:
 
         Jobs that cannot be preempted, or that have to leave their nodes, do not count.
         """
-        view, jobs = self.view, len(self.view.must)
+        view = self.view
+        jobs = len(self.view.must)
         able = jobs_of(self.rows, self.continues, jobs)
         in_pair = jobs_of(self.rows, self.continues & (self.rows.partner >= 0), jobs)
         may_stay = ~(view.must | view.evicted)
@@ -177,14 +182,18 @@ class Hosts:
 
     def _fit(self, some: IntArray) -> bool:
         """Whether rows can run side by side, with the hosts where they are."""
-        view, rows = self.view, self.rows
+        view = self.view
+        rows = self.rows
         some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
-        places, numbering = view.instance.jobs_table.places, view.instance.cluster.numbering
+        places = view.instance.jobs_table.places
+        numbering = view.instance.cluster.numbering
         holder = places.among(len(view.must))[host]
-        gpu, count = places.numbers_of(holder, numbering), places.length[holder]
+        gpu = places.numbers_of(holder, numbering)
+        count = places.length[holder]
         others = view.standing(np.flatnonzero(self.rowless))
-        firm, uses = self.firm[some], uses_of(self.classes)
+        firm = self.firm[some]
+        uses = uses_of(self.classes)
         keeping = Keeping(self.classes, others, self.constraints)
         if not keeping.keep(rows, some, gpu, count, firm).all():
             return False
@@ -197,7 +206,8 @@ class Hosts:
 
     def _others_going_on(self, some: IntArray) -> IntArray:
         """Rows in which all jobs go on that are not in some rows: those in pairs stay in them."""
-        rows, jobs = self.rows, len(self.view.must)
+        rows = self.rows
+        jobs = len(self.view.must)
         busy = np.append(jobs_of(rows, some, jobs), False)
         on_gpus = self.classes.gpus[rows.column] > 0
         possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
@@ -205,7 +215,8 @@ class Hosts:
         others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
         going: list[int] = []
         for row in others.tolist():
-            job, partner = int(rows.job[row]), int(rows.partner[row])
+            job = int(rows.job[row])
+            partner = int(rows.partner[row])
             if not busy[job] and not busy[partner]:
                 going.append(row)
                 busy[job] = True
@@ -230,7 +241,9 @@ class _Choice:
     """
 
     def __init__(self, hosts: Hosts, alone: BoolArray, fixed: IntArray, most: float) -> None:
-        self._hosts, self._fixed, self._most = hosts, fixed, most
+        self._hosts = hosts
+        self._fixed = fixed
+        self._most = most
         rows = hosts.rows
         alone_rows = np.flatnonzero(alone)
         self._alone: dict[int, int] = dict(

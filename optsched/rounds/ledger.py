@@ -90,9 +90,13 @@ class Ledger:
         runs[len(self) :] = True
         zero = np.zeros(len(new))
         longer = Ledger(
-            np.concatenate([self.key, keys[new]]), np.concatenate([self.fraction, zero]),
-            np.concatenate([self.owed, zero]), np.concatenate([self.received, zero]), runs, self.carried,
-        )  # fmt: skip
+            np.concatenate([self.key, keys[new]]),
+            np.concatenate([self.fraction, zero]),
+            np.concatenate([self.owed, zero]),
+            np.concatenate([self.received, zero]),
+            runs,
+            self.carried,
+        )
         return longer.running(runs)
 
     def stopped(self, jobs: BoolArray) -> Ledger:
@@ -109,7 +113,8 @@ class Ledger:
             return replace(self, carried=np.concatenate([self.carried + 0.0, np.zeros(added)]))
         place = np.full(len(self.carried) + 1, -1, np.int64)
         place[rows] = np.arange(len(rows))
-        job, partner = place[self.job], place[self.partner]
+        job = place[self.job]
+        partner = place[self.partner]
         gone = (job < 0) | ((partner < 0) & (self.partner >= 0))
         carried = np.concatenate([_carried(self, gone)[rows], np.zeros(added)])
         kept = ~gone
@@ -135,7 +140,8 @@ class Ledger:
         gone = np.ones(len(self), bool)
         gone[found[found >= 0]] = False
         carried = _carried(self, gone)
-        job, partner = key[:, 0], key[:, 1]
+        job = key[:, 0]
+        partner = key[:, 1]
         total = np.bincount(job, fraction, minlength=len(carried))
         shared = partner >= 0
         total += np.bincount(partner[shared], fraction[shared], minlength=len(carried))
@@ -189,8 +195,10 @@ class Ledger:
 
 def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
     """What each job is owed beside its rows when some of these go."""
-    deficit, jobs = ledger.deficit[gone], len(ledger.carried)
-    job, partner = ledger.job[gone], ledger.partner[gone]
+    deficit = ledger.deficit[gone]
+    jobs = len(ledger.carried)
+    job = ledger.job[gone]
+    partner = ledger.partner[gone]
     shared = partner >= 0
     total = ledger.carried + np.bincount(job, deficit, minlength=jobs)
     return np.asarray(total + np.bincount(partner[shared], deficit[shared], minlength=jobs))

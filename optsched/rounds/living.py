@@ -71,7 +71,8 @@ class Living:
 
     def follow(self, state: RoundState, plan: Plan) -> None:
         """Let a plan be carried out."""
-        self.state, self.plan = followed(state, plan), plan
+        self.state = followed(state, plan)
+        self.plan = plan
 
     def model(self, instance: Instance) -> PerformanceModel:
         """The performance model of the instance as it is; what it has learnt goes on with it."""

@@ -56,13 +56,13 @@ class Metrics:
     def plan(self, plan: Plan, seconds: float | None) -> None:
         """Count a plan that took so many seconds."""
         solution = plan.solution
-        told = {
+        figures = {
             "round": plan.number,
             "now": plan.now,
             "gap": None if solution is None else finite(solution.gap),
             "objective": None if solution is None else finite(solution.objective),
         }
-        self._planned({**told, **plan.figures()}, plan.fallback is not None, seconds)
+        self._planned({**figures, **plan.figures()}, plan.fallback is not None, seconds)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Count an event or a plan as it stands in a journal."""
@@ -111,37 +111,38 @@ class Metrics:
             ("moves_total", "Jobs moved to other GPUs.", self.moves),
             ("preemptions_total", "Jobs stopped for others.", self.preemptions),
         ):
-            lines += _told(name, "counter", help_text, [("", value)])
-        name, total = f"{PREFIX}plan_seconds", 0
+            lines += _metric(name, "counter", help_text, [("", value)])
+        name = f"{PREFIX}plan_seconds"
+        total = 0
         lines += [f"# HELP {name} Time to plan a round.", f"# TYPE {name} histogram"]
         for bound, count in zip((*BUCKETS, "+Inf"), self.histogram, strict=True):
             total += count
             lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
         lines += [f"{name}_sum {self.seconds!r}", f"{name}_count {total}"]
         if self.last:
-            lines += _told(
+            lines += _metric(
                 "round", "gauge", "Number of the last round.", [("", self.last["round"])]
             )
             if self.last["gap"] is not None:
-                lines += _told(
+                lines += _metric(
                     "gap", "gauge", "Relative gap of the last allocation.", [("", self.last["gap"])]
                 )
             jobs = [
                 (f'{{verdict="{verdict}"}}', count) for verdict, count in self.last["jobs"].items()
             ]
-            lines += _told("jobs", "gauge", "Jobs by what the last plan does with them.", jobs)
+            lines += _metric("jobs", "gauge", "Jobs by what the last plan does with them.", jobs)
             shares = [
                 (f'{{pool="{_escaped(pool)}"}}', share)
                 for pool, share in self.last["utilisation"].items()
                 if share is not None
             ]
-            lines += _told(
+            lines += _metric(
                 "utilisation", "gauge", "Share of the GPUs of a pool that are held.", shares
             )
         return "\n".join(lines) + "\n"
 
 
-def _told(name: str, kind: str, help_text: str, values: list[tuple[str, Any]]) -> list[str]:
+def _metric(name: str, kind: str, help_text: str, values: list[tuple[str, Any]]) -> list[str]:
     name = PREFIX + name
     head = [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
     return head + [f"{name}{label} {value}" for label, value in values]

@@ -43,7 +43,8 @@ def seconds_saved(
         Seconds that a restart takes.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        here, there = restoring + steps_left / rate, restart_cost + steps_left / rate_there
+        here = restoring + steps_left / rate
+        there = restart_cost + steps_left / rate_there
     saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
     return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
 
@@ -70,21 +71,26 @@ def saved_by_rows(
     -------
     FloatArray, shape (A,)
     """
-    table, now = view.instance.jobs_table, view.instance.now
+    table = view.instance.jobs_table
+    now = view.instance.now
     rate = np.zeros(len(table))
     np.maximum.at(rate, rows.job[continues], rows.rate[continues])
     rate[view.must] = 0.0
     job = rows.job
     saved = seconds_saved(
-        table.steps_left[job], rate[job], rows.rate,
-        restoring=np.maximum(service.resumes[job] - now, 0.0), restart_cost=table.restart_cost[job],
-    )  # fmt: skip
+        table.steps_left[job],
+        rate[job],
+        rows.rate,
+        restoring=np.maximum(service.resumes[job] - now, 0.0),
+        restart_cost=table.restart_cost[job],
+    )
     return np.where(continues, 0.0, saved)
 
 
 def idle_shares(view: View, classes: Classes) -> FloatArray:
     """Share of each renewable resource that no running job holds."""
-    renewable, capacity = classes.resources.renewable, classes.capacity
+    renewable = classes.resources.renewable
+    capacity = classes.capacity
     left = view.left_beside(view.running.runs & ~view.running.lost, classes.resources)
     return np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
 
@@ -124,7 +130,8 @@ def moves_to_idle(
     moves = np.zeros(len(rows), bool)
     if not pays.any():
         return moves, True
-    free, instant = idle_shares(view, classes), instant_of(rows, uses_of(classes))
+    free = idle_shares(view, classes)
+    instant = instant_of(rows, uses_of(classes))
     fits = np.ones(len(rows), bool)
     fits[instant.uses.row[instant.uses.share > free[instant.uses.resource]]] = False
     if not (pays & fits).any():

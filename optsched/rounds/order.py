@@ -46,7 +46,8 @@ class Order:
     def of(cls, ranking: Ranking, jobs: RankedJobs) -> Order:
         """The order of a ranking; that of arrival where the ranking fails, and says why."""
         count = len(jobs.instance.jobs_table)
-        renewed, why = np.zeros(count, bool), None
+        renewed = np.zeros(count, bool)
+        why = None
         try:
             mask = _column(ranking, "the answer of renews", ranking.renews(jobs), len(jobs)).astype(
                 bool
@@ -56,15 +57,17 @@ class Order:
         except Interrupted:
             raise
         except OptschedError as error:
-            keys, why = (), str(error)
+            keys = ()
+            why = str(error)
         except Exception as error:  # a plan is owed even where a ranking fails in a way of its own
-            keys, why = (), f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
+            keys = ()
+            why = f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
             log.debug("ranking %s failed", ranking.name, exc_info=True)
         place = np.full(count, -1, np.int64)
         order = np.lexsort((jobs.job, jobs.arrival, *reversed(keys)))
         place[jobs.job[order]] = np.arange(len(order))
-        told = None if why is None else f"{why}; jobs go in the order in which they arrived"
-        return cls(ranking.name, place, renewed, ranking.strict, told)
+        fallback = None if why is None else f"{why}; jobs go in the order in which they arrived"
+        return cls(ranking.name, place, renewed, ranking.strict, fallback)
 
 
 def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:

@@ -77,7 +77,7 @@ class Action:
 
     def to_document(self) -> dict[str, Any]:
         where = {"pool": self.pool, "gpus": list(self.gpus)}
-        return {"kind": self.kind, "job": self.job, **where, **self.setup.told()}
+        return {"kind": self.kind, "job": self.job, **where, **self.setup.stated()}
 
 
 @dataclass(frozen=True)
@@ -214,17 +214,20 @@ class Plan(DisplayedTable):
 
     def _turn(self, job: int) -> str:
         """Why a job that could run does not: its claim, and what it is owed."""
-        share, owed = self._claims[0][job], self._claims[1][job] / self.instance.round
+        share = self._claims[0][job]
+        owed = self._claims[1][job] / self.instance.round
         if share <= 0:
             return "the allocation gives it no time, and nothing is left over that it may run on"
-        told = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
-        return f"its turn comes later: {100 * share:.3g} % of the time is its, and {told}"
+        text = f"it is owed {owed:.2f} rounds" if owed >= 0 else f"it is {-owed:.2f} rounds ahead"
+        return f"its turn comes later: {100 * share:.3g} % of the time is its, and {text}"
 
     def _other_place(self, job: int) -> str:
         """Why a job moves: its claim to where it goes, or to make room for others."""
-        pool, ledger = self.running[job][0], self.ledger
+        pool = self.running[job][0]
+        ledger = self.ledger
         name = self.instance.cluster.pools[pool].name
-        before, gpus = self.instance.jobs_table.running[job][:2], len(self.running[job][1])
+        before = self.instance.jobs_table.running[job][:2]
+        gpus = len(self.running[job][1])
         if before[0] == pool and len(before[1]) == gpus:
             return f"it goes on elsewhere on {name}, so that others have room"
         if before[0] == pool:
@@ -237,17 +240,18 @@ class Plan(DisplayedTable):
 
     def _rank(self, order: Order, job: int) -> str:
         """Why a job that could run does not: its place in the order, and who has the GPUs."""
-        place, ranks = int(order.place[job]), self._ranks
+        place = int(order.place[job])
+        ranks = self._ranks
         if place < 0:
             return "side constraints leave it no way to run"
-        told = f"place {place + 1} of {ranks.jobs} in the order of {order.ranking}"
+        text = f"place {place + 1} of {ranks.jobs} in the order of {order.ranking}"
         if order.strict and ranks.waits < place:
-            return f"{told}: {ranks.first} is before it, has no room, and lets nobody pass"
+            return f"{text}: {ranks.first} is before it, has no room, and lets nobody pass"
         before = int(np.searchsorted(ranks.runs, place))
         behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, place))
         whose = [_counted(before, "before it")] if before else []
         whose += [_counted(behind, "that cannot be stopped")] if behind else []
-        return f"{told}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
+        return f"{text}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
 
     @cached_property
     def _ranks(self) -> _Ranks:
@@ -270,8 +274,10 @@ class Plan(DisplayedTable):
     @cached_property
     def _claims(self) -> tuple[FloatArray, FloatArray]:
         """Fraction of the time of each job, and seconds that it is owed."""
-        ledger, jobs = self.ledger, len(self.verdict)
-        share, owed = np.zeros(jobs), ledger.carried.copy()
+        ledger = self.ledger
+        jobs = len(self.verdict)
+        share = np.zeros(jobs)
+        owed = ledger.carried.copy()
         for end in (ledger.job, ledger.partner):
             there = end >= 0
             share += np.bincount(end[there], ledger.fraction[there], minlength=jobs)
@@ -326,7 +332,9 @@ class Plan(DisplayedTable):
                 for job in going
             ]
             return (*stops, *(self._started(job) for job in coming))
-        before, after, row = previous.named(), self.named(), self._row
+        before = previous.named()
+        after = self.named()
+        row = self._row
         stops = []
         for name, (pool, gpus, setup) in before.items():
             if after.get(name) != (pool, gpus, setup):
@@ -356,7 +364,8 @@ class Plan(DisplayedTable):
 
     def figures(self) -> dict[str, Any]:
         """Jobs by verdict, GPUs that are usable and in use, and the share of each pool in use."""
-        cluster, numbering = self.instance.cluster, self.instance.cluster.numbering
+        cluster = self.instance.cluster
+        numbering = self.instance.cluster.numbering
         usable = cluster.gpus(self.now) + self._held_outside()
         held = np.zeros(numbering.gpus, bool)
         gpu = RunningJobs.of(self.running).numbers(numbering)
@@ -376,7 +385,8 @@ class Plan(DisplayedTable):
 
     def _held_outside(self) -> IntArray:
         """GPUs by pool that non-preemptible jobs hold on nodes which take no more work."""
-        cluster, numbering = self.instance.cluster, self.instance.cluster.numbering
+        cluster = self.instance.cluster
+        numbering = self.instance.cluster.numbering
         places = RunningJobs.of(self.running)
         stays = ~self.instance.jobs_table.preemptible[places.job]
         gpu = np.unique(places.numbers(numbering)[stays[places.owner]])
@@ -419,7 +429,7 @@ class Plan(DisplayedTable):
             "nodes": item.nodes,
             "since": self.running[job][2] if job in self.running else None,
             "throughput": speed if speed > 0 else None,
-            **item.setup.told(),
+            **item.setup.stated(),
         }
         if item.reason:
             document["reason"] = item.reason
@@ -431,7 +441,8 @@ class Plan(DisplayedTable):
         solution = self.solution
         if solution is None:
             return {**dict.fromkeys(names), "allocation": [], "prices": {}}
-        certificate, allocation = solution.certificate, solution.allocation
+        certificate = solution.certificate
+        allocation = solution.allocation
         return {
             "formulation": solution.formulation,
             "status": solution.status.value,

@@ -51,7 +51,9 @@ def seated_plan(
     refused : mapping of the row of a job to its reason
         Jobs for which no room was found.
     """
-    before, rows, jobs = state.ledger, seats.rows, len(view.must)
+    before = state.ledger
+    rows = seats.rows
+    jobs = len(view.must)
     ran = view.running.runs | before.jobs_of(before.runs)
     on = members(rows.job, rows.partner, jobs)
     outside = view.must & ~on  # they run on as they did, in no row of the allocation
@@ -105,7 +107,8 @@ def _holdings(
     state: RoundState, view: View, answer: Answer, seats: Seats, outside: BoolArray
 ) -> tuple[RunningJobs, BoolArray]:
     """What each running job holds and since when, and the jobs that go on as they are."""
-    rows, jobs = seats.rows, len(view.must)
+    rows = seats.rows
+    jobs = len(view.must)
     before = state.instance.jobs_table.places
     pool = answer.classes.pool[rows.column]
     stays = jobs_of(rows, seats.stays, jobs) | view.must
@@ -211,7 +214,8 @@ def _not_admitted(view: View, answer: Answer) -> Iterator[tuple[int, str]]:
 
 def _predecessors(view: View) -> dict[int, str]:
     """Jobs that wait for others to be done."""
-    table, reasons = view.instance.jobs_table, {}
+    table = view.instance.jobs_table
+    reasons = {}
     for job in np.flatnonzero(view.awaits).tolist():
         before = table.after[job]
         names = ", ".join(table.names[other] for other in before[:NAMED])
@@ -236,7 +240,8 @@ def standstill(state: RoundState, view: View, why: str) -> Plan:
     why : str
         The plan's ``fallback``.
     """
-    ledger, held = state.ledger, state.instance.jobs_table.running
+    ledger = state.ledger
+    held = state.instance.jobs_table.running
     ran = view.running.runs | ledger.jobs_of(ledger.runs)
     on = runs_on(ran, view.must, view.evicted, view.instance.jobs_table.steps_left)
     reasons = dict.fromkeys(np.flatnonzero(~on).tolist(), f"no round could be planned: {why}")

@@ -148,7 +148,8 @@ def as_stored(document: Any) -> Any:
         or not isinstance(document.get("ranking"), str)
     ):
         return document
-    ranking, options = _present(document["ranking"]), document.get("options", {})
+    ranking = _present(document["ranking"])
+    options = document.get("options", {})
     if not isinstance(options, Mapping) or MOVES in options:
         return document
     if ranking not in names("ranking") or not _takes_moves(ranking):

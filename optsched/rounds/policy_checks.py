@@ -109,8 +109,8 @@ def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
         if isinstance(program, AllocationProgram) and Capability.ALLOCATION in asked.capabilities:
             why = asked.refuses(program) if len(C) else None
             if why is not None:
-                told = f"solver {asked.name} cannot take this program: {why}"
-                raise SolverUnavailable(f"{told}; auto takes a solver that can")
+                text = f"solver {asked.name} cannot take this program: {why}"
+                raise SolverUnavailable(f"{text}; auto takes a solver that can")
         elif isinstance(program, AllocationProgram) and (program.conic or not len(C)):
             solver = engine.choose(rows=0, integer=program.integral, conic=program.conic)
             if not (program.integral or program.conic):

@@ -30,7 +30,9 @@ from optsched.placement.running import Running
 from optsched.rounds.row_queue import RowQueue
 from optsched.rounds.rows import jobs_of
 
-MUST_RUN, STARVED, DUE = 0, 1, 2
+MUST_RUN = 0
+STARVED = 1
+DUE = 2
 """Priority groups of rows, one after the other."""
 
 # --- who has to leave its nodes ---------------------------------------------------------------
@@ -168,7 +170,8 @@ def second_of_parting(rows: JobRows, going: IntArray, partner_now: IntArray) -> 
         Rows that go on, in their order.
     partner_now : IntArray, shape (jobs,)
     """
-    jobs, last = len(partner_now), len(going)
+    jobs = len(partner_now)
+    last = len(going)
     alone = rows.partner[going] < 0
     place = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
     place[rows.job[going]] = np.where(alone, np.arange(last), last)
@@ -185,7 +188,8 @@ def displaced(queue: RowQueue, chosen: IntArray) -> BoolArray:
 
     Of two jobs that share GPUs now only the first in the order goes on alone.
     """
-    rows, jobs = queue.rows, len(queue.busy)
+    rows = queue.rows
+    jobs = len(queue.busy)
     possible = queue.order[queue.continues[queue.order]]
     going = possible[queue.mask(chosen)[possible]]
     could_go_on = jobs_of(rows, possible, jobs)
@@ -210,7 +214,8 @@ def displaced_so_far(queue: RowQueue, left: RowQueue, staying: IntArray, must: B
     must : BoolArray, shape (jobs,)
         Jobs that cannot be preempted: they do not count.
     """
-    rows, jobs = queue.rows, len(queue.busy)
+    rows = queue.rows
+    jobs = len(queue.busy)
 
     def continuing(order: IntArray) -> BoolArray:
         return jobs_of(rows, order[queue.continues[order]], jobs)
@@ -264,7 +269,8 @@ def _back_in_place(queue: RowQueue, chosen: IntArray, going: BoolArray, most: in
     left = int(going.sum())
     for first in candidates.tolist():
         row = pair_of.get(int(rows.job[first]), first)
-        job, partner = int(rows.job[row]), int(rows.partner[row])
+        job = int(rows.job[row])
+        partner = int(rows.partner[row])
         back = [one for one in (job, partner) if movable[one]]
         if left <= most or not back:
             continue

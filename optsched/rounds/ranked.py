@@ -58,7 +58,8 @@ def rank(
     started = time.perf_counter()
     ranking = state.policy.made_ranking()
     given = _unordered(view, model, ranking.sizes) if known is None else known
-    C, rows = given.classes, given.rows
+    C = given.classes
+    rows = given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
     by_row, moves, at_rest = _row_order(state, view, ranking, given, order.place)
     order = replace(order, at_rest=at_rest and type(ranking).renews is Ranking.renews)
@@ -74,12 +75,16 @@ def _row_order(
     state: RoundState, view: View, ranking: Ranking, given: Answer, place: IntArray
 ) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
     """The rows, the first first, seconds that moves of running jobs save by job and column, and `Order.at_rest`."""
-    C, rows, running = given.classes, given.rows, view.running
+    C = given.classes
+    rows = given.rows
+    running = view.running
     stays = (running.pool[rows.job] == C.pool[rows.column]) & (
         running.gpus[rows.job] == C.gpus[rows.column]
     )
     stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
-    rate, gpus, sizes = -rows.rate, -C.gpus[rows.column], ranking.sizes
+    rate = -rows.rate
+    gpus = -C.gpus[rows.column]
+    sizes = ranking.sizes
     if ranking.moves == "published":
         keys = {"least": (rate, ~stays), "most": (rate, ~stays, gpus), "fastest": (~stays, rate)}[
             sizes
@@ -105,14 +110,15 @@ def _row_order(
     group = np.where(moves, 0, np.where(continues, 1, 2))
     keys = (rate, group, gpus) if sizes == "most" else (rate, group)
     some = np.flatnonzero(moves)
-    told = zip(rows.job[some].tolist(), rows.column[some].tolist(), strict=True)
+    row = zip(rows.job[some].tolist(), rows.column[some].tolist(), strict=True)
     by_row = np.lexsort((rows.column, *keys, place[rows.job]))
-    return by_row, dict(zip(told, saved[some].tolist(), strict=True)), at_rest and sizes == "least"
+    return by_row, dict(zip(row, saved[some].tolist(), strict=True)), at_rest and sizes == "least"
 
 
 def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes: Sizes) -> Answer:
     """All rows that jobs may run in, whoever goes first."""
-    started, instance = time.perf_counter(), view.instance
+    started = time.perf_counter()
+    instance = view.instance
     constraints = constraints_in_force(instance, view.constraints)
     candidates = compile(instance, model(instance))
     compiled = time.perf_counter() - started
@@ -138,7 +144,9 @@ def _barred(
     C: Classes, constraints: Sequence[SideConstraint]
 ) -> tuple[BoolArray, tuple[SideConstraint, ...], tuple[str, ...]]:
     """Columns that constraints bar, shape (N,), the constraints that a ranking keeps, and what to say of the others."""
-    barred, kept, others = np.zeros(C.columns, bool), [], []
+    barred = np.zeros(C.columns, bool)
+    kept = []
+    others = []
     for own in constraints:
         if own.of_placement:
             kept.append(own)
@@ -157,13 +165,15 @@ def _barred(
             others.append(own.kind)
     if not others:
         return barred, tuple(kept), ()
-    told = f"a ranking gives no fractions of the time, and does not keep the side constraints {', '.join(others)}"
-    return barred, tuple(kept), (told,)
+    text = f"a ranking gives no fractions of the time, and does not keep the side constraints {', '.join(others)}"
+    return barred, tuple(kept), (text,)
 
 
 def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes) -> RankedJobs:
     """What the ranking sees of the jobs that have rows; deadlines are those of the state, passed or not."""
-    given, table, service = state.instance.jobs_table, instance.jobs_table, state.service
+    given = state.instance.jobs_table
+    table = instance.jobs_table
+    service = state.service
     job = np.unique(rows.job)
     fastest = np.zeros(len(table))
     np.maximum.at(fastest, rows.job, rows.rate)

@@ -69,8 +69,8 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
         number = last_round(journal)
     oldest = int(next((file.document()["round"] for file in snapshots(journal)), 0))
     if number < oldest:
-        told = f"it begins with round {oldest}, as older snapshots were not kept"
-        raise UsageError(f"journal {journal} has no round {number} any more: {told}")
+        text = f"it begins with round {oldest}, as older snapshots were not kept"
+        raise UsageError(f"journal {journal} has no round {number} any more: {text}")
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
     living, metrics = _begun(journal, snapshot)
     for found in _replayed(journal, living, metrics, entries):
@@ -78,8 +78,8 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
             instance = replace(found.state.instance, performance=living.performance())
             return Replayed(replace(found.state, instance=instance), found.plan)
     last = living.state.number - 1
-    told = f"its last one is {last}" if last >= 0 else "no round was planned yet"
-    raise UsageError(f"journal {journal} has no round {number}: {told}")
+    text = f"its last one is {last}" if last >= 0 else "no round was planned yet"
+    raise UsageError(f"journal {journal} has no round {number}: {text}")
 
 
 def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metrics]:
@@ -92,8 +92,8 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metr
             snapshot.document
         )
     except (KeyError, InvalidInput, UsageError) as error:
-        told = f"the snapshot before record {snapshot.n} cannot be used: {error}"
-        raise JournalError(f"journal {journal}: {told}") from None
+        text = f"the snapshot before record {snapshot.n} cannot be used: {error}"
+        raise JournalError(f"journal {journal}: {text}") from None
 
 
 def _replayed(
@@ -131,7 +131,8 @@ def _replayed(
 
 def _difference(plan: Plan, record: Mapping[str, Any]) -> str:
     """How a plan differs from the record of one: numbers of jobs by verdict, else that jobs or GPUs are others."""
-    here, there = plan.figures()["jobs"], record.get("jobs", {})
+    here = plan.figures()["jobs"]
+    there = record.get("jobs", {})
     differ = [name for name in here if name in there and here[name] != there[name]]
     counts = (f"{name} {here[name]} jobs, not {there[name]}" for name in differ)
     return ", ".join(counts) or "other jobs, GPUs or reasons in the same numbers"

@@ -126,7 +126,9 @@ class RoundRows:
 
     def _running_alone(self) -> JobRows:
         """Rows in which jobs go on that can go on in no row of the allocation."""
-        view, rows, continues = self.view, self.answer.rows, self._claimed_continue
+        view = self.view
+        rows = self.answer.rows
+        continues = self._claimed_continue
         mixed = mixed_pairs(rows, continues, view.must)
         go_on = jobs_of(rows, continues & ~mixed, len(view.must))
         go_on |= jobs_of(rows, mixed, len(view.must)) & ~view.must
@@ -166,7 +168,8 @@ class RoundRows:
     @cached_property
     def continues(self) -> BoolArray:
         """Rows whose jobs can go on as they are; shape (A,)."""
-        rows, view = self.rows, self.view
+        rows = self.rows
+        view = self.view
         stuck = cannot_go_on_alone(view.must, view.together, self.partner_now)
         leaves_pair = (rows.partner < 0) & stuck[rows.job]
         unclaimed = self.in_place.rows_continue(self.unclaimed)
@@ -245,10 +248,9 @@ class RoundRows:
 
     def queue(self) -> tuple[RowQueue, int | None]:
         """The rows in their order, and how many running jobs that could go on may be preempted or moved."""
-        rows, view = self.rows, self.view
-        hosts = Hosts(
-            view, self.in_place, rows, self.continues, self.partner_now, self.constraints
-        )  # fmt: skip
+        rows = self.rows
+        view = self.view
+        hosts = Hosts(view, self.in_place, rows, self.continues, self.partner_now, self.constraints)
         unable, parting = hosts.unable
         limit = self.state.policy.max_moves
         most = None if limit is None else max(limit - unable, 0)
@@ -281,7 +283,8 @@ class RoundRows:
 
     def backfill(self, left: RowQueue) -> RowQueue:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
-        C, uses = self.classes, left.uses
+        C = self.classes
+        uses = left.uses
         fits = C.alone.copy()
         fits[uses.row[uses.share > left.free[uses.resource]]] = False
         hopeful = np.zeros(len(C) + 1, bool)

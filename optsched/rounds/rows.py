@@ -60,7 +60,8 @@ def concatenate(*parts: JobRows) -> JobRows:
 
 
 def no_rows() -> JobRows:
-    nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
+    nobody = np.zeros(0, np.int64)
+    nothing = np.zeros(0)
     return JobRows(nobody, nobody, nobody, nothing, nothing, nothing)
 
 
@@ -72,10 +73,12 @@ def rows_alone(classes: Classes, jobs: IntArray) -> JobRows:
     count = np.bincount(classes.class_a[alone], minlength=len(classes)).astype(np.int64)
     first = np.concatenate(([0], np.cumsum(count)))[:-1].astype(np.int64)
     mine = classes.of_job[jobs]
-    jobs, mine = jobs[mine >= 0], mine[mine >= 0]
+    jobs = jobs[mine >= 0]
+    mine = mine[mine >= 0]
     column = alone[ranges(first[mine], count[mine])]
     job = np.repeat(jobs, count[mine])
-    nobody, nothing = np.full(len(job), -1, np.int64), np.zeros(len(job))
+    nobody = np.full(len(job), -1, np.int64)
+    nothing = np.zeros(len(job))
     return JobRows(job, nobody, column, nothing, classes.rate_a[column], nothing)
 
 
@@ -116,7 +119,8 @@ def keys_of(classes: Classes, rows: JobRows) -> IntArray:
 
 def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRows:
     """The rows of an allocation as a `Ledger` keeps it, where their columns still exist."""
-    mine, other = classes.of_job[key[:, 0]], gathered(classes.of_job, key[:, 1], -1)
+    mine = classes.of_job[key[:, 0]]
+    other = gathered(classes.of_job, key[:, 1], -1)
     known = np.column_stack([classes.class_a, classes.class_b, classes.configuration_labels])
     column = matched(known.T, np.column_stack([mine, other, key[:, 2:]]).T)
     # The column of a pair may name its two classes in the other order.
@@ -124,9 +128,13 @@ def rows_of_keys(key: IntArray, fraction: FloatArray, classes: Classes) -> JobRo
     turned = (column < 0) & (key[:, 1] >= 0)
     column = np.where(turned, swapped, column)
     possible = (mine >= 0) & ((key[:, 1] < 0) | (other >= 0)) & (column >= 0)
-    column, key, turned = column[possible], key[possible], turned[possible]
-    first, second = classes.rate_a[column], classes.rate_b[column]
-    rate, partner_rate = np.where(turned, second, first), np.where(turned, first, second)
+    column = column[possible]
+    key = key[possible]
+    turned = turned[possible]
+    first = classes.rate_a[column]
+    second = classes.rate_b[column]
+    rate = np.where(turned, second, first)
+    partner_rate = np.where(turned, first, second)
     return JobRows(key[:, 0], key[:, 1], column, fraction[possible], rate, partner_rate)
 
 
@@ -138,7 +146,8 @@ def uses_of(classes: Classes) -> Uses:
     renewable = classes.resources.renewable
     uses = Uses.of(classes.holds.by_column)
     kept = renewable[uses.resource]
-    number, count = np.cumsum(renewable) - 1, np.concatenate(([0], np.cumsum(kept)))
+    number = np.cumsum(renewable) - 1
+    count = np.concatenate(([0], np.cumsum(kept)))
     capacity = classes.capacity[uses.resource[kept]]
     with np.errstate(divide="ignore", over="ignore"):
         share = np.minimum(uses.share[kept] / capacity, 2.0)
@@ -171,7 +180,8 @@ def upper_sides(side: Sequence[SideRows], classes: Classes) -> tuple[sp.csr_matr
 
     They hold for every part of the jobs once they hold for all: each job only adds to them.
     """
-    matrices, upper = [sp.csr_matrix((0, classes.columns))], [np.zeros(0)]
+    matrices = [sp.csr_matrix((0, classes.columns))]
+    upper = [np.zeros(0)]
     for rows in side:
         matrix = sp.csr_matrix(rows.matrix)
         least = np.zeros(matrix.shape[0])

@@ -120,7 +120,9 @@ class Scheduler:
             raise InvalidArgument(
                 "snapshot_every", show(snapshot_every), "a whole number of at least 1"
             )
-        self._living, self._clock, self._every = living, clock, snapshot_every
+        self._living = living
+        self._clock = clock
+        self._every = snapshot_every
         memory = living.state.policy.memory_limit
         self._process = (
             SolverProcess(load_solver, memory=memory or half_of_memory()) if isolate else None
@@ -163,7 +165,7 @@ class Scheduler:
             log.warning("journal %s: %s", journal, writer.dropped)
         return self
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- what there is ------------------------------------------------------------------------
 
     @property
     def state(self) -> RoundState:
@@ -180,7 +182,7 @@ class Scheduler:
         """The cluster with its jobs as they are now."""
         return self.state.instance
 
-    # --- events -----------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def submit(
         self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None
@@ -199,11 +201,11 @@ class Scheduler:
         InvalidInput
             A field is wrong; nothing has changed.
         """
-        told: Any = [jobs] if isinstance(jobs, Mapping) else jobs
-        if not isinstance(told, Sequence) or isinstance(told, str | bytes):
+        documents: Any = [jobs] if isinstance(jobs, Mapping) else jobs
+        if not isinstance(documents, Sequence) or isinstance(documents, str | bytes):
             raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
         self._take(
-            Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in told]
+            Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in documents]
         )
 
     def cancel(self, *jobs: str, now: float | None = None) -> None:
@@ -273,10 +275,10 @@ class Scheduler:
     ) -> None:
         """What was measured of several jobs at one time."""
         known = {
-            job: {key: value for key, value in told.items() if value is not None}
-            if isinstance(told, Mapping)
-            else told
-            for job, told in _object(jobs, "jobs", "what was measured, by job").items()
+            job: {key: value for key, value in values.items() if value is not None}
+            if isinstance(values, Mapping)
+            else values
+            for job, values in _object(jobs, "jobs", "what was measured, by job").items()
         }
         self._take(Observe, now, jobs=known)
 
@@ -362,16 +364,22 @@ class Scheduler:
     ) -> None:
         """A job gets other values; what is None stays as it is."""
         self._take(
-            Update, now, job=job, weight=weight, deadline=deadline, steps=steps, preemptible=preemptible,
+            Update,
+            now,
+            job=job,
+            weight=weight,
+            deadline=deadline,
+            steps=steps,
+            preemptible=preemptible,
             restart_cost=restart_cost,
-        )  # fmt: skip
+        )
 
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
         """Check an event, write it down, and only then let it change the state."""
         event = validate(kind, {**fields, "now": self._time(now)})
         outcome = self._living.after(event)
-        told = self._journal is not None or listening()
-        record = event.model_dump(mode="json", exclude_none=True) if told else {}
+        recorded = self._journal is not None or listening()
+        record = event.model_dump(mode="json", exclude_none=True) if recorded else {}
         if self._journal is not None:
             self._journal.append(record)
         self._living.accept(outcome)
@@ -401,7 +409,7 @@ class Scheduler:
             )
         return max(float(given), self._living.state.now)
 
-    # --- plans ------------------------------------------------------------------------------------------------------
+    # --- plans --------------------------------------------------------------------------------
 
     def solve(self, now: float | None = None, *, dry_run: bool = False) -> Plan:
         """Plan the round that begins now.
@@ -460,7 +468,7 @@ class Scheduler:
                 raise
             log.warning("%s", error)
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the solver's process and let go of the journal."""
@@ -494,5 +502,5 @@ def _name(given: object, path: str, expected: str) -> str:
 
 
 def _number(given: Any) -> Any:
-    """A number of any kind as a float; what is none is told by the event."""
+    """A number of any kind as a float; the event refuses what is none."""
     return given if isinstance(given, bool) or not isinstance(given, Real) else float(given)

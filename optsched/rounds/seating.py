@@ -60,7 +60,8 @@ class Seats:
 
     def and_also(self, other: Seats) -> Seats:
         """These and others."""
-        rows, stays = concatenate(self.rows, other.rows), [self.stays, other.stays]
+        rows = concatenate(self.rows, other.rows)
+        stays = [self.stays, other.stays]
         return Seats(rows, self.gpus + other.gpus, np.concatenate(stays))
 
 
@@ -121,7 +122,8 @@ class Seating:
         RowQueue
             What is left of it: no row of it that fits the resources could be placed.
         """
-        self._gpus, self._staying = {}, set()
+        self._gpus = {}
+        self._staying = set()
         seat = self._seat_strictly if strict else self._seat_in_turn
         left = seat(queue, most_displaced)
         rows = _numbers(self._gpus)
@@ -134,7 +136,9 @@ class Seating:
 
     def _seat_in_turn(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:
         """Select rows and seat them; select others for those without room, until all have some."""
-        left, most, limit = queue, most_displaced, self.preemptions_left
+        left = queue
+        most = most_displaced
+        limit = self.preemptions_left
         tried = np.zeros(len(queue.rows), bool)
         chosen = select(queue, most)
         while len(chosen):
@@ -161,9 +165,12 @@ class Seating:
         What is refused is taken out, and all is seated anew: rows behind it were seated as if it
         ran.
         """
-        reasons, limit = self.refused, self.preemptions_left
+        reasons = self.refused
+        limit = self.preemptions_left
         while True:
-            self._gpus, self._staying, self.refused = {}, set(), dict(reasons)
+            self._gpus = {}
+            self._staying = set()
+            self.refused = dict(reasons)
             chosen = before_blocked(queue, select(queue, most_displaced))
             self._limit_preemptions(limit, queue, queue, chosen)
             ranked = queue.order[np.isin(queue.order, chosen)]
@@ -220,8 +227,10 @@ class Seating:
         Such a row is in the same pool, on as many nodes, of the same workload, and has no fewer
         GPUs. Rows that go on, and pairs, may find room all the same.
         """
-        C, column = self.classes, queue.rows.column
-        pool, gpus = C.pool[column], C.gpus[column]
+        C = self.classes
+        column = queue.rows.column
+        pool = C.pool[column]
+        gpus = C.gpus[column]
         nodes = C.configurations.nodes[C.configuration[column]]
         kinds = C.candidates.kinds
         workload = kinds.workload[kinds.of_job[queue.rows.job]]
@@ -267,7 +276,9 @@ class Seating:
 
     def _kept(self, queue: RowQueue, ranked: IntArray) -> GpusByRow:
         """GPUs of the rows that can go on where they are, beside those before them in the order."""
-        places, rows, C = self.instance.jobs_table.places, queue.rows, queue.classes
+        places = self.instance.jobs_table.places
+        rows = queue.rows
+        C = queue.classes
         goes_on = queue.continues | (queue.hosts >= 0)
         going = ranked[(goes_on & (C.gpus[rows.column] > 0))[ranked]]
         if not len(going):
@@ -309,7 +320,8 @@ class Seating:
         kept : dict of row to GPUs
             Of the rows that go on.
         """
-        rows, C = queue.rows, self.classes
+        rows = queue.rows
+        C = self.classes
         on = Standing.of_numbers(C, rows, going, *self._held_now(queue, going))
         standing = self._seated(rows).and_also(on)
         barred = self._barred_nodes(rows, new)
@@ -457,7 +469,8 @@ class Seating:
 
         None where that is so for no row.
         """
-        table, now = self.instance.jobs_table, self.instance.now
+        table = self.instance.jobs_table
+        now = self.instance.now
         later = [item for item in self.reservations if item.end > now]
         never_stopped = either(rows, ~table.preemptible, wanted)
         if not later or not never_stopped.any():

@@ -62,11 +62,14 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
 def worth_most(queue: RowQueue, worth: FloatArray) -> RowQueue:
     """The queue with the set that is worth most before all but rows that must run or are starved."""
     ahead_of_all = queue.must_run | queue.starved
-    instant, free, busy = queue.instant, queue.free, queue.busy
+    instant = queue.instant
+    free = queue.free
+    busy = queue.busy
     ahead = first_fit(instant, queue.order[ahead_of_all[queue.order]], free, busy)
     if len(ahead):
         beside = queue.beside(ahead, ahead)
-        free, busy = beside.free, beside.busy
+        free = beside.free
+        busy = beside.busy
     order = queue.order[~ahead_of_all[queue.order] & (worth[queue.order] > 0)]
     order = order[np.argsort(-worth[order], kind="stable")]
     best = queue.mask(exchanged(instant, worth, order, free, busy))
@@ -110,7 +113,8 @@ def backfill(
         Upper sides are kept by all that runs, where the rows with a claim leave room below them.
     """
     C = queue.classes
-    free, limits = queue.free[: queue.uses.resources], None
+    free = queue.free[: queue.uses.resources]
+    limits = None
     if side:
         running = np.flatnonzero(queue.busy[queue.rows.job])
         matrix, upper = upper_sides(side, C)

@@ -56,7 +56,8 @@ class Service:
         """Of jobs that nothing is known of, but whether they run."""
         count = len(arrival)
         since = np.where(running, np.inf, np.minimum(arrival, now))
-        first, zero = np.where(running, now, np.inf), np.zeros(count)
+        first = np.where(running, now, np.inf)
+        zero = np.zeros(count)
         return cls(zero, zero, since, first, running.astype(np.int64), *(zero for _ in range(6)))
 
     def revised(self, rows: IntArray, added: Service) -> Service:

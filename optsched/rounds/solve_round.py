@@ -123,7 +123,9 @@ def _planned(
 
 def _seated(rows: RoundRows) -> Seating:
     """Who runs: rows with a claim as they are due, then others on what is left over (backfill)."""
-    view, answer, policy = rows.view, rows.answer, rows.state.policy
+    view = rows.view
+    answer = rows.answer
+    policy = rows.state.policy
     queue, most = rows.queue()
     fixed = view.standing(np.flatnonzero(queue.busy & view.must))
     seating = Seating(

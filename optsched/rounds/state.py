@@ -157,7 +157,8 @@ class RoundState(Displayed):
         )
 
     def _headline(self) -> str:
-        jobs, running = self.instance.jobs_table, self.instance.jobs_table.running
+        jobs = self.instance.jobs_table
+        running = self.instance.jobs_table.running
         return (
             f"before round {self.number} of {self.instance.name}: {count(len(jobs), 'job')}, "
             f"{len(running):,} of them running, by {self.policy.ranking or self.policy.formulation}"
@@ -251,7 +252,8 @@ def _service_rows(state: RoundState) -> list[dict[str, Any]]:
 
 
 def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
-    names, pools = state.instance.jobs_table.names, state.instance.cluster.pools
+    names = state.instance.jobs_table.names
+    pools = state.instance.cluster.pools
     ledger = state.ledger
     share = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
     rows: list[dict[str, Any]] = []

@@ -93,7 +93,8 @@ def state_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of ``optsched-round/1``."""
     schema = RoundDocument.model_json_schema()
     instance = dict(json_schema())
-    version, parts = instance.pop("$schema"), instance.pop("$defs", {})
+    version = instance.pop("$schema")
+    parts = instance.pop("$defs", {})
     schema["$defs"] = {**schema.get("$defs", {}), **parts, "InstanceDocument": instance}  # type: ignore[dict-item]
     schema["properties"]["instance"] = {"$ref": "#/$defs/InstanceDocument"}
     return {"$schema": version} | schema

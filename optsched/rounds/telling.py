@@ -1,4 +1,4 @@
-"""What is told of events and plans: a line of words for people, a line of JSON for machines."""
+"""Events and plans in the log: a line of words for people, a line of JSON for machines."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "time": record.created,
             "level": record.levelname,
             "message": record.getMessage(),
         }
         if record.exc_info is not None and record.exc_info[1] is not None:
-            told["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            entry["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
         about = getattr(record, "record", None) or {}
         return json.dumps(
-            told | {key: value for key, value in about.items() if key not in LARGE}, default=str
+            entry | {key: value for key, value in about.items() if key not in LARGE}, default=str
         )
 
 
@@ -87,9 +87,12 @@ def _update(record: Mapping[str, Any]) -> str:
 
 
 WORDS: dict[Any, Callable[[Mapping[str, Any]], str]] = {
-    "nodes": _nodes, "reserve": _reserve, "resize": _resize, "update": _update,
+    "nodes": _nodes,
+    "reserve": _reserve,
+    "resize": _resize,
+    "update": _update,
     "release": lambda record: f"release {record['name']}",
-}  # fmt: skip
+}
 
 VERDICTS = (
     ("start", "start"),
@@ -102,14 +105,14 @@ VERDICTS = (
 
 def plan_words(record: Mapping[str, Any]) -> str:
     """``round 12: 3 start, 5 run on, 4 wait``; and why, if it falls back."""
-    told = f"round {record['round']:,}: {verdict_words(record['jobs'])}"
-    return told if record["fallback"] is None else f"{told}; falls back: {record['fallback']}"
+    text = f"round {record['round']:,}: {verdict_words(record['jobs'])}"
+    return text if record["fallback"] is None else f"{text}; falls back: {record['fallback']}"
 
 
 def verdict_words(jobs: Mapping[str, int]) -> str:
     """``3 start, 5 run on, 1 move, 2 stop, 4 wait``."""
-    told = [f"{jobs[key]:,} {meant}" for key, meant in VERDICTS if jobs[key]]
-    return ", ".join(told) if told else "there are no jobs"
+    text = [f"{jobs[key]:,} {meant}" for key, meant in VERDICTS if jobs[key]]
+    return ", ".join(text) if text else "there are no jobs"
 
 
 def _jobs(names: list[str]) -> str:

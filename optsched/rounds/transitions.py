@@ -19,7 +19,8 @@ def advanced(state: RoundState, now: float) -> RoundState:
     seconds = now - state.now
     if seconds <= 0:
         return _counted(state)
-    table, policy = state.instance.jobs_table, state.policy
+    table = state.instance.jobs_table
+    policy = state.policy
     service = state.service
     if policy.progress:
         left = table.steps_left
@@ -42,7 +43,8 @@ def advanced(state: RoundState, now: float) -> RoundState:
 
 def _counted(state: RoundState) -> RoundState:
     """The state with the steps that were done since the last plan in the isolated time of the jobs."""
-    table, service = state.instance.jobs_table, state.service
+    table = state.instance.jobs_table
+    service = state.service
     more = service.isolated_time(table.steps_done)
     if not more.any():
         return state

@@ -21,8 +21,8 @@ from optsched.rounds.state import RoundState, cluster_in_round
 
 FEWEST = {"anti-affinity": 2}
 """Jobs that a constraint must name to mean anything, where it is more than one."""
-TOLD = 4
-"""Names that a notice tells."""
+MOST_NAMED = 4
+"""Names that a notice has."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,20 @@ class View:
         cluster = without_held(given, cluster, leaves, configured.option)
         awaits = np.zeros(len(table), bool)
         awaits[[job for job, before in table.after.items() if before]] = True
-        own, told = still_meant(given.constraints, given)
-        policys, told_too = still_meant(state.policy.constraints, given)
+        own, own_notices = still_meant(given.constraints, given)
+        policys, policy_notices = still_meant(state.policy.constraints, given)
         instance = replace(given, cluster=cluster, jobs_table=table, constraints=own)
         return cls(
-            instance, running, configured, must, must & running.leaves, awaits & ~must,
-            crowded(instance, configured.option) & ~must, policys, (*notices, *told, *told_too),
-        )  # fmt: skip
+            instance,
+            running,
+            configured,
+            must,
+            must & running.leaves,
+            awaits & ~must,
+            crowded(instance, configured.option) & ~must,
+            policys,
+            (*notices, *own_notices, *policy_notices),
+        )
 
     def standing(self, jobs: IntArray) -> Standing:
         """Running jobs that stay where they are and are in no row of an allocation."""
@@ -152,7 +159,8 @@ def still_meant(
     One that names no job that is there, or a workload that went with its last job, has no effect and is left out: with
     no names at all it would speak of every job.
     """
-    there, workloads = instance.jobs_table.names, {own.name for own in instance.workloads}
+    there = instance.jobs_table.names
+    workloads = {own.name for own in instance.workloads}
     kept: list[Mapping[str, Any]] = []
     notices = []
     for document in documents:
@@ -164,8 +172,8 @@ def still_meant(
         if not gone and not lacks:
             kept.append(document)
             continue
-        what = f"workload {workload}" if lacks else f"jobs {', '.join(map(str, gone[:TOLD]))}"
-        what += " and more" if len(gone) > TOLD and not lacks else ""
+        what = f"workload {workload}" if lacks else f"jobs {', '.join(map(str, gone[:MOST_NAMED]))}"
+        what += " and more" if len(gone) > MOST_NAMED and not lacks else ""
         left = [name for name in names if name in there]
         kind = str(document.get("kind"))
         if lacks or len(left) < FEWEST.get(kind, 1):

@@ -47,7 +47,8 @@ class Shares:
     @classmethod
     def none(cls) -> Shares:
         """Nobody has anything."""
-        no, zero = np.zeros(0, np.int64), np.zeros(0)
+        no = np.zeros(0, np.int64)
+        zero = np.zeros(0)
         return cls(no, no, no, no, no, zero, zero, zero, zero)
 
     def take(self, rows: IntArray) -> Shares:
@@ -85,7 +86,9 @@ class Allocator:
             raise UsageError(
                 f"{why} takes a formulation; {policy.ranking} is a ranking: use mode rounds"
             )
-        self.instance, self.policy, self.classes = instance, policy, classes
+        self.instance = instance
+        self.policy = policy
+        self.classes = classes
         self._load = load_solver
 
     def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
@@ -123,7 +126,7 @@ class Allocator:
         )
         solution = formulation.solve(candidates, Engine(self._load, policy.solver, limits))
         if solution.allocation is None or not solution.certificate.ok:
-            told = "; ".join(
+            why = "; ".join(
                 [
                     *(conflict.words for conflict in solution.conflicts),
                     *solution.certificate.problems,
@@ -131,9 +134,10 @@ class Allocator:
             )
             raise NoAllocation(
                 f"{policy.formulation} at {now:g} s is {solution.status}"
-                + (f": {told}" if told else "")
+                + (f": {why}" if why else "")
             )
-        C, rows = solution.allocation.classes, solution.allocation.rows
+        C = solution.allocation.classes
+        rows = solution.allocation.rows
         return _by_trace(rows, jobs, C)
 
     def _part(
@@ -150,6 +154,13 @@ class Allocator:
 def _by_trace(rows: JobRows, jobs: IntArray, C: Classes) -> Shares:
     nodes, share = (getattr(C.configurations, name)[C.configuration] for name in ("nodes", "share"))
     return Shares(
-        jobs[rows.job], np.where(rows.partner >= 0, jobs[rows.partner], -1), C.pool[rows.column], C.gpus[rows.column],
-        nodes[rows.column], share[rows.column], rows.fraction, rows.rate, rows.partner_rate,
-    )  # fmt: skip
+        jobs[rows.job],
+        np.where(rows.partner >= 0, jobs[rows.partner], -1),
+        C.pool[rows.column],
+        C.gpus[rows.column],
+        nodes[rows.column],
+        share[rows.column],
+        rows.fraction,
+        rows.rate,
+        rows.partner_rate,
+    )

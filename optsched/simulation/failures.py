@@ -61,7 +61,7 @@ class NodeChanges:
             for place, (at, node) in enumerate(later)
         ]
         self._number = len(self._queue)
-        self._told = {
+        self._stated = {
             pool.node_name(row): NODE_STATES[int(pool.node_state[row])]
             for pool in cluster.pools
             for row in range(len(pool.node_gpus))
@@ -102,16 +102,16 @@ class NodeChanges:
             at, _, node, state, drawn = heapq.heappop(self._queue)
             if state == AVAILABLE:
                 if node not in self._failed:
-                    found.append((at, node, self._told[node]))
+                    found.append((at, node, self._stated[node]))
             elif not drawn:
-                self._told[node] = state
+                self._stated[node] = state
                 if node not in self._failed:
                     found.append((at, node, state))
             elif state == "up":
                 self._failed.discard(node)
-                if self._told[node] != "down":
-                    found.append((at, node, self._told[node]))
-            elif self._told[node] != "down":
+                if self._stated[node] != "down":
+                    found.append((at, node, self._stated[node]))
+            elif self._stated[node] != "down":
                 self._failed.add(node)
                 found.append((at, node, state))
             if drawn and self._mean is not None:

@@ -38,7 +38,8 @@ def finish_time_ratios(
     definition : str
     """
     truth = Truth(trace)
-    rates, table = truth.alone, truth.candidates.instance.jobs_table
+    rates = truth.alone
+    table = truth.candidates.instance.jobs_table
     sizes = np.array([pool.node_gpus.sum() for pool in trace.instance.cluster.pools], float)
     arrival = trace.instance.jobs_table.arrival
     present = mean_present(arrival, np.where(np.isnan(finish), end, finish))
@@ -87,7 +88,8 @@ def mean_present(arrival: FloatArray, end: FloatArray) -> FloatArray:
     arrived = np.searchsorted(np.sort(arrival), times, side="right")
     present = arrived - np.searchsorted(np.sort(end), times, side="right")
     area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(times))])
-    first, stop = np.searchsorted(times, arrival), np.searchsorted(times, end)
+    first = np.searchsorted(times, arrival)
+    stop = np.searchsorted(times, end)
     stay = end - arrival
     mean: FloatArray = np.divide(
         area[stop] - area[first], stay, out=np.ones(len(stay)), where=stay > 0

@@ -57,7 +57,8 @@ class Fluid(Run):
         self._now = self.origin
 
     def run(self) -> None:
-        now, number = self.origin, 0
+        now = self.origin
+        number = 0
         while self._goes_on(now):
             number += 1
             self._count(number, "events")
@@ -165,11 +166,19 @@ class Fluid(Run):
         first = np.isnan(self.recorder.first_start[job])
         return self.recorder.stint(
             Stint(
-                job, shares.pool[entry], shares.gpus[entry], shares.nodes[entry], np.full(len(job), -1), share,
-                shares.fraction[entry], np.full(len(job), now), np.full(len(job), until), _once(job, first),
+                job,
+                shares.pool[entry],
+                shares.gpus[entry],
+                shares.nodes[entry],
+                np.full(len(job), -1),
+                share,
+                shares.fraction[entry],
+                np.full(len(job), now),
+                np.full(len(job), until),
+                _once(job, first),
                 np.zeros(len(job)),
             )
-        )  # fmt: skip
+        )
 
     def _note(
         self,
@@ -182,9 +191,15 @@ class Fluid(Run):
         solved: bool,
     ) -> None:
         self.recorder.round(
-            start, end, running=running, waiting=waiting, busy=busy, gpus=self._gpus().astype(float), seconds=seconds,
+            start,
+            end,
+            running=running,
+            waiting=waiting,
+            busy=busy,
+            gpus=self._gpus().astype(float),
+            seconds=seconds,
             solved=solved,
-        )  # fmt: skip
+        )
 
 
 def _once(job: IntArray, wanted: BoolArray) -> IntArray:

@@ -135,7 +135,7 @@ class GavelRounds(Run):
             before = now = until
         self._note_end(now)
 
-    # --- jobs that come and go ----------------------------------------------------------------------------------------
+    # --- jobs that come and go ----------------------------------------------------------------
 
     def _come(self, jobs: IntArray) -> None:
         """Jobs come; with the packing that the instance knows, each pairs with all that are there."""
@@ -175,14 +175,15 @@ class GavelRounds(Run):
 
     def _rate_on(self, pool: int, mine: IntArray, other: IntArray) -> FloatArray:
         """steps/s of jobs beside others on a pool, spread as little as the pool allows; 0 where unknown."""
-        job, gang = np.maximum(mine, 0), self._gang[np.maximum(mine, 0)]
+        job = np.maximum(mine, 0)
+        gang = self._gang[np.maximum(mine, 0)]
         where = np.full(len(job), pool)
         rate = self.truth.rates(
             job, np.where(mine >= 0, other, -1), where, gang, -(-gang // self._widest[pool])
         )
         return np.nan_to_num(np.where(mine >= 0, rate, 0.0)) * self.world.factor[job]
 
-    # --- the allocation -----------------------------------------------------------------------------------------------
+    # --- the allocation -----------------------------------------------------------------------
 
     def _renew(self, now: float) -> bool:
         """A new allocation, if jobs came or went and the last one is old enough."""
@@ -201,19 +202,22 @@ class GavelRounds(Run):
         self._stale = False
         return True
 
-    # --- a round ------------------------------------------------------------------------------------------------------
+    # --- a round ------------------------------------------------------------------------------
 
     def _placed(self) -> _Placed:
         """Rows that run: pool by pool by priority, then deficit, then share; those without GPUs fall out."""
-        rows, pools = self._rows, list(range(len(self._sizes)))
+        rows = self._rows
+        pools = list(range(len(self._sizes)))
         if self.options.pool_order == "random":
             self._order.shuffle(pools)
-        priority, possible = rows.priorities(self._pool_time), rows.possible
+        priority = rows.priorities(self._pool_time)
+        possible = rows.possible
         queue = self.allocator.policy.formulation == FIFO
         taken: set[int] = set()
         chosen: list[tuple[int, int]] = []
         gang = self._gang[rows.job].tolist()
-        job, partner = rows.job.tolist(), rows.partner.tolist()
+        job = rows.job.tolist()
+        partner = rows.partner.tolist()
         for pool in pools:
             left = int(self._sizes[pool])
             order = np.lexsort((-rows.share[:, pool], -rows.deficit[:, pool], -priority[:, pool]))
@@ -233,7 +237,8 @@ class GavelRounds(Run):
 
     def _seated(self, chosen: list[tuple[int, int]]) -> _Placed:
         """GPUs of rows: who stays on a pool keeps its own where they are free, larger gangs first."""
-        rows, seats = self._rows, {}
+        rows = self._rows
+        seats = {}
         name = {row: (int(rows.job[row]), int(rows.partner[row])) for row, _ in chosen}
         for pool in dict.fromkeys(pool for _, pool in chosen):
             there = [row for row, other in chosen if other == pool]
@@ -252,22 +257,28 @@ class GavelRounds(Run):
                         seats[row] = tuple(gpu for gpu, _ in zip(free, range(gang), strict=False))
                         used.update(seats[row])
         placed = [(row, pool) for row, pool in chosen if row in seats]
-        before, self._seats = self._seats, {name[row]: (pool, seats[row]) for row, pool in placed}
+        before = self._seats
+        self._seats = {name[row]: (pool, seats[row]) for row, pool in placed}
         stays = np.array(
             [before.get(name[row]) == (pool, seats[row]) for row, pool in placed], bool
         )
         return _Placed(
-            np.array([row for row, _ in placed], np.int64), np.array([pool for _, pool in placed], np.int64),
-            [seats[row] for row, _ in placed], stays,
-        )  # fmt: skip
+            np.array([row for row, _ in placed], np.int64),
+            np.array([pool for _, pool in placed], np.int64),
+            [seats[row] for row, _ in placed],
+            stays,
+        )
 
     def _run(
         self, placed: _Placed, now: float, before: float | None, length: float
     ) -> tuple[float, FloatArray]:
         """Let run what is placed; the end of the round, and GPU seconds by pool."""
-        rows, world = self._rows, self.world
-        row, pool = placed.row, placed.pool
-        job, partner = rows.job[row], rows.partner[row]
+        rows = self._rows
+        world = self.world
+        row = placed.row
+        pool = placed.pool
+        job = rows.job[row]
+        partner = rows.partner[row]
         cost = self._restart_costs(job)
         made = world.done.copy()
         takes = (
@@ -310,9 +321,12 @@ class GavelRounds(Run):
 
     def _whole_steps(self, placed: _Placed, cost: FloatArray, length: float) -> FloatArray:
         """Every job makes the whole steps of a round, or those that it has left; seconds that each row takes."""
-        rows, world = self._rows, self.world
-        row, pool = placed.row, placed.pool
-        job, partner = rows.job[row], rows.partner[row]
+        rows = self._rows
+        world = self.world
+        row = placed.row
+        pool = placed.pool
+        job = rows.job[row]
+        partner = rows.partner[row]
         takes = np.zeros(len(row))
         steps = []
         for one, rate in (
@@ -338,16 +352,22 @@ class GavelRounds(Run):
 
     def _staged(self, placed: _Placed, now: float, cost: FloatArray, length: float) -> FloatArray:
         """Jobs with regimes change their rates when they come to it; seconds that each row takes."""
-        rows, world = self._rows, self.world
-        row, pool = placed.row, placed.pool
-        job, gang = rows.job[row], self._gang[rows.job[row]]
+        rows = self._rows
+        world = self.world
+        row = placed.row
+        pool = placed.pool
+        job = rows.job[row]
+        gang = self._gang[rows.job[row]]
         stage = world.stage[job]
         world.resumes[job] = now + cost
         nodes = -(-gang // self._widest[pool])
         ends = world.run(
-            job, rows.rate[row, pool], (rows.partner[row], pool, gang, nodes), now,
+            job,
+            rows.rate[row, pool],
+            (rows.partner[row], pool, gang, nodes),
+            now,
             np.full(len(row), now + length),
-        )  # fmt: skip
+        )
         changed = job[world.stage[job] != stage]
         if len(changed):
             mine = np.isin(rows.job, changed)
@@ -360,7 +380,8 @@ class GavelRounds(Run):
 
     def _stint(self, placed: _Placed, now: float, ends: FloatArray, cost: FloatArray) -> FloatArray:
         """Write down who held what."""
-        job, partner = self._rows.job[placed.row], self._rows.partner[placed.row]
+        job = self._rows.job[placed.row]
+        partner = self._rows.partner[placed.row]
         pairs = partner >= 0
         owner = np.repeat(np.arange(len(job), dtype=np.int64), [len(held) for held in placed.gpus])
         gpu = np.array([number for held in placed.gpus for number in held], np.int64)
@@ -369,20 +390,34 @@ class GavelRounds(Run):
         fresh = np.where(placed.stays, 0, 1)
         return self.recorder.stint(
             Stint(
-                np.concatenate([job, partner[pairs]]), placed.pool[both], self._gang[job][both], nodes[both],
-                first[both], np.where(pairs, 0.5, 1.0)[both], np.ones(len(both)), np.full(len(both), now), ends[both],
-                fresh[both], cost[both],
+                np.concatenate([job, partner[pairs]]),
+                placed.pool[both],
+                self._gang[job][both],
+                nodes[both],
+                first[both],
+                np.where(pairs, 0.5, 1.0)[both],
+                np.ones(len(both)),
+                np.full(len(both), now),
+                ends[both],
+                fresh[both],
+                cost[both],
             )
-        )  # fmt: skip
+        )
 
     def _note(
         self, start: float, end: float, running: int, busy: FloatArray, seconds: float, solved: bool
     ) -> None:
         there = int(((self.arrival <= start) & ~self.gone).sum())
         self.recorder.round(
-            start, end, running=running, waiting=max(there - running, 0), busy=busy, gpus=self._sizes.astype(float),
-            seconds=seconds, solved=solved,
-        )  # fmt: skip
+            start,
+            end,
+            running=running,
+            waiting=max(there - running, 0),
+            busy=busy,
+            gpus=self._sizes.astype(float),
+            seconds=seconds,
+            solved=solved,
+        )
 
 
 def _check_gavel_can(trace: Trace) -> None:

@@ -44,7 +44,8 @@ class AlloxAllocator(Allocator):
 
     def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
         """See `Allocator.shares`."""
-        pools, table = self.instance.cluster.pools, self.instance.jobs_table
+        pools = self.instance.cluster.pools
+        table = self.instance.jobs_table
         kept = self._kept.take(np.flatnonzero(np.isin(self._kept.job, jobs)))
         free = np.array([pool.capacity(now) for pool in pools]) - np.bincount(
             kept.pool, minlength=len(pools)
@@ -59,7 +60,8 @@ class AlloxAllocator(Allocator):
             job, pool = self._first(
                 left, self._rate[waiting[:, np.newaxis], gpu], now - table.arrival[waiting]
             )
-            job, pool = waiting[job], gpu[pool]
+            job = waiting[job]
+            pool = gpu[pool]
             one = np.ones(len(job))
             new = Shares(
                 job,
@@ -94,7 +96,8 @@ class AlloxAllocator(Allocator):
         from scipy.optimize import linear_sum_assignment  # takes a quarter of a second to load
 
         job, column = linear_sum_assignment(cost)
-        place, gpu = column // w, column % w
+        place = column // w
+        gpu = column % w
         order = np.lexsort((-place, gpu))
         first = order[np.flatnonzero(np.append(True, np.diff(gpu[order]) != 0))]
         return job[first], gpu[first]

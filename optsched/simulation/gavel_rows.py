@@ -45,7 +45,8 @@ class GavelRows:
     @classmethod
     def none(cls, pools: int) -> GavelRows:
         """Before the first job."""
-        empty, table = np.zeros(0, np.int64), np.zeros((0, pools))
+        empty = np.zeros(0, np.int64)
+        table = np.zeros((0, pools))
         return cls(empty, empty, table, table, table, table, table, np.zeros(0, bool))
 
     def with_more(self, more: GavelRows) -> GavelRows:

@@ -21,8 +21,10 @@ class IsolatedHistory:
     """
 
     def __init__(self, rate: FloatArray, gang: IntArray) -> None:
-        self._rate, self._gang = rate, gang
-        self._isolated, self._counted = np.zeros(len(gang)), np.zeros(len(gang))
+        self._rate = rate
+        self._gang = gang
+        self._isolated = np.zeros(len(gang))
+        self._counted = np.zeros(len(gang))
         self.seconds: FloatArray = np.zeros(len(gang))
 
     def count(self, done: FloatArray) -> None:

@@ -151,8 +151,11 @@ class Recorder:
         pools = instance.cluster.pools
         self._pools = len(pools)
         self._price = np.array([pool.cost_per_gpu_hour or 0.0 for pool in pools])
-        self.first_start, self.finish = np.full(count, np.nan), np.full(count, np.nan)
-        self.held, self.gpu_seconds, self.cost = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.first_start = np.full(count, np.nan)
+        self.finish = np.full(count, np.nan)
+        self.held = np.zeros(count)
+        self.gpu_seconds = np.zeros(count)
+        self.cost = np.zeros(count)
         self.restoring: FloatArray = np.zeros(count)
         self.starts = np.zeros(count, np.int64)
         self._rounds: list[
@@ -203,9 +206,16 @@ class Recorder:
     def jobs(self, steps_done: FloatArray, lost: FloatArray) -> JobLog:
         """What became of the jobs."""
         return JobLog(
-            self.first_start, self.finish, steps_done, self.held, self.gpu_seconds, self.restoring, self.starts, lost,
+            self.first_start,
+            self.finish,
+            steps_done,
+            self.held,
+            self.gpu_seconds,
+            self.restoring,
+            self.starts,
+            lost,
             self.cost,
-        )  # fmt: skip
+        )
 
     def rounds(self) -> RoundLog:
         """What the rounds were."""
@@ -213,10 +223,17 @@ class Recorder:
             zip(*self._rounds, strict=True) if self._rounds else ([],) * 10
         )
         return RoundLog(
-            np.array(start, float), np.array(end, float), np.array(running, np.int64), np.array(waiting, np.int64),
-            np.array(busy, float).reshape(-1, self._pools), np.array(gpus, float).reshape(-1, self._pools),
-            np.array(stranded, float), np.array(seconds, float), np.array(solved, bool), np.array(fallback, bool),
-        )  # fmt: skip
+            np.array(start, float),
+            np.array(end, float),
+            np.array(running, np.int64),
+            np.array(waiting, np.int64),
+            np.array(busy, float).reshape(-1, self._pools),
+            np.array(gpus, float).reshape(-1, self._pools),
+            np.array(stranded, float),
+            np.array(seconds, float),
+            np.array(solved, bool),
+            np.array(fallback, bool),
+        )
 
     def segments(self) -> Segments:
         """Who held what: the stints of one job that follow each other on the same GPUs are one."""
@@ -237,7 +254,8 @@ class Recorder:
         begins = order[np.flatnonzero(np.append(True, ~same))]
         ends = order[np.flatnonzero(np.append(~same, True))]
         by_start = np.lexsort((job[begins], start[begins]))
-        begins, ends = begins[by_start], ends[by_start]
+        begins = begins[by_start]
+        ends = ends[by_start]
         return Segments(
             job[begins],
             start[begins],

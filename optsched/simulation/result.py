@@ -98,7 +98,8 @@ class Simulation(DisplayedTable):
             ``mean_queue`` (jobs that wait), ``mean_contention`` (jobs there); ``rounds``,
             ``solves``, ``fallbacks``, ``mean_solve_ms``, ``p99_solve_ms`` (wall time of a plan).
         """
-        table, log = self.trace.instance.jobs_table, self.jobs
+        table = self.trace.instance.jobs_table
+        log = self.jobs
         counted = self.measured
         done = counted & self.completed
         jct = self.completion_times[done]
@@ -154,7 +155,8 @@ class Simulation(DisplayedTable):
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The jobs: times in seconds on the clock of the trace, None for what never came."""
-        table, log = self.trace.instance.jobs_table, self.jobs
+        table = self.trace.instance.jobs_table
+        log = self.jobs
         rows = slice(first)
 
         def known(values: FloatArray) -> list[float | None]:
@@ -174,13 +176,15 @@ class Simulation(DisplayedTable):
 
 
 def _over_time(simulation: Simulation) -> dict[str, float | None]:
-    """What is told of rounds."""
-    rounds, pools = simulation.rounds, simulation.trace.instance.cluster.pools
+    """The metrics of rounds."""
+    rounds = simulation.rounds
+    pools = simulation.trace.instance.cluster.pools
     last = _last(simulation)
     length = np.clip(np.minimum(rounds.end, last) - rounds.start, 0.0, None)
     there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
     busy = rounds.busy.sum(axis=0)
-    seconds, free = float(length.sum()), float(there.sum() - busy.sum())
+    seconds = float(length.sum())
+    free = float(there.sum() - busy.sum())
     arrival = np.maximum(
         simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf)
     )
@@ -216,7 +220,8 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
 
 def _last(simulation: Simulation) -> float:
     """When the last job ended; the end of the last round where some were cut off while they ran."""
-    rounds, finish = simulation.rounds, simulation.jobs.finish
+    rounds = simulation.rounds
+    finish = simulation.jobs.finish
     if not len(rounds):
         return 0.0
     used = rounds.end[rounds.busy.sum(axis=1) > 0]

@@ -49,7 +49,7 @@ class Rounds(Run):
         cost = table.restart_cost if restart is None else np.full(len(table), restart)
         begun = replace(
             instance, now=self.origin, jobs_table=replace(table, running=running, restart_cost=cost)
-        )  # fmt: skip
+        )
         self.scheduled = Scheduled(trace, begun, policy.model_copy(update={"progress": False}))
         self.changes = NodeChanges(
             instance.cluster,
@@ -67,7 +67,10 @@ class Rounds(Run):
     def run(self) -> None:
         """Everything, until all jobs are complete, or nothing can happen any more."""
         length = self.instance.round
-        now, anchor, idle, number = self.origin, self.origin, 0, 0
+        now = self.origin
+        anchor = self.origin
+        idle = 0
+        number = 0
         while self._goes_on(now):
             number += 1
             self._count(number, "rounds")
@@ -115,7 +118,7 @@ class Rounds(Run):
     def _lies_ahead(self) -> bool:
         return bool((~self.arrived).any()) or self.changes.lies_ahead
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- what happens -------------------------------------------------------------------------
 
     def _take_changes(self, now: float) -> None:
         """Nodes that changed up to now; who ran on one that failed has been stopped already (`_carry_out`)."""
@@ -138,7 +141,8 @@ class Rounds(Run):
 
     def _carry_out(self, running: Running, now: float, until: float) -> tuple[FloatArray, float]:
         """Let run what runs; GPU seconds by pool, and when the next plan is made."""
-        job, world = running.job, self.world
+        job = running.job
+        world = self.world
         again = running.fresh & (self.recorder.starts[job] > 0)
         cost = self.instance.jobs_table.restart_cost[job]
         if self.options.restart_cost is not None:
@@ -162,10 +166,18 @@ class Rounds(Run):
         if self.options.observe and len(job):
             self.scheduled.observe(job, rate)
         stint = Stint(
-            job, running.pool, running.gpus, running.nodes, running.first_gpu, _shares(running, now, ends),
-            np.ones(len(job)), np.full(len(job), now), ends, running.fresh.astype(np.int64),
+            job,
+            running.pool,
+            running.gpus,
+            running.nodes,
+            running.first_gpu,
+            _shares(running, now, ends),
+            np.ones(len(job)),
+            np.full(len(job), now),
+            ends,
+            running.fresh.astype(np.int64),
             np.clip(world.resumes[job] - now, 0.0, None),
-        )  # fmt: skip
+        )
         return self.recorder.stint(stint), until
 
     def _next_event(self, running: Running, rate: FloatArray, now: float, until: float) -> float:
@@ -184,7 +196,8 @@ class Rounds(Run):
 
     def _stops(self, running: Running, until: float) -> tuple[FloatArray, BoolArray]:
         """When each job that runs is stopped at the latest, and whether a node breaks it off."""
-        stop, broken = np.full(len(running.job), until), np.zeros(len(running.job), bool)
+        stop = np.full(len(running.job), until)
+        broken = np.zeros(len(running.job), bool)
         node = self.instance.cluster.numbering.node_of(running.gpu)
         names = self.instance.cluster.numbering.by_name
         for at, name, state in self.changes.ahead(until):
@@ -220,7 +233,7 @@ class Rounds(Run):
         mask[job] = True
         self.scheduled.interrupted(mask)
 
-    # --- what is written down -----------------------------------------------------------------------------------------
+    # --- what is written down -----------------------------------------------------------------
 
     def _idle(self, now: float, until: float) -> None:
         """A gap in which no job is there."""
@@ -250,9 +263,17 @@ class Rounds(Run):
         there = np.bincount(numbering.pool, size, minlength=len(cluster.pools)).astype(np.float64)
         stranded = float((size - used)[used > 0].sum())
         self.recorder.round(
-            now, until, running=len(running.job), waiting=len(self.scheduled.rows) - len(running.job), busy=busy,
-            gpus=there, stranded=stranded, seconds=seconds, solved=solved, fallback=fallback,
-        )  # fmt: skip
+            now,
+            until,
+            running=len(running.job),
+            waiting=len(self.scheduled.rows) - len(running.job),
+            busy=busy,
+            gpus=there,
+            stranded=stranded,
+            seconds=seconds,
+            solved=solved,
+            fallback=fallback,
+        )
 
 
 def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:
@@ -262,6 +283,7 @@ def _shares(running: Running, now: float, ends: FloatArray) -> FloatArray:
     if len(both):
         place = {job: row for row, job in enumerate(running.job.tolist())}
         other = ends[[place[job] for job in running.partner[both].tolist()]]
-        stay, together = ends[both] - now, np.minimum(ends[both], other) - now
+        stay = ends[both] - now
+        together = np.minimum(ends[both], other) - now
         share[both] *= np.where(stay > 0, 1.0 - 0.5 * together / np.maximum(stay, 1e-300), 0.5)
     return share

@@ -38,7 +38,9 @@ class Run:
     """
 
     def __init__(self, trace: Trace, options: SimulationOptions, truth: Truth) -> None:
-        self.options, self.truth, self.instance = options, truth, trace.instance
+        self.options = options
+        self.truth = truth
+        self.instance = trace.instance
         self.world = World(truth, options.noise, options.seed)
         self.arrival = effective_arrivals(trace)
         first = float(self.arrival.min()) if len(self.arrival) else trace.instance.now

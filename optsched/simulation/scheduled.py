@@ -1,4 +1,4 @@
-"""The scheduler in a simulation: its state, told what happens, and its plans as arrays over the jobs of the trace."""
+"""The scheduler in a simulation: its state, and its plans as arrays over the jobs of the trace."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Scheduled:
         """The state of the scheduler."""
         return self.living.state
 
-    # --- what it is told ----------------------------------------------------------------------------------------------
+    # --- what is reported to it ---------------------------------------------------------------
 
     def exchange(self, gone: BoolArray, come: IntArray) -> None:
         """Jobs leave (a mask of those known) and others come (rows of the trace)."""
@@ -127,18 +127,18 @@ class Scheduled:
         place = np.full(len(self._source.jobs_table), -1, np.int64)
         place[self.rows] = np.arange(len(self.rows))
         names = self.state.instance.jobs_table.names
-        told = {
+        observed = {
             names[int(place[row])]: {"throughput": value}
             for row, value in zip(job.tolist(), rate.tolist(), strict=True)
             if place[row] >= 0 and value > 0
         }
-        if told:
+        if observed:
             self.living.accept(
-                self.living.after(Observe.model_validate({"jobs": told, "now": self.state.now}))
+                self.living.after(Observe.model_validate({"jobs": observed, "now": self.state.now}))
             )
             self._memory.forget()
 
-    # --- what it says -------------------------------------------------------------------------------------------------
+    # --- what it says -------------------------------------------------------------------------
 
     def plan(self, now: float) -> tuple[Plan, bool]:
         """The plan from now on, carried out, and whether an allocation or an order was made anew for it.
@@ -182,12 +182,21 @@ class Scheduled:
         nodes, first = spread_of(owner, gpu, numbering.node_of(gpu), len(held))
         beside = plan.ledger.partner_now[mine]
         return Running(
-            self.rows[mine], np.where(beside >= 0, self.rows[beside], -1),
-            np.array([pool for pool, _, _ in held], np.int64), gpus, nodes, first,
-            np.array([plan.setups[job].share if job in plan.setups else 1.0 for job in plan.running], float),
+            self.rows[mine],
+            np.where(beside >= 0, self.rows[beside], -1),
+            np.array([pool for pool, _, _ in held], np.int64),
+            gpus,
+            nodes,
+            first,
+            np.array(
+                [plan.setups[job].share if job in plan.setups else 1.0 for job in plan.running],
+                float,
+            ),
             plan.speed[mine],
-            np.isin(plan.verdict[mine], (Verdict.START, Verdict.MOVE)), owner, gpu,
-        )  # fmt: skip
+            np.isin(plan.verdict[mine], (Verdict.START, Verdict.MOVE)),
+            owner,
+            gpu,
+        )
 
 
 def _lasts(policy: RoundPolicy, instance: Instance) -> bool:

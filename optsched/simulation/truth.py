@@ -66,7 +66,7 @@ class Truth:
             else np.full(len(job), np.inf)
         )
 
-    # --- rates ------------------------------------------------------------------------------------------------------
+    # --- rates --------------------------------------------------------------------------------
 
     @cached_property
     def _keys(self) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -85,10 +85,8 @@ class Truth:
     def _key(
         self, kind: IntArray, partner: IntArray, pool: IntArray, gpus: IntArray, nodes: IntArray
     ) -> IntArray:
-        kinds, pools = (
-            len(self.candidates.kinds) + 1,
-            len(self.candidates.instance.cluster.pools) + 1,
-        )
+        kinds = len(self.candidates.kinds) + 1
+        pools = len(self.candidates.instance.cluster.pools) + 1
         widest = int(self.candidates.columns.gpus.max(initial=0)) + 2
         key: IntArray = (
             ((kind * kinds + partner + 1) * pools + pool + 1) * widest + gpus
@@ -100,7 +98,8 @@ class Truth:
     ) -> FloatArray:
         """steps/s of rows (`row`) beside a partner (-1: alone) on so many GPUs of a pool; NaN where none is known."""
         of_job = self.candidates.kinds.of_job
-        mine, other = of_job[row], np.where(partner >= 0, of_job[partner], -1)
+        mine = of_job[row]
+        other = np.where(partner >= 0, of_job[partner], -1)
         swapped = (partner >= 0) & (other < mine)
         key, rate, beside = self._keys
         wanted = self._key(
@@ -115,7 +114,8 @@ class Truth:
     @cached_property
     def alone(self) -> FloatArray:
         """steps/s of each row on each pool, at the smallest number of GPUs that it may have, shape (rows, pools)."""
-        columns, kinds = self.candidates.columns, self.candidates.kinds
+        columns = self.candidates.columns
+        kinds = self.candidates.kinds
         pools = len(self.candidates.instance.cluster.pools)
         gang = self.candidates.instance.jobs_table.gpus_min
         of_kind = np.full(len(kinds), np.iinfo(np.int64).max)
@@ -131,7 +131,8 @@ class Truth:
         """Seconds that jobs take from first to last step if every row runs at ``rate`` (steps/s, one per row)."""
         table = self.candidates.instance.jobs_table
         jobs = np.arange(self.jobs) if job is None else job
-        total, begun = np.zeros(len(jobs)), np.zeros(len(jobs))
+        total = np.zeros(len(jobs))
+        begun = np.zeros(len(jobs))
         for stage in range(int(self.stages[jobs].max(initial=0)) + 1):
             live = stage <= self.stages[jobs]
             at = np.full(len(jobs), stage)

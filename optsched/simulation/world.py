@@ -1,4 +1,4 @@
-"""The jobs as they really progress: steps, stages, checkpoints; a scheduler sees only what it is told of them."""
+"""The jobs as they really progress: steps, stages, checkpoints; a scheduler sees only what is reported of them."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class World:
         pool: IntArray,
         gpus: IntArray,
         nodes: IntArray,
-        told: FloatArray,
+        believed: FloatArray,
     ) -> FloatArray:
-        """steps/s of jobs on what they hold, in their present stage; ``told`` where the truth does not say."""
+        """steps/s of jobs on what they hold, in their present stage; ``believed`` where the truth does not say."""
         row = self.truth.row(job, self.stage[job])
         beside = np.where(partner >= 0, self.truth.row(partner, self.stage[partner]), -1)
         rate = self.truth.rates(row, beside, pool, gpus, nodes)
-        return np.where(np.isnan(rate), told, rate) * self.factor[job]
+        return np.where(np.isnan(rate), believed, rate) * self.factor[job]
 
     def run(
         self,

@@ -35,7 +35,8 @@ class BadLine(Exception):
 
     def __init__(self, found: str, sure: bool) -> None:
         super().__init__(found)
-        self.found, self.sure = found, sure
+        self.found = found
+        self.sure = sure
 
 
 def encode_object(value: dict[str, Any], what: str) -> str:

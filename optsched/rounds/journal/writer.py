@@ -55,9 +55,12 @@ class Journal:
     """
 
     def __init__(self, path: Path, lock: FileIO, durable: bool, keep: int | None) -> None:
-        self.path, self.dropped = path, ""
-        self._lock, self._lock_path = lock, path / LOCK
-        self._durable, self._keep = durable, keep
+        self.path = path
+        self.dropped = ""
+        self._lock = lock
+        self._lock_path = path / LOCK
+        self._durable = durable
+        self._keep = keep
         self._refusal = ""
         self._start, self._end = self._find_end()
         try:
@@ -151,7 +154,8 @@ class Journal:
         be found.
         """
         self._check_usable()
-        n, check = self._end.n, self._end.check
+        n = self._end.n
+        check = self._end.check
         lines: list[bytes] = []
         for record in records:
             line, check = encode_line(n + len(lines), record, check)
@@ -183,7 +187,8 @@ class Journal:
         """
         self._check_usable()
         n = self._end.n
-        data, target = encode_snapshot(n, document, arrays), snapshot_path(self.path, n)
+        data = encode_snapshot(n, document, arrays)
+        target = snapshot_path(self.path, n)
         lost = f"the snapshot before record {n} was not taken"
         try:
             temporary = disk.write_temporary(target, data, self._durable)
@@ -269,7 +274,8 @@ class Journal:
                 disk.sync(self._file)
             self._end = end
         except BaseException as error:
-            first, last = self._end.n, end.n - 1
+            first = self._end.n
+            last = end.n - 1
             lost = f"record {first} was" if first == last else f"records {first} to {last} were"
             try:
                 disk.truncate(self._file, self._end.size)
@@ -308,7 +314,9 @@ class Journal:
             raise
         file = disk.open_to_append(path)
         self._file.close()
-        self._file, self._start, self._end = file, n, _End(n, 0, 0)
+        self._file = file
+        self._start = n
+        self._end = _End(n, 0, 0)
         self._refusal = ""
 
     def _delete_older(self) -> None:
