@@ -179,10 +179,12 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
         for request in _running_largest_first(problem):
             if not later[request]:
                 _stay(state, request)
+    # Large gangs first: small ones fit into what they leave. Of equal ones the first stays first.
     by_size = np.lexsort((R.span, -R.gpus, later))
     _place_whole(state, by_size[(R.share == 1.0)[by_size] & possible[by_size]].tolist())
     assignment = with_identities(problem, state.pieces, state.shared)
-    # From here on requests of whole GPUs have theirs for good: requests that share see which are left.
+    # From here on requests of whole GPUs have theirs for good: requests that share see which are
+    # left.
     for request, gpus in assignment.items():
         if request not in state.shared:
             state.room[gpus[:, 0], gpus[:, 1]] = 0.0
@@ -213,6 +215,7 @@ def _place_whole(state: State, order: list[int]) -> None:
     for request in refused:
         if failed < FAILURES and not make_room(state, request, int(span[request])):
             failed += 1
+    # Only now: what is left over is known when all are placed.
     tighten(state)
     # Requests that were pushed or tightened may have left room.
     for request in refused:
@@ -234,10 +237,12 @@ def choose(state: State, request: int, span: int) -> Pieces | None:
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
+        # Least left over, so that large gangs still find whole nodes later.
         left = _left_over(state, request, enough)
         return [(here.start + _best_node(problem, request, enough[left == left.min()]), gpus)]
     if span == 1:
         return None
+    # The fewest nodes: the largest together reach furthest.
     reach = np.cumsum(np.sort(available)[::-1])
     nodes = int(np.searchsorted(reach, gpus)) + 1
     if nodes > min(span, len(reach)):
@@ -246,6 +251,7 @@ def choose(state: State, request: int, span: int) -> Pieces | None:
     pieces = _fill(joined, gpus, nodes, here)
     if state.keeps_groups(request, pieces):
         return pieces
+    # Node by node it fits, but not within a resource that several of the nodes share.
     return _by_gain(state, request, available, span)
 
 
@@ -287,6 +293,7 @@ def _best_joined(
         groups, reach = largest_of_groups(label, available, nodes)
         enough = reach >= gpus
         if enough.any():
+            # The smallest group that is enough leaves the larger ones to larger gangs.
             tightest = groups[enough][np.argmin(reach[enough])]
             return np.where(label == tightest, available, 0)
     return available
@@ -434,6 +441,7 @@ def make_room(state: State, request: int, span: int) -> bool:
     if nodes > span or free.sum() < gpus:
         return False
     most = problem.at_most(request)
+    # Nodes with the most free GPUs need the fewest requests pushed away.
     looked = np.argsort(-np.minimum(free, most), kind="stable")[: CANDIDATES + nodes]
     pushable = [
         sum(_piece(state, smaller, node) for smaller in _smaller_on(state, request, node))
@@ -489,6 +497,7 @@ def _push_and_place(state: State, request: int, window: IntArray) -> bool:
             for node in window.tolist()
             for other in _smaller_on(state, request, node)
         }
+        # Each push costs a search for another place, and may have to be undone.
         if not pushable or len(pushed) == PUSHED:
             return undo()
         other = _one_to_push(pushable, missing)
@@ -500,6 +509,7 @@ def _push_and_place(state: State, request: int, window: IntArray) -> bool:
         return undo()
     state.take(request, pieces)
     for other in sorted(pushed, key=lambda other: (-R.gpus[other], other)):
+        # On no more nodes than before: room for one must not cost the others bandwidth.
         elsewhere = choose(state, other, len(pushed[other]))
         if elsewhere is None:
             return undo()
@@ -524,6 +534,7 @@ def tighten(state: State) -> None:
         for request, pieces in state.pieces.items()
         if len(pieces) > problem.fewest[request] and request not in state.shared
     ]
+    # Large requests first, as everywhere: small ones fit into what they leave.
     loose.sort(key=lambda request: (-problem.requests.gpus[request], request))
     for request in loose[:TIGHTENED]:
         fewest = int(problem.fewest[request])

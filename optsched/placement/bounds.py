@@ -30,6 +30,7 @@ def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
     Cheap bounds come first: a request fits if it has no others beside it or not, and spans at least the nodes that it
     needs then. Where a gap is left, the linear program of `_Pieces` is asked.
     """
+    # Requests that fit nowhere even alone bound nothing.
     fewest = np.sort(problem.fewest[problem.fewest > 0])
     cheap = Bounds(len(fewest), int(fewest[: worth.rows].sum()))
     if worth.rows == cheap.rows and worth.nodes == cheap.nodes:
@@ -118,6 +119,7 @@ class _Pieces:
         program, _, z = self._program()
         program.maximise(z.sum())
         bound = _proven(engine, program)
+        # The slack is for rounding of the dual bound: a whole number just below must not be lost.
         return int(self.count.sum()) if bound is None else math.floor(bound * (1 + EXACT))
 
     def fewest_nodes(self, rows: int, engine: Engine) -> int:
@@ -151,6 +153,7 @@ class _Pieces:
         for place, name in enumerate(("cpu", "memory")):
             self._own(program, y, name, m * R.need[j, place], N.own[self.node, place])
         for k in range(1, STEPS + 1):
+            # Valid for every k; together they exclude what sums of GPUs alone allow.
             packed = dual_feasible(amount / gpus[c], k)
             program.constrain(
                 sum_by(c, packed, len(self.nodes)) @ y <= self.nodes, name=f"packing{k}"

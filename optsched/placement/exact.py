@@ -74,6 +74,7 @@ class PlacementProgram:
         for j in np.flatnonzero(self.problem.fewest > 0).tolist():
             most[j, self.problem.of_pool(j)] = np.minimum(self.problem.at_most(j), R.gpus[j])
         # A request of one node needs all its GPUs there.
+        # Then its GPUs on a node follow from whether it is there: no integer column is needed.
         single = (R.span == 1) | (R.gpus == 1)
         gpus = R.gpus[single, None]
         most[single] = np.where(most[single] >= gpus, gpus, 0)
@@ -220,6 +221,7 @@ class PlacementProgram:
         rank[gangs] = np.arange(len(gangs))
         pairs = np.flatnonzero(rank[self.j] >= 0)
         more_nodes = np.maximum(R.span[gangs] - 1.0, 0.0)
+        # Levels are nested: each adds what it is worth above the next lower one.
         value = links.bandwidth - np.append(links.bandwidth[1:], 0.0)
         for b, label in enumerate(links.label):
             level = self._binary(len(gangs), f"level{b}")
@@ -357,6 +359,7 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
             best = found
         return outcome.status is Status.OPTIMAL and outcome.certificate.ok
 
+    # Best fit that meets a bound has solved that part already.
     most_rows = start.rows == bounds.rows
     if not most_rows:
         program.maximise(rows)
@@ -372,6 +375,7 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
         program.maximise(built.bandwidth)
         if not improve():
             return Exact(best, False)
+        # Floating point: exactly the bandwidth that was found might cut off its own point.
         least = worth.bandwidth * (1 - SLACK)
         program.constrain(built.bandwidth >= least, name="best bandwidth")
     if any(held.running for held in problem.held):

@@ -43,6 +43,7 @@ def with_identities(
                 taken.add((node, gpu))
                 mine.append((node, gpu))
     for node, wanted_here in _missing_by_node(pieces, chosen).items():
+        # GPUs with a part taken are for requests that share.
         untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0).tolist()
         left = [gpu for gpu in untouched if (node, gpu) not in taken]
         # The most GPUs first: they need the longest run of consecutive ones.
@@ -87,5 +88,6 @@ def consecutive(free: list[int], count: int) -> list[int]:
             runs[-1].append(gpu)
         else:
             runs.append([gpu])
+    # The shortest run that is enough leaves long ones to larger requests.
     long_enough = [run for run in runs if len(run) >= count]
     return (min(long_enough, key=len) if long_enough else free)[:count]

@@ -63,6 +63,7 @@ class Uses:
     def with_more(self, other: Uses) -> Uses:
         """The same rows with their uses of further resources, which are numbered on."""
         row = np.concatenate([self.row, other.row])
+        # Stable: the uses of each row stay together, the further ones last.
         order = np.argsort(row, kind="stable")
         resource = np.concatenate([self.resource, other.resource + self.resources])
         return Uses(
@@ -111,6 +112,7 @@ class Instant:
         usage.eliminate_zeros()
         capacity = np.repeat(classes.capacity[renewable], np.diff(usage.indptr))
         with np.errstate(divide="ignore", over="ignore"):
+            # Above 1 a row can never run; how far above does not matter, and inf would spoil sums.
             usage.data = np.minimum(usage.data / capacity, 2.0)
         shares = Shares.of(classes, rows.column)
         if shares is not None:

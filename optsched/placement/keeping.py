@@ -162,6 +162,7 @@ def unmoved(
     fixed = Standing.none(instance) if standing is None else standing
     running = Running.of(instance)
     stays = must_stay(instance, running)
+    # Whoever made `standing` answers for the jobs in it.
     stays[fixed.jobs] = False
     if not stays.any():
         return Unmoved(np.zeros(0, np.int64), (), {}, {}, fixed)
@@ -205,6 +206,8 @@ def _continued(
         firm = [job for job in jobs if job >= 0 and stays[job]]
         if not firm:
             continue
+        # Two jobs that cannot be preempted may share a row only where they share their GPUs
+        # already.
         held = {frozenset(held_by[job][1]) for job in firm}
         column = int(rows.column[row])
         if len(held) == 1 and all(_continues(classes, running, job, column) for job in firm):
@@ -216,6 +219,7 @@ def _continued(
 
 def _continues(classes: Classes, running: Running, job: int, column: int) -> bool:
     """Whether a column is the configuration in which a job runs, on nodes that take work."""
+    # A row without nodes stated spans one.
     span = max(int(classes.configurations.nodes[classes.configuration[column]]), 1)
     same_gpus = (
         classes.pool[column] == running.pool[job] and classes.gpus[column] == running.gpus[job]

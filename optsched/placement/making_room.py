@@ -90,6 +90,7 @@ class Occupants:
         most : float
             Running jobs that may be stopped or moved, at most.
         """
+        # Rows of other pools free nothing that this row could use.
         near = self._in_the_way(row)
         holder_of = {other: holder for holder, other in enumerate(near)}
         bars = self.barred(np.array([row]))
@@ -126,6 +127,7 @@ class Occupants:
         found = self._placed([row], standing)
         if row not in found:
             return None
+        # The row first: those that go take what it leaves.
         standing = standing.and_also(self._standing([row], found))
         in_order = sorted(gone, key=lambda other: int(self.place[other]))
         found |= self._placed(in_order, standing)
@@ -257,6 +259,8 @@ class Clearing:
         while not enough(0):
             least = 0  # too few; `most` is enough
             while most - least > 1:
+                # Room never shrinks when more holders go, so the smallest number that suffices is
+                # bisected.
                 half = (least + most) // 2
                 least, most = (least, half) if enough(half) else (half, most)
             most -= 1
@@ -269,6 +273,7 @@ class Clearing:
         self._without(nothing)
         now = self._state.available(0)
         self._without(~nothing)
+        # What each node could give if all went that may: the most that clearing it can bring.
         cleared = self._state.available(0)
         if self._span == 1:
             lack = np.where(cleared >= self._gpus, self._gpus - now, np.inf)
@@ -277,6 +282,7 @@ class Clearing:
         far = np.zeros(len(self._loose))
         np.maximum.at(far, self._owner, lack[self._node])
         size = np.bincount(self._owner, minlength=len(self._loose))
+        # Of holders equally near those come first that make room alone, the smallest of them first.
         alone = size >= np.minimum(far, self._gpus)
         return np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
 

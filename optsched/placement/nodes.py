@@ -83,6 +83,7 @@ class Nodes:
         row = np.concatenate(rows)
         count = np.concatenate(gpus)
         number = cluster.numbering.first[pool] + row
+        # A rectangular table: nodes with fewer GPUs have room 0 in the columns beyond.
         exists = np.arange(count.max(initial=0)) < count[:, None]
         return cls(
             instance=instance,
@@ -179,6 +180,7 @@ def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
             here = nodes.of_pool(number)
             inside[here] = pool.bandwidth.get(INTRA_NODE, max(stated))
             between[here] = min(stated)
+    # Labels of nodes begin behind those of pools.
     own = len(nodes.instance.cluster.pools) + np.arange(len(nodes))
     bandwidth = np.unique(np.concatenate([inside, between]))[::-1]
     bandwidth = bandwidth[bandwidth > 0]
@@ -210,6 +212,7 @@ def largest_of_groups(
 
     Nodes of label -1 are in no group.
     """
+    # Within each group the largest first, so that sums of prefixes are the most of so many nodes.
     order = np.lexsort((-available, label))
     order = order[label[order] >= 0]
     first = np.flatnonzero(np.diff(label[order], prepend=-1))

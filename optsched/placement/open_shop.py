@@ -248,6 +248,7 @@ def decompose(
     total : float
         C.
     """
+    # Whole numbers: in floating point slices would end apart by rounding, and never quite.
     left = np.rint(time * (UNIT // GRID)).astype(np.int64) * GRID
     entries = np.flatnonzero(left > 0)
     if len(entries) == 0:
@@ -277,6 +278,7 @@ class _Slices:
         shortest = max(
             int(self.of_job.max()), *(-(-t // n) for t, n in zip(of_place, takes, strict=True))
         )
+        # Rounded up, so that every time is a multiple of the grid.
         self.time = -(-shortest // GRID) * GRID
         self.job_slack = self.time - self.of_job
         self.place_slack: list[int] = [

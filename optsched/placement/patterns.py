@@ -92,7 +92,8 @@ class Items:
         use = instant.usage.toarray()
         shares = instant.shares
         rows_of_job, has_partner = _rows_of_jobs(instant, _kinds(use, shares))
-        # Jobs with the same rows are one group; those that share with another are groups of their own.
+        # Jobs with the same rows are one group; those that share with another are groups of their
+        # own.
         groups: dict[object, list[int]] = {}
         for job, (_, alike) in sorted(rows_of_job.items()):
             groups.setdefault(job if has_partner[job] else alike, []).append(job)
@@ -235,6 +236,7 @@ class Packing:
 
 def shortest(items: Items, engine: Engine) -> Packing:
     """Run all items in the shortest time."""
+    # A plain way to start from: often it is short enough already.
     lengths, counts = items.peel(items.need)
     bound = 1.0
     finished = True
@@ -251,6 +253,7 @@ def shortest(items: Items, engine: Engine) -> Packing:
         if lengths.sum() <= 1 + CLOSED / 10:
             bound = 1.0
             break
+        # The integer program is only asked when filling finds no pattern that enters.
         new = pricing.quickly(y)
         if not len(new):
             best, value = pricing.exactly(y)

@@ -189,12 +189,14 @@ def _solve(problem: Problem, engine: Engine, searcher: Engine, columns: int) -> 
         return problem.scored(best_fit(problem, keep, smallest))
 
     best = fitted(keep=True)
+    # No row is missing and no gang spans more nodes than it must: nothing to gain by moving.
     complete = best.worth.rows == len(problem) and best.worth.nodes <= problem.fewest.sum()
     if not complete and any(held.running for held in problem.held):
         # Running jobs that may move are in the way: see what is possible if they do.
         best = better(best, fitted(keep=False))
     limits = bounds(problem, best.worth, engine)
     if best.worth.rows < limits.rows:
+        # The smallest requests first, as many as the bound says fit: that may place more of them.
         best = better(best, fitted(keep=True, smallest=limits.rows))
         limits = bounds(problem, best.worth, engine)
     proven = _meets_bounds(problem, best.worth, limits)

@@ -55,7 +55,8 @@ class Movable:
         """
         owner = standing.owner
         node = standing.node
-        # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that spans.
+        # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that
+        # spans.
         spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
         plain = (standing.share == 1.0) & ~standing.need.any(axis=1)
         plain &= ~standing.group_need.any(axis=1)
@@ -103,6 +104,7 @@ def place_plain(requests: Requests, standing: Standing) -> dict[int, GpuNames]:
             count = next((count for count in range(gpus, len(heaps)) if heaps[count]), None)
             if count is None:
                 continue
+            # The heap gives the first of equal nodes, as best fit does.
             node = heappop(heaps[count])
             heappush(heaps[count - gpus], node)
             placed[request] = nodes.take(node, gpus)
@@ -230,6 +232,7 @@ class _Migration:
     def make_room(self, gpus: int, most: float) -> tuple[GpuNames, dict[int, GpuNames]] | None:
         """GPUs for a gang, and the new GPUs of the gangs that move for it; None if at most ``most`` do not suffice."""
         free = self._nodes.free
+        # How many GPUs each node is short of.
         lack = gpus - free
         possible = np.flatnonzero(free + self._movable_gpus >= gpus)
         nearest = possible[np.argsort(lack[possible], kind="stable")]
@@ -258,6 +261,7 @@ class _Migration:
         if lack <= 0:
             return []
         by_size = sorted(self._gangs_on(node), key=lambda gang: (self._size[gang], gang))
+        # One gang that is large enough moves less than several small ones.
         for gang in by_size:
             if self._size[gang] >= lack:
                 return [gang]
@@ -272,6 +276,7 @@ class _Migration:
     def _targets(self, node: int, leaving: list[int]) -> list[int] | None:
         """Another node for each gang that leaves, in turn the one where least is left over."""
         free = self._nodes.free.copy()
+        # The node that is cleared is no target.
         free[node] = -1
         targets = []
         for size in self._size[leaving].tolist():

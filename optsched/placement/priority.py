@@ -105,6 +105,7 @@ def first_fit(
     while len(left):
         # 1. Rows that no longer fit are dropped.
         possible = ~(occupied[instant.job[left]] | occupied[instant.partner[left]])
+        # Room only shrinks: what does not fit now never fits later in this round.
         possible[row[share > free[resource]]] = False
         if not possible.all():
             left, row, resource, share = _kept(possible, left, row, resource, share)
@@ -128,6 +129,7 @@ def _first_fit_of_shares(
 ) -> IntArray:
     """`first_fit` where shares have to be packed: a row that finds no GPU makes way, and the rest is tried again."""
     assert instant.shares is not None
+    # The sums of shares are necessary; whether whole GPUs can be found is decided by packing.
     sums = replace(instant, shares=None)
     while True:
         chosen = np.zeros(len(instant), bool)
@@ -149,6 +151,7 @@ def _kept(
 
 def _beyond(resource: IntArray, amount: FloatArray, free: FloatArray) -> BoolArray:
     """Mask of the uses that, with all those of the same resource before them, are more than is free of it."""
+    # By resource, in order: running sums tell where each resource is used up.
     order = np.argsort(resource, kind="stable")
     total = np.concatenate(([0.0], np.cumsum(amount[order])))
     start = np.searchsorted(resource[order], np.arange(len(free)))

@@ -226,6 +226,7 @@ class Problem:
         for j, of in enumerate(alike):
             key = (*of, R.need[j].tobytes(), R.group_need[j].tobytes())
             if key not in known:
+                # The largest nodes first: no fewer nodes have as many GPUs.
                 reach = np.cumsum(np.sort(self.at_most(j))[::-1])
                 known[key] = (
                     int(np.searchsorted(reach, R.gpus[j])) + 1
@@ -304,6 +305,7 @@ def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     # Each GPU of a request once, with how many of its jobs hold it.
     gpu = numbering.numbers(names)
     owner = np.array(owners, np.int64)
+    # One number per pair of request and GPU.
     key, weight = np.unique(owner * numbering.gpus + gpu, return_counts=True)
     owner, gpu = np.divmod(key, max(numbering.gpus, 1))
     at = numbering.node_of(gpu)

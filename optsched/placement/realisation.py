@@ -91,6 +91,7 @@ class _Cut(NamedTuple):
 
 def _cut_by(method: str, instant: Instant, engine: Engine | None) -> tuple[str, _Cut]:
     """The method that is used, and what it gives."""
+    # Where jobs and pools are a bipartite matching, an exact decomposition is known: no program.
     shop = as_open_shop(instant) if method in ("auto", "open-shop") else None
     if method == "open-shop" and shop is None:
         raise UsageError(
@@ -124,6 +125,7 @@ def _firm_first(
 
 def _at_once(instant: Instant) -> _Cut:
     """All rows start together; one slice ends wherever some fraction does."""
+    # All rows fit side by side: they start together, and stop one after the other.
     ends = np.unique(instant.fraction)
     running = [np.flatnonzero(instant.fraction >= end) for end in ends.tolist()]
     runs = run_matrix(running, len(instant))
@@ -242,6 +244,7 @@ def in_order(length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.cs
     runs = sp.csr_matrix(runs[kept])
     if not 2 < len(length) <= ORDERED:
         return length, runs
+    # float32 halves the memory; counts of rows are exact in it up to 16 million.
     dense = runs.toarray().astype(np.float32)
     shared = dense @ dense.T
     size = np.diagonal(shared).copy()

@@ -27,6 +27,7 @@ def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
     """Requests without a place, each with the reason."""
     if len(assignment) == len(problem):
         return
+    # What is free now, beside all that was placed: the words speak of that.
     state = State.after(problem, assignment)
     for request in range(len(problem)):
         if request not in assignment:

@@ -88,6 +88,7 @@ class Requests:
         for number, jobs in enumerate(sets):
             of |= {job: of.get(job, frozenset()) | {number} for job in jobs.tolist()}
         apart: tuple[tuple[int, ...], ...] = ((),) * len(wanted)
+        # A pair of which both jobs are in one set shares GPUs, and so a node: it fits nowhere.
         torn = np.zeros(len(wanted), bool)
         if sets:
             mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]

@@ -61,6 +61,7 @@ class Running:
         lost[owner[state[node] == DOWN]] = True
         leaves[owner[~np.concatenate(usable)[node]]] = True
         # Nodes of each job: different pairs of a job and a node. Most tables are sorted already.
+        # Pairs of job and node as one number each: sorted, equal ones are neighbours.
         width = max(numbering.nodes, 1)
         pair = owner * width + node
         if not (pair[1:] >= pair[:-1]).all():
@@ -129,6 +130,7 @@ def standing_of(instance: Instance, jobs: IntArray, option: IntArray) -> Standin
     owner = _owners(gpus)
     load = np.bincount(gpu, share[owner], numbering.gpus)
     holders = np.bincount(gpu, minlength=numbering.gpus)
+    # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.
     over = load[gpu] > 1.0 + SLACK
     np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
     return Standing.of_jobs(instance, jobs, gpus, share=share, needs=needs)
@@ -181,6 +183,7 @@ def crowded(instance: Instance, option: IntArray) -> BoolArray:
     """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
     table = instance.jobs_table
     hit = np.zeros(len(table), bool)
+    # Most instances state no needs: then no node can be short of anything.
     demanding = any(own.demand for own in instance.workloads) or any(instance.options.uses)
     if not table.running or not demanding:
         return hit

@@ -180,6 +180,7 @@ def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
         made[row] = taken
     else:
         return Packing(True, tuple(made))
+    # Negated, so that the largest shares come first.
     sizes, kind = np.unique(-share, return_inverse=True)
     found = _dealt(_filled(-sizes, kind[order], gpus[order], count), kind, gpus)
     pieces = np.bincount(kind, gpus, len(sizes)).astype(np.int64)
@@ -249,7 +250,8 @@ def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
     order = np.lexsort((gpus, gpus * share))
     gpus = gpus[order]
     share = share[order]
-    # of rows of which each takes no less than the one before it, a packing can hold the first ones if it holds as many
+    # of rows of which each takes no less than the one before it, a packing can hold the first ones
+    # if it holds as many
     nested = bool((np.diff(gpus) >= 0).all() and (np.diff(share) >= 0).all())
     bins = Bins(count)
     held = sum(

@@ -38,8 +38,10 @@ def blocked(view: View, candidates: Candidates) -> BoolArray:
         host = _hosts(view, candidates, side[pairs], pairs)
         pairs = pairs[host >= 0]
         host = host[host >= 0]
+        # A guest needs only what its host does not hold already.
         more = usage[:, pairs] - usage[:, host] > NOTHING * resources.capacity[gone, None]
         needs[pairs] &= more.any(axis=0)
+    # The last entry is written for partner -1 of columns of one job, and never read.
     able = np.zeros(len(kinds) + 1, bool)
     able[columns.kind[~needs]] = able[columns.partner[~needs]] = True
     return np.asarray((candidates.absence == Absence.PRESENT) & ~able[kinds.of_job] & ~jobs)

@@ -56,6 +56,7 @@ def broken_rules(
         found += wrong_gpus(
             ~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work"
         )
+        # One number per pair of job and GPU.
         twice = np.unique(owner * (numbering.gpus + 1) + gpu, return_counts=True)[1] > 1
         found += ["a job gets a GPU twice"] if twice.any() else []
         found += _given_twice(view, job[owner], gpu, setups)

@@ -65,6 +65,7 @@ def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatA
     shared = rows.partner >= 0
     x = rows.fraction
     owed = np.where(claims, deficit + rows.fraction, 0.0)
+    # Each row counts for both of its jobs.
     ends = np.concatenate([rows.job, rows.partner[shared]])
     jobs = int(ends.max(initial=-1)) + 1
     job_x = np.zeros(jobs)
@@ -77,6 +78,7 @@ def worth_of(rows: JobRows, deficit: FloatArray, ahead: FloatArray, lead: FloatA
     pairs = np.flatnonzero(shared)
     other = rows.partner[shared]
     worth[pairs] += _weight(job_owed[other] + ahead[pairs], job_x[other]) - 0.5
+    # A row that would be further ahead than the ledger counts gains nothing by running.
     counts = deficit + x - 1.0 >= -lead - ROUNDING
     return np.where(claims & counts, worth, -1.0)
 
@@ -109,6 +111,7 @@ def exchanged(
     """
     blocked = np.append(busy, False)
     rows = order[~(blocked[instant.job[order]] | blocked[instant.partner[order]])]
+    # `Packing` numbers rows by worth, ascending, so that comparing numbers compares worth.
     rows = rows[np.argsort(worth[rows], kind="stable")]
     packing = Packing(
         instant.job[rows], instant.partner[rows], instant.uses.take(rows), worth[rows], free
@@ -189,6 +192,7 @@ class Packing:
         ]  # rows inside that hold some of a resource, ascending
         self._of_job: dict[int, list[int]] = {}  # all rows of a job, those worth most first
         self._of_resource: list[list[int]] = [[] for _ in self._free]
+        # Descending, so that the lists of jobs and resources begin with the rows worth most.
         for row in range(len(self._jobs) - 1, -1, -1):
             for one in self._jobs[row]:
                 self._of_job.setdefault(one, []).append(row)
@@ -250,6 +254,7 @@ class Packing:
                 best = gain
                 length = len(steps)
             row = self._coming_back(lost, kept, gone)
+        # Undo what came after the best part of the chain.
         for step in reversed(steps[length:]):
             if step.entered:
                 self._take(step.row)

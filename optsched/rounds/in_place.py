@@ -45,6 +45,7 @@ class InPlace:
 
     def same_setup(self, jobs: IntArray, column: IntArray) -> BoolArray:
         """Jobs (or -1) that run with the share, option, workers and servers of these columns."""
+        # So it is in most instances: no labels need to be compared.
         if self._gpus_alone:
             return np.ones(len(jobs), bool)
         return self.view.configured.like(jobs, self.classes.labels_of(column))
@@ -68,6 +69,7 @@ class InPlace:
         found &= self.jobs_continue(rows.job, column)
         found &= self.jobs_continue(rows.partner, column) | (rows.partner < 0)
         running = self.view.instance.jobs_table.running
+        # Two jobs may hold as many GPUs of one pool, and yet not the same ones.
         for row in np.flatnonzero(found & (rows.partner >= 0)).tolist():
             gpus = running[int(rows.job[row])][1]
             found[row] = set(gpus) == set(running[int(rows.partner[row])][1])

@@ -140,6 +140,7 @@ class Hosts:
         able = jobs_of(self.rows, self.continues, jobs)
         in_pair = jobs_of(self.rows, self.continues & (self.rows.partner >= 0), jobs)
         may_stay = ~(view.must | view.evicted)
+        # They are moved or stopped whatever is selected.
         unable = view.running.runs & may_stay & ~able
         alone = may_stay & able
         parting = alone & ~in_pair & gathered(alone, self.partner_now, False)
@@ -161,6 +162,7 @@ class Hosts:
             return self.firm
         fits = self._fit if np.isinf(most) else self._fit_beside_all
         # Most rounds have room for all guests: only where not is each tried for room.
+        # Two passes: the first ignores room, and is right in most rounds.
         hopeful = self._chosen(order, most, lambda rows: True)
         return hopeful if fits(np.flatnonzero(hopeful)) else self._chosen(order, most, fits)
 
@@ -184,6 +186,7 @@ class Hosts:
         """Whether rows can run side by side, with the hosts where they are."""
         view = self.view
         rows = self.rows
+        # Rows that must go on come first: they hold their GPUs whatever joins them.
         some = some[np.argsort(~self.firm[some], kind="stable")]
         host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
         places = view.instance.jobs_table.places
@@ -212,6 +215,7 @@ class Hosts:
         on_gpus = self.classes.gpus[rows.column] > 0
         possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
         others = np.flatnonzero(possible)
+        # Pairs first: a job that is in one goes on in it, not alone.
         others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
         going: list[int] = []
         for row in others.tolist():
@@ -254,6 +258,7 @@ class _Choice:
             zip(hosts.anchor[pairs].tolist(), pairs.tolist(), strict=True)
         )
         self._row = {host: self._pair.get(host, row) for host, row in self._alone.items()}
+        # Of these pairs neither job has a row alone: there is nothing to choose.
         only_in_pair = {host: row for host, row in self._pair.items() if host not in self._alone}
         self._row |= only_in_pair
         self._decided = set(only_in_pair)
@@ -273,6 +278,7 @@ class _Choice:
             return
         cost = self._preempted(host, row, guest)
         changed = {**self._row, host: row}
+        # Over the limit the host goes on as it is.
         if cost > self._most:
             return
         if hosts.joins[row]:

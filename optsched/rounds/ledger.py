@@ -73,6 +73,9 @@ class Ledger:
             Seconds that a row may have received beyond what it is owed: more was left over by the others, and is not
             held against it.
         """
+        # What a row was given beyond `most` was left over: to hold it against the row would starve
+        # it
+        # later for what cost nobody anything.
         owed = np.minimum(self.owed + seconds * self.fraction, LARGEST)
         received = np.minimum(np.minimum(self.received + seconds * self.runs, owed + most), LARGEST)
         return replace(self, owed=owed, received=received)
@@ -101,6 +104,7 @@ class Ledger:
 
     def stopped(self, jobs: BoolArray) -> Ledger:
         """After the jobs of a mask stopped running."""
+        # The last entry is read for partner -1: a job alone.
         mask = np.append(jobs, False)
         return replace(self, runs=self.runs & ~mask[self.job] & ~mask[self.partner])
 
@@ -111,6 +115,7 @@ class Ledger:
         """
         if is_range(rows, len(self.carried)):
             return replace(self, carried=np.concatenate([self.carried + 0.0, np.zeros(added)]))
+        # The last entry maps partner -1 to itself.
         place = np.full(len(self.carried) + 1, -1, np.int64)
         place[rows] = np.arange(len(rows))
         job = place[self.job]
@@ -142,6 +147,9 @@ class Ledger:
         carried = _carried(self, gone)
         job = key[:, 0]
         partner = key[:, 1]
+        # What rows that are gone were owed goes to the rows of their jobs, by fraction. A pair
+        # gets the
+        # mean of what its two jobs would give it.
         total = np.bincount(job, fraction, minlength=len(carried))
         shared = partner >= 0
         total += np.bincount(partner[shared], fraction[shared], minlength=len(carried))
@@ -159,6 +167,7 @@ class Ledger:
 
     def running(self, rows: BoolArray) -> Ledger:
         """The same with these rows running; rows without a claim that do not run are left out."""
+        # A row without a claim that stops has no further use; what it received stays with its jobs.
         kept = rows | (self.fraction > 0)
         carried = _carried(self, ~kept)
         return Ledger(

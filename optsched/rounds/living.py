@@ -76,6 +76,8 @@ class Living:
 
     def model(self, instance: Instance) -> PerformanceModel:
         """The performance model of the instance as it is; what it has learnt goes on with it."""
+        # A model is bound to workloads, rates and cluster: it is made anew only when one of them
+        # changes.
         before = self._modelled
         if not (
             before.workloads is instance.workloads

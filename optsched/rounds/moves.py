@@ -45,6 +45,7 @@ def seconds_saved(
     with np.errstate(divide="ignore", invalid="ignore"):
         here = restoring + steps_left / rate
         there = restart_cost + steps_left / rate_there
+    # Rates that differ by rounding must move nobody.
     saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
     return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
 
@@ -141,6 +142,7 @@ def moves_to_idle(
     place[order] = np.arange(len(order))
     chosen = chosen[np.argsort(place[chosen])]
     chosen = chosen[classes.gpus[rows.column[chosen]] > 0]
+    # Without the moves that find no GPUs others may find some: place again until all have some.
     while pays[chosen].any():
         stays = view.running.runs & ~view.running.lost
         stays[rows.job[chosen]] = False

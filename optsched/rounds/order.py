@@ -64,6 +64,7 @@ class Order:
             why = f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
             log.debug("ranking %s failed", ranking.name, exc_info=True)
         place = np.full(count, -1, np.int64)
+        # lexsort takes the most important key last. Ties go by arrival, then by row.
         order = np.lexsort((jobs.job, jobs.arrival, *reversed(keys)))
         place[jobs.job[order]] = np.arange(len(order))
         fallback = None if why is None else f"{why}; jobs go in the order in which they arrived"

@@ -143,6 +143,7 @@ def _unchanged(
 ) -> BoolArray:
     """Rows of jobs alone that keep what they hold: most rows, which are copied as arrays."""
     was = before.among(len(stays))[rows.job]
+    # Thousands of rows run on from round to round: they are copied as arrays, not one by one.
     same: BoolArray = (rows.partner < 0) & (answer.classes.gpus[rows.column] > 0)
     same &= stays[rows.job] & (was >= 0)
     same[same] = before.dated[was[same]] & (before.pool[was[same]] == pool[same])
@@ -151,6 +152,7 @@ def _unchanged(
 
 def _speed(state: RoundState, view: View, rows: JobRows) -> FloatArray:
     """steps/s of each running job; one that runs on in no row keeps its last speed."""
+    # Jobs outside of all rows have no column with a rate: they keep the speed that they had.
     speed = np.where(view.must, state.service.speed, 0.0)
     speed[rows.job] = rows.rate
     shared = rows.partner >= 0
@@ -173,6 +175,7 @@ def _reasons(
 
     A job without one here is behind others in the order: `Plan.decision` says so.
     """
+    # The order of the following lines is the order of importance, the last first.
     moved = np.flatnonzero(verdict == Verdict.MOVE)
     reasons = {job: why for job, why in refused.items() if verdict[job] in WAITS}
     reasons |= changes(view.configured, followed, moved)

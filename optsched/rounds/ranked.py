@@ -62,6 +62,7 @@ def rank(
     rows = given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
     by_row, moves, at_rest = _row_order(state, view, ranking, given, order.place)
+    # A ranking that renews jobs changes its order with time, though nothing happens.
     order = replace(order, at_rest=at_rest and type(ranking).renews is Ranking.renews)
     place = np.empty(len(rows), np.int64)
     place[by_row] = np.arange(len(rows))
@@ -178,6 +179,7 @@ def ranked_jobs(state: RoundState, instance: Instance, rows: JobRows, C: Classes
     fastest = np.zeros(len(table))
     np.maximum.at(fastest, rows.job, rows.rate)
     with np.errstate(divide="ignore", invalid="ignore"):  # of jobs that are in no row
+        # At the fastest rate of any row: what a ranking may use before it knows where a job runs.
         remaining = np.where(fastest > 0, table.steps_left / fastest, np.inf)
     return RankedJobs(
         instance=instance,

@@ -115,6 +115,7 @@ def _replayed(
             raise JournalError(
                 f"journal {journal}: record {n} cannot happen again: {error}"
             ) from None
+        # A plan that comes out differently would go unnoticed, and all later rounds with it.
         found = plan.digest()
         if found != record["digest"]:
             raise ReplayDiffers(

@@ -129,6 +129,8 @@ class RoundRows:
         view = self.view
         rows = self.answer.rows
         continues = self._claimed_continue
+        # The job of a mixed pair that can be preempted may go on alone; the other goes on in any
+        # case.
         mixed = mixed_pairs(rows, continues, view.must)
         go_on = jobs_of(rows, continues & ~mixed, len(view.must))
         go_on |= jobs_of(rows, mixed, len(view.must)) & ~view.must
@@ -141,6 +143,7 @@ class RoundRows:
         key = before.key[before.runs & (before.partner >= 0)]
         if not len(key):
             return no_rows()
+        # Pairs that the allocation has are among its rows already.
         key = key[matched(self.ledger.key.T, key.T) < 0]
         return self._continuing(rows_of_keys(key, np.zeros(len(key)), self.classes))
 
@@ -171,6 +174,7 @@ class RoundRows:
         rows = self.rows
         view = self.view
         stuck = cannot_go_on_alone(view.must, view.together, self.partner_now)
+        # A row alone would part a pair whose other job keeps the GPUs.
         leaves_pair = (rows.partner < 0) & stuck[rows.job]
         unclaimed = self.in_place.rows_continue(self.unclaimed)
         return np.concatenate([self._claimed_continue, unclaimed]) & ~leaves_pair
@@ -240,6 +244,8 @@ class RoundRows:
         rows = self.rows
         if self.place is not None or not ((rows.partner >= 0) & (rows.fraction > 0)).any():
             return None
+        # Of a pair that parts only one job can go on, so a row alone has no head start over the
+        # pair.
         lead = np.where(parting_rows(rows, self.partner_now), 0.0, self.lead)
         most_ahead = 1.0 + self.state.policy.hysteresis + self.restart
         return worth_of(rows, self.deficit, lead, most_ahead)
@@ -252,6 +258,7 @@ class RoundRows:
         view = self.view
         hosts = Hosts(view, self.in_place, rows, self.continues, self.partner_now, self.constraints)
         unable, parting = hosts.unable
+        # Those who can go on in no row are moved in any case: they are taken off the limit first.
         limit = self.state.policy.max_moves
         most = None if limit is None else max(limit - unable, 0)
         must_run = hosts.firm
@@ -285,6 +292,7 @@ class RoundRows:
         """Rows without a claim, of jobs that do not run yet, that fit on what is left over."""
         C = self.classes
         uses = left.uses
+        # By columns first: there are far fewer than rows, and most are too large for what is left.
         fits = C.alone.copy()
         fits[uses.row[uses.share > left.free[uses.resource]]] = False
         hopeful = np.zeros(len(C) + 1, bool)

@@ -129,6 +129,7 @@ class Scheduler:
         )
         if self._process is not None:
             self._process.load("highs")
+            # The first plan need not wait for the process to start.
             self._process.start()  # while the first jobs come in
         self._snapshot_of = -1
         self.metrics = metrics
@@ -377,6 +378,7 @@ class Scheduler:
     def _take(self, kind: type[Event], now: float | None, **fields: Any) -> None:
         """Check an event, write it down, and only then let it change the state."""
         event = validate(kind, {**fields, "now": self._time(now)})
+        # Refuse first, then write, then act: what is in the journal can always happen again.
         outcome = self._living.after(event)
         recorded = self._journal is not None or listening()
         record = event.model_dump(mode="json", exclude_none=True) if recorded else {}
@@ -440,6 +442,7 @@ class Scheduler:
         state, plan = self._living.planned(self._time(now), self._load)
         if dry_run:
             return plan
+        # The plan counts once it is written: a crash before that plans the round again.
         record = plan_record(plan, state) if self._journal is not None or listening() else {}
         if self._journal is not None:
             self._journal.append(record)

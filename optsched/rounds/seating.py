@@ -147,8 +147,10 @@ class Seating:
             self._seat_rows(queue, left.order[queue.mask(chosen)[left.order]])
             tried[chosen] = True
             left = self._beside(queue, left.order, tried)
+            # All of them found room: nothing was refused that others could replace.
             if len(self._gpus) == before + len(chosen):
                 break
+            # Rows alike would be refused as well: without them fewer selections are made.
             refused = queue.mask(chosen)
             refused[_numbers(self._gpus)] = False
             left = self._without_hopeless(left, np.flatnonzero(refused))
@@ -207,6 +209,7 @@ class Seating:
         chosen : IntArray
             Rows that are seated next.
         """
+        # Counting who is displaced costs a pass over all rows: only where there is a limit.
         if not np.isinf(limit):
             gone = self._displaced_so_far(queue, left) + int(displaced(left, chosen).sum())
             self.preemptions_left = max(limit - gone, 0)
@@ -271,6 +274,7 @@ class Seating:
         self._staying.update(np.flatnonzero(keeps & queue.continues).tolist())
         for row in new.tolist():
             if row not in self._gpus and self.attempts:
+                # Each try places many rows anew, and where many rows are refused most tries fail.
                 self.attempts -= 1
                 self._make_room(queue, row)
 
@@ -283,6 +287,7 @@ class Seating:
         going = ranked[(goes_on & (C.gpus[rows.column] > 0))[ranked]]
         if not len(going):
             return {}
+        # Between rounds nobody moves: if only jobs that ran are seated, they fit as they did.
         somebody_came = (
             bool((queue.hosts[going] >= 0).any())
             or len(self.fixed) > 0
@@ -327,9 +332,11 @@ class Seating:
         barred = self._barred_nodes(rows, new)
         result = place_beside(C, rows, new, standing, self.constraints, barred=barred)
         found = dict(zip(result.row.tolist(), result.gpus, strict=True))
+        # Of a row that is not scattered there are too few free GPUs, wherever others go.
         scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
         refused = {item.row: item.reason for item in result.refused}
         if self.may_shift and self.preemptions_left != 0 and len(scattered):
+            # Once a round: later rows are few, and are made room for one by one.
             self.may_shift = False
             beside = standing.and_also(Standing.of_rows(C, rows, result.row, result.gpus))
             placed, moved = self._shifted(rows, going, scattered, kept, on, beside)
@@ -374,6 +381,7 @@ class Seating:
         occupants = self._occupants(queue)
         held = _numbers(other for other, gpus in self._gpus.items() if gpus)
         may_go = victims(occupants.place, row, held[occupants.movable[held]])
+        # A starved job goes before all that can be stopped, whatever `max_moves` says.
         most = np.inf if queue.starved[row] else self.preemptions_left
         change = occupants.make_room(row, may_go, most)
         if change is None:
@@ -384,6 +392,7 @@ class Seating:
         self._gpus |= change.gpus
         name = self.instance.jobs_table.names[int(queue.rows.job[row])]
         for other in change.out:
+            # It may be tried again in another of its rows.
             del self._gpus[other]
             self._refuse(queue.rows, other, f"GPUs that it needs go to job {name} before it")
         return True

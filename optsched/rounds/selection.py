@@ -65,6 +65,7 @@ def worth_most(queue: RowQueue, worth: FloatArray) -> RowQueue:
     instant = queue.instant
     free = queue.free
     busy = queue.busy
+    # The set is chosen beside the rows that come before it in any case.
     ahead = first_fit(instant, queue.order[ahead_of_all[queue.order]], free, busy)
     if len(ahead):
         beside = queue.beside(ahead, ahead)

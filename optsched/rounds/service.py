@@ -106,6 +106,7 @@ class Service:
             Seconds that a restart takes; a job that never ran has nothing to restore.
         now : float
         """
+        # A job that never ran has no state to restore.
         again = started & (self.starts > 0)
         return replace(
             self,

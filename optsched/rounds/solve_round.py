@@ -80,6 +80,8 @@ def solve_round(
     if recorded is not None and recorded.stands:
         return standstill(state, view, recorded.fallback or "")
     try:
+        # The check knows nothing of what made the plan: a bug in it costs a round, not a GPU given
+        # twice.
         plan = _planned(state, view, load, model, recorded, Memory() if memory is None else memory)
         broken = broken_rules(view, plan.running, plan.setups)
         why = f"the plan broke a rule: {broken[0]}" if broken else None
@@ -107,6 +109,8 @@ def _planned(
     memory: Memory,
 ) -> Plan:
     """The plan of an allocation or a ranking."""
+    # A ranking keeps its rows from round to round, but orders them anew; an allocation that still
+    # holds is followed as it is.
     answer = memory.at(view.instance)
     if state.policy.ranking is not None:
         answer = rank(state, view, model, answer)
@@ -140,6 +144,7 @@ def _seated(rows: RoundRows) -> Seating:
     left = seating.seat(queue, most, answer.strict)
     fill = not answer.leaves_idle if policy.fill is None else policy.fill
     if fill:
+        # Jobs without a claim come second, so that they never take what a row with one could use.
         others = rows.backfill(left)
         if len(others.order):
             seating.seat(others)

@@ -231,6 +231,7 @@ def cluster_in_round(
         rows = numbering.row[nodes[numbering.pool[nodes] == number]]
         if len(rows):
             state = pool.node_state.copy()
+            # A node that is down or drains stays so: a reservation never brings it back.
             state[rows[state[rows] == UP]] = RESERVED
             pool = replace(pool, node_state=state)
         pools.append(pool)
@@ -303,6 +304,7 @@ def _read_document(document: Mapping[str, Any]) -> RoundState:
         warm=None if checked.basis is None else read_basis(checked.basis, row_of),
         reservations=_read_reservations(checked, instance),
     )
+    # The instance is what the caller edits between rounds: it wins over the ledger.
     return state.stopped(_no_longer_running(state))
 
 

@@ -24,6 +24,7 @@ def advanced(state: RoundState, now: float) -> RoundState:
     service = state.service
     if policy.progress:
         left = table.steps_left
+        # A job is never reckoned to be done: only the caller knows. It keeps a round of work.
         least = np.minimum(left, service.speed * state.instance.round)
         steps = np.maximum(left - service.progress(state.now, seconds), least)
         table = replace(

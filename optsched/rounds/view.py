@@ -96,6 +96,7 @@ class View:
         given = state.instance
         table = given.jobs_table
         cluster = cluster_in_round(given.cluster, state.reservations, given.now, state.until)
+        # A hard deadline that has passed would make every later program infeasible.
         late = np.flatnonzero((table.deadline <= given.now) & ~table.soft_deadline)
         notices = [
             f"job {table.names[job]} is late: its deadline was {given.now - table.deadline[job]:g} s ago, and it is "
@@ -115,6 +116,8 @@ class View:
         cluster = without_held(given, cluster, leaves, configured.option)
         awaits = np.zeros(len(table), bool)
         awaits[[job for job, before in table.after.items() if before]] = True
+        # A constraint may name jobs that have left since: with no name left it would mean every
+        # job.
         own, own_notices = still_meant(given.constraints, given)
         policys, policy_notices = still_meant(state.policy.constraints, given)
         instance = replace(given, cluster=cluster, jobs_table=table, constraints=own)

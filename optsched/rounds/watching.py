@@ -48,6 +48,7 @@ class Watcher:
                     raise JournalError(
                         f"journal {self.path} has no snapshot to begin from: the scheduler never started"
                     )
+                # The last but one: behind the newest there may be no plan yet.
                 file = files[max(len(files) - 2, 0)]
                 document = file.document()
                 self.metrics = Metrics.read(document["metrics"])

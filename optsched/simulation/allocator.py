@@ -116,6 +116,7 @@ class Allocator:
             policy.formulation, policy.options, constraints_in_force(part, policy.constraints)
         )
         candidates = compile_for(formulation, part, model_of(part))
+        # Merged classes are other variables, which may lead to another of many optima.
         candidates = candidates if self.classes else candidates.per_job()
         limits = Limits(
             policy.time_limit,

@@ -103,6 +103,7 @@ class NodeChanges:
             if state == AVAILABLE:
                 if node not in self._failed:
                     found.append((at, node, self._stated[node]))
+            # An event of the trace: of a node that has failed it holds once that is repaired.
             elif not drawn:
                 self._stated[node] = state
                 if node not in self._failed:
@@ -116,6 +117,7 @@ class NodeChanges:
                 found.append((at, node, state))
             if drawn and self._mean is not None:
                 failed = node in self._failed
+                # Each failure sets its repair, and each repair the next failure.
                 wait = self._repair if failed else float(self._random.exponential(self._mean))
                 self._push(at + wait, node, "up" if failed else "down")
         return found

@@ -44,11 +44,13 @@ def finish_time_ratios(
     arrival = trace.instance.jobs_table.arrival
     present = mean_present(arrival, np.where(np.isnan(finish), end, finish))
     if definition == "isolated":
+        # Rows of the truth: jobs, then their regimes.
         owner = np.concatenate([np.arange(truth.jobs), trace.regimes.job])
         parts = np.maximum(present, 1.0)[owner]
         alone = truth.seconds(isolated_rates(rates, table.gpus_min, sizes, parts))
     else:
         others = present if definition == "contention" else float(truth.jobs)
+        # More jobs than GPUs: each can only have its part of the time.
         slowdown = np.maximum(others / max(sizes.sum(), 1.0), 1.0)
         alone = truth.seconds(rates.max(axis=1, initial=0.0)) * slowdown
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -92,6 +92,7 @@ class Fluid(Run):
                     f"{len(jobs)} jobs make no progress, and nothing lies ahead: given up at {now:g} s"
                 )
                 return
+            # Time must pass, even where rounding puts the next end at now.
             until = max(until, float(np.nextafter(now, np.inf)))
             busy = self._advance(jobs, shares, speed, now, until)
             running = int((speed[jobs] > 0).sum())
@@ -150,6 +151,7 @@ class Fluid(Run):
         world = self.world
         world.done[jobs] += speed[jobs] * (until - now)
         goal = self.truth.next_change(jobs, world.stage[jobs])
+        # Jobs that are at a change up to rounding are past it, or the next step would be zero.
         changed = jobs[world.done[jobs] >= goal * (1 - 1e-12)]
         world.done[changed] = np.maximum(
             world.done[changed], self.truth.next_change(changed, world.stage[changed])
@@ -159,6 +161,7 @@ class Fluid(Run):
         world.done[ended] = world.steps[ended]
         self.gone[ended] = True
         self.recorder.finish[ended] = until
+        # An entry for each job of a pair, each with half of the GPUs.
         shared = np.flatnonzero(shares.partner >= 0)
         entry = np.concatenate([np.arange(len(shares.job)), shared])
         job = np.concatenate([shares.job, shares.partner[shared]])

@@ -141,6 +141,7 @@ class GavelRounds(Run):
         """Jobs come; with the packing that the instance knows, each pairs with all that are there."""
         for job in jobs.tolist():
             there = self._rows.job[self._rows.partner < 0]
+            # The two jobs of a pair hold the same GPUs, so their gangs are equal.
             mates = (
                 there[self._gang[there] == self._gang[job]]
                 if self.instance.colocation
@@ -224,6 +225,7 @@ class GavelRounds(Run):
             for row in order.tolist():
                 if left == 0:
                     break
+                # A job runs in one row at a time.
                 if not possible[row, pool] or job[row] in taken or partner[row] in taken:
                     continue
                 if (queue and priority[row, pool] <= 0) or gang[row] > left:
@@ -245,6 +247,7 @@ class GavelRounds(Run):
             there.sort(key=lambda row: -int(self._gang[rows.job[row]]))
             used: set[int] = set()
             for gang in dict.fromkeys(int(self._gang[rows.job[row]]) for row in there):
+                # As there: within a size those that stay come first, and only then new ones.
                 same = [row for row in there if self._gang[rows.job[row]] == gang]
                 for row in same:
                     where, held = self._seats.get(name[row], (-1, ()))

@@ -98,6 +98,7 @@ class AlloxAllocator(Allocator):
         job, column = linear_sum_assignment(cost)
         place = column // w
         gpu = column % w
+        # k counts from the end of a queue: the largest place on a GPU runs first.
         order = np.lexsort((-place, gpu))
         first = order[np.flatnonzero(np.append(True, np.diff(gpu[order]) != 0))]
         return job[first], gpu[first]

@@ -250,6 +250,7 @@ class Recorder:
         same = np.ones(max(len(order) - 1, 0), bool)
         for column in (job, pool, gpus, nodes, first):
             same &= column[order[1:]] == column[order[:-1]]
+        # A job that was put on the same GPUs anew begins a new segment.
         same &= (start[order[1:]] <= end[order[:-1]]) & (fresh[order[1:]] == 0)
         begins = order[np.flatnonzero(np.append(True, ~same))]
         ends = order[np.flatnonzero(np.append(~same, True))]

@@ -180,6 +180,7 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
     rounds = simulation.rounds
     pools = simulation.trace.instance.cluster.pools
     last = _last(simulation)
+    # What comes after the last job counts for nothing.
     length = np.clip(np.minimum(rounds.end, last) - rounds.start, 0.0, None)
     there = (rounds.gpus * length[:, np.newaxis]).sum(axis=0)
     busy = rounds.busy.sum(axis=0)
@@ -189,6 +190,7 @@ def _over_time(simulation: Simulation) -> dict[str, float | None]:
         simulation.trace.instance.jobs_table.arrival, rounds.start.min(initial=np.inf)
     )
     finish = np.where(np.isnan(simulation.jobs.finish), last, simulation.jobs.finish)
+    # Little's law: time that jobs are there, over the length, is how many are there.
     there_time = float(np.clip(np.minimum(finish, last) - arrival, 0.0, None).sum())
     power: list[tuple[float | None, float | None]] = [
         (pool.watts_per_gpu, pool.watts_idle) for pool in pools

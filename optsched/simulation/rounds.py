@@ -111,6 +111,7 @@ class Rounds(Run):
         plan, solved = self.scheduled.plan(now)
         seconds = time.perf_counter() - started
         running = self.scheduled.running(plan)
+        # If nothing happens the same jobs run on: the next rounds need no plan.
         still = replace(running, fresh=np.zeros(len(running.job), bool))
         self._settled = still if self.scheduled.settled(plan) else None
         return running, solved, plan.fallback is not None, seconds
@@ -150,6 +151,7 @@ class Rounds(Run):
         world.resumes[job[again]] = now + cost[again]
         self.begun[job[running.fresh]] = now
         place = (running.partner, running.pool, running.gpus, running.nodes)
+        # The true rates; those of the scheduler only where the truth does not say.
         rate = world.rates(job, *place, running.speed)
         before = world.done[job]
         if self.options.replan == "events":
@@ -190,6 +192,7 @@ class Rounds(Run):
             ends = np.maximum(self.world.resumes[job], now) + np.where(
                 rate > 0, left / rate, np.inf
             )
+        # Whichever comes first asks for a plan.
         coming = self.arrival[~self.arrived].min(initial=np.inf)
         event = min(float(ends.min(initial=np.inf)), float(coming), self.changes.next)
         return max(event, float(np.nextafter(now, np.inf))) if event < until else until
@@ -201,6 +204,7 @@ class Rounds(Run):
         node = self.instance.cluster.numbering.node_of(running.gpu)
         names = self.instance.cluster.numbering.by_name
         for at, name, state in self.changes.ahead(until):
+            # A node that drains lets its jobs run to the end of the round.
             if state == "down":
                 hit = running.owner[node == names[name]]
                 stop[hit] = np.minimum(stop[hit], at)

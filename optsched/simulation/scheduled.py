@@ -147,6 +147,7 @@ class Scheduled:
         always is, but of the same rows.
         """
         if not self._lasting:
+            # Something that the formulation reads has changed with time: it must be solved again.
             self._memory.answer = None
         solved = self._memory.answer is None or self.state.policy.ranking is not None
         state, plan = self.living.planned(now, memory=self._memory)
@@ -160,6 +161,7 @@ class Scheduled:
         nobody has anywhere else to go. Under a ranking, every job runs on where it was, and no move would pay. What is
         owed and received meanwhile is added up when the next plan is made.
         """
+        # Whoever waits may be due next round.
         if not self.holds or len(plan.running) < len(self.rows):
             return False
         if plan.order is not None:

@@ -103,6 +103,7 @@ def simulate(
     )
     loaded = load_trace(trace)
     decided = policy_of(policy)
+    # One seed for all, unless the policy has its own.
     if "seed" not in decided.model_fields_set:
         decided = decided.model_copy(update={"seed": chosen.seed})
     check_heeded(decided, chosen.mode)
@@ -111,6 +112,7 @@ def simulate(
         instance = replace(instance, round=chosen.round)
     believed = replace(loaded, instance=load(instance, performance))
     real = replace(loaded, instance=_real(load(instance, truth), believed.instance))
+    # Refused before hours of simulation, in the words of `solve`.
     check_policy(decided, believed.instance)
     run = MODES[chosen.mode](believed, decided, chosen, Truth(real))
     run.run()

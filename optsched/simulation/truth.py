@@ -31,6 +31,7 @@ class Truth:
         self.regimes = trace.regimes
         self.done: FloatArray = instance.jobs_table.steps_done.copy()
         """Steps done before the simulation begins."""
+        # One compile for all stages: a regime is a job of its own behind the others.
         staged = _with_regimes(instance, trace.regimes)
         self.candidates: Candidates = compile(
             staged, model_of(staged), future=True, later_nodes=True
@@ -100,6 +101,7 @@ class Truth:
         of_job = self.candidates.kinds.of_job
         mine = of_job[row]
         other = np.where(partner >= 0, of_job[partner], -1)
+        # Columns name the smaller kind first.
         swapped = (partner >= 0) & (other < mine)
         key, rate, beside = self._keys
         wanted = self._key(

@@ -95,6 +95,7 @@ class World:
         """
         now = np.minimum(np.maximum(self.resumes[job], start), until)
         rate, live = rate.copy(), rate > 0
+        # Each pass takes all jobs to the end of their stage at once: as many passes as stages.
         while live.any():
             goal = np.minimum(self.truth.next_change(job, self.stage[job]), self.steps[job])
             left = np.maximum(goal - self.done[job], 0.0)
@@ -119,6 +120,7 @@ class World:
         steps = np.minimum(steps, self.done[job])
         self.done[job] -= steps
         self.lost[job] += steps
+        # A checkpoint may lie several stages back.
         while ((back := self.stage[job] > 0) & (self.done[job] < self._began(job))).any():
             falls = back & (self.done[job] < self._began(job))
             self.stage[job[falls]] -= 1

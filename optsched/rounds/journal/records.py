@@ -91,7 +91,8 @@ def check_line(line: bytes, n: int, check: int) -> int:
     if number and int(number[1]) != n:
         raise BadLine(f"record {int(number[1])}", sure=True)
     check_rest(line, n, check)
-    # A loss of power leaves zeros where bytes of a line were not written yet, and no other bytes in their place.
+    # A loss of power leaves zeros where bytes of a line were not written yet, and no other bytes
+    # in their place.
     raise BadLine("a line that its checksum does not fit", sure=b"\0" not in line)
 
 
