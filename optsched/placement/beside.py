@@ -28,7 +28,8 @@ class Unseated(NamedTuple):
     reason : str
         What it needs, and what is free.
     scattered : bool
-        Its pool has as many free GPUs as it asks for, but not where it needs them: moving what stands may make room.
+        Its pool has as many free GPUs as it asks for, but not where it needs them: moving what
+        stands may make room.
     """
 
     row: int
@@ -69,10 +70,11 @@ def place_beside(
 ) -> Seated:
     """GPUs for rows that start, while everything that stands stays where it is.
 
-    Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones those that are wanted
-    first; a gang without room may push smaller ones that start as well. A row that is refused fits nowhere beside what
-    stands and what has got a place (where no node belongs to two of the resources of some nodes); another choice of
-    places, or moving what stands (`optsched.placement.making_room`), may still have room for it.
+    Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones
+    those that are wanted first; a gang without room may push smaller ones that start as well. A row
+    that is refused fits nowhere beside what stands and what has got a place (where no node belongs
+    to two of the resources of some nodes); another choice of places, or moving what stands
+    (`optsched.placement.making_room`), may still have room for it.
 
     Parameters
     ----------
@@ -80,7 +82,8 @@ def place_beside(
     rows : JobRows
         The allocation row by row.
     wanted : IntArray, shape (W,)
-        Rows that start, the most important first; those without GPUs need no place and are left out.
+        Rows that start, the most important first; those without GPUs need no place and are left
+        out.
     standing : Standing
         What stands. Nodes that take no work keep what stands on them and get nothing new.
     constraints : iterable of mappings

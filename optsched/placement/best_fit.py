@@ -1,10 +1,10 @@
 """Best fit: gangs in decreasing size, each on as few nodes as possible, where the fewest GPUs are left over.
 
-The result breaks no rule of the problem, but it may place fewer requests or span more nodes than the optimum. The
-bounds (`optsched.placement.bounds`) say by how much at most.
+The result breaks no rule of the problem, but it may place fewer requests or span more nodes than
+the optimum. The bounds (`optsched.placement.bounds`) say by how much at most.
 
-`State` counts what is free. `choose` finds nodes for one request. `make_room` and `tighten` repair the result: smaller
-requests move to other nodes, so that a gang finds room or spans fewer nodes.
+`State` counts what is free. `choose` finds nodes for one request. `make_room` and `tighten` repair
+the result: smaller requests move to other nodes, so that a gang finds room or spans fewer nodes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ TIGHTENED = 200
 class State:
     """Free GPUs, CPUs and memory of the nodes; it begins with what is left beside what stands.
 
-    Requests of whole GPUs are counted by node; which GPUs they get is decided at the end (`identities`). Requests that
-    share GPUs get them at once.
+    Requests of whole GPUs are counted by node; which GPUs they get is decided at the end
+    (`identities`). Requests that share GPUs get them at once.
 
     Attributes
     ----------
     free : IntArray, shape (N,)
         GPUs that nobody has.
     room : FloatArray, shape (N, most GPUs of a node)
-        What is left of each GPU by requests that share; 1 for an untouched one, 0 beyond the node's GPUs.
+        What is left of each GPU by requests that share; 1 for an untouched one, 0 beyond the node's
+        GPUs.
     own : FloatArray, shape (N, 2)
         Free CPUs and memory.
     group : FloatArray, shape (G,)
@@ -160,7 +161,8 @@ def _pieces_of(gpus: IntArray) -> Pieces:
 def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assignment:
     """Place requests one after the other; with ``smallest`` so many of the smallest before all others.
 
-    Of equal ones, those given first come first. What is not placed in the end fits nowhere beside what is.
+    Of equal ones, those given first come first. What is not placed in the end fits nowhere beside
+    what is.
 
     1. With ``keep``, requests whose jobs run on as few nodes as they need stay where they are.
     2. Gangs of whole GPUs in decreasing size: on the node with the least left over, or on as many whole nodes as they
@@ -258,7 +260,8 @@ def choose(state: State, request: int, span: int) -> Pieces | None:
 def _left_over(state: State, request: int, nodes: IntArray) -> IntArray | FloatArray:
     """How much is left over on each of some nodes that could take a whole request.
 
-    Of whole GPUs that is their number; for a request that shares it is the room on the fullest GPUs that it fits on.
+    Of whole GPUs that is their number; for a request that shares it is the room on the fullest GPUs
+    that it fits on.
     """
     here = state.problem.of_pool(request)
     R = state.problem.requests
@@ -314,8 +317,9 @@ def _fill(available: IntArray, gpus: int, nodes: int, here: slice) -> Pieces:
 def _by_gain(state: State, request: int, available: IntArray, span: int) -> Pieces | None:
     """GPUs on at most ``span`` nodes, each time the node that adds most within the resources of some nodes; or None.
 
-    Where no two of these resources have a node in common this finds a place if there is one: what the nodes of one of
-    them add, the largest first, grows ever less, so that the greatest gains are the best choice.
+    Where no two of these resources have a node in common this finds a place if there is one: what
+    the nodes of one of them add, the largest first, grows ever less, so that the greatest gains are
+    the best choice.
     """
     problem = state.problem
     need = state.problem.requests.group_need[request]

@@ -27,8 +27,8 @@ EXACT = 1e-6
 def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
     """Bounds for a placement of this worth: on its rows, and on the nodes of any placement of as many rows.
 
-    Cheap bounds come first: a request fits if it has no others beside it or not, and spans at least the nodes that it
-    needs then. Where a gap is left, the linear program of `_Pieces` is asked.
+    Cheap bounds come first: a request fits if it has no others beside it or not, and spans at least
+    the nodes that it needs then. Where a gap is left, the linear program of `_Pieces` is asked.
     """
     # Requests that fit nowhere even alone bound nothing.
     fewest = np.sort(problem.fewest[problem.fewest > 0])
@@ -55,9 +55,10 @@ class _Pieces:
         own       sum_tm m need_tr y[t,c,m]  <=  N_c cap_cr                 GPUs (need s_t), CPUs, memory
         packing   sum_tm u_k(m s_t / G_c) y[t,c,m]  <=  N_c                 k = 1 .. 8
 
-    where u_k(x) = x if (k + 1) x is whole, else floor((k + 1) x) / k is a dual feasible function: what fits in one node
-    adds up to at most 1 (S. Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems", 2001). So
-    u_1 counts the pieces of more than half a node, of which a node has one.
+    where u_k(x) = x if (k + 1) x is whole, else floor((k + 1) x) / k is a dual feasible function:
+    what fits in one node adds up to at most 1 (S. Fekete, J. Schepers, "New classes of fast lower
+    bounds for bin packing problems", 2001). So u_1 counts the pieces of more than half a node, of
+    which a node has one.
     """
 
     problem: Problem

@@ -46,8 +46,8 @@ class PlacementProgram:
         sum_j keep[j,h] + open[h] <= 1;   sum over h on n of keep[j,h] <= a[j,n]
         used[j,n] <= touch[j,b,c(n)];   sum_c touch[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
 
-    G_n counts the free GPUs of a node, on which nothing stands; room_h is what is left of a GPU, 1 if it is free.
-    A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
+    G_n counts the free GPUs of a node, on which nothing stands; room_h is what is left of a GPU, 1
+    if it is free. A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -337,8 +337,9 @@ class Exact:
 def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine) -> Exact:
     """Most rows, then fewest nodes, then best bandwidth, then fewest moves, each with what came before it fixed.
 
-    What the start is known to have at its bound is fixed without being solved. A run that stops at a limit, or whose
-    certificate does not hold, ends the search: what was found so far is given, not proven.
+    What the start is known to have at its bound is fixed without being solved. A run that stops at
+    a limit, or whose certificate does not hold, ends the search: what was found so far is given,
+    not proven.
     """
     built = PlacementProgram(problem)
     program = built.program

@@ -1,7 +1,7 @@
 """Independent checks of who holds which GPUs at one time; nothing of what placed them is used.
 
-`check_placement` turns rows of an allocation into entries (`Entry`); each rule below is one function
-over entries. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
+`check_placement` turns rows of an allocation into entries (`Entry`); each rule below is one
+function over entries. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def with_identities(
     shared : mapping
         GPUs of the requests that share; no other request gets these.
     kept : mapping, optional
-        GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first served.
+        GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first
+        served.
     """
     taken = {(node, gpu) for gpus in shared.values() for node, gpu in gpus.tolist()}
     whole = [request for request in sorted(pieces) if request not in shared]

@@ -82,8 +82,8 @@ FULL = 1 + 1e-9
 class Instant:
     """The rules of one instant: a job runs at most once, renewable resources stay within capacity, shares are packed.
 
-    The shares of GPUs that rows hold are packed into whole GPUs of the pool. Consumable resources, as a budget, bind
-    over the whole time and not at an instant; they are left out.
+    The shares of GPUs that rows hold are packed into whole GPUs of the pool. Consumable resources,
+    as a budget, bind over the whole time and not at an instant; they are left out.
 
     Attributes
     ----------
@@ -92,8 +92,9 @@ class Instant:
     fraction : FloatArray, shape (A,)
         Share of the time that each row is to run.
     uses : Uses, A rows of R resources
-        Share of the capacity of each resource that can bind that a row holds; above 1 for a row that can never run.
-        What is necessary for a packing of the shares counts as further resources.
+        Share of the capacity of each resource that can bind that a row holds; above 1 for a row
+        that can never run. What is necessary for a packing of the shares counts as further
+        resources.
     shares : Shares, optional
         The shares of GPUs of A rows; None where all GPUs are held as a whole.
     """
@@ -184,8 +185,8 @@ class Instant:
 def _can_bind(job: IntArray, usage: sp.csr_matrix) -> BoolArray:
     """Mask of the resources that can keep a set of rows from running side by side.
 
-    A resource cannot if all jobs together, each in its largest row, stay within it, or if another resource is used up
-    first: every row holds at least as large a share of the other one.
+    A resource cannot if all jobs together, each in its largest row, stay within it, or if another
+    resource is used up first: every row holds at least as large a share of the other one.
     """
     kept = np.zeros(usage.shape[0], bool)
     by_row = usage.tocsc()

@@ -1,8 +1,8 @@
 """Room for a row that found none: rows that have GPUs go elsewhere, or make way for it.
 
 `Occupants` says who has which GPUs, and who of them may leave. First everybody is to run on: those
-on the nodes that lack fewest GPUs go elsewhere, if all of them find room there. Failing that, as few
-as can be make way, those that may go first before others. `Clearing` finds out who has to go.
+on the nodes that lack fewest GPUs go elsewhere, if all of them find room there. Failing that, as
+few as can be make way, those that may go first before others. `Clearing` finds out who has to go.
 Many plain gangs at once are moved by `optsched.placement.plain`, which is faster.
 """
 
@@ -233,8 +233,8 @@ class Clearing:
     def needed(self, order: IntArray) -> IntArray | None:
         """Holders that have to go; None if there is no room even without all that may go.
 
-        Of all sets that make room it is the one whose last holder in the order comes first; of these the one whose
-        second but last does, and so on.
+        Of all sets that make room it is the one whose last holder in the order comes first; of
+        these the one whose second but last does, and so on.
 
         Parameters
         ----------

@@ -1,9 +1,10 @@
 """Usable nodes of the pools: what is left on each of them, and the bandwidth between them.
 
-The bottleneck of a gang is the least, over pairs of GPUs of its nodes, of the bandwidth of the widest path between the
-two. For every b, widest paths of b GB/s or more join GPUs into groups, and these groups are nested. So the graph is
-stored as one label per node and level of bandwidth. The bottleneck of a gang is that of the first level at which all
-its nodes have the same label. The GPUs of a node count as a whole: a node in two parts at a level has no label there.
+The bottleneck of a gang is the least, over pairs of GPUs of its nodes, of the bandwidth of the
+widest path between the two. For every b, widest paths of b GB/s or more join GPUs into groups, and
+these groups are nested. So the graph is stored as one label per node and level of bandwidth. The
+bottleneck of a gang is that of the first level at which all its nodes have the same label. The GPUs
+of a node count as a whole: a node in two parts at a level has no label there.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from optsched.placement.standing import Standing
 class Nodes:
     """The nodes that can take work now, pool by pool; nodes without GPUs are left out.
 
-    A node that is not up, or not available yet, takes nothing (`Pool.usable`), not even what runs there now: the
-    capacities of the program leave it out as well.
+    A node that is not up, or not available yet, takes nothing (`Pool.usable`), not even what runs
+    there now: the capacities of the program leave it out as well.
 
     Attributes
     ----------
@@ -140,8 +141,9 @@ NONE = -1
 class Links:
     """How well nodes are joined.
 
-    A link without a stated bandwidth limits nothing; what only such links join counts as joined at the largest
-    bandwidth that is stated. Nodes that the topology does not join, or does not have, are joined at 0 GB/s.
+    A link without a stated bandwidth limits nothing; what only such links join counts as joined at
+    the largest bandwidth that is stated. Nodes that the topology does not join, or does not have,
+    are joined at 0 GB/s.
 
     Attributes
     ----------

@@ -1,23 +1,25 @@
 """Open shop: times of jobs on pools of identical GPUs cut into slices in which every job is on at most one GPU.
 
-Gonzalez and Sahni, "Open shop scheduling to minimize finish time", 1976; Birkhoff, "Tres observaciones sobre el algebra
-lineal", 1946. Given X[j, i], the time of job j on pool i of N_i GPUs,
+Gonzalez and Sahni, "Open shop scheduling to minimize finish time", 1976; Birkhoff, "Tres
+observaciones sobre el algebra lineal", 1946. Given X[j, i], the time of job j on pool i of N_i
+GPUs,
 
     C = max( max_j sum_i X[j, i],  max_i sum_j X[j, i] / N_i )
 
-is the shortest time in which X can be run, and this module runs it in exactly C. A slice is a matching of jobs and
-pools, each job at most once and pool i at most N_i times. With T the time that is left and X what is left of the times,
-the rest stays possible after a slice of length delta if
+is the shortest time in which X can be run, and this module runs it in exactly C. A slice is a
+matching of jobs and pools, each job at most once and pool i at most N_i times. With T the time that
+is left and X what is left of the times, the rest stays possible after a slice of length delta if
 
     jobs that have to run all the time, sum_i X[j, i] = T, are in the slice,
     pools that have to be full all the time, sum_j X[j, i] = N_i T, are full in it, and
     delta <= X[j, i] of what runs,  T - sum_i X[j, i] of the jobs that wait,  and
     delta <= (N_i T - sum_j X[j, i]) / (N_i - jobs on i) of the pools with idle GPUs.
 
-X / T is a fractional matching that keeps the first two, so a matching that keeps them exists (bipartite matching
-polytopes are integral). The largest such delta ends what runs, or makes a job or a pool one that has to run from then
-on: there are at most as many slices as positive entries, jobs and pools together. That is the decomposition of Birkhoff
-with the identical GPUs of a pool as one node: neither GPUs nor the padding to a square matrix are spelled out.
+X / T is a fractional matching that keeps the first two, so a matching that keeps them exists
+(bipartite matching polytopes are integral). The largest such delta ends what runs, or makes a job
+or a pool one that has to run from then on: there are at most as many slices as positive entries,
+jobs and pools together. That is the decomposition of Birkhoff with the identical GPUs of a pool as
+one node: neither GPUs nor the padding to a square matrix are spelled out.
 
 The arithmetic is in whole numbers, so that nothing is lost in subtractions.
 """
@@ -35,10 +37,11 @@ from optsched.placement.instant import FULL, Instant
 class Matching:
     """Edges of a bipartite graph of jobs and places: each job on at most one edge, each place on at most its capacity.
 
-    `cover` adds a job that must be matched, `fill` a place that must be full, along a shortest alternating path; both
-    keep every job that must be matched matched, and every place that must be full full. By the theorem of Mendelsohn
-    and Dulmage ("Some generalizations of the problem of distinct representatives", 1958) such a path exists whenever
-    any matching meets all demands. Paths are found over places, of which there are few.
+    `cover` adds a job that must be matched, `fill` a place that must be full, along a shortest
+    alternating path; both keep every job that must be matched matched, and every place that must be
+    full full. By the theorem of Mendelsohn and Dulmage ("Some generalizations of the problem of
+    distinct representatives", 1958) such a path exists whenever any matching meets all demands.
+    Paths are found over places, of which there are few.
 
     Parameters
     ----------
@@ -201,9 +204,10 @@ GRID = 2**16
 def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
     """(place of each row, jobs that each place takes) if the instant is a matching of jobs and places, else None.
 
-    It is one if no jobs share and each row uses one resource, of which all its rows use the same amount: one GPU each
-    of a pool, or gangs of one size. Rows that use no resource that can bind are on a place of their own. Where a pool
-    has rows with shares of GPUs, as many of each must fit on one GPU, so that it does not matter which rows run.
+    It is one if no jobs share and each row uses one resource, of which all its rows use the same
+    amount: one GPU each of a pool, or gangs of one size. Rows that use no resource that can bind
+    are on a place of their own. Where a pool has rows with shares of GPUs, as many of each must fit
+    on one GPU, so that it does not matter which rows run.
     """
     uses = np.diff(instant.by_row.indptr)
     if (

@@ -1,15 +1,16 @@
 """The largest share of an allocation that can be realised, by column generation over patterns.
 
-A pattern P is a set of rows that can run side by side; in it c_Pi of the members of item i run (`Items`). With X_i the
-time of item i,
+A pattern P is a set of rows that can run side by side; in it c_Pi of the members of item i run
+(`Items`). With X_i the time of item i,
 
     minimise   sum_P z_P
     s.t.       sum_P c_Pi z_P >= X_i    for every item i        (duals y_i >= 0)
                z >= 0
 
-is the shortest time in which X can be run (a subset of a pattern is a pattern, so >= is as good as =). The allocation
-is realised if it is at most 1; if not, lambda = 1 / min is the largest share of it that the window holds (Gilmore and
-Gomory, "A linear programming approach to the cutting-stock problem", 1961).
+is the shortest time in which X can be run (a subset of a pattern is a pattern, so >= is as good as
+=). The allocation is realised if it is at most 1; if not, lambda = 1 / min is the largest share of
+it that the window holds (Gilmore and Gomory, "A linear programming approach to the cutting-stock
+problem", 1961).
 
 Pricing: the most valuable pattern at the prices y is an integer program,
 
@@ -17,24 +18,26 @@ Pricing: the most valuable pattern at the prices y is an integer program,
            s.t.      sum over the items i of group g of c_i  <=  n_g      (no job twice)
                      sum_i u_ri c_i  <=  1                                (renewable resources)
 
-A pattern of value above 1 enters. Where rows hold shares of GPUs the program is a relaxation, with the necessary rows
-of `optsched.placement.shares`: of its solution so much is taken as can be packed, and the search may end without a
-proof. For any y >= 0, y / v(y) is feasible for the dual, so that (Farley, "A note on
-bounding a class of linear programming problems, including cutting stock problems", 1990)
+A pattern of value above 1 enters. Where rows hold shares of GPUs the program is a relaxation, with
+the necessary rows of `optsched.placement.shares`: of its solution so much is taken as can be
+packed, and the search may end without a proof. For any y >= 0, y / v(y) is feasible for the dual,
+so that (Farley, "A note on bounding a class of linear programming problems, including cutting stock
+problems", 1990)
 
     lambda <= v(y) / sum_i y_i X_i.
 
-Equal jobs are counted together (`Items`), and the counts are turned back into rows in the end (`spread`). A group has n
-equal members. In slice P, of length z_P, c_Pi of them run in item i. Let t_mPi be the time of member m in item i during
-slice P. Each member is to have the same time,
+Equal jobs are counted together (`Items`), and the counts are turned back into rows in the end
+(`spread`). A group has n equal members. In slice P, of length z_P, c_Pi of them run in item i. Let
+t_mPi be the time of member m in item i during slice P. Each member is to have the same time,
 
 sum_P t_mPi = sum_P c_Pi z_P / n    for every member m and item i,
     sum_m t_mPi = c_Pi z_P              for every slice P and item i,
     sum_i t_mPi <= z_P                  for every member m and slice P,   t >= 0.
 
-t_mPi = c_Pi z_P / n solves this, so the polytope is not empty; a vertex of it is sparse: most t are 0 or all of z_P.
-Within a slice the t of a group are times of jobs on places with room for c_Pi, of which no job and no place has more
-than z_P: an open shop, which `decompose` runs in exactly z_P. Groups have no member in common and are cut side by side.
+t_mPi = c_Pi z_P / n solves this, so the polytope is not empty; a vertex of it is sparse: most t are
+0 or all of z_P. Within a slice the t of a group are times of jobs on places with room for c_Pi, of
+which no job and no place has more than z_P: an open shop, which `decompose` runs in exactly z_P.
+Groups have no member in common and are cut side by side.
 """
 
 from __future__ import annotations
@@ -60,8 +63,8 @@ from optsched.solving.engine import Engine
 class Items:
     """Rows put together: n_g jobs that have the same rows, of equal use and equal fraction, are one group.
 
-    An item is one of the rows of a group, with all its members; c of an item run when c members run in that row. Jobs
-    that share with another are groups of their own.
+    An item is one of the rows of a group, with all its members; c of an item run when c members run
+    in that row. Jobs that share with another are groups of their own.
 
     Attributes
     ----------

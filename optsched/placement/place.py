@@ -53,7 +53,8 @@ def place_rows(
     rows : JobRows
         The allocation row by row.
     wanted : IntArray
-        The rows that run at the same time; those without GPUs need no place. Of equal ones the first come first.
+        The rows that run at the same time; those without GPUs need no place. Of equal ones the
+        first come first.
     engine : Engine
         Solves the integer programs and the linear programs of the bounds.
     constraints : iterable of mappings
@@ -61,19 +62,21 @@ def place_rows(
     columns : int
         Size up to which a pool is placed exactly.
     work : int, optional
-        Nodes of branch and bound after which each integer program stops; by default the engine's own limit.
+        Nodes of branch and bound after which each integer program stops; by default the engine's
+        own limit.
     standing : Standing, optional
-        What stands and does not move, beside the running jobs of the rows wanted that can be preempted: they stay where
-        they are unless that is in the way of more rows or fewer nodes.
+        What stands and does not move, beside the running jobs of the rows wanted that can be
+        preempted: they stay where they are unless that is in the way of more rows or fewer nodes.
     barred : sequence of collections of str, of the length of ``wanted``, optional
         Names of nodes of which each row gets nothing.
 
     Returns
     -------
     Placement
-        With figures: ``rows_wanted``, ``rows_placed`` and ``rows_bound``; ``nodes_spanned``, and ``nodes_bound`` for
-        placements of as many rows; ``bandwidth``, the sum of the bottlenecks of gangs of two or more GPUs in GB/s;
-        ``gpus_moved``; ``exact``, 1 where no placement is better.
+        With figures: ``rows_wanted``, ``rows_placed`` and ``rows_bound``; ``nodes_spanned``, and
+        ``nodes_bound`` for placements of as many rows; ``bandwidth``, the sum of the bottlenecks of
+        gangs of two or more GPUs in GB/s; ``gpus_moved``; ``exact``, 1 where no placement is
+        better.
 
     Raises
     ------

@@ -1,8 +1,9 @@
 """Best fit of plain gangs: whole GPUs of one node each and nothing else, by counting instead of searching.
 
-Such a gang goes to the node where the fewest GPUs are left over, the first one of equal nodes. With nodes in heaps by
-the number of their free GPUs, a gang costs a few steps whatever the number of nodes. Larger gangs come first, so none
-could make room for another by moving a smaller one. The result is that of `optsched.placement.best_fit`.
+Such a gang goes to the node where the fewest GPUs are left over, the first one of equal nodes. With
+nodes in heaps by the number of their free GPUs, a gang costs a few steps whatever the number of
+nodes. Larger gangs come first, so none could make room for another by moving a smaller one. The
+result is that of `optsched.placement.best_fit`.
 """
 
 from __future__ import annotations
@@ -116,8 +117,9 @@ def move_plain(
 ) -> tuple[dict[int, GpuNames], dict[int, GpuNames]]:
     """Room for plain requests that found none, by moving gangs that stand to other nodes.
 
-    For each request, the larger first, the nodes that lack fewest GPUs are tried: the smallest gang on it that is large
-    enough leaves, or the largest ones until there is room, if all that leave fit on other nodes by best fit.
+    For each request, the larger first, the nodes that lack fewest GPUs are tried: the smallest gang
+    on it that is large enough leaves, or the largest ones until there is room, if all that leave
+    fit on other nodes by best fit.
 
     Parameters
     ----------

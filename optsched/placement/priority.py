@@ -1,6 +1,7 @@
 """Gavel's priority rule: what runs in the next round, from the allocation and the time received so far.
 
-Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020, section 5.
+Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
+OSDI 2020, section 5.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> Fl
 
         priority_r = x_r / f_r,    f_r = (received_r + 1/2) / (elapsed + 1/2)
 
-    Within a pool the order is Gavel's, whose f is a share of what all rows of the pool have received; measured against
-    the time itself priorities of different pools can be compared as well. On one GPU the rule is Webster's method of
-    apportionment, rounds being the seats.
+    Within a pool the order is Gavel's, whose f is a share of what all rows of the pool have
+    received; measured against the time itself priorities of different pools can be compared as
+    well. On one GPU the rule is Webster's method of apportionment, rounds being the seats.
 
     Parameters
     ----------
@@ -43,12 +44,13 @@ def priorities(fraction: FloatArray, received: FloatArray, elapsed: float) -> Fl
 def next_round(instant: Instant, received: FloatArray, elapsed: float) -> IntArray:
     """Rows that run in the next round.
 
-    Rows are taken by priority, then by deficit (fraction x elapsed - received), then by fraction. A row is passed over
-    if one of its jobs runs already or if a resource has no room for it, so that smaller rows fill what is left: no
-    capacity stays idle while a row that fits waits. Rows of fraction 0 come last.
+    Rows are taken by priority, then by deficit (fraction x elapsed - received), then by fraction. A
+    row is passed over if one of its jobs runs already or if a resource has no room for it, so that
+    smaller rows fill what is left: no capacity stays idle while a row that fits waits. Rows of
+    fraction 0 come last.
 
-    The order is worked off in few passes over arrays: in each, every row is taken that fits beside *all* rows before
-    it and is the first one left of its jobs.
+    The order is worked off in few passes over arrays: in each, every row is taken that fits beside
+    *all* rows before it and is the first one left of its jobs.
 
     Parameters
     ----------

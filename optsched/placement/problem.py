@@ -1,17 +1,18 @@
 """The placement problem: requests on nodes; what an assignment of GPUs is worth, and which of two is better.
 
-Sets and parameters: requests j with g_j GPUs, a share s_j of each, at most k_j nodes, needs per GPU d_j; usable nodes
-n with what is left of their GPUs, CPUs and memory beside what stands and does not move; running jobs with the GPUs that
-they hold. An assignment gives a request g_j GPUs of nodes of its pool, or nothing, such that
+Sets and parameters: requests j with g_j GPUs, a share s_j of each, at most k_j nodes, needs per GPU
+d_j; usable nodes n with what is left of their GPUs, CPUs and memory beside what stands and does not
+move; running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of nodes of
+its pool, or nothing, such that
 
 - the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than it has;
 - a request spans at most k_j nodes;
 - no two requests of an anti-affinity set are on one node, nor one of them beside such a job that stands;
 - a request has no GPU of a node that is barred to it.
 
-Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over the requests of two or
-more GPUs, of the bottleneck bandwidth (`optsched.placement.nodes`); fewest GPUs moved: GPUs given to jobs that run
-now and do not hold them.
+Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over
+the requests of two or more GPUs, of the bottleneck bandwidth (`optsched.placement.nodes`); fewest
+GPUs moved: GPUs given to jobs that run now and do not hold them.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ class Problem:
     links : Links
     held : tuple of HeldGpus, length P
     closed : tuple of IntArray, length P
-        Nodes that a request may not have whatever is placed: barred ones, and those on which a job of one of its
-        anti-affinity sets stands.
+        Nodes that a request may not have whatever is placed: barred ones, and those on which a job
+        of one of its anti-affinity sets stands.
     """
 
     requests: Requests

@@ -46,9 +46,11 @@ def realise(
         ``priority``
             Gavel's rule, round by round; comes close over many rounds.
         ``auto``
-            All rows from the start, where they fit side by side; else open-shop where it applies, else patterns.
+            All rows from the start, where they fit side by side; else open-shop where it applies,
+            else patterns.
     rounds : int, optional
-        Rounds that the window lasts. Default: 100 for ``priority``, for the others one for each slice.
+        Rounds that the window lasts. Default: 100 for ``priority``, for the others one for each
+        slice.
 
     Returns
     -------
@@ -58,8 +60,8 @@ def realise(
     Raises
     ------
     UsageError
-        An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not apply, no engine
-        where one is needed.
+        An unknown method, a number of rounds that is out of range, ``open-shop`` where it does not
+        apply, no engine where one is needed.
     """
     if method not in METHODS:
         raise InvalidArgument("method", repr(method), f"one of {', '.join(METHODS)}")
@@ -237,7 +239,8 @@ def trimmed(
 def in_order(length: FloatArray, runs: sp.csr_matrix) -> tuple[FloatArray, sp.csr_matrix]:
     """Slices without empty ones, each followed by the one that shares the most rows with it.
 
-    The order as it is given is kept where it has fewer switches, or where there are too many slices to compare.
+    The order as it is given is kept where it has fewer switches, or where there are too many slices
+    to compare.
     """
     kept = np.flatnonzero((length > 0) & (np.diff(runs.indptr) > 0))
     length = length[kept]

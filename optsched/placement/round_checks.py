@@ -31,9 +31,10 @@ class RoundsFlaw(NamedTuple):
 def check_rounds(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
     """What is wrong with rounds; nothing if they are right.
 
-    Every slice keeps every renewable resource, has whole GPUs for its shares, and has no job twice; slices have no
-    negative length and fill at most the window; every row runs for ``scale`` times its fraction (by the priority rule:
-    for at least as much, and one of them for no more, unless ``scale`` is 1).
+    Every slice keeps every renewable resource, has whole GPUs for its shares, and has no job twice;
+    slices have no negative length and fill at most the window; every row runs for ``scale`` times
+    its fraction (by the priority rule: for at least as much, and one of them for no more, unless
+    ``scale`` is 1).
     """
     problems = [*_check_length(rounds), *_check_share(rounds)]
     shape = (len(rounds), len(rounds.rows))

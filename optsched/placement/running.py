@@ -88,9 +88,9 @@ def held_of(
 ) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Share of each of its GPUs that each of some running jobs holds, and what it needs per GPU, by name.
 
-    A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not known), else what
-    those say that are like the place where it runs; where several are, the most of them. What workers and servers need
-    is not known here.
+    A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not
+    known), else what those say that are like the place where it runs; where several are, the most
+    of them. What workers and servers need is not known here.
     """
     names = (*OWN, *(group.name for group in renewable_groups(instance)))
     share, needs = _held(instance, jobs, option, names)

@@ -1,16 +1,19 @@
 """Shares of GPUs are packed into whole GPUs: which rows find GPUs side by side in a pool.
 
-Row r holds a share s_r of each of g_r GPUs. In a pool of N GPUs some rows run side by side if each can be given g_r
-different GPUs, and the shares on no GPU add up to more than 1. This is bin packing: that the sum of g_r s_r is at most
-N is necessary, but three rows of 0.6 don't fit on two GPUs.
+Row r holds a share s_r of each of g_r GPUs. In a pool of N GPUs some rows run side by side if each
+can be given g_r different GPUs, and the shares on no GPU add up to more than 1. This is bin
+packing: that the sum of g_r s_r is at most N is necessary, but three rows of 0.6 don't fit on two
+GPUs.
 
-There are three answers. A packing that was found shows that the rows fit. They don't fit if, for some k,
+There are three answers. A packing that was found shows that the rows fit. They don't fit if, for
+some k,
 
     sum_r g_r u_k(s_r) > N,     u_k(s) = s if (k + 1) s is whole, else floor((k + 1) s) / k
 
-where u_k is a dual feasible function: shares that fit on one GPU keep adding up to at most 1 (S. Fekete, J. Schepers,
-"New classes of fast lower bounds for bin packing problems", 2001), or if a search through all packings finds none. If
-neither is shown, as can happen to many different shares, the answer is not known.
+where u_k is a dual feasible function: shares that fit on one GPU keep adding up to at most 1 (S.
+Fekete, J. Schepers, "New classes of fast lower bounds for bin packing problems", 2001), or if a
+search through all packings finds none. If neither is shown, as can happen to many different shares,
+the answer is not known.
 
 On which node a GPU is does not matter here: that is for the placement.
 """
@@ -207,8 +210,8 @@ def _filled(sizes: FloatArray, kind: IntArray, gpus: IntArray, count: int) -> In
 def _dealt(filled: IntArray, kind: IntArray, gpus: IntArray) -> Packing:
     """GPUs for rows, from how many shares of each size lie on each GPU; not known if a gang gets too few of them.
 
-    Each gang takes the GPUs on which most shares of its size are left: of equal shares that deals all, if any way does
-    (Gale and Ryser).
+    Each gang takes the GPUs on which most shares of its size are left: of equal shares that deals
+    all, if any way does (Gale and Ryser).
     """
     left = filled.copy()
     made = [np.zeros(0, np.int64)] * len(gpus)
@@ -334,8 +337,9 @@ class _Search:
 def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> Packed | None:
     """What a packing into whole GPUs holds of rows that run side by side; None if it is shown to hold all of them.
 
-    Such rows are those of an allocation of whole jobs, and those of a schedule at any time, of which the first is taken
-    at which not all are shown to fit. Fractions of time say nothing of what runs side by side.
+    Such rows are those of an allocation of whole jobs, and those of a schedule at any time, of
+    which the first is taken at which not all are shown to fit. Fractions of time say nothing of
+    what runs side by side.
     """
     if schedule is not None:
         for time, column in _instants(schedule):

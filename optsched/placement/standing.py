@@ -28,8 +28,8 @@ MOST_NAMED = 4
 class Standing:
     """S holders of GPUs that stay where they are, on nodes of any state.
 
-    A node that takes no work keeps what stands on it, and that is in nobody's way on other nodes; only of a resource
-    that both belong to it uses its part.
+    A node that takes no work keeps what stands on it, and that is in nobody's way on other nodes;
+    only of a resource that both belong to it uses its part.
 
     Attributes
     ----------
@@ -109,7 +109,8 @@ class Standing:
         Raises
         ------
         ValueError
-            A row has not as many GPUs as its column, or one that its pool has not; see also `Standing`.
+            A row has not as many GPUs as its column, or one that its pool has not; see also
+            `Standing`.
         """
         chosen = np.asarray(chosen, np.int64)
         gpu, owner = _numbered(classes.instance, gpus, rows.job[chosen])
@@ -167,7 +168,8 @@ class Standing:
         share : FloatArray, shape (S,), or float
             Share of each GPU, in (0, 1].
         needs : mapping of str to FloatArray of shape (S,) or float, optional
-            What each needs per GPU: ``cpu``, ``memory`` (GB), or a renewable resource of some nodes.
+            What each needs per GPU: ``cpu``, ``memory`` (GB), or a renewable resource of some
+            nodes.
 
         Raises
         ------

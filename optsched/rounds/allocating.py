@@ -96,9 +96,11 @@ class Answer:
     order : Order, optional
         The order of the jobs in it.
     moves : mapping of (job, column) to float
-        Seconds that a ranking's moves of running jobs to faster GPUs save, by the row that each would move to.
+        Seconds that a ranking's moves of running jobs to faster GPUs save, by the row that each
+        would move to.
     isolated : FloatArray, shape (jobs,), optional
-        steps/s at which the steps of each job count as isolated time; 0 for jobs that are not in the program.
+        steps/s at which the steps of each job count as isolated time; 0 for jobs that are not in
+        the program.
     refused : Refused
         Jobs that the formulation does not deal with: they are not in the program.
     """
@@ -133,10 +135,12 @@ class Memory:
     Attributes
     ----------
     candidates : Candidates, optional
-        Of the last compile. They hold until a job or node comes, goes or changes, or the performance model learns.
+        Of the last compile. They hold until a job or node comes, goes or changes, or the
+        performance model learns.
     answer : Answer, optional
-        The same as solving again where the candidates hold, the formulation reads nothing that time changes, and no
-        side constraint does. Of a ranking, the rows are given again and put in the order of the moment.
+        The same as solving again where the candidates hold, the formulation reads nothing that time
+        changes, and no side constraint does. Of a ranking, the rows are given again and put in the
+        order of the moment.
     """
 
     candidates: Candidates | None = None
@@ -325,8 +329,8 @@ def _solved(
 ) -> tuple[Solution | None, str | None, Refused]:
     """A certified solution with an allocation, or why there is none; and jobs that the formulation does not deal with.
 
-    Without these it is asked again, as they must not keep all others from an allocation; where there are no others, the
-    round falls back.
+    Without these it is asked again, as they must not keep all others from an allocation; where
+    there are no others, the round falls back.
     """
     refused: Refused = ()
     while True:

@@ -17,8 +17,9 @@ BLOCKED = "what it needs is held by jobs that cannot be preempted"
 def blocked(view: View, candidates: Candidates) -> BoolArray:
     """Mask of the jobs that every allocation leaves without any time: of something that they need nothing is left.
 
-    Beside them no formulation can say anything of use: a smallest level is 0 whatever the others have, and a sum of
-    logarithms has no value. Who can join a job that must not be stopped needs only what that does not hold already.
+    Beside them no formulation can say anything of use: a smallest level is 0 whatever the others
+    have, and a sum of logarithms has no value. Who can join a job that must not be stopped needs
+    only what that does not hold already.
     """
     jobs = view.must
     columns = candidates.columns

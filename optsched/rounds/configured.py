@@ -86,7 +86,8 @@ class Configured:
     ----------
     labels : IntArray, shape (jobs, LABELS)
     known : BoolArray, shape (jobs,)
-        Jobs that run in it. Of a job that the caller says to run, no more than its GPUs is known before its first plan.
+        Jobs that run in it. Of a job that the caller says to run, no more than its GPUs is known
+        before its first plan.
     """
 
     labels: IntArray

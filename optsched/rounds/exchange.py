@@ -1,30 +1,33 @@
 """The rows of a round as one set, where jobs share GPUs: which sets are worth most.
 
-A job that shares has several rows (alone, beside one, beside another), and each is in the way of rows of other jobs.
-Taken one by one, in the order in which they are due, such rows waste GPUs: some are owed more from round to round,
-though the allocation could be realised. Taken as a set they are not. After a round in which the rows s run, row r is
-owed d_r + x_r - s_r rounds, and job j the sum over its rows, D_j + X_j - sum s_r. The sum of the squares of both is
-least for the set that is worth most,
+A job that shares has several rows (alone, beside one, beside another), and each is in the way of
+rows of other jobs. Taken one by one, in the order in which they are due, such rows waste GPUs: some
+are owed more from round to round, though the allocation could be realised. Taken as a set they are
+not. After a round in which the rows s run, row r is owed d_r + x_r - s_r rounds, and job j the sum
+over its rows, D_j + X_j - sum s_r. The sum of the squares of both is least for the set that is
+worth most,
 
     maximise  sum_r w_r s_r     over the sets of rows that can run side by side,
 
     w_r = (d_r + h_r + x_r - 1/2) + sum over the one or two jobs j of r of (D_j + h_r + X_j - 1/2),
 
-where a row that runs now counts, with its jobs, as if it were owed h_r rounds more (`optsched.rounds.selection`).
+where a row that runs now counts, with its jobs, as if it were owed h_r rounds more
+(`optsched.rounds.selection`).
 
-With h = 0 the first term is x_r (1 - due_r): what is due in this round is worth something. An allocation that rounds
-can realise is a mean of such sets, so that a best one is worth no less than the allocation: what is owed, times what it
-grows by, is at most 0. Then it stays **bounded**, for ever (the perceptron cycling theorem: Block and Levin, "On the
-boundedness of an iterative procedure for solving a system of linear inequalities", 1970; as a rule for choosing
-vertices of any polytope: Adler et al., "Convex dynamics and applications", 2005). For that a set need not be the best:
-it suffices that it is worth what the allocation is. Sets are therefore improved by chains of exchanges (`Packing`),
-within a bounded number of steps.
+With h = 0 the first term is x_r (1 - due_r): what is due in this round is worth something. An
+allocation that rounds can realise is a mean of such sets, so that a best one is worth no less than
+the allocation: what is owed, times what it grows by, is at most 0. Then it stays **bounded**, for
+ever (the perceptron cycling theorem: Block and Levin, "On the boundedness of an iterative procedure
+for solving a system of linear inequalities", 1970; as a rule for choosing vertices of any polytope:
+Adler et al., "Convex dynamics and applications", 2005). For that a set need not be the best: it
+suffices that it is worth what the allocation is. Sets are therefore improved by chains of exchanges
+(`Packing`), within a bounded number of steps.
 
-A row that is so far ahead that what it ran would not be counted (`optsched.rounds.ledger`) is worth nothing, whatever
-its jobs are owed: time on GPUs would be lost to all others.
+A row that is so far ahead that what it ran would not be counted (`optsched.rounds.ledger`) is worth
+nothing, whatever its jobs are owed: time on GPUs would be lost to all others.
 
-What is owed beyond `MUCH` rounds counts 1 / x-fold, for jobs 1 / X-fold: it only comes to that where the allocation
-cannot be realised, and makes all fall short in proportion to what they claim.
+What is owed beyond `MUCH` rounds counts 1 / x-fold, for jobs 1 / X-fold: it only comes to that
+where the allocation cannot be realised, and makes all fall short in proportion to what they claim.
 """
 
 from __future__ import annotations

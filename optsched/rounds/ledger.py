@@ -17,9 +17,10 @@ from optsched.solving.warm_start import matched
 class Ledger:
     """The allocation in force, row by row, with the time that each row is owed and has received.
 
-    A row is a job (or two that share GPUs) in a configuration; its deficit is owed - received. When the allocation
-    changes, rows that stay keep both numbers; the deficits of rows that go are their jobs' (``carried``), and are given
-    to the rows that these jobs have, in proportion to the fractions.
+    A row is a job (or two that share GPUs) in a configuration; its deficit is owed - received. When
+    the allocation changes, rows that stay keep both numbers; the deficits of rows that go are their
+    jobs' (``carried``), and are given to the rows that these jobs have, in proportion to the
+    fractions.
 
     Attributes
     ----------
@@ -70,8 +71,8 @@ class Ledger:
         ----------
         seconds : float
         most : FloatArray, shape (E,)
-            Seconds that a row may have received beyond what it is owed: more was left over by the others, and is not
-            held against it.
+            Seconds that a row may have received beyond what it is owed: more was left over by the
+            others, and is not held against it.
         """
         # What a row was given beyond `most` was left over: to hold it against the row would starve
         # it
@@ -83,7 +84,8 @@ class Ledger:
     def followed(self, seated: IntArray, others: IntArray) -> Ledger:
         """The ledger with the rows that run marked, by their keys; those without a claim are added.
 
-        Besides those that are seated run others, as they did, which the allocation knows nothing of.
+        Besides those that are seated run others, as they did, which the allocation knows nothing
+        of.
         """
         keys = np.concatenate([seated, others])
         place = matched(self.key.T, keys.T)

@@ -55,8 +55,8 @@ def saved_by_rows(
 ) -> FloatArray:
     """Seconds by which the job of each row ends sooner in it than where it runs now.
 
-    0 for rows in which a job goes on as it is, for jobs that do not run or cannot go on, and for those that must not
-    be stopped.
+    0 for rows in which a job goes on as it is, for jobs that do not run or cannot go on, and for
+    those that must not be stopped.
 
     Parameters
     ----------
@@ -106,8 +106,9 @@ def moves_to_idle(
 ) -> tuple[BoolArray, bool]:
     """Rows to which running jobs move. No job is stopped for a move.
 
-    Each job in the order takes its first row that fits on GPUs which no running job holds. A move is dropped if the
-    placement then finds no GPUs for it, so that no job gives up its own for GPUs that are free but scattered.
+    Each job in the order takes its first row that fits on GPUs which no running job holds. A move
+    is dropped if the placement then finds no GPUs for it, so that no job gives up its own for GPUs
+    that are free but scattered.
 
     Parameters
     ----------
@@ -116,7 +117,8 @@ def moves_to_idle(
     rows : JobRows, A rows
         Of jobs alone.
     order : IntArray
-        Rows of jobs that want GPUs, the first first: of those that wait, and of those for which a move pays.
+        Rows of jobs that want GPUs, the first first: of those that wait, and of those for which a
+        move pays.
     pays : BoolArray, shape (A,)
         Rows of running jobs to which a move pays.
     constraints : sequence of mappings

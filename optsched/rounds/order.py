@@ -31,8 +31,8 @@ class Order:
     fallback : str, optional
         Why the order is that of arrival, though the ranking is another.
     at_rest : bool
-        Whether jobs that run stay where they are in whatever order, as long as no job waits and no job or node comes,
-        goes or changes: no faster GPUs that would pay for a move are idle.
+        Whether jobs that run stay where they are in whatever order, as long as no job waits and no
+        job or node comes, goes or changes: no faster GPUs that would pay for a move are idle.
     """
 
     ranking: str

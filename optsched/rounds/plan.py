@@ -89,8 +89,8 @@ class _Ranks:
     jobs : int
         Jobs in the order.
     runs, firm : IntArray
-        Places of the jobs that run, and of those of them that cannot be stopped (behind all others, if they are on
-        nodes that take no more work and so in no order), ascending.
+        Places of the jobs that run, and of those of them that cannot be stopped (behind all others,
+        if they are on nodes that take no more work and so in no order), ascending.
     waits : int
         Place of the first job that waits.
     first : str
@@ -127,14 +127,16 @@ class Plan(DisplayedTable):
     warm : WarmStart, optional
         The basis in which the program ended.
     solution : Solution, optional
-        The allocation with its certificate; none where the rounds follow a ranking, or the fallback.
+        The allocation with its certificate; none where the rounds follow a ranking, or the
+        fallback.
     fallback : str, optional
-        Why the plan does not follow a new allocation: then it follows the last one, as far as that is still possible.
-        Where a ranking failed, jobs go in the order in which they arrived.
+        Why the plan does not follow a new allocation: then it follows the last one, as far as that
+        is still possible. Where a ranking failed, jobs go in the order in which they arrived.
     notices : tuple of str
         What the user should know of.
     recorded : tuple of arrays, optional
-        Keys and fractions of an allocation at which the clock stopped a solver: solving again need not give it again.
+        Keys and fractions of an allocation at which the clock stopped a solver: solving again need
+        not give it again.
     stands : bool
         Whether no round could be planned at all: what ran runs on, and nothing starts.
     started_from : str
@@ -142,7 +144,8 @@ class Plan(DisplayedTable):
     order : Order, optional
         The order of the jobs, where the rounds follow a ranking.
     isolated : FloatArray, shape (jobs,), optional
-        steps/s at which the steps of each job count as isolated time from now on (`Formulation.isolated_rates`).
+        steps/s at which the steps of each job count as isolated time from now on
+        (`Formulation.isolated_rates`).
     refused : tuple of (rows of jobs, words)
         Jobs that the formulation does not deal with.
     timings : mapping
@@ -318,8 +321,9 @@ class Plan(DisplayedTable):
     def diff(self, previous: Plan | None = None) -> tuple[Action, ...]:
         """The steps from what runs now, or from another plan, to this one: all stops, then all starts.
 
-        Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only are stopped. A job
-        that goes on in another configuration, on the same GPUs too, is stopped and started.
+        Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only
+        are stopped. A job that goes on in another configuration, on the same GPUs too, is stopped
+        and started.
         """
         names = self.instance.jobs_table.names
         if previous is None:

@@ -47,7 +47,8 @@ def check_policy(
 ) -> None:
     """Refuse a policy that no round of an instance can be planned with, in the words of `optsched.solve`.
 
-    What only some of the jobs are to blame for, or only what runs now, is no reason: others come, and plans say it.
+    What only some of the jobs are to blame for, or only what runs now, is no reason: others come,
+    and plans say it.
 
     Parameters
     ----------

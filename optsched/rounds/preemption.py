@@ -12,8 +12,8 @@ for others. The rules, in the order in which a round applies them:
    are due (`due_times`). A running row has a head start of the hysteresis and its restart cost
    (`head_start`). Under a ranking its order takes the place of due times.
 4. A running job of which no row is chosen in which it can go on is preempted (`displaced`). With
-   `max_moves` no more than so many are, the ones that are due last: the others stay (`rows_that_stay`).
-   Only starved jobs may preempt beyond that.
+   `max_moves` no more than so many are, the ones that are due last: the others stay
+   (`rows_that_stay`). Only starved jobs may preempt beyond that.
 5. A row that is chosen may find no room on the nodes. Then rows behind it in the order go elsewhere
    or make way (`victims`), within what is left of `max_moves` (`displaced_so_far`).
 6. Where no round can be planned, nobody is preempted: who may stay runs on (`runs_on`).

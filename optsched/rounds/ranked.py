@@ -32,11 +32,12 @@ def rank(
 ) -> Answer:
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
-    A ranking says who goes first, and nothing of what more GPUs are worth: how many elastic jobs take is an option of
-    it (`optsched.ranking.RankingOptions`). By default they have their smallest number, and a running job stays where it
-    is unless it ends sooner on faster GPUs that are idle, the restart counted (`optsched.rounds.moves`). Jobs that take
-    the most GPUs, or the fastest number, take them from running jobs behind them too. Pairs are left out. Side
-    constraints of the placement are kept, and those that bar jobs from ways to run; of others a notice says that they
+    A ranking says who goes first, and nothing of what more GPUs are worth: how many elastic jobs
+    take is an option of it (`optsched.ranking.RankingOptions`). By default they have their smallest
+    number, and a running job stays where it is unless it ends sooner on faster GPUs that are idle,
+    the restart counted (`optsched.rounds.moves`). Jobs that take the most GPUs, or the fastest
+    number, take them from running jobs behind them too. Pairs are left out. Side constraints of the
+    placement are kept, and those that bar jobs from ways to run; of others a notice says that they
     are not.
 
     Parameters
@@ -47,8 +48,8 @@ def rank(
     model : callable
         The performance model of an instance.
     known : Answer, optional
-        What the ranking gave before, of the instance as it is now, where no job or node came, went or changed since:
-        its rows are put in the order of this time, and nothing is compiled.
+        What the ranking gave before, of the instance as it is now, where no job or node came, went
+        or changed since: its rows are put in the order of this time, and nothing is compiled.
 
     Raises
     ------

@@ -44,7 +44,8 @@ def recover(journal: str | Path) -> tuple[Living, Metrics]:
 def replay(journal: str | Path, number: int | None = None) -> Replayed:
     """Plan a round of a journal again, by default its last one.
 
-    What the performance model had learnt by then is in the state's instance: whoever plans it again has the same plan.
+    What the performance model had learnt by then is in the state's instance: whoever plans it again
+    has the same plan.
 
     Parameters
     ----------

@@ -50,15 +50,17 @@ class Scheduler:
     Parameters
     ----------
     instance : Instance, RoundState, or a document or file of either
-        The cluster, and the jobs that are there already; or the state of a round, from which the rounds go on.
+        The cluster, and the jobs that are there already; or the state of a round, from which the
+        rounds go on.
     policy : RoundPolicy or mapping, optional
         How rounds are decided, in the place of the state's own.
     clock : callable, optional
-        Seconds, such as `time.time`, asked where a call does not say when it is (``now``). By default there is none:
-        such a call happens at the time of the call before it, so that the same calls give the same plans.
+        Seconds, such as `time.time`, asked where a call does not say when it is (``now``). By
+        default there is none: such a call happens at the time of the call before it, so that the
+        same calls give the same plans.
     journal : path, optional
-        Folder of a journal, begun here. Every event is in it before it is acknowledged. `Scheduler.recover` goes on
-        with one.
+        Folder of a journal, begun here. Every event is in it before it is acknowledged.
+        `Scheduler.recover` goes on with one.
     snapshot_every : int
         Rounds between two snapshots in the journal: recovery plans at most so many rounds again.
     keep : int, optional
@@ -66,8 +68,8 @@ class Scheduler:
     fsync : bool
         Whether the journal must survive a loss of power, and not only the end of the process.
     isolate : bool
-        Whether solvers run in a process of their own, which is killed when the time of a round is up, and that takes
-        no more memory than the policy's ``memory_limit``.
+        Whether solvers run in a process of their own, which is killed when the time of a round is
+        up, and that takes no more memory than the policy's ``memory_limit``.
     performance : mapping or path, optional
         A performance object in the place of the instance's own.
 
@@ -151,7 +153,8 @@ class Scheduler:
         Raises
         ------
         JournalError
-            There is no journal, another process writes it, it is damaged, or its plans cannot be made again.
+            There is no journal, another process writes it, it is damaged, or its plans cannot be
+            made again.
         """
         writer = Journal.open(journal, fsync=fsync, keep=keep)
         try:
@@ -393,7 +396,8 @@ class Scheduler:
     def _time(self, now: float | None) -> float:
         """Return the time of a call, in seconds: ``now`` if given, else the clock's time, else that of the last call.
 
-        Time never decreases: an earlier time than that of the last call is replaced by the latter, with a warning.
+        Time never decreases: an earlier time than that of the last call is replaced by the latter,
+        with a warning.
         """
         if now is None and self._clock is None:
             return self._living.state.now
@@ -426,7 +430,8 @@ class Scheduler:
         Returns
         -------
         Plan
-            Whose actions (`Plan.diff`) the caller carries out. Where no solver answers in time, ``fallback`` says so.
+            Whose actions (`Plan.diff`) the caller carries out. Where no solver answers in time,
+            ``fallback`` says so.
 
         Raises
         ------

@@ -15,8 +15,8 @@ allocation changes. With h_r > 0 a row that runs goes on until another one is ow
 Where jobs share GPUs, rows taken one by one get in each other's way; the rows of a round are then
 the set that is worth most (`optsched.rounds.exchange`), and what it leaves is taken in that order.
 
-Which rows come before all others, and who is preempted for whom, is in `optsched.rounds.preemption`.
-What is left over goes to jobs without a claim (`backfill`).
+Which rows come before all others, and who is preempted for whom, is in
+`optsched.rounds.preemption`. What is left over goes to jobs without a claim (`backfill`).
 """
 
 from __future__ import annotations

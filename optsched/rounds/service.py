@@ -29,12 +29,14 @@ class Service:
     speed : FloatArray
         steps/s that it is reckoned to make while it runs as it does now; 0 while it waits.
     resumes : FloatArray
-        Seconds from which on it makes progress: a job that is started again restores its state first.
+        Seconds from which on it makes progress: a job that is started again restores its state
+        first.
     executed_before, attained_before : FloatArray
-        What it had when a ranking last renewed it (`optsched.ranking.Ranking.renews`): that does not count for its
-        rank any more; 0 before.
+        What it had when a ranking last renewed it (`optsched.ranking.Ranking.renews`): that does
+        not count for its rank any more; 0 before.
     isolated : FloatArray
-        steps/s at which its steps count as isolated time (``history.isolated_time``); 0 where they do not.
+        steps/s at which its steps count as isolated time (``history.isolated_time``); 0 where they
+        do not.
     counted : FloatArray
         Steps that have been counted so.
     """

@@ -44,12 +44,14 @@ def solve_round(
 ) -> Plan:
     """Plan the coming round.
 
-    The same state gives the same plan, unless the clock stopped a solver (``solution.reproducible``).
+    The same state gives the same plan, unless the clock stopped a solver
+    (``solution.reproducible``).
 
     Parameters
     ----------
     state : RoundState, Instance, mapping, str or Path
-        A state; or the instance of a first round, or a file of either (`optsched.rounds.state.state_of`).
+        A state; or the instance of a first round, or a file of either
+        (`optsched.rounds.state.state_of`).
     policy : RoundPolicy or mapping, optional
         In the place of the state's own.
     load : callable
@@ -65,8 +67,8 @@ def solve_round(
     Returns
     -------
     Plan
-        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last allocation. Where the
-        round cannot even be compiled, what runs runs on (``plan.stands``).
+        Also where no solver answers: ``plan.fallback`` says why, and the plan follows the last
+        allocation. Where the round cannot even be compiled, what runs runs on (``plan.stands``).
 
     Raises
     ------

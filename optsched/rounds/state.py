@@ -49,7 +49,8 @@ class RoundState(Displayed):
     Attributes
     ----------
     instance : Instance
-        The jobs, what runs where (``running``), the nodes and their states, the clock and the length of a round.
+        The jobs, what runs where (``running``), the nodes and their states, the clock and the
+        length of a round.
     policy : RoundPolicy
     number : int
         Of the coming round.
@@ -95,7 +96,8 @@ class RoundState(Displayed):
     def from_document(cls, document: Mapping[str, Any]) -> RoundState:
         """A state from its document, ``optsched-round/1``; raises `InvalidInput`.
 
-        What it says of jobs that the instance does not have any more is left out, as after they are complete.
+        What it says of jobs that the instance does not have any more is left out, as after they are
+        complete.
         """
         return _read_document(document)
 

@@ -45,7 +45,8 @@ class View:
     crowded : BoolArray
         Jobs that can be preempted, on nodes that have less than what runs there needs.
     constraints : tuple of mappings
-        Side constraints of the policy, as far as what they name is there; those of the instance are in the instance.
+        Side constraints of the policy, as far as what they name is there; those of the instance are
+        in the instance.
     notices : tuple of str
     """
 
@@ -159,8 +160,8 @@ def still_meant(
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Side constraints without the jobs that are not there, and what to tell of it.
 
-    One that names no job that is there, or a workload that went with its last job, has no effect and is left out: with
-    no names at all it would speak of every job.
+    One that names no job that is there, or a workload that went with its last job, has no effect
+    and is left out: with no names at all it would speak of every job.
     """
     there = instance.jobs_table.names
     workloads = {own.name for own in instance.workloads}

@@ -21,7 +21,8 @@ TRIES = 5
 class Watcher:
     """Follows a journal that another process may be writing.
 
-    It begins a snapshot or two before the end, so that what it costs does not grow with the journal.
+    It begins a snapshot or two before the end, so that what it costs does not grow with the
+    journal.
 
     Attributes
     ----------

@@ -108,7 +108,8 @@ class Allocator:
         Raises
         ------
         NoAllocation
-            There is none: the program is infeasible, a limit was hit, or its certificate does not hold.
+            There is none: the program is infeasible, a limit was hit, or its certificate does not
+            hold.
         """
         part = self._part(jobs, world, isolated_time, now)
         policy = self.policy

@@ -26,7 +26,8 @@ class NodeChanges:
     start : float
         Seconds.
     mean_hours : float, optional
-        Between two failures of a node, while it is up (exponential); None: there are none but those of the trace.
+        Between two failures of a node, while it is up (exponential); None: there are none but those
+        of the trace.
     repair_hours : float
         That a node is down afterwards.
     seed : int

@@ -3,10 +3,11 @@
 Published definitions differ, and their numbers cannot be compared:
 
 ``isolated``
-    Themis, and Gavel's policy of that name: T / D with D = the time that the job takes with 1/n of every pool to
-    itself, n = the mean number of jobs that were there while it was.
+    Themis, and Gavel's policy of that name: T / D with D = the time that the job takes with 1/n of
+    every pool to itself, n = the mean number of jobs that were there while it was.
 ``contention``
-    Sia, section 5.5: D = the time on its own GPUs without interruption, times max(1, n / GPUs), n as above.
+    Sia, section 5.5: D = the time on its own GPUs without interruption, times max(1, n / GPUs), n
+    as above.
 ``static``
     Shockwave: as ``contention``, with n = all jobs of the trace.
 """

@@ -22,9 +22,9 @@ from optsched.traces import Trace
 class Fluid(Run):
     """A trace under a formulation whose allocation is followed to the letter.
 
-    A new allocation is made when a job comes, ends, or changes its rates, and when a node changes. Jobs are not put on
-    GPUs: no gang must be whole, nothing is stopped or started, and so nothing is lost with a node. What a formulation
-    leaves over stays unused, whereas rounds fill it.
+    A new allocation is made when a job comes, ends, or changes its rates, and when a node changes.
+    Jobs are not put on GPUs: no gang must be whole, nothing is stopped or started, and so nothing
+    is lost with a node. What a formulation leaves over stays unused, whereas rounds fill it.
 
     Parameters
     ----------

@@ -1,12 +1,13 @@
 """Gavel mode: rounds by the rules of Gavel's simulator, so that its published numbers can be met.
 
-D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py`` (commit c4fa400), whose rules are kept
-where they differ from our own rounds: a new job has no share until the next reset, at least ``reset_interval`` seconds
-after the last (one at the very beginning does not count); a job without a share takes a place in the selection but runs
-only if it has one in the allocation; a round ends when the last job of it ends, and whoever ends before keeps its GPUs
-idle until then; steps of a round are whole; nothing is lost by stopping a job. As in Shockwave's variant of the
-simulator, jobs may have regimes, and with ``restart_cost`` a job that did not run in the round before makes no progress
-for so long.
+D. Narayanan et al., OSDI 2020, section 5, and the repository's ``scheduler.py`` (commit c4fa400),
+whose rules are kept where they differ from our own rounds: a new job has no share until the next
+reset, at least ``reset_interval`` seconds after the last (one at the very beginning does not
+count); a job without a share takes a place in the selection but runs only if it has one in the
+allocation; a round ends when the last job of it ends, and whoever ends before keeps its GPUs idle
+until then; steps of a round are whole; nothing is lost by stopping a job. As in Shockwave's variant
+of the simulator, jobs may have regimes, and with ``restart_cost`` a job that did not run in the
+round before makes no progress for so long.
 """
 
 from __future__ import annotations
@@ -443,8 +444,9 @@ def _check_gavel_can(trace: Trace) -> None:
 def _allocator(instance: Instance, policy: RoundPolicy, alone: FloatArray) -> Allocator:
     """That of the policy; where it leaves the solver open, an interior point method on one row per job, as there.
 
-    Of all optimal allocations an interior point method finds one in the middle, which depends on the variables, and a
-    simplex method a corner; and the rounds that follow differ, by up to 6 % of the makespan of 60 jobs.
+    Of all optimal allocations an interior point method finds one in the middle, which depends on
+    the variables, and a simplex method a corner; and the rounds that follow differ, by up to 6 % of
+    the makespan of 60 jobs.
     """
     formulation = make_formulation(policy.formulation, policy.options)
     if policy.formulation == ALLOX:

@@ -24,8 +24,8 @@ class GavelRows:
     rate, beside : FloatArray, shape (R, pools)
         steps/s of job and partner; 0 where they cannot run.
     time, deficit, share : FloatArray, shape (R, pools)
-        Seconds of each row on each pool since the last reset (half a round at the least), seconds owed at resets, and
-        the part of the time that it is allocated.
+        Seconds of each row on each pool since the last reset (half a round at the least), seconds
+        owed at resets, and the part of the time that it is allocated.
     known : BoolArray, shape (R,)
         Whether the row was there when the allocation was made.
     """

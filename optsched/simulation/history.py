@@ -12,8 +12,8 @@ from optsched.simulation.fairness import isolated_rates
 class IsolatedHistory:
     """Isolated time of the jobs of a trace (``history.isolated_time``).
 
-    Between two allocations steps count at the rate that a job would have had with 1/n of the cluster, n jobs being
-    there at the first of them.
+    Between two allocations steps count at the rate that a job would have had with 1/n of the
+    cluster, n jobs being there at the first of them.
 
     Attributes
     ----------

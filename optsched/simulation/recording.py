@@ -96,7 +96,8 @@ class Segments:
     pool, gpus, nodes : IntArray
         Pool, number of GPUs, and nodes that they are spread over.
     first_gpu : IntArray
-        Number of the lowest GPU (`optsched.instance.cluster.Numbering`); -1 where none is known (fluid mode).
+        Number of the lowest GPU (`optsched.instance.cluster.Numbering`); -1 where none is known
+        (fluid mode).
     """
 
     job: IntArray
@@ -120,8 +121,8 @@ class Stint:
     job, pool, gpus, nodes, first_gpu : IntArray
         As in `Segments`.
     share, time : FloatArray
-        Part of its GPUs that counts as the job's own, a half where two jobs share them; and part of the time for which
-        it has them, less than 1 in fluid mode only.
+        Part of its GPUs that counts as the job's own, a half where two jobs share them; and part of
+        the time for which it has them, less than 1 in fluid mode only.
     start, end : FloatArray
         Seconds; the GPUs are held in between.
     fresh : IntArray

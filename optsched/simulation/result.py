@@ -80,9 +80,11 @@ class Simulation(DisplayedTable):
         Parameters
         ----------
         rho : str
-            Which published definition of the finish-time ratio counts (`optsched.simulation.fairness`).
+            Which published definition of the finish-time ratio counts
+            (`optsched.simulation.fairness`).
         unfair : float
-            A job is unfairly treated where its ratio is larger than this: 1 in Themis and Sia, 1.05 in Shockwave.
+            A job is unfairly treated where its ratio is larger than this: 1 in Themis and Sia, 1.05
+            in Shockwave.
 
         Returns
         -------

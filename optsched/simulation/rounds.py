@@ -214,7 +214,8 @@ class Rounds(Run):
     def _save(self, job: IntArray, before: FloatArray, now: float, ends: FloatArray) -> None:
         """Steps of jobs at their last checkpoint up to the end of what they ran now.
 
-        Checkpoints come each round, or after every so many seconds of running; inside a round steps count as even.
+        Checkpoints come each round, or after every so many seconds of running; inside a round steps
+        count as even.
         """
         every = self.options.checkpoint
         if every is None:

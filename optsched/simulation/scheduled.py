@@ -143,8 +143,8 @@ class Scheduled:
     def plan(self, now: float) -> tuple[Plan, bool]:
         """The plan from now on, carried out, and whether an allocation or an order was made anew for it.
 
-        Where nothing has happened since the last allocation that could change it, it is not computed again; an order
-        always is, but of the same rows.
+        Where nothing has happened since the last allocation that could change it, it is not
+        computed again; an order always is, but of the same rows.
         """
         if not self._lasting:
             # Something that the formulation reads has changed with time: it must be solved again.
@@ -157,9 +157,10 @@ class Scheduled:
     def settled(self, plan: Plan) -> bool:
         """Whether the next plan would say the same, as long as nothing happens.
 
-        The allocation holds, every job runs, each in the one row that it has in the allocation: nobody waits, and
-        nobody has anywhere else to go. Under a ranking, every job runs on where it was, and no move would pay. What is
-        owed and received meanwhile is added up when the next plan is made.
+        The allocation holds, every job runs, each in the one row that it has in the allocation:
+        nobody waits, and nobody has anywhere else to go. Under a ranking, every job runs on where
+        it was, and no move would pay. What is owed and received meanwhile is added up when the next
+        plan is made.
         """
         # Whoever waits may be due next round.
         if not self.holds or len(plan.running) < len(self.rows):

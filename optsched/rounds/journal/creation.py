@@ -27,7 +27,8 @@ def lock_journal(folder: Path) -> FileIO:
 def make_journal(folder: Path, durable: bool) -> FileIO:
     """Make the files of an empty journal; returns its lock.
 
-    The file that makes a folder a journal comes last, so that a creation which was broken off can be made again.
+    The file that makes a folder a journal comes last, so that a creation which was broken off can
+    be made again.
     """
     _check_room(folder)
     try:

@@ -52,8 +52,8 @@ def header_bytes() -> bytes:
 def list_folder(folder: Path) -> Layout:
     """What a journal's folder has, as it is at one moment.
 
-    A listing made while files come and go may have the later of two without the earlier. It is made again until it
-    stays the same.
+    A listing made while files come and go may have the later of two without the earlier. It is made
+    again until it stays the same.
     """
     names = sorted(os.listdir(folder))
     while (again := sorted(os.listdir(folder))) != names:

@@ -33,13 +33,14 @@ def snapshots(path: str | Path) -> list[SnapshotFile]:
 def read_latest(path: str | Path) -> tuple[Snapshot | None, Iterator[Entry]]:
     """The newest snapshot, None if there is none yet, and the records after it.
 
-    Segments before the snapshot are not opened. The records are read when they are asked for, a block at a time.
+    Segments before the snapshot are not opened. The records are read when they are asked for, a
+    block at a time.
 
     Raises
     ------
     JournalError
-        If there is no journal of this format, or it is damaged (`JournalDamaged`), be it now or in the midst of the
-        records.
+        If there is no journal of this format, or it is damaged (`JournalDamaged`), be it now or in
+        the midst of the records.
     """
     return read_from(path, lambda document: True)
 
@@ -54,8 +55,8 @@ def read_from(
     path : str or Path
         The journal's folder.
     before : int or function
-        The number of a record which must come after the snapshot, or a condition on the snapshot's document. Documents
-        are read from the newest on until one meets it, without the arrays.
+        The number of a record which must come after the snapshot, or a condition on the snapshot's
+        document. Documents are read from the newest on until one meets it, without the arrays.
     """
     while True:
         files = snapshots(path)
@@ -101,8 +102,8 @@ def follow(path: str | Path, start: int | None = None) -> Follower:
 class Follower:
     """Gives the records of a journal as they are appended.
 
-    It does not wait: `poll` gives what is there by now. It goes on from segment to segment, and finishes the one that
-    it is in when that is deleted meanwhile.
+    It does not wait: `poll` gives what is there by now. It goes on from segment to segment, and
+    finishes the one that it is in when that is deleted meanwhile.
 
     Attributes
     ----------
@@ -142,8 +143,8 @@ class Follower:
         Raises
         ------
         JournalError
-            If the next one has been deleted before it was read, or the last ones were taken back by the writer, as its
-            disk was full: whoever follows begins again from a snapshot.
+            If the next one has been deleted before it was read, or the last ones were taken back by
+            the writer, as its disk was full: whoever follows begins again from a snapshot.
         JournalDamaged
             If something else stands where it should.
         """

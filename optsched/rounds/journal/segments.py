@@ -29,7 +29,8 @@ class SegmentReader:
     check : int
         The checksum of the line before it.
     torn : str
-        What stands at ``position`` and is no whole line, in words; empty if that is the end of the file.
+        What stands at ``position`` and is no whole line, in words; empty if that is the end of the
+        file.
     """
 
     def __init__(self, folder: Path, start: int) -> None:

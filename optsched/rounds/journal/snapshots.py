@@ -68,7 +68,8 @@ class SnapshotFile:
         Raises
         ------
         JournalDamaged
-            If the file is not what was written. If it has been deleted since it was listed: `JournalError`.
+            If the file is not what was written. If it has been deleted since it was listed:
+            `JournalError`.
         """
         document, names, arrays = self._read(with_arrays=True)
         if [PREFIX + name for name in names] != list(arrays):

@@ -44,14 +44,16 @@ class _End:
 class Journal:
     """A journal that this process alone writes, until it is closed; made by `create` and `open`.
 
-    One thread at a time may use it. A forked child does not have it: its copy is closed, and holds no lock.
+    One thread at a time may use it. A forked child does not have it: its copy is closed, and holds
+    no lock.
 
     Attributes
     ----------
     path : Path
         The journal's folder.
     dropped : str
-        What `open` took away at the end, in words: a line that a writer had not finished. Empty if there was none.
+        What `open` took away at the end, in words: a line that a writer had not finished. Empty if
+        there was none.
     """
 
     def __init__(self, path: Path, lock: FileIO, durable: bool, keep: int | None) -> None:
@@ -78,9 +80,11 @@ class Journal:
         path : str or Path
             The folder; the one that it is in must exist.
         fsync : bool
-            Whether what is written must survive a loss of power. Without, it survives the end of the process alone.
+            Whether what is written must survive a loss of power. Without, it survives the end of
+            the process alone.
         keep : int, optional
-            How many snapshots are kept, with all records after the oldest of them. None: everything.
+            How many snapshots are kept, with all records after the oldest of them. None:
+            everything.
 
         Raises
         ------
@@ -96,13 +100,14 @@ class Journal:
     ) -> Self:
         """Go on with a journal; with ``create``, begin it if there is none. Other parameters as for `create`.
 
-        The last segment is read and checked. A last line that is not whole is taken away, and `dropped` says so.
+        The last segment is read and checked. A last line that is not whole is taken away, and
+        `dropped` says so.
 
         Raises
         ------
         JournalError
-            If there is no journal, it is in use, or the disk refuses; `JournalDamaged` if anything but the end of the
-            last segment is wrong, which is left as it is.
+            If there is no journal, it is in use, or the disk refuses; `JournalDamaged` if anything
+            but the end of the last segment is wrong, which is left as it is.
         """
         if create and not (Path(path) / HEADER).exists():
             return cls.create(path, fsync=fsync, keep=keep)
@@ -142,16 +147,17 @@ class Journal:
         InvalidInput
             If the record is no JSON object, or has one of the keys ``n`` and ``crc``.
         JournalError
-            If it could not be written: then it is not in the journal. A later call succeeds where the reason has gone,
-            unless the message says that the journal must be opened again, as where its lock was deleted.
+            If it could not be written: then it is not in the journal. A later call succeeds where
+            the reason has gone, unless the message says that the journal must be opened again, as
+            where its lock was deleted.
         """
         return self.append_many([record])[0]
 
     def append_many(self, records: Iterable[dict[str, Any]]) -> range:
         """Write records, waiting for the disk once; returns their numbers once all are safe.
 
-        Errors as for `append`: none of them is taken in then. If the process ends meanwhile, the first few of them may
-        be found.
+        Errors as for `append`: none of them is taken in then. If the process ends meanwhile, the
+        first few of them may be found.
         """
         self._check_usable()
         n = self._end.n
@@ -183,7 +189,8 @@ class Journal:
         InvalidInput
             If document or arrays are not that.
         JournalError
-            If the disk refuses: older snapshots are all there then, and records can be appended as before.
+            If the disk refuses: older snapshots are all there then, and records can be appended as
+            before.
         """
         self._check_usable()
         n = self._end.n
