@@ -121,7 +121,7 @@ class State:
         self.pieces[request] = pieces
 
     def give_back(self, request: int) -> Pieces:
-        """Undo `take`."""
+        """Undo `take`; returns the pieces that the request had."""
         pieces = self.pieces.pop(request)
         for node, gpus in pieces:
             self.free[node] += gpus

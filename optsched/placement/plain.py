@@ -198,7 +198,7 @@ class _FreeGpus:
         return tuple(f"{name}/{gpu}" for gpu in chosen)
 
     def give_back(self, node: int, gpus: GpuNames) -> None:
-        """Undo `take`."""
+        """Undo `take`: a gang gives its GPUs back."""
         returned = [int(gpu.rpartition("/")[2]) for gpu in gpus]
         self._indices[node] = sorted(self._free_indices(node) + returned)
         self.free[node] += len(returned)

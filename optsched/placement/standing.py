@@ -87,7 +87,6 @@ class Standing:
 
     @classmethod
     def none(cls, instance: Instance) -> Standing:
-        """Nothing stands."""
         return cls.of_jobs(instance, np.zeros(0, np.int64), ())
 
     @classmethod

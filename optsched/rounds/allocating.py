@@ -147,7 +147,7 @@ class Memory:
     answer: Answer | None = None
 
     def forget(self) -> None:
-        """Something has happened."""
+        """Drop all: a job or node has come, gone or changed, so that nothing of it holds."""
         self.candidates = self.answer = None
 
     def keep(self, answer: Answer) -> None:

@@ -50,7 +50,6 @@ class Metrics:
     last: dict[str, Any] = field(default_factory=dict)
 
     def take(self, event: Event, outcome: Outcome) -> None:
-        """Count an event."""
         self._happened(event.event, len(event.jobs) if isinstance(event, Submit | Leave) else 0)
 
     def plan(self, plan: Plan, seconds: float | None) -> None:
@@ -95,7 +94,7 @@ class Metrics:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Metrics:
-        """What `document` wrote."""
+        """The counters from a document that `document` wrote."""
         return cls(**document)
 
     def prometheus(self) -> str:

@@ -59,7 +59,6 @@ class Seats:
         return len(self.gpus)
 
     def and_also(self, other: Seats) -> Seats:
-        """These and others."""
         rows = concatenate(self.rows, other.rows)
         stays = [self.stays, other.stays]
         return Seats(rows, self.gpus + other.gpus, np.concatenate(stays))

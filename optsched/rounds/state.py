@@ -120,7 +120,7 @@ class RoundState(Displayed):
 
     @property
     def now(self) -> float:
-        """Seconds."""
+        """Seconds on the clock of the instance."""
         return self.instance.now
 
     @property

@@ -31,7 +31,6 @@ class JsonLines(logging.Formatter):
     """Log lines as JSON objects: ``time`` (s since 1970), ``level``, ``message``, and the keys of events and plans."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         entry: dict[str, Any] = {
             "time": record.created,
             "level": record.levelname,

@@ -46,7 +46,6 @@ class Shares:
 
     @classmethod
     def none(cls) -> Shares:
-        """Nobody has anything."""
         no = np.zeros(0, np.int64)
         zero = np.zeros(0)
         return cls(no, no, no, no, no, zero, zero, zero, zero)

@@ -44,7 +44,6 @@ class AlloxAllocator(Allocator):
         self._kept: Shares = Shares.none()
 
     def shares(self, jobs: IntArray, world: World, isolated_time: FloatArray, now: float) -> Shares:
-        """See `Allocator.shares`."""
         pools = self.instance.cluster.pools
         table = self.instance.jobs_table
         kept = self._kept.take(np.flatnonzero(np.isin(self._kept.job, jobs)))

@@ -60,7 +60,6 @@ class GavelRows:
         return both.take(order)
 
     def take(self, rows: IntArray) -> GavelRows:
-        """Some of them."""
         names = ("job", "partner", "rate", "beside", "time", "deficit", "share", "known")
         return GavelRows(*(getattr(self, name)[rows] for name in names))
 

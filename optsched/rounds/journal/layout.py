@@ -45,7 +45,7 @@ def snapshot_path(folder: Path, n: int) -> Path:
 
 
 def header_bytes() -> bytes:
-    """What ``journal.json`` says."""
+    """The bytes of the file ``journal.json``."""
     return f"{json.dumps({'format': FORMAT})}\n".encode()
 
 
