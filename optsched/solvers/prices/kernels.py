@@ -18,7 +18,7 @@ class Sweeps:
     """The compiled sweeps.
 
     They are those of `Oracle.ask`, `Point.totals`, `Market.worth` and the layout of a market, and the two of
-    `optsched.solvers.prices.polish.Pinned`.
+    `optsched.solvers.prices.polish.PinnedClasses`.
     """
 
     walk: Callable[..., tuple[float, float]]
