@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from optsched.errors import (
     InvalidArgument,
@@ -19,10 +19,12 @@ from optsched.errors import (
     UsageError,
     did_you_mean,
 )
-from optsched.formulation import Formulation, SideConstraint
-from optsched.performance import ModelFactory
-from optsched.ranking import Ranking
 from optsched.solvers import FAMILIES, Solver
+
+if TYPE_CHECKING:  # whoever loads a part by name need not load the other kinds of parts
+    from optsched.formulation import Formulation, SideConstraint
+    from optsched.performance import ModelFactory
+    from optsched.ranking import Ranking
 
 GROUPS = {
     "formulation": "optsched.formulations",

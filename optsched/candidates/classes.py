@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,15 +35,17 @@ from optsched.arrays import (
 )
 from optsched.arrays.matrices import rows_in_order, same_places
 from optsched.candidates.columns import Drop, KindColumns, Ways
-from optsched.candidates.configuration_table import ConfigurationTable
-from optsched.candidates.drop_words import DropWords
 from optsched.candidates.kinds import Absence, Kinds
-from optsched.candidates.pair_table import PairTable
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed, DisplayedTable, TableColumns, count
 from optsched.instance import Instance
 from optsched.performance import Configurations
+
+if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why there are none
+    from optsched.candidates.configuration_table import ConfigurationTable
+    from optsched.candidates.drop_words import DropWords
+    from optsched.candidates.pair_table import PairTable
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -303,6 +305,8 @@ class Candidates(Displayed):
 
     @cached_property
     def _drop_words(self) -> DropWords:
+        from optsched.candidates.drop_words import DropWords
+
         return DropWords(self.dropped, self.instance, self.kinds, self.later_nodes)
 
     def dropped_of(self, kind: int) -> Iterator[tuple[int, str]]:

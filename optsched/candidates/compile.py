@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from optsched.candidates.classes import Candidates
 from optsched.candidates.columns import Drop, KindColumns, sifted
-from optsched.candidates.configuration_table import ConfigurationTable, configuration_table
 from optsched.candidates.generate import option_columns, pair_columns, rated_columns
 from optsched.candidates.kinds import Kinds, find_kinds
 from optsched.candidates.modelled_pairs import modelled_pairs
-from optsched.candidates.pair_table import PairTable, pair_table
 from optsched.candidates.plain_columns import plain_columns
 from optsched.candidates.servers import server_columns
 from optsched.instance import Instance
@@ -18,6 +17,10 @@ from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.performance import PerformanceModel
 from optsched.performance.composed import colocating, only_table
 from optsched.performance.table import TableModel
+
+if TYPE_CHECKING:
+    from optsched.candidates.configuration_table import ConfigurationTable
+    from optsched.candidates.pair_table import PairTable
 
 
 def compile(
@@ -88,6 +91,8 @@ def all_but_pairs(
     deadline: Deadline = UNLIMITED,
 ) -> tuple[KindColumns, KindColumns, PairTable]:
     """All columns of jobs alone, kept and dropped, and the table of the pairs that can be made."""
+    from optsched.candidates.pair_table import pair_table
+
     table, alone, dropped = _rated(instance, kinds, model, later_nodes, deadline)
     others = _stated(instance, kinds, table)
     pairs = pair_table(instance, kinds, model, table.sizes, alone, others, later_nodes)
@@ -98,6 +103,8 @@ def few_configurations(
     instance: Instance, kinds: Kinds, model: PerformanceModel, later_nodes: bool
 ) -> tuple[KindColumns, KindColumns, ConfigurationTable]:
     """The columns to start with, kept and dropped, and the table of the configurations that can be made."""
+    from optsched.candidates.configuration_table import configuration_table
+
     table = TableModel.again(model, instance, later_nodes)
     elastic, alone, dropped = configuration_table(instance, kinds, model, table, later_nodes)
     return *_sorted_out(alone, dropped, _stated(instance, kinds, table)), elastic

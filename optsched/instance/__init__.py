@@ -1,13 +1,20 @@
 """Documents outside, arrays inside: instance files become validated tables."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from optsched.instance.cluster import Cluster, Pool, Resource, Tenant
 from optsched.instance.documents import FORMAT
 from optsched.instance.files import instance_bytes, json_schema, read_instance
 from optsched.instance.instance import Instance, Job
-from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
 from optsched.instance.shipped import shipped_path
 from optsched.instance.tables import Colocation, JobTable, OptionTable, RateTable, Workload
-from optsched.instance.topology import topology_graph
+from optsched.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from optsched.instance.revise import jobs_of_documents, with_columns, with_jobs, with_nodes
+    from optsched.instance.topology import topology_graph
 
 __all__ = [
     "FORMAT",
@@ -32,3 +39,14 @@ __all__ = [
     "with_jobs",
     "with_nodes",
 ]
+
+# Rounds revise instances, and placements read the topology; a solve does neither.
+_HOME = {
+    "jobs_of_documents": "optsched.instance.revise",
+    "topology_graph": "optsched.instance.topology",
+    "with_columns": "optsched.instance.revise",
+    "with_jobs": "optsched.instance.revise",
+    "with_nodes": "optsched.instance.revise",
+}
+
+__getattr__ = lazy_names(__name__, _HOME)

@@ -1,18 +1,23 @@
 """Programs: linear, allocation and conic models that know no solver."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optsched.lazy import lazy_names
 from optsched.program.allocation import AllocationProgram
 from optsched.program.arrays import Block, LinearArrays
-from optsched.program.conic import Cone, ConicProgram, linear_to_conic
 from optsched.program.linear import Expression, LinearProgram, Relation, Variables
 from optsched.program.minimum import DelayedMinimum, LexicographicMinimum, Minimum
-from optsched.program.ratio import Ratio
 from optsched.program.side_rows import Assumption, SideRows
-from optsched.program.timeline import TimelineCost, TimelineProgram
-from optsched.program.total import Total
 from optsched.program.units import Exponential, Inverse, Multiple, Units
 from optsched.program.utility import Method, Utility
 
-Program = AllocationProgram | LinearProgram | ConicProgram | TimelineProgram
+if TYPE_CHECKING:
+    from optsched.program.conic import Cone, ConicProgram, linear_to_conic
+    from optsched.program.ratio import Ratio
+    from optsched.program.timeline import TimelineCost, TimelineProgram
+    from optsched.program.total import Total
 
 __all__ = [
     "AllocationProgram",
@@ -30,7 +35,6 @@ __all__ = [
     "Method",
     "Minimum",
     "Multiple",
-    "Program",
     "Ratio",
     "Relation",
     "SideRows",
@@ -42,3 +46,16 @@ __all__ = [
     "Variables",
     "linear_to_conic",
 ]
+
+# A program of one kind does not load the others.
+_HOME = {
+    "Cone": "optsched.program.conic",
+    "ConicProgram": "optsched.program.conic",
+    "Ratio": "optsched.program.ratio",
+    "TimelineCost": "optsched.program.timeline",
+    "TimelineProgram": "optsched.program.timeline",
+    "Total": "optsched.program.total",
+    "linear_to_conic": "optsched.program.conic",
+}
+
+__getattr__ = lazy_names(__name__, _HOME)

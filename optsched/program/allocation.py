@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,18 +13,18 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.display import Displayed, count
 from optsched.program.arrays import LinearArrays
-from optsched.program.conic import ConicProgram
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram, Variables
 from optsched.program.linear_form import LinearForm
-from optsched.program.minimum import DelayedMinimum
 from optsched.program.side_rows import SideRows
-from optsched.program.total import Total
 from optsched.program.units import AS_IT_IS, Units
 from optsched.program.utility import Utility
 
-if TYPE_CHECKING:  # a process that only solves needs no candidates
+if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
     from optsched.candidates import Classes
+    from optsched.program.conic import ConicProgram
+    from optsched.program.minimum import DelayedMinimum
+    from optsched.program.total import Total
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,14 +102,12 @@ class AllocationProgram(FeasibleRegion, Displayed):
     @property
     def total(self) -> Total:
         """The utility, of a program that maximises a total."""
-        assert isinstance(self.utility, Total)
-        return self.utility
+        return cast("Total", self.utility)
 
     @property
     def delayed(self) -> DelayedMinimum:
         """The utility, of a program that maximises a minimum with delays."""
-        assert isinstance(self.utility, DelayedMinimum)
-        return self.utility
+        return cast("DelayedMinimum", self.utility)
 
     @property
     def explained_apart(self) -> bool:

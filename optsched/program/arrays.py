@@ -132,7 +132,7 @@ class LinearArrays(Displayed):
         """A @ x, and the size of the terms that it adds up: abs(A) @ abs(x)."""
         each = self.A.data * x[self.column]
         terms = np.bincount(self.A.indices, np.abs(each), self.shape[0])
-        return self.activity(x), terms
+        return self.activity(x), terms.astype(np.float64, copy=False)
 
     def transpose_terms(self, y: FloatArray) -> FloatArray:
         """Return abs(A).T @ y, shape (columns,): the size of the terms that A.T @ y adds up."""
@@ -145,7 +145,8 @@ class LinearArrays(Displayed):
 
     def _by_column(self, entries: FloatArray) -> FloatArray:
         """Numbers of the entries of A, added up column by column; no transposed matrix is made."""
-        return np.bincount(self.column, entries, self.shape[1])
+        total = np.bincount(self.column, entries, self.shape[1])
+        return total.astype(np.float64, copy=False)
 
     def column_parts(self) -> Iterator[ColumnPart]:
         """All columns, some by some."""

@@ -291,10 +291,11 @@ def _scaled(matrix: sp.csr_matrix, factors: FloatArray) -> sp.csr_matrix:
 
 
 def _matrix(matrix: Matrix) -> sp.csr_matrix:
-    if isinstance(matrix, sp.csr_matrix):
-        return matrix
     if sp.issparse(matrix):
-        return sp.csr_matrix(matrix)
+        by_rows: sp.csr_matrix = (
+            matrix if isinstance(matrix, sp.csr_matrix) else sp.csr_matrix(matrix)  # type: ignore[call-overload]
+        )
+        return by_rows
     dense = np.atleast_2d(np.asarray(matrix, np.float64))
     rows, columns = dense.nonzero()
     kind = index_type(*dense.shape, len(rows))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from optsched.arrays import FloatArray
 from optsched.errors import UsageError
 from optsched.program.arrays import LinearArrays
-from optsched.program.conic import ConicProgram, linear_to_conic
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
 from optsched.program.linear_form import LinearForm
 from optsched.program.side_rows import SideRows
+
+if TYPE_CHECKING:  # linear utilities need no cones
+    from optsched.program.conic import ConicProgram
 
 
 class Method(StrEnum):
@@ -80,6 +82,8 @@ class Utility(ABC):
 
     def to_conic(self, R: FeasibleRegion) -> ConicProgram:
         """Lowered to cones; raises `UsageError` for what cones cannot take."""
+        from optsched.program.conic import linear_to_conic
+
         if R.integral or R.extend is not None:
             raise UsageError(
                 "a conic program takes neither integral allocations nor rows added by extend"

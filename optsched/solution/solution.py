@@ -20,14 +20,14 @@ from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, conflict_statement
-from optsched.solution.placement import Placement
-from optsched.solution.rounds import Rounds
-from optsched.solution.schedule import Schedule
-from optsched.solution.stage import Stage
 from optsched.solution.values import Termination
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what few solutions have
     from optsched.display.picture import Picture
+    from optsched.solution.placement import Placement
+    from optsched.solution.rounds import Rounds
+    from optsched.solution.schedule import Schedule
+    from optsched.solution.stage import Stage
 
 FORMAT = "optsched-solution/1"
 DUAL_ROWS = 100_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,9 +15,12 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray, IntArray
 from optsched.arrays.matrices import beside
 from optsched.errors import SolverUnavailable
-from optsched.program import AllocationProgram, ConicProgram, LinearArrays, TimelineProgram
+from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block, differing_entries, with_entries
 from optsched.solution.values import Basis, Values
+
+if TYPE_CHECKING:  # few back-ends take these
+    from optsched.program import ConicProgram, TimelineProgram
 
 
 class Capability(StrEnum):

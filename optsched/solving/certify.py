@@ -34,14 +34,6 @@ from optsched.solution.certificate import (
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Solver
-from optsched.solving.infeasibility import (
-    Analyst,
-    ClaimFinding,
-    check_claim,
-    conflicting_rows,
-    described,
-    refuse_refuted,
-)
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -411,6 +403,15 @@ def without_point(
     runs: SolverRuns, arrays: LinearArrays, values: Values, program: AllocationProgram | None
 ) -> Outcome:
     """The outcome of a run that left no point: a proof that none exists, or that it was stopped."""
+    from optsched.solving.infeasibility import (  # most programs have a point
+        Analyst,
+        ClaimFinding,
+        check_claim,
+        conflicting_rows,
+        described,
+        refuse_refuted,
+    )
+
     if values.termination in STOPPED or values.termination is Termination.IMPRECISE:
         return nothing_found(runs, values, arrays.is_integer)
     if values.termination not in NO_OPTIMUM:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from optsched.program import AllocationProgram, TimelineProgram
-from optsched.program.time_indexed import count_columns
+from typing import TYPE_CHECKING
+
+from optsched.program import AllocationProgram
 from optsched.solvers import Capability, Solver
+
+if TYPE_CHECKING:
+    from optsched.program import TimelineProgram
 
 LARGE_LP = 3000
 """Rows from which a cold linear program goes to an interior-point method."""
@@ -74,6 +78,8 @@ def pick_for_timeline(program: TimelineProgram) -> tuple[str, str]:
     A makespan goes to CP-SAT; costs of ends and tardiness go to a time-indexed program while it is small, as its
     relaxation is tight where CP-SAT has no bound (20 jobs on 4 machines: 0.3 s against not proven in 30 s).
     """
+    from optsched.program.time_indexed import count_columns  # few programs are timelines
+
     columns = count_columns(program)
     if program.cost.makespan or columns > TIME_INDEXED:
         return "cp-sat", "timeline program"

@@ -43,7 +43,6 @@ from optsched.solution.plan import Plan
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
-from optsched.solving.schedules import solve_plan
 from optsched.solving.stages import solve_allocation
 
 NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
@@ -157,6 +156,8 @@ class _Run:
         if nothing_to_decide(program):
             raise _NothingToDecide(program)
         if not isinstance(program, AllocationProgram):
+            from optsched.solving.schedules import solve_plan  # most formulations plan no schedules
+
             return solve_plan(self.engine, program)
         if self.on_demand:
             from optsched.solving.column_generation import generate_columns  # few programs need it

@@ -10,17 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.program import AllocationProgram, LinearArrays, TimelineProgram
+from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
 from optsched.solving.certify import EvaluatedPoint, certified, certified_lowered
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
+
+if TYPE_CHECKING:
+    from optsched.program import TimelineProgram
 
 log = logging.getLogger("optsched")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
 from optsched.instance.durations import UNLIMITED, Deadline
-from optsched.program import LinearArrays, TimelineProgram
+from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
 from optsched.solution.solution import Attempt, SolverRecord
 from optsched.solution.values import Values
@@ -18,6 +18,9 @@ from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
 from optsched.solving.choice import pick, pick_for_timeline, require_all
 from optsched.solving.warm_start import Bases
+
+if TYPE_CHECKING:
+    from optsched.program import TimelineProgram
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from optsched.program import AllocationProgram, Method
-from optsched.program.filling import Filling
 from optsched.program.relaxing import Relaxation
 from optsched.solution import Status
 from optsched.solution.stage import Stage
@@ -19,8 +18,6 @@ from optsched.solving.certify import nothing_found, without_point
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
 from optsched.solving.proof import proved_allocation, proved_linear
-from optsched.solving.tangents import solve_delayed
-from optsched.solving.water_filling import replayed, solve_filling
 
 log = logging.getLogger("optsched")
 
@@ -42,13 +39,21 @@ def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
 
 
 def _by_tangents(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+    from optsched.solving.tangents import solve_delayed  # few utilities need it
+
     return SolvedProgram(program, solve_delayed(engine, program))
+
+
+def _by_water_filling(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+    from optsched.solving.water_filling import solve_filling  # few utilities need it
+
+    return solve_filling(engine, program)
 
 
 STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] = {
     Method.DIRECT: _direct,
     Method.TANGENTS: _by_tangents,
-    Method.WATER_FILLING: solve_filling,
+    Method.WATER_FILLING: _by_water_filling,
 }
 """How each method of a utility is carried out."""
 
@@ -90,6 +95,9 @@ def settled(program: AllocationProgram, stages: Sequence[Stage]) -> AllocationPr
         return settled(relaxation.relaxed(stages[0].kept["short"]), stages[1:])
     if program.utility.method is not Method.WATER_FILLING:
         return program
+    from optsched.program.filling import Filling
+    from optsched.solving.water_filling import replayed
+
     filling = Filling(program)
     for stage in stages:
         replayed(filling, stage)
