@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from typing import TYPE_CHECKING, Any, Literal
 
 from optsched.errors import (
@@ -39,9 +39,25 @@ KINDS = {"formulation": "formulation", "constraint": "side constraint", "ranking
 
 @cache
 def _installed() -> Mapping[str, Sequence[EntryPoint]]:
-    """The entry points of our groups, found once: to find those of one group reads a file of every package too."""
-    found = entry_points()
-    return {group: tuple(found.select(group=group)) for group in GROUPS.values()}
+    """The entry points of our groups, found once.
+
+    Only the packages that name one of the groups are parsed: `importlib.metadata.entry_points` parses them all, which
+    takes twice as long.
+    """
+    found: dict[str, list[EntryPoint]] = {group: [] for group in GROUPS.values()}
+    seen: set[str] = set()
+    for package in distributions():
+        if "[optsched." not in (package.read_text("entry_points.txt") or ""):
+            continue
+        if (
+            package.name in seen
+        ):  # one further behind on the path: it is not the one that is imported
+            continue
+        seen.add(package.name)
+        for entry in package.entry_points:
+            if entry.group in found:
+                found[entry.group].append(entry)
+    return found
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +19,11 @@ from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstrai
 from optsched.instance import FORMAT, Instance
 from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearProgram, Variables
-from optsched.solution import Conflict, Schedule, Solution
-from optsched.solution.plan import LinearPlan, Plan
+from optsched.solution import Conflict, Solution
+
+if TYPE_CHECKING:  # most formulations plan no schedules
+    from optsched.solution import Schedule
+    from optsched.solution.plan import Plan
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
@@ -255,7 +258,11 @@ def declined_jobs(
     program: AllocationProgram | Plan, schedule: Schedule | None
 ) -> tuple[tuple[str, str], ...]:
     """(job, why) of the jobs of a plan's program that its schedule leaves out."""
-    if not isinstance(program, LinearPlan) or schedule is None:
+    if schedule is None:
+        return ()
+    from optsched.solution.plan import LinearPlan
+
+    if not isinstance(program, LinearPlan):
         return ()
     names = program.classes.instance.jobs_table.names
     return tuple((names[job], why) for job, why in program.declined(schedule))
@@ -263,5 +270,8 @@ def declined_jobs(
 
 def nothing_to_decide(program: AllocationProgram | Plan) -> bool:
     """Whether no job is in the program, or nothing of it is planned."""
-    empty = len(program.classes) == 0
-    return empty or (isinstance(program, LinearPlan) and program.program.arrays.shape[1] == 0)
+    if isinstance(program, AllocationProgram) or len(program.classes) == 0:
+        return len(program.classes) == 0
+    from optsched.solution.plan import LinearPlan
+
+    return isinstance(program, LinearPlan) and program.program.arrays.shape[1] == 0

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.solution import Status, Termination
-from optsched.solution.plan import Plan
+
+if TYPE_CHECKING:
+    from optsched.solution.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class RuleDecision:
     bound: tuple[float, str] | None = None
 
 
-Step = AllocationProgram | Plan | Auxiliary | Probe
+Step: TypeAlias = "AllocationProgram | Plan | Auxiliary | Probe"
 """What a procedure asks for: the formulation's own program, at most once, and programs beside it."""
 Result = RuleDecision | Reduced | Undecided | None
 """What the optima come to; None: the optimum of the formulation's own program is the answer."""

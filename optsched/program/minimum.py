@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,9 +12,11 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import UsageError
 from optsched.program.feasible_region import FeasibleRegion
 from optsched.program.linear import LinearProgram
-from optsched.program.linear_form import LinearForm, SmallestLevelForm
 from optsched.program.side_rows import SideRows
 from optsched.program.utility import Method, Utility
+
+if TYPE_CHECKING:
+    from optsched.program.linear_form import LinearForm
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Minimum(Utility):
     def without_matrix(
         self, R: FeasibleRegion, x: FloatArray, duals: FloatArray | None = None
     ) -> LinearForm:
+        from optsched.program.linear_form import SmallestLevelForm  # small programs have a matrix
+
         return SmallestLevelForm(R)
 
     def at_least(self, R: FeasibleRegion, value: FloatArray | float, name: str) -> SideRows:

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray, blocks, is_constant, shown
-from optsched.program.linear_form import LinearForm
 from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
+
+if TYPE_CHECKING:
+    from optsched.program.linear_form import LinearForm
 
 FEASIBILITY = 1e-6
 """Largest residual accepted, relative to the size of the row's terms (at least 1)."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optsched.arrays import FloatArray, blocks
 from optsched.errors import Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.program.linear_form import LinearForm
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import (
     OPTIMALITY,
@@ -36,6 +36,9 @@ from optsched.solution.values import Termination, Values
 from optsched.solvers import Limits, Solver
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome
 from optsched.solving.runs import SolverRuns
+
+if TYPE_CHECKING:
+    from optsched.program.linear_form import LinearForm
 
 CLAIMS = (Termination.OPTIMAL, Termination.GAP_LIMIT)
 """Ends by which a solver claims to be done."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import Certificate
 from optsched.solution.explanation import Conflict, Explanation
-from optsched.solution.plan import Plan
-from optsched.solution.schedule import Schedule
 from optsched.solution.solution import ColumnsMade, Status
 from optsched.solution.stage import Stage
 from optsched.solution.values import Termination, Values
 from optsched.solvers import Solver
+
+if TYPE_CHECKING:
+    from optsched.solution.plan import Plan
+    from optsched.solution.schedule import Schedule
 
 NO_OPTIMUM = (Termination.INFEASIBLE, Termination.UNBOUNDED, Termination.INFEASIBLE_OR_UNBOUNDED)
 BY_CLOCK = (Termination.TIME_LIMIT, Termination.INTERRUPTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from optsched.solution import (
     Certificate,
     Conflict,
     PointStatus,
-    Schedule,
     Solution,
     SolverRecord,
     Status,
@@ -39,11 +38,14 @@ from optsched.solution import (
 )
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
-from optsched.solution.plan import Plan
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
 from optsched.solving.stages import solve_allocation
+
+if TYPE_CHECKING:
+    from optsched.solution import Schedule
+    from optsched.solution.plan import Plan
 
 NO_PLAN = "no plan was found: the best allocation leaves a job without time, so that the objective is infinite"
 STAGES = {"load": "reading", "compile": "compiling", "build": "building the program"}
@@ -415,6 +417,8 @@ def _empty(formulation: Formulation, program: AllocationProgram | Plan) -> Solut
     if isinstance(program, AllocationProgram):
         value = program.utility.empty_value
     else:
+        from optsched.solution import Schedule
+
         no_job, no_time = np.zeros(0, np.int64), np.zeros(0)
         schedule = Schedule(C, no_job, no_job, no_time, no_time)
     objective = None if value is None else program.units.objective(value)
