@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
@@ -75,6 +76,57 @@ def _version_of(highspy: ModuleType) -> str:
     return str(highspy.Highs().version())
 
 
+@dataclass
+class HighsRun:
+    """One run of a session: its clock, its limits, and what its callbacks hear.
+
+    A run that is abandoned goes on in its thread and keeps this; the next run has another one.
+
+    Attributes
+    ----------
+    limits : Limits
+    infinity : float
+        From which on HiGHS means that there is no bound.
+    started, last_event : float
+        By `time.perf_counter`.
+    interrupt : threading.Event
+        Set where HiGHS is to stop.
+    mip : dict of str to float
+        The last ``incumbent`` and ``bound`` of an integer program.
+    """
+
+    limits: Limits
+    infinity: float
+    started: float
+    last_event: float
+    interrupt: threading.Event = field(default_factory=threading.Event)
+    mip: dict[str, float] = field(default_factory=dict)
+
+    def limits_left(self) -> Limits:
+        """Limits less the time since the run began."""
+        return self.limits.after(time.perf_counter() - self.started)
+
+    def on_interrupt(self, event: Any) -> None:
+        """HiGHS asks whether to stop; progress is reported now and then."""
+        if self.interrupt.is_set():
+            event.interrupt()
+        now = time.perf_counter()
+        on_progress = self.limits.on_progress
+        if now - self.last_event > PROGRESS_EVERY and on_progress is not None:
+            self.last_event = now
+            words = "" if self.mip else "linear program"
+            incumbent, bound = self.mip.get("incumbent"), self.mip.get("bound")
+            on_progress(Progress(now - self.started, incumbent, bound, words))
+
+    def on_mip(self, event: Any) -> None:
+        """The same in branch and bound, with its incumbent and bound."""
+        data = event.data_out
+        for name, value in (("incumbent", data.mip_primal_bound), ("bound", data.mip_dual_bound)):
+            if abs(value) < self.infinity:
+                self.mip[name] = float(value)
+        self.on_interrupt(event)
+
+
 class HighsSession(Session):
     """A linear or mixed-integer program in HiGHS; cost, bounds, rows and coefficients change in place."""
 
@@ -83,14 +135,10 @@ class HighsSession(Session):
         self._module = _highspy()
         self._algorithm = algorithm
         self._highs: Any = None
-        self._interrupt = threading.Event()
-        self._started = 0.0
         self._warm = self._watching = False
         self._options: dict[str, Any] | None = None
         """Those that are set, while nothing else was."""
-        self._last_event = 0.0
         self._limits = Limits()
-        self._mip: dict[str, float] = {}
 
     # --- the loaded model ------------------------------------------------------------------------------------------
 
@@ -169,32 +217,34 @@ class HighsSession(Session):
 
     def run(self, limits: Limits) -> Values:
         """Solve in a new thread, so that Ctrl-C reaches the caller and stops the solver; a small program at once."""
-        self._started = self._last_event = time.perf_counter()
+        now = time.perf_counter()
+        run = HighsRun(limits, self._module.kHighsInf, started=now, last_event=now)
         reasons = self._loaded()
         self._limits = limits
-        self._apply(self._limits_left())
+        self._apply(run.limits_left())
         start = self._start if isinstance(self._start, np.ndarray) else None
         self._give_start()
-        self._mip.clear()
         coefficients = self.arrays.A.nnz
         continuous = not self.arrays.is_integer
-        if coefficients > UNWATCHED or not continuous:
-            self._watch()
+        if self._watching or coefficients > UNWATCHED or not continuous:
+            self._watch(run)
         again: list[str] = []
         # A small program does not wait for a thread. A refusal would stand in the log, if somebody reads it.
         at_once = coefficients <= AT_ONCE and continuous and limits.on_log is None
-        with caught_output(limits.on_log), interrupt_flag() as self._interrupt:
+        # An abandoned run goes on with the object that it was started with.
+        highs = self._highs
+        with caught_output(limits.on_log), interrupt_flag() as run.interrupt:
             try:
-                if not (at_once and self._solved(again)):
-                    left = self._limits_left().time
+                if not (at_once and self._solved(highs, run, again)):
+                    left = run.limits_left().time
                     patience = None if left is None else left + GRACE
-                    in_new_thread(lambda: self._solved(again), patience)
+                    in_new_thread(lambda: self._solved(highs, run, again), patience)
             except TimeoutError:
-                return self._abandoned(start)
+                return self._abandoned(run, start)
             except Exception as error:
                 raise SolverCrashed(f"HiGHS raised {type(error).__name__}: {error}") from None
         self._warm = True
-        return self._values((*reasons, *again), time.perf_counter() - self._started)
+        return self._values(run, (*reasons, *again), time.perf_counter() - run.started)
 
     def _loaded(self) -> tuple[str, ...]:
         """Load the program anew where it was not changed in place; the reasons that `Values.rebuilt` gives."""
@@ -206,45 +256,42 @@ class HighsSession(Session):
         # Nothing was loaded before that could have been changed in place.
         return of_start if fresh else reasons
 
-    def _limits_left(self) -> Limits:
-        """Limits less the time since the run began."""
-        return self._limits.after(time.perf_counter() - self._started)
-
-    def _solved(self, again: list[str]) -> bool:
+    def _solved(self, highs: Any, run: HighsRun, again: list[str]) -> bool:
         """Run HiGHS, a second time where it failed, of which ``again`` tells; whether it took the run."""
-        highs, states = self._highs, self._module.HighsModelStatus
+        states = self._module.HighsModelStatus
+        warm = self._warm
         refused = (
             highs.run() == self._module.HighsStatus.kError
             and highs.getModelStatus() == states.kNotset
         )
         # After a cold start Unknown may be a good point, as without crossover: the certificate decides.
-        failed = (states.kSolveError, states.kUnknown) if self._warm else (states.kSolveError,)
-        if highs.getModelStatus() in failed and (self._warm or self._algorithm == "ipm"):
+        failed = (states.kSolveError, states.kUnknown) if warm else (states.kSolveError,)
+        if highs.getModelStatus() in failed and (warm or self._algorithm == "ipm"):
             self._options = None
             # The basis of the last run may have led it astray.
             highs.clearSolver()
             highs.setOptionValue("solver", "simplex")
-            left = self._limits_left().time
+            left = run.limits_left().time
             if left is not None:
                 highs.setOptionValue("time_limit", left)
             highs.run()
             again.append(AGAIN)
         return not refused
 
-    def _abandoned(self, start: FloatArray | None) -> Values:
+    def _abandoned(self, run: HighsRun, start: FloatArray | None) -> Values:
         """The end of a run that goes on past its limit: the point that it started from, and the last bound.
 
         HiGHS does not look at the clock while it sets up cliques, for example. Its thread cannot be stopped from
         outside; it ends by itself once HiGHS looks at the clock again. The session loads the program anew.
         """
-        self._interrupt.set()
+        run.interrupt.set()
         self._highs.setOptionValue("output_flag", False)
         self._highs = None
         return Values(
             Termination.TIME_LIMIT,
             x=start,
-            bound=self._mip.get("bound"),
-            seconds=time.perf_counter() - self._started,
+            bound=run.mip.get("bound"),
+            seconds=time.perf_counter() - run.started,
             words=f"still running {GRACE:g} s past the time limit",
         )
 
@@ -289,44 +336,23 @@ class HighsSession(Session):
             solution.col_value = np.asarray(start, np.float64).tolist()
             self._highs.setSolution(solution)
 
-    def _watch(self) -> None:
-        """Subscribe to the callbacks that report progress and can stop the run."""
+    def _watch(self, run: HighsRun) -> None:
+        """Subscribe a run to the callbacks that report progress and can stop it."""
         highs = self._highs
-        if self._watching or highs.getOptionValue("solver")[1] == "pdlp":
-            return
-        self._watching = True
+        watched = highs.getOptionValue("solver")[1] != "pdlp"
         for callback, handler in (
-            (highs.cbSimplexInterrupt, self._on_interrupt),
-            (highs.cbIpmInterrupt, self._on_interrupt),
-            (highs.cbMipInterrupt, self._on_mip),
+            (highs.cbSimplexInterrupt, run.on_interrupt),
+            (highs.cbIpmInterrupt, run.on_interrupt),
+            (highs.cbMipInterrupt, run.on_mip),
         ):
             callback.clear()
-            callback += handler
-
-    def _on_interrupt(self, event: Any) -> None:
-        if self._interrupt.is_set():
-            event.interrupt()
-        now = time.perf_counter()
-        if now - self._last_event > PROGRESS_EVERY and self._limits.on_progress is not None:
-            self._last_event = now
-            words = "" if self._mip else "linear program"
-            self._limits.on_progress(
-                Progress(
-                    now - self._started, self._mip.get("incumbent"), self._mip.get("bound"), words
-                )
-            )
-
-    def _on_mip(self, event: Any) -> None:
-        data = event.data_out
-        infinity = self._module.kHighsInf
-        for name, value in (("incumbent", data.mip_primal_bound), ("bound", data.mip_dual_bound)):
-            if abs(value) < infinity:
-                self._mip[name] = float(value)
-        self._on_interrupt(event)
+            if watched:
+                callback += handler
+        self._watching = watched
 
     # --- what came out ---------------------------------------------------------------------------------------------
 
-    def _values(self, reasons: tuple[str, ...], seconds: float) -> Values:
+    def _values(self, run: HighsRun, reasons: tuple[str, ...], seconds: float) -> Values:
         highs, module, arrays = self._highs, self._module, self.arrays
         status = highs.getModelStatus()
         info = highs.getInfo()
@@ -334,7 +360,7 @@ class HighsSession(Session):
         words = highs.modelStatusToString(status)
         if status in (module.HighsModelStatus.kSolveError, module.HighsModelStatus.kMemoryLimit):
             raise SolverCrashed(f"HiGHS stopped with {words!r}")
-        termination = self._termination(status)
+        termination = _termination(run, status)
         primal = _point_status(info.primal_solution_status)
         x = (
             np.array(solution.col_value)
@@ -365,11 +391,6 @@ class HighsSession(Session):
             rebuilt=reasons,
         )
 
-    def _termination(self, status: Any) -> Termination:
-        if self._interrupt.is_set() and status.name in STOPPED:
-            return Termination.INTERRUPTED
-        return TERMINATION.get(status.name, Termination.ERROR)
-
     def basis(self) -> Basis | None:
         """The basis of the last run, None before one and for an integer program."""
         if self.arrays.is_integer or self._highs is None:
@@ -393,6 +414,12 @@ class HighsSession(Session):
         _, iis = in_new_thread(relaxed._highs.getIis)
         rows: IntArray = np.array(sorted(iis.row_index_), np.int64)
         return rows
+
+
+def _termination(run: HighsRun, status: Any) -> Termination:
+    if run.interrupt.is_set() and status.name in STOPPED:
+        return Termination.INTERRUPTED
+    return TERMINATION.get(status.name, Termination.ERROR)
 
 
 def _options(limits: Limits, algorithm: str, *, integer: bool, warm: bool) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import highspy
@@ -177,6 +179,30 @@ def test_a_run_that_goes_on_past_its_limit_is_not_waited_for(
     assert time.monotonic() - began < 10
     assert values.termination is Termination.TIME_LIMIT and values.x is start
     assert session.run(Limits()).objective == best
+
+
+def test_a_run_that_was_abandoned_stays_out_of_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is still asked to stop, and its bound is not that of the next run."""
+    session = Highs().open(knapsack().arrays)
+    handlers: list[Any] = []
+    asked: list[bool] = []
+
+    def never_ends(work: Callable[[], Any], seconds: float | None = None) -> None:
+        handlers.append(session._highs.cbMipInterrupt.callbacks[-1])
+        bounds = SimpleNamespace(mip_primal_bound=1.0, mip_dual_bound=float(len(handlers)))
+        event = SimpleNamespace(data_out=bounds, interrupt=lambda: asked.append(True))
+        handlers[0](event)  # the thread of the first run, in which HiGHS goes on
+        raise TimeoutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(highs, "in_new_thread", never_ends)
+        first = session.run(Limits())
+        assert (first.termination, first.bound, asked) == (Termination.TIME_LIMIT, 1.0, [])
+        second = session.run(Limits())
+    assert (second.termination, second.bound, asked) == (Termination.TIME_LIMIT, None, [True])
+    assert session.run(Limits()).termination is Termination.OPTIMAL
 
 
 LEFT = """
