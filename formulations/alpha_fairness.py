@@ -25,17 +25,19 @@ class AlphaFairness(Formulation):
         f(v) = v^(1 - alpha) / (1 - alpha);   f(v) = log v for alpha = 1
 
     Options
-        alpha      0: total throughput; 1: proportional fairness; towards infinity: max-min fairness.
+        alpha      0: total of the levels; 1: proportional fairness; larger: closer to max-min fairness (at most
+                   10).
         normalise  what a level is, and how weights enter:
                    ``none``          m_k = 1, w_k = p_k (with alpha = 0 and weights 1 this is max-throughput);
                    ``proportional``  m_k = prop_k, w_k = p_k;
                    ``max-min``       m_k = prop_k p_k / s_k, w_k = 1 (the levels of max-min fairness).
 
-    For other alphas than 0 and 1 levels are counted in units of S, about the level that all could reach together, which
-    keeps powers near 1: f(v) = S^(1 - alpha) f(v / S).
+    For alpha other than 0 and 1, levels are divided by S, an estimate of the common level, so that
+    powers stay near 1: f(v) = S^(1 - alpha) f(v / S).
 
-    The gap is certified by prices: tangents of f bound it from above, so that the duals of the time and capacity rows
-    give a bound that does not depend on the conic solver (`optsched.program.allocation.AllocationProgram.tangent`).
+    Optimality is certified by a dual bound. The tangents of f lie above f, so the duals of the
+    tangent program bound the optimum, whichever solver found them
+    (`optsched.program.total.Total.tangent`).
 
     References
         J. Mo, J. Walrand. "Fair end-to-end window-based congestion control", IEEE/ACM Transactions on Networking 8(5),
@@ -76,7 +78,7 @@ class AlphaFairness(Formulation):
         return str(self.options.normalise)
 
     def _normaliser(self, C: Classes) -> tuple[FloatArray, FloatArray]:
-        """m and w of the class docstring."""
+        """Normalisers m_k of the levels and weights w_k of the utilities, shape (K,)."""
         prop = proportional(C)  # also refuses jobs without any rate
         if self.normalise == "none":
             return np.ones(len(C)), C.weight
@@ -86,7 +88,11 @@ class AlphaFairness(Formulation):
 
 
 def _attainable_level(C: Classes, levels: sp.csr_matrix) -> float:
-    """GPUs of the cluster over the GPUs that one unit of level of every job takes at least: at or above max-min."""
+    """Estimate of the max-min level, an upper one where no jobs share GPUs.
+
+    GPUs of the cluster / GPUs that one unit of level for every job needs at least; never above what
+    the slowest job reaches alone.
+    """
     entries = levels.tocoo()
     use = entries.data > 0
     need = np.full(len(C), np.inf)

@@ -26,6 +26,7 @@ from optsched.cli.shell import Shell, written_to
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
+    from optsched.instance.durations import Deadline
     from optsched.solution import Solution
 
 ROUNDS = "Rounds"
@@ -91,7 +92,7 @@ class RoundsOptions:
         if self.rounds not in METHODS:
             raise InvalidArgument("--rounds", repr(self.rounds), f"one of {', '.join(METHODS)}")
 
-    def cut(self, shell: Shell, solution: Solution, search: Search) -> Solution:
+    def cut(self, shell: Shell, solution: Solution, search: Search, deadline: Deadline) -> Solution:
         """The solution with its rounds, made within what is left of the time."""
         from optsched import api
 
@@ -103,7 +104,7 @@ class RoundsOptions:
                 solution,
                 self.rounds,
                 rounds=self.window,
-                time_limit=search.deadline,
+                time_limit=deadline,
                 threads=search.threads,
                 seed=search.seed,
             )
@@ -142,9 +143,9 @@ def solve(
     Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
     """
+    # The clock starts before anything is checked, imported or read; all that follows shares it
+    deadline = search.deadline
     slices.check()
-    # The clock starts before anything is imported or read
-    assert search.deadline
     from optsched.cli.program_solution import program_view, solve_program_file
     from optsched.cli.solution_view import solution_view
     from optsched.formats.mps import is_program
@@ -163,7 +164,7 @@ def solve(
         chosen = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
         solution = solved(shell, chosen, search, start=start, generate_columns=generate_columns)
         if slices.rounds is not None and solution.allocation is not None:
-            solution = slices.cut(shell, solution, search)
+            solution = slices.cut(shell, solution, search, deadline)
     code = exit_code(solution, require_optimal)
     if certificate_failed(shell, solution):
         return code

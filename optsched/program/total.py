@@ -120,8 +120,9 @@ class Total(Utility):
 
             maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l,  the other rows
 
-        f is concave, so its tangents lie above it: a bound on this program is a bound on the allocation program, which
-        is how prices certify a concave utility without the solver that found them.
+        Each f'(v_k) is a supergradient, and its tangent a cut (tangent cut): f is concave, so its
+        tangents lie above it. A bound on this program is therefore a bound on the allocation program:
+        so duals certify a concave utility, whichever solver found them.
         """
         if not self.conic:
             return self.lowered(R)

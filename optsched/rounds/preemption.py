@@ -1,4 +1,4 @@
-"""Who is preempted, and why: every rule by which a running job is stopped, is moved, or stays.
+"""Who is preempted, and why: the rules by which a running job is stopped, is moved, or stays.
 
 A running job is **evicted** where its nodes cannot have it any more, and **preempted** (or moved)
 for others. The rules, in the order in which a round applies them:
@@ -17,6 +17,12 @@ for others. The rules, in the order in which a round applies them:
 5. A row that is chosen may find no room on the nodes. Then rows behind it in the order go elsewhere
    or make way (`victims`), within what is left of `max_moves` (`displaced_so_far`).
 6. Where no round can be planned, nobody is preempted: who may stay runs on (`runs_on`).
+
+Three choices that belong to rule 5 are elsewhere. Which of the `victims` make way is chosen in
+`optsched.placement.making_room` (`Clearing.needed`). In `optsched.rounds.seating` plain gangs are
+moved together, once a round (`Seating._shifted`), and room is made one by one for so many rows of
+a round (`ATTEMPTS`), and beyond these for the job that has starved longest
+(`Seating._seat_longest_starved`).
 """
 
 from __future__ import annotations

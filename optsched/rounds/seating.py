@@ -25,7 +25,7 @@ from optsched.placement.standing import Standing
 from optsched.rounds.preemption import displaced, displaced_so_far, victims
 from optsched.rounds.row_queue import RowQueue
 from optsched.rounds.rows import concatenate, either, jobs_of, no_rows, take
-from optsched.rounds.selection import before_blocked, select
+from optsched.rounds.selection import ahead_of_first_blocked, select
 from optsched.rounds.state import Reservation
 
 MANY = 2**62
@@ -172,7 +172,7 @@ class Seating:
             self._gpus = {}
             self._staying = set()
             self.refused = dict(reasons)
-            chosen = before_blocked(queue, select(queue, most_displaced))
+            chosen = ahead_of_first_blocked(queue, select(queue, most_displaced))
             self._limit_preemptions(limit, queue, queue, chosen)
             ranked = queue.order[np.isin(queue.order, chosen)]
             self._seat_rows(queue, ranked)

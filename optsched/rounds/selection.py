@@ -1,7 +1,7 @@
 """Which rows of an allocation run in the coming round.
 
-A row r with the fraction x_r of the time and the deficit d_r (rounds that it is owed) is **due**
-when it will be owed half a round more than it has received:
+A row r has the fraction x_r of the time and the deficit d_r (rounds that it is owed). Row r is
+**due** when its deficit plus its head start h_r reaches half a round:
 
     due_r = (1/2 - d_r - h_r) / x_r      rounds from now,
     h_r   = hysteresis + restart cost / round  if r runs now, else 0
@@ -9,8 +9,9 @@ when it will be owed half a round more than it has received:
 Rows are taken by ascending due time, each if it fits beside those taken before, so smaller ones
 fill what is left. With a fixed allocation d_r = x_r e - k after e rounds, k of them with the row,
 and the order is that of (k + 1/2) / x_r: Webster's method of apportionment, and Gavel's priority
-x_r / f_r (`optsched.placement.priority`). Unlike these the due time stays meaningful when the
-allocation changes. With h_r > 0 a row that runs goes on until another one is owed h_r rounds more.
+x_r / f_r (`optsched.placement.priority`). Unlike those two rules, the due time depends on the past
+only through d_r, so it stays valid when the allocation changes. With h_r > 0 a row that runs goes
+on until another one is owed h_r rounds more.
 
 Where jobs share GPUs, rows taken one by one get in each other's way; the rows of a round are then
 the set that is worth most (`optsched.rounds.exchange`), and what it leaves is taken in that order.
@@ -44,11 +45,11 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
     ----------
     queue : RowQueue
     most_displaced : int, optional
-        Running jobs that may have to make way for others, at most: the ones that are due first
-        stay. Rows of starved jobs need not ask.
+        Maximum number of running jobs that may be displaced; beyond it, those due earliest stay.
+        Starved jobs are exempt from the limit.
     """
     if queue.worth is not None:
-        queue = worth_most(queue, queue.worth)
+        queue = best_set_first(queue, queue.worth)
     chosen = first_fit(queue.instant, queue.order, queue.free, queue.busy)
     if most_displaced is None or displaced(queue, chosen).sum() <= most_displaced:
         return chosen
@@ -59,8 +60,11 @@ def select(queue: RowQueue, most_displaced: int | None) -> IntArray:
     return first_fit(front.instant, front.order, front.free, front.busy)
 
 
-def worth_most(queue: RowQueue, worth: FloatArray) -> RowQueue:
-    """The queue with the set that is worth most before all but rows that must run or are starved."""
+def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:
+    """Move the set of rows with the highest total worth to the front.
+
+    Rows that must run or are starved stay ahead of it.
+    """
     ahead_of_all = queue.must_run | queue.starved
     instant = queue.instant
     free = queue.free
@@ -77,8 +81,11 @@ def worth_most(queue: RowQueue, worth: FloatArray) -> RowQueue:
     return queue.first(best).first(ahead_of_all)
 
 
-def before_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:
-    """The chosen rows before every row, in the order, of the first job that was not chosen."""
+def ahead_of_first_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:
+    """The chosen rows that precede the first waiting job in the queue.
+
+    This is strict order: nobody passes it.
+    """
     runs = np.zeros(len(queue.busy), bool)
     runs[queue.rows.job[chosen]] = True
     waits = ~(runs | queue.busy)
@@ -92,7 +99,7 @@ def backfill(
     queue: RowQueue,
     others: JobRows,
     continues: BoolArray,
-    had: FloatArray,
+    executed: FloatArray,
     side: Sequence[SideRows],
 ) -> RowQueue:
     """Rows without a claim that may run on what the rows with a claim leave over.
@@ -108,7 +115,7 @@ def backfill(
         Rows of jobs that do not run yet.
     continues : BoolArray
         Which of them can go on as they are.
-    had : FloatArray, shape (jobs,)
+    executed : FloatArray, shape (jobs,)
         Seconds that each job has run.
     side : sequence of SideRows
         Upper sides are kept by all that runs, where the rows with a claim leave room below them.
@@ -127,7 +134,7 @@ def backfill(
     consumes = np.asarray(C.usage[consumable].sum(axis=0)).ravel()
     allowed = consumes[others.column] == 0
     scrambled = np.arange(len(others)) * SCRAMBLE % 1.0
-    order = np.lexsort((scrambled, -others.rate, had[others.job], ~continues))
+    order = np.lexsort((scrambled, -others.rate, executed[others.job], ~continues))
     none = np.zeros(len(others), bool)
     return RowQueue(
         classes=C,

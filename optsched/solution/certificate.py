@@ -321,8 +321,8 @@ def _possible(multipliers: FloatArray, rows: RowPart) -> FloatArray:
     return np.where(np.isneginf(rows.lower), np.maximum(some, 0.0), some)
 
 
-def proved_by_nothing(arrays: LinearForm, value: float, bound: float) -> bool:
-    """Whether an interior point's noise for duals proves less than no duals at all, which prove the value exactly."""
+def zero_duals_prove(arrays: LinearForm, value: float, bound: float) -> bool:
+    """Whether duals of 0 prove the value exactly, and the noise that an interior point left as duals does not."""
     return (
         bound != value
         and value == arrays.offset

@@ -1,4 +1,4 @@
-"""Solvers: one file per back-end, loaded when asked for."""
+"""Solvers: one file per library that solves, loaded when asked for."""
 
 from typing import TYPE_CHECKING
 

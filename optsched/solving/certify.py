@@ -1,8 +1,8 @@
 """From what a solver left to a certified outcome: what its point means, and what it is worth.
 
-A continuous program is optimal only by a bound that is recomputed from duals. A solver without
-duals has claimed its optimum and its bound, and no more: the bound is left out, and the point is as
-good as that of a stopped run. Of an integer program the solver's bound is kept, as a claim.
+A continuous program is optimal only by a bound that is recomputed from duals. If a solver returns no
+duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
+run. Of an integer program the solver's bound is kept, as a claim.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from optsched.solution.certificate import (
     gap_of,
     is_bounded,
     noise_at,
-    proved_by_nothing,
     without_noise,
+    zero_duals_prove,
 )
 from optsched.solution.solution import Status
 from optsched.solution.values import Termination, Values
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 CLAIMS = (Termination.OPTIMAL, Termination.GAP_LIMIT)
 """Ends by which a solver claims to be done."""
-TERMS = 1e4
-"""How much more noise the objective that a solver states may have: its terms are right to 1e-9."""
+STATED_NOISE = 1e4
+"""Factor on the noise when the solver's stated objective is compared: its terms are accurate to 1e-9 only, ours to
+1e-13."""
 CLOSE = 1.0 - 1e-12
 """Part of the level that a solver states, from which a point is not worth lifting."""
 
@@ -65,12 +66,12 @@ class EvaluatedPoint:
     arrays : LinearForm
         The program.
     x : FloatArray
-        What the outcome is to have: totals of class columns for an allocation program.
+        The point in the columns of the answer.
     at : FloatArray
-        The point of the program that this is.
+        The same point in the columns of `arrays`, auxiliary columns included.
     value : float
     dual : LinearForm or None
-        The program that duals bound, if it is not ``arrays``: another tangent.
+        The tangent that the duals bound, where it is not `arrays`.
     program : AllocationProgram or None
         Where the point is an allocation.
     """
@@ -112,7 +113,7 @@ def judged(
     point: EvaluatedPoint,
     y: FloatArray | None,
 ) -> Outcome:
-    """The outcome of a point.
+    """Recompute objective, residuals and bound of a point; set its status and certificate.
 
     Parameters
     ----------
@@ -143,9 +144,9 @@ def judged(
     claims = values.termination in CLAIMS
     loose = 10.0 * limits.tolerance
     if claims and loose > OPTIMALITY and bound.value is not None and not closed:
-        claims = False  # as imprecise as was asked for: no lie
+        claims = False  # the requested tolerance explains the gap: not a false claim
     stated = value if values.objective is None else values.objective
-    if claims and not alike(value, stated, max(OPTIMALITY, loose), TERMS * noise):
+    if claims and not alike(value, stated, max(OPTIMALITY, loose), STATED_NOISE * noise):
         problems.append(f"the solver states the objective {stated:.9g}, its point has {value:.9g}")
     if claims and y is None and not arrays.is_integer and not problems:
         claims = False
@@ -184,7 +185,7 @@ def proved_or_claimed_bound(point: EvaluatedPoint, values: Values, y: FloatArray
         y = without_noise(y, arrays)
         bound, residual = checked_duals(arrays if point.dual is None else point.dual, y)
         own = point.dual is None or point.dual is arrays
-        if bound is not None and own and proved_by_nothing(arrays, point.value, bound):
+        if bound is not None and own and zero_duals_prove(arrays, point.value, bound):
             y, bound = np.zeros_like(y), point.value
             residual = dual_residual(arrays, y)
         if bound is not None:
@@ -247,11 +248,10 @@ def certified(
     y: FloatArray | None,
     zero: bool = False,
 ) -> Outcome:
-    """The outcome of a point.
+    """`judged`, but without an answer where the point is none: all zero, or with an infinite objective.
 
-    A stopped run that leaves 0 everywhere found nothing, unless ``zero`` says that this is a point
-    like any other. Nor did one that leaves a job without any time, where that makes the objective
-    infinite: other points are tried then, such as an even split.
+    A point of zeros is none only after a stopped run, and not where ``zero`` says that it is like any
+    other. After an infinite objective other points are tried, such as an even split.
     """
     started = time.perf_counter()
     assert runs.chosen is not None

@@ -153,11 +153,12 @@ LONELY = 0.1
 class PairPricing(ColumnPricing):
     """Prices every pair of classes that could share GPUs, without a column for any.
 
-    A pair of classes a and b in way w of the table is worth, at duals (u, p, y),
+    The reduced cost of a pair of classes a and b in way w of the table, at duals (u, p, y), is
 
         y_a level_a(w, b) + y_b level_b(w, a) - u_a - u_b - p usage(w, a, b)
 
     where level_a depends on the sort of b alone, and p usage is the price of the GPUs and a part of each of the two.
+    Only a column for which this is above 0 can improve the optimum.
 
     Attributes
     ----------

@@ -105,7 +105,7 @@ def level_scale(program: AllocationProgram) -> FloatArray:
 
 @dataclass(frozen=True)
 class ColumnPricing(ABC):
-    """Prices columns that could be made, without making any.
+    """Prices columns that could be made, without making any: their reduced costs at given duals.
 
     Attributes
     ----------
