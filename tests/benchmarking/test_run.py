@@ -104,7 +104,7 @@ def test_every_task_has_a_row_whatever_happens(tmp_path: Path) -> None:
     assert rows["eat"]["status"] == "memory"
     assert rows["eat"]["error"].endswith("MB in use, more than 200 MB, and was killed")
     assert 200 < rows["eat"]["peak_memory_mb"] < 3000  # it is looked at from time to time
-    assert rows["print"]["peak_memory_mb"] < 100 and 1.2 <= rows["sleep"]["wall_s"] < 4
+    assert rows["print"]["peak_memory_mb"] < 100 and 1.2 <= rows["sleep"]["wall_s"] < 12
     assert len(rows["large"]["x"]) == 3_000_000
     assert sorted(name for name, _ in heard) == sorted(rows) and [
         done for _, done in heard

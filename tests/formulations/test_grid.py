@@ -153,3 +153,9 @@ def test_the_whole_grid(formulation: str, solver: str) -> None:
     for packed in (False, True):
         for constraint in CONSTRAINTS:
             check(formulation, packed, constraint, solver)
+
+
+@pytest.mark.unit
+def test_a_point_near_an_objective_of_0_is_no_false_claim() -> None:
+    """The least cost is 0: Clarabel stops at an absolute gap, which is no relative one there."""
+    check("cost", False, "budget", "clarabel")
