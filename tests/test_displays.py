@@ -151,6 +151,8 @@ def test_a_solution_is_asked_for_a_job(results: dict[str, Displayed], tmp_path: 
     ]
     assert answer.throughput == solution.throughput["bert-base-2"] and not answer.reason
     assert repr(answer) == "<JobAnswer of bert-base-2: 1 row, 19.41 steps/s>"
+    assert "bert-base-2" in solution and "nobody" not in solution and 0 not in solution
+    assert len(list(solution)) == 12
     with pytest.raises(KeyError, match="nobody"):
         solution["nobody"]
     solution.write(tmp_path / "solution.json")
@@ -162,3 +164,10 @@ def test_a_job_that_gets_nothing_has_a_reason() -> None:
     answer = optsched.solve(given)["j1"]
     assert answer.rows == () and answer.throughput == 0 and answer.reason
     assert answer.reason in repr(answer)
+
+
+def test_a_cluster_without_nodes_is_not_drawn() -> None:
+    builder = optsched.InstanceBuilder()
+    builder.add_pool("v100", nodes=0, gpus_per_node=1)
+    with pytest.raises(optsched.UsageError, match="no nodes"):
+        builder.instance().plot()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel
 
 from optsched.display import Displayed, count
@@ -322,16 +324,19 @@ class InstanceBuilder(Displayed):
         InvalidArgument
         """
         isolated = seconds_of(isolated_time, "isolated_time")
+        before = _names(after, "after")
         entry = _stated(
             id=id, steps=steps, gpus=gpus, throughput=throughput, workload=workload, options=options, weight=weight,
             arrival=self._time(arrival, "arrival"), deadline=self._time(deadline, "deadline"),
             deadline_kind=deadline_kind, tenant=tenant, preemptible=preemptible,
             restart_cost=seconds_of(restart_cost, "restart_cost"), steps_done=steps_done, running=running,
-            after=list(after) or None, history={"isolated_time": isolated} if isolated else None,
+            after=before or None, history={"isolated_time": isolated} if isolated else None,
         )  # fmt: skip
+        if not isinstance(id, str):
+            raise InvalidArgument("id", show(id), "text")
         if id in self._jobs:
             raise InvalidArgument("id", f"{show(id)} a second time", "ids that differ")
-        for place, predecessor in enumerate(after):
+        for place, predecessor in enumerate(before):
             if predecessor not in self._jobs:
                 raise InvalidArgument(
                     f"after[{place}]", show(predecessor), "the id of a job that was added before"
@@ -365,17 +370,16 @@ class InstanceBuilder(Displayed):
         ------
         InvalidArgument
         """
-        owner = "jobs" if all(name in self._jobs for name in pair) else "workloads"
-        entry = _stated(
-            pool=pool, throughput=tuple(throughput), gpus=gpus, nodes=nodes, **{owner: tuple(pair)}
-        )
+        both, rates = _names(pair, "pair"), _listed(throughput, "throughput")
+        owner = "jobs" if all(name in self._jobs for name in both) else "workloads"
+        entry = _stated(pool=pool, throughput=rates, gpus=gpus, nodes=nodes, **{owner: both})
         with _arguments("", "pair", owner):
             validate(ColocationDocument, entry)
-        jobs = [self._jobs[name] for name in dict.fromkeys(pair) if owner == "jobs"]
+        jobs = [self._jobs[name] for name in dict.fromkeys(both) if owner == "jobs"]
         header = self._built()
         # A pair may be stated once for each pool, number of GPUs and of nodes.
         same = [
-            other for other in self._header["colocation"] if set(other.get(owner, ())) == set(pair)
+            other for other in self._header["colocation"] if set(other.get(owner, ())) == set(both)
         ]
         documents = [ColocationDocument.model_validate(item) for item in (*same, entry)]
         with _arguments(f"colocation[{len(same)}]", "pair", owner):
@@ -403,11 +407,11 @@ class InstanceBuilder(Displayed):
         InvalidInput
             If there is no pool.
         """
-        return build_instance(self.to_document())
+        return build_instance(self._everything())
 
     def to_document(self) -> dict[str, Any]:
         """What was added so far, in the format ``optsched-instance/1``."""
-        return {**self._document({}), "jobs": list(self._jobs.values())}
+        return deepcopy(self._everything())
 
     # --- checks --------------------------------------------------------------------------------------------------
 
@@ -420,6 +424,9 @@ class InstanceBuilder(Displayed):
         if value is None or not isinstance(value, str):
             return value
         return float(self._header["now"]) + seconds_of(value, name)
+
+    def _everything(self) -> dict[str, Any]:
+        return {**self._document({}), "jobs": list(self._jobs.values())}
 
     def _document(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The instance without its jobs, with some parts changed."""
@@ -483,10 +490,27 @@ def _stated(**fields: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, value in fields.items() if value is not None}
 
 
+def _listed(values: object, name: str) -> list[Any]:
+    """What was given as a list; text is none, though Python can go through it."""
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise InvalidArgument(name, show(values), "a list")
+    return list(values)
+
+
+def _names(values: object, name: str) -> list[str]:
+    found = _listed(values, name)
+    for place, value in enumerate(found):
+        if not isinstance(value, str):
+            raise InvalidArgument(f"{name}[{place}]", show(value), "text")
+    return found
+
+
 def _plain(value: Any) -> Any:
-    """Handles as text, mappings as dictionaries and sequences as lists, all the way down."""
+    """Handles as text, numbers of numpy as numbers, mappings and sequences as dictionaries and lists."""
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, Mapping):
         return {_plain(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

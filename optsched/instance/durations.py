@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self, TypeVar
@@ -27,7 +28,8 @@ def seconds_of(value: Duration, name: str) -> float:
     # A number is checked by whoever takes it. Text such as 400 digits becomes infinity and is refused here.
     sensible = isinstance(value, Real) if seconds is value else math.isfinite(seconds)
     if sensible and not isinstance(value, bool):
-        return float(seconds)
+        with suppress(OverflowError):  # a whole number beyond the largest float
+            return float(seconds)
     raise InvalidArgument(name, repr(value), "seconds or a duration such as 90s, 5m, 2h or 1d")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import parse_index
 from optsched.instance.reading import show
@@ -292,7 +292,9 @@ def lay_out(fabric: Fabric) -> ClusterLayout:
 def _best(fabric: Fabric, sizes: Sizes) -> ClusterLayout:
     """The arrangement whose shape is nearest to the one aimed at."""
     blocks = _blocks(fabric)
-    largest = max(len(group.hosts) for group in fabric.groups)
+    largest = max((len(group.hosts) for group in fabric.groups), default=0)
+    if not largest:
+        raise UsageError("the cluster has no nodes: there is nothing to draw")
     shelves = range(1, min(len(blocks), 40) + 1) if len(blocks) > MOST_LINKED else [1]
     depths = sorted(set(np.geomspace(1, largest, 60).round().astype(int).tolist()))
     found: tuple[float, int, int] | None = None

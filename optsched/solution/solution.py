@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -382,16 +382,29 @@ class Solution(DisplayedTable):
                 )
         return parts
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of the jobs of the instance."""
+        names = self.instance.jobs_table.names
+        return (names[row] for row in range(len(names)))
+
+    def __contains__(self, job: object) -> bool:
+        return job in self.instance.jobs
+
+    @cached_property
+    def _reasons_by_job(self) -> Mapping[str, str]:
+        return dict((*self.unplaced, *self.declined))
+
     def __getitem__(self, job: str) -> JobAnswer:
         """What the solution gives a job; raises KeyError where the instance has no such job."""
+        if job not in self:
+            raise KeyError(job)
         row = self.instance.jobs_table.names.index(job)
         shown = self.schedule if self.schedule is not None else self.allocation
-        reasons = dict((*self.unplaced, *self.declined))
         return JobAnswer(
             str(job),
             () if shown is None else tuple(shown.to_records(shown.rows_of(row))),
             self.throughput.get(job, 0.0),
-            reasons.get(job, ""),
+            self._reasons_by_job.get(job, ""),
         )
 
     def write(self, path: str | Path, all_duals: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -123,6 +123,13 @@ class Comparison(DisplayedTable):
             "constraints": [dict(document) for document in self.constraints],
             "rows": [row.to_document() for row in self.rows],
         }
+
+    def __iter__(self) -> Iterator[ComparisonRow]:
+        """The rows."""
+        return iter(self.rows)
+
+    def __contains__(self, formulation: object) -> bool:
+        return any(row.formulation == formulation for row in self.rows)
 
     def __getitem__(self, formulation: str) -> ComparisonRow:
         """The first row of a formulation; raises KeyError."""

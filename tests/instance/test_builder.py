@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from refusals import refuses
 
@@ -232,3 +233,35 @@ def test_a_wrong_constraint_is_refused(kind: str, options: dict[str, Any]) -> No
 def test_a_wrong_header_is_refused(given: dict[str, Any], refusal: str) -> None:
     with refuses(refusal, InvalidArgument):
         InstanceBuilder(**given)
+
+
+@pytest.mark.parametrize(
+    ("add", "path"),
+    [
+        (lambda b: b.add_job([], throughput=RATE), "id"),
+        (lambda b: b.add_job("b", throughput=RATE, after=3), "after"),
+        (lambda b: b.add_job("b", throughput=RATE, after="a"), "after"),
+        (lambda b: b.add_job("b", throughput=RATE, after=[[]]), "after[0]"),
+        (lambda b: b.add_job("b", throughput=RATE, after=(name for name in ["x"])), "after[0]"),
+        (lambda b: b.add_job("b", throughput=RATE, restart_cost=10**400), "restart_cost"),
+        (lambda b: b.add_colocation(3, pool="v100", throughput=(1.0, 1.0)), "pair"),
+        (lambda b: b.add_colocation(("a", "a"), pool="v100", throughput=3), "throughput"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_name(
+    add: Callable[[InstanceBuilder], Any], path: str
+) -> None:
+    builder = cluster()
+    before = builder.instance().sha256
+    with pytest.raises(InvalidArgument) as error:
+        add(builder)
+    assert error.value.path == path
+    assert builder.instance().sha256 == before
+
+
+def test_numbers_of_numpy_are_numbers_and_documents_are_copies() -> None:
+    builder = cluster()
+    builder.add_job("b", throughput={"v100": np.float64(2.0)}, gpus=np.int64(2), steps=np.int64(7))
+    document = builder.to_document()
+    document["cluster"]["pools"].append({"name": "x"})
+    assert optsched.load(json.loads(json.dumps(builder.to_document()))).jobs["b"].gpus == (2, 2)
