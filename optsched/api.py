@@ -38,6 +38,7 @@ from optsched.errors import (
 )
 from optsched.formulation import Extend
 from optsched.formulation.notes import notes_on
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Deadline, Duration, OutOfTime
 from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("optsched")
 
 
+@checks_arguments
 def solve(
     instance: InstanceSource | Candidates,
     formulation: str = "max-min-fairness",
@@ -223,6 +225,7 @@ def _check_options(formulation: str, given: Iterable[str]) -> None:
             raise UsageError(f"solve has no parameter and {formulation} no option {name!r}{hint}")
 
 
+@checks_arguments
 @checks_keywords
 def realise(
     solution: Solution,
@@ -281,6 +284,7 @@ def realise(
     )
 
 
+@checks_arguments
 def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     """Put what runs first on GPUs of nodes (`optsched.placement.problem` states the rules and the objective).
 
@@ -337,6 +341,7 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     return replace(solution, placement=placement, timings=timings, notes=tuple(notes))
 
 
+@checks_arguments
 def write_solution(solution: Solution, path: str | Path, all_duals: bool = False) -> None:
     """Write a solution file: the whole file, or nothing of it.
 
@@ -357,6 +362,7 @@ def write_solution(solution: Solution, path: str | Path, all_duals: bool = False
     write_atomically(path, pretty_json(solution.to_document(all_duals)).encode())
 
 
+@checks_arguments
 def write_model(document: Mapping[str, Any], path: str | Path) -> None:
     """Write a performance object as a file of a model, atomically; equal objects give equal bytes.
 

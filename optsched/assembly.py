@@ -12,6 +12,7 @@ from optsched.candidates import compile as compile_candidates
 from optsched.errors import InvalidArgument, InvalidInput, UsageError, checks_keywords
 from optsched.formulation import Extend, Formulation, SideConstraint, options_from
 from optsched.instance import Instance, read_instance
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.instance.reading import named, show
 from optsched.instance.shipped import shipped_path
@@ -28,6 +29,7 @@ InstanceSource = Instance | Mapping[str, Any] | str | Path
 """An instance, its document, or where it is read from (`load`)."""
 
 
+@checks_arguments
 @checks_keywords
 def load(source: InstanceSource, performance: Performance | None = None) -> Instance:
     """Read an instance.
@@ -204,6 +206,8 @@ def make_formulation(
 ) -> Formulation:
     """A formulation by name with its options and side constraints; raises `UsageError`."""
     owner = load_formulation(name)
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidArgument("options", show(options), f"options of {name} by name")
     return owner(options_from(owner, options or {}), make_constraints(constraints), extend)
 
 

@@ -19,6 +19,7 @@ from optsched.formats.gavel_files import (
     read_throughputs,
 )
 from optsched.formats.tables import Cell, Kind, Table, read_table
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import listed, named, read_bytes, show
 from optsched.performance.learned import PairProfiles
 
@@ -115,6 +116,7 @@ class Known:
             )
 
 
+@checks_arguments
 def read_pairs(sources: Sources, *, alone: Sources = ()) -> PairProfiles:
     """Read measured pairs of jobs that shared one GPU.
 

@@ -22,6 +22,7 @@ from optsched.formats.gavel_files import (
     read_throughputs,
 )
 from optsched.formats.tables import Kind, Table, read_header, read_table
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import listed, named, read_bytes, show
 from optsched.performance.profiles import LEAST, MOST, Profiles
 
@@ -116,6 +117,7 @@ class Defaults:
         return -(-gpus // self.gpus_per_node)
 
 
+@checks_arguments
 def read_profiles(
     sources: str | Path | Sequence[str | Path],
     *,

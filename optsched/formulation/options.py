@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_origin
 
 import numpy as np
 from pydantic import (
@@ -17,8 +18,8 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from optsched.errors import InvalidArgument, UsageError, did_you_mean
-from optsched.instance.reading import translate
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
+from optsched.instance.reading import expected_by, show, translate
 
 
 class ConstraintOptions(BaseModel):
@@ -78,6 +79,19 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     try:
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:
-        told = translate(error, "", owner.Options)
+        told = _of_union(error, owner.Options) or translate(error, "", owner.Options)
         path = f": {told.path}" if told.path else ""
         raise InvalidArgument(f"option of {label}{path}", told.found, told.expected) from told
+
+
+def _of_union(error: ValidationError, options: type[BaseModel]) -> InvalidInput | None:
+    """What is wrong with an option of several types; pydantic reports each type as a key below it."""
+    first, *others = errors = error.errors(include_url=False)
+    name, given = str(first["loc"][0]) if first["loc"] else "", first["input"]
+    field = options.model_fields.get(name)
+    union = field is not None and get_origin(field.annotation) in (Union, UnionType)
+    alike = all(item["input"] is given and len(item["loc"]) == 2 for item in errors)
+    if not (union and alike and others):
+        return None
+    expected = dict.fromkeys(expected_by(item) for item in errors)
+    return InvalidInput(name, show(given), " or ".join(expected))

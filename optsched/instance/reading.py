@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from optsched.errors import InvalidInput, did_you_mean
 from optsched.instance.shipped import shipped_names
@@ -241,9 +242,12 @@ def translate(
         return InvalidInput(join(path, where), show(first["input"]), "a number above 0")
     if kind == "float_type" and type(first["input"]) is int:
         return InvalidInput(join(path, where), show(first["input"]), "a finite number")
-    return InvalidInput(
-        join(path, where), show(first["input"]), _expected(kind, context, first["msg"])
-    )
+    return InvalidInput(join(path, where), show(first["input"]), expected_by(first))
+
+
+def expected_by(error: ErrorDetails) -> str:
+    """What one of pydantic's errors asks for, in words."""
+    return _expected(error["type"], error.get("ctx", {}), error["msg"])
 
 
 _EXPECTED = {

@@ -22,7 +22,7 @@ problems", Applied Mathematics and Computation 213(2), 2009 (lexicographic ends,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -42,6 +42,8 @@ from optsched.errors import Interrupted, InvalidArgument, UsageError
 from optsched.formulation import Formulation, Infeasible
 from optsched.formulation.notes import unread_note
 from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
+from optsched.instance.reading import show
 from optsched.performance import PerformanceModel
 from optsched.program import AllocationProgram, Method, Minimum
 from optsched.registry import load_solver
@@ -68,6 +70,7 @@ NOTHING = 1e-7
 MOST_POINTS = 10_000
 
 
+@checks_arguments
 @takes_limits
 def pareto(
     instance: InstanceSource,
@@ -115,6 +118,8 @@ def pareto(
     """
     if isinstance(objectives, str):
         raise UsageError(f"a front is between two objectives, found {objectives!r} alone")
+    if not isinstance(objectives, Iterable):
+        raise InvalidArgument("objectives", show(objectives), "two formulations")
     pairs = [(item, {}) if isinstance(item, str) else item for item in objectives]
     if len(pairs) != 2 or pairs[0] == pairs[1]:
         raise UsageError(

@@ -37,6 +37,7 @@ from optsched.arrays import FloatArray
 from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import UsageError
 from optsched.formulation import Extend, Formulation, Infeasible
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.resize import resized
 from optsched.performance import PerformanceModel
 from optsched.registry import load_formulation, load_solver
@@ -150,6 +151,7 @@ class WhatIf(DisplayedTable):
         }
 
 
+@checks_arguments
 @takes_limits
 def whatif(
     instance: InstanceSource,

@@ -30,6 +30,7 @@ from optsched.api import make_formulation
 from optsched.arrays import FloatArray
 from optsched.display import DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, UsageError
+from optsched.instance.arguments import checks_arguments
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.sensitivity.held import HeldProgram, single_program
@@ -130,6 +131,7 @@ class CapacityCurve(DisplayedTable):
         }
 
 
+@checks_arguments
 @takes_limits
 def capacity_ranging(
     solution: Solution,
@@ -173,6 +175,7 @@ def capacity_ranging(
     return {names[row]: _range(solution, held, row) for row in sorted(set(wanted))}
 
 
+@checks_arguments
 @takes_limits
 def capacity_curve(
     solution: Solution,

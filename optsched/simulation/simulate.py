@@ -12,6 +12,7 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.assembly import Performance, load
 from optsched.errors import InvalidInput, checks_keywords
 from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.durations import Duration
 from optsched.instance.reading import show, validate
 from optsched.registry import policy_kind
@@ -44,6 +45,7 @@ OF_ROUNDS = ("fill", "hysteresis", "max_moves", "patience", "progress")
 """What of a policy only the rounds of a scheduler heed."""
 
 
+@checks_arguments
 @checks_keywords
 def simulate(
     trace: TraceSource,

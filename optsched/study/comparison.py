@@ -23,6 +23,7 @@ from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError
 from optsched.formulation import Formulation
 from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.lazy import convenience
 from optsched.performance import PerformanceModel
@@ -157,6 +158,7 @@ class Comparison(DisplayedTable):
         return columns_of(records)
 
 
+@checks_arguments
 @takes_limits
 def compare(
     instance: InstanceSource,

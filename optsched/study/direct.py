@@ -18,6 +18,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show
 from optsched.program import LinearArrays, LinearProgram
@@ -183,6 +184,7 @@ class ProgramSolution:
         write_atomically(path, sol_text(self.objective, self.names.columns, self.x))
 
 
+@checks_arguments
 @takes_limits
 def solve_program(
     program: str | Path | LinearProgram | LinearArrays | ReadProgram,

@@ -12,6 +12,7 @@ from optsched.assembly import make_formulation
 from optsched.candidates import Classes
 from optsched.errors import UsageError, did_you_mean
 from optsched.formulation import Formulation, Infeasible, by_class
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, SideRows
 from optsched.solution import Solution, Status
@@ -110,6 +111,7 @@ class JobExplanation:
         }
 
 
+@checks_arguments
 def explain_job(solution: Solution, job: str) -> JobExplanation:
     """Say why a job gets what it gets in a solution.
 

@@ -12,6 +12,7 @@ from optsched.assembly import make_model
 from optsched.errors import UsageError
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, PER_GPU
 from optsched.performance.composed import MODELS, OF
@@ -56,6 +57,7 @@ def time_model(name: str) -> type[TimeModel]:
 USUAL = "cross-validated"
 
 
+@checks_arguments
 def fit_model(
     profiles: Profiles, models: Wanted | Sequence[Wanted] = USUAL, **options: Any
 ) -> dict[str, Any]:
@@ -98,6 +100,7 @@ def fit_model(
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
 
 
+@checks_arguments
 def fit_pairs(
     profiles: PairProfiles,
     model: Wanted = "auto",
@@ -159,6 +162,7 @@ def _listed(models: Wanted | Sequence[Wanted]) -> list[tuple[str, Mapping[str, A
     return [pair for item in models if not isinstance(item, Mapping) for pair in _listed(item)]
 
 
+@checks_arguments
 def evaluate_models(
     profiles: Profiles,
     models: Wanted | Sequence[Wanted],
@@ -235,6 +239,7 @@ def _told(item: Wanted) -> str:
     return name + "".join(f":{key}={show(value)}" for key, value in options.items())
 
 
+@checks_arguments
 def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     """What the model of a performance object says of ways to run.
 

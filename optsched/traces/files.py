@@ -8,6 +8,7 @@ from pathlib import Path
 from optsched.assembly import InstanceSource, load
 from optsched.errors import UsageError
 from optsched.instance import Instance
+from optsched.instance.arguments import checks_arguments
 from optsched.instance.files import instance_bytes, pretty_json, read_file
 from optsched.traces.trace import Trace
 
@@ -16,6 +17,7 @@ from optsched.traces.trace import Trace
 TraceSource = Trace | InstanceSource
 
 
+@checks_arguments
 def load_trace(source: TraceSource) -> Trace:
     """Read a trace.
 
