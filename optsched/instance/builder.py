@@ -68,8 +68,9 @@ Throughput = Mapping[str, float | Mapping[int, Any]]
 class InstanceBuilder(Displayed):
     """Builds an `Instance` from calls, for those who do not want to write documents.
 
-    Every ``add_`` method checks what it is given by the rules of the instance format, and adds it or raises; so the
-    builder always holds what `instance` accepts. It returns the name as a handle, which stands wherever a name does.
+    Every ``add_`` method checks what it is given by the rules of the instance format, and adds it or raises. Pools come
+    first: jobs, workloads and resources name them. Names in the options of a constraint are looked up when the instance
+    is solved, as those of a document are. Each method returns the name as a handle, which stands wherever a name does.
 
     Numbers of seconds mean what they mean in the format: ``now``, ``arrival`` and ``deadline`` are on one clock. A
     text such as ``"2h"`` is a duration; as arrival or deadline it counts from ``now``.
@@ -201,6 +202,7 @@ class InstanceBuilder(Displayed):
         ------
         InvalidArgument
         """
+        self._require_pool()
         entry = _stated(name=name, capacity=capacity, kind=kind, pool=pool, nodes=nodes)
         self._add(self._cluster, "resources", ResourceDocument, entry, "cluster.resources")
         return ResourceName(name)
@@ -257,6 +259,7 @@ class InstanceBuilder(Displayed):
         ------
         InvalidArgument
         """
+        self._require_pool()
         entry = _stated(
             throughput=throughput, demand=demand, gpu_memory=gpu_memory, parameters=parameters
         )
@@ -463,10 +466,13 @@ class InstanceBuilder(Displayed):
             table, rates = self._table(header, [entry])
             check_jobs(table, rates.table())
 
-    def _built(self) -> Header:
-        """All but the jobs; refuses what names pools before there are any."""
+    def _require_pool(self) -> None:
         if not self._cluster["pools"]:
             raise InvalidArgument("pools", "none", "a call of add_pool before this one")
+
+    def _built(self) -> Header:
+        """All but the jobs; refuses what names pools before there are any."""
+        self._require_pool()
         if self._last_header is None:
             self._last_header = build_header(self._document({"colocation": []}))
         return self._last_header

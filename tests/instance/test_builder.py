@@ -89,6 +89,14 @@ def test_pieces_before_the_first_pool_are_checked_by_themselves() -> None:
         builder.add_job("a", throughput={"v100": 1.0})
     with refuses("cluster.pools: found [], expected at least 1 entry"):
         builder.instance()
+    for add in (
+        lambda: builder.add_resource("licences", 1, pool="x"),
+        lambda: builder.add_workload("bert", throughput={"x": 1.0}),
+    ):
+        with refuses(
+            "pools: found none, expected a call of add_pool before this one", InvalidArgument
+        ):
+            add()
     builder.add_pool("v100", nodes=1, gpus_per_node=1)
     builder.add_job("a", throughput={"v100": 1.0}, tenant="team")
     assert optsched.solve(builder.instance()).ok
