@@ -29,7 +29,7 @@ from optsched.cli.tables import (
 from optsched.placement.running import must_stay
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
-from optsched.solution.certificate import OPTIMALITY, alike
+from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, alike
 from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
 from optsched.solving.stages import RELAXING
 
@@ -263,6 +263,8 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
             return Text(f"infeasible whatever the {what}")
         if certificate.proof == "claimed":
             return Text("infeasible, as the solver claims: no duals prove it")
+        if LARGEST_SHARE in certificate.residuals:
+            return Text(f"every {what} leaves a job without any time; recomputed from the duals")
         least = certificate.residuals["least_violation"]
         words = f"every {what} misses its rows by {least:.2g} in all, relative to their size"
         return Text(f"{words}; recomputed from the duals")

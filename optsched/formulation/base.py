@@ -185,11 +185,7 @@ class Formulation(ABC):
                 name = f"{rows.name}#{alike + 1}" if alike else rows.name
                 side.append(replace(rows, name=name, assumption=constraint.assumes))
         program = replace(program, side=tuple(side), extend=self.extend)
-        # A value of 0 may be worth nothing that can be told: a job without GPUs makes a makespan endless.
-        _refuse_stranded(
-            program,
-            program.utility.worthless_at_zero or bool(np.isinf(program.units.objective(0.0))),
-        )
+        _refuse_stranded(program, program.all_must_run)
         return program
 
     def procedure(self, C: Classes, seed: int) -> Procedure:

@@ -90,6 +90,11 @@ class AllocationProgram(FeasibleRegion, Displayed):
     # --- what kind of program it is --------------------------------------------------------------------------------
 
     @property
+    def all_must_run(self) -> bool:
+        """Whether the objective is infinite as soon as one job has no time, as a makespan is."""
+        return self.utility.worthless_at_zero or bool(np.isinf(self.units.objective(0.0)))
+
+    @property
     def conic(self) -> bool:
         """Whether the utility needs cones that are not linear."""
         return self.utility.conic

@@ -31,6 +31,8 @@ OPTIMALITY = 1e-6
 """Largest relative gap of an answer that is called optimal."""
 NOISE = 1e-8
 """Reduced costs below this, relative to their terms, count as 0 where a column has no implied bound."""
+LARGEST_SHARE = "largest_share"
+"""Residual of an instance that is infeasible because every allocation leaves a job without any time."""
 
 LEAST = 1e-6
 """Part of the largest terms in a program that those of a column, or the dual of a row, count as at least."""
@@ -49,7 +51,8 @@ class Certificate:
         closed form: nothing to prove) or ``none``.
     residuals : mapping
         Largest relative residual of rows, columns, integrality and objective; of the signs of the ``duals`` where
-        there are any; of an infeasible instance the ``least_violation`` that its rows can be met with.
+        there are any; of an infeasible instance the ``least_violation`` that its rows can be met with, or the
+        ``largest_share`` that all jobs can have at once.
     problems : tuple of str
         What is wrong, in words; empty if ok.
     """

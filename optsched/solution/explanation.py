@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from optsched.program import AllocationProgram, Assumption
+from optsched.program.some_time import SOME_TIME
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def describe_row(program: AllocationProgram, block: str, position: int) -> Confl
         words = resource_words(program, position)
     elif block == "levels":
         words = f"{C.job_name(position)} must reach the common level"
+    elif block == SOME_TIME:
+        words = f"{C.job_name(position)} must have some time, or the objective is infinite"
     else:
         side = next((rows for rows in program.side if rows.name == block), None)
         words = f"row {block}[{position}]" if side is None else side.describe(position)

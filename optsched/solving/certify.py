@@ -19,6 +19,7 @@ from optsched.errors import Interrupted, SolverCrashed
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import (
+    LARGEST_SHARE,
     OPTIMALITY,
     Certificate,
     alike,
@@ -443,6 +444,27 @@ def without_point(
     outcome = _pointless(runs, infeasible, Status.INFEASIBLE, certificate)
     conflicts = described(arrays, program, found.rows)
     return replace(outcome, conflicts=conflicts, explanation=found.explanation)
+
+
+def without_time(runs: SolverRuns, program: AllocationProgram, outcome: Outcome) -> Outcome:
+    """Infeasible, if duals prove that every allocation leaves a job without any time; else the outcome itself."""
+    from optsched.program.some_time import SomeTime  # most programs have time for every job
+    from optsched.solving.infeasibility import Analyst, described, no_time_left
+
+    started = time.perf_counter()
+    some = SomeTime(program)
+    with Analyst(runs.limits_left(), runs.load) as analyst:
+        shown = no_time_left(some, analyst)
+    runs.spend("certify", time.perf_counter() - started)
+    if shown is None:
+        return outcome
+    values = replace(outcome.values, termination=Termination.INFEASIBLE)
+    certificate = Certificate(True, "dual", {LARGEST_SHARE: shown.largest_share})
+    return replace(
+        _pointless(runs, values, Status.INFEASIBLE, certificate),
+        conflicts=described(some.arrays, program, shown.found.rows),
+        explanation=shown.found.explanation,
+    )
 
 
 def _pointless(

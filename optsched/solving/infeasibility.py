@@ -23,6 +23,7 @@ from optsched.errors import SolverCrashed, SolverUnavailable, UsageError
 from optsched.instance.durations import Deadline
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.program.arrays import Block
+from optsched.program.some_time import SomeTime
 from optsched.solution.certificate import FEASIBILITY, dual_bound, is_bounded, residuals_of
 from optsched.solution.explanation import Conflict, Explanation, describe_row
 from optsched.solution.values import Termination, Values
@@ -313,29 +314,94 @@ class _Deletion:
             values = self._analyst.run(
                 self._analyst.open(alone), None if self._linear else TRIAL_NODES
             )
-            if values.termination in NO_POINT:
+            if self._still_conflict(rest, alone, values):
                 self.rows = rest
             else:
                 settled &= values.x is not None
                 at += size
         return settled
 
+    def _still_conflict(self, rest: IntArray, alone: LinearArrays, values: Values) -> bool:
+        """Whether a trial says that the rows that are left cannot all hold."""
+        return values.termination in NO_POINT
+
     def _sure(self) -> bool:
         """Whether the rows conflict for sure; they are kept as such then."""
-        if (
-            not self._linear
-            or len(self.rows) == len(self.sure)
-            or _conflict(self._program, self.rows, self._analyst)
-        ):
+        if not self._linear or len(self.rows) == len(self.sure) or self._proved():
             self.sure = self.rows
             return True
         return False  # the solver was too sure of a trial
 
+    def _proved(self) -> bool:
+        """Whether duals prove that the rows of a linear program cannot all hold."""
+        elastic = elastic_relaxation(rows_alone(self._program, self.rows))
+        return _proved(elastic, self._analyst.run(self._analyst.open(elastic)))[0] > FEASIBILITY
 
-def _conflict(program: LinearArrays, rows: IntArray, analyst: Analyst) -> bool:
-    """Whether duals prove that some rows of a linear program cannot all hold."""
-    elastic = elastic_relaxation(rows_alone(program, rows))
-    return _proved(elastic, analyst.run(analyst.open(elastic)))[0] > FEASIBILITY
+
+# --- is there time for every job? -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoTimeLeft:
+    """A proof that every allocation leaves some job without any time.
+
+    Attributes
+    ----------
+    largest_share : float
+        Bound that duals prove on the share of `SomeTime`, without what slack is worth.
+    found : ConflictingRows
+        Of `SomeTime.arrays`: the jobs that have no time together, and what takes it.
+    """
+
+    largest_share: float
+    found: ConflictingRows
+
+
+def no_time_left(some: SomeTime, analyst: Analyst) -> NoTimeLeft | None:
+    """Prove that every allocation leaves some job without any time; None where that was not shown."""
+    arrays = some.arrays
+    try:
+        values = analyst.run(analyst.open(arrays))
+    except _Stopped:
+        return None
+    if values.y is None:
+        return None
+    bound = dual_bound(arrays, values.y)
+    slack_worth = float(np.abs(values.y) @ some.slack)
+    if bound is None or not some.none_left(bound, slack_worth):
+        return None
+    weight = np.abs(values.y) * arrays.sizes
+    rows = np.flatnonzero(weight > 1e-9 * weight.max(initial=0.0)).astype(np.int64)
+    search = _ScarceTime(some, rows, analyst)
+    explanation = search.run()
+    return NoTimeLeft(max(bound - slack_worth, 0.0), ConflictingRows(search.sure, explanation))
+
+
+def leave_no_time(some: SomeTime, rows: IntArray, analyst: Analyst) -> bool:
+    """Whether some rows of `SomeTime.arrays` alone leave a job without any time, which duals prove."""
+    alone = rows_alone(some.arrays, rows)
+    return _leaves_none(some, rows, alone, analyst.run(analyst.open(alone)))
+
+
+def _leaves_none(some: SomeTime, rows: IntArray, alone: LinearArrays, values: Values) -> bool:
+    if values.y is None:
+        return False
+    slack_worth = float(np.abs(values.y) @ some.slack[rows])
+    return some.none_left(dual_bound(alone, values.y), slack_worth)
+
+
+class _ScarceTime(_Deletion):
+    """Leaves out rows without which some job still has no time: the largest share is 0, not infeasible."""
+
+    def __init__(self, some: SomeTime, rows: IntArray, analyst: Analyst) -> None:
+        super().__init__(some.arrays, rows, analyst, linear=True)
+        self._program, self._some = some.arrays, some
+
+    def _still_conflict(self, rest: IntArray, alone: LinearArrays, values: Values) -> bool:
+        return _leaves_none(self._some, rest, alone, values)
+
+    def _proved(self) -> bool:
+        return True  # each trial was a proof by duals
 
 
 def described(

@@ -23,6 +23,7 @@ from optsched.formulation.procedure import (
 )
 from optsched.instance.durations import Deadline, OutOfTime
 from optsched.program import AllocationProgram
+from optsched.program.some_time import time_is_scarce
 from optsched.solution import (
     Allocation,
     Attempt,
@@ -39,6 +40,7 @@ from optsched.solution import (
 from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.figures import by_job
 from optsched.solution.stage import Stage
+from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
 from optsched.solving.stages import solve_allocation
@@ -210,7 +212,7 @@ def _answer(
     formulation: Formulation, engine: Engine, own: SolvedProgram, result: Reduced | Undecided | None
 ) -> Solution:
     """The solution of the formulation's own program, with what its procedure makes of it."""
-    outcome, notes = own.outcome, own.notes
+    outcome, notes = _some_time_for_all(engine, own), own.notes
     value = own.program.units.objective(0.0 if outcome.value is None else outcome.value)
     if outcome.x is not None and outcome.certificate.ok and np.isinf(value):
         outcome, notes = _without_plan(outcome), (NO_PLAN, *notes)
@@ -292,6 +294,21 @@ def solution_of(
         reproducible=is_reproducible(termination, outcome.explanation, engine.by_clock),
         timings=dict(engine.timings),
     )
+
+
+def _some_time_for_all(engine: Engine, own: SolvedProgram) -> Outcome:
+    """The outcome of a program; infeasible where every allocation is shown to leave a job without any time."""
+    program, outcome = own.program, own.outcome
+    nothing_shown = outcome.x is not None or outcome.status is Status.LIMIT
+    if (
+        not isinstance(program, AllocationProgram)
+        or own.columns_made is not None  # other columns may have time for all
+        or not (outcome.certificate.ok and nothing_shown)
+        or not time_is_scarce(program, outcome.x)
+        or not engine.has_time_left(0.0)
+    ):
+        return outcome
+    return without_time(engine, program, outcome)
 
 
 def _without_plan(outcome: Outcome) -> Outcome:

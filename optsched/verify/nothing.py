@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -10,7 +10,8 @@ from optsched.arrays import IntArray
 from optsched.instance.reading import show
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.relaxing import Relaxation
-from optsched.solution.certificate import FEASIBILITY
+from optsched.program.some_time import NO_SHARE, SomeTime
+from optsched.solution.certificate import FEASIBILITY, LARGEST_SHARE
 from optsched.solution.document import CertificateDocument, SolutionDocument
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, describe_row
 from optsched.solution.plan import LinearPlan
@@ -21,10 +22,13 @@ from optsched.solving.infeasibility import (
     ClaimFinding,
     check_claim,
     elastic_relaxation,
+    leave_no_time,
+    no_time_left,
     rows_alone,
 )
 from optsched.verify.findings import Bound, Findings
 from optsched.verify.run_record import check_unproved
+from optsched.verify.stages import claims_no_time
 from optsched.verify.subject import RebuiltSolution
 
 ROWS_READ = 20_000
@@ -81,15 +85,40 @@ def _check_infeasible(
 ) -> Bound:
     """Prove again that no allocation meets all rows; the conflicts must be rows, and must conflict."""
     document = subject.document
+    if isinstance(program, AllocationProgram) and claims_no_time(document):
+        return _check_no_time(document, SomeTime(program), findings)
     checked = check_claim(arrays, Analyst(Limits()))
     if not check_infeasible(
         document.certificate, checked, findings, "an allocation exists that meets every requirement"
     ):
         return "not verifiable"
-    _check_conflicts(
-        document, program, arrays.relaxed() if checked.needed is not None else arrays, findings
-    )
+    arrays = arrays.relaxed() if checked.needed is not None else arrays
+
+    def conflicting(rows: IntArray) -> bool:
+        return arrays.is_integer or not can_be_met(arrays, rows)
+
+    _check_conflicts(document, program, arrays, findings, conflicting)
     return "verified" if document.certificate.proof == "dual" else "consistent"
+
+
+def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Findings) -> Bound:
+    """Prove again that every allocation leaves a job without any time; the conflicts must be enough for that."""
+    shown = no_time_left(some, Analyst(Limits()))
+    if shown is None:
+        findings.add("status", 'found "infeasible", but an allocation has time for every job')
+        return "not verifiable"
+    certificate = document.certificate
+    findings.same("certificate.proof", certificate.proof, "dual")
+    expected = {LARGEST_SHARE: shown.largest_share}
+    findings.alike(
+        "certificate.residuals", certificate.residuals, expected, "what we find", absolute=NO_SHARE
+    )
+
+    def conflicting(rows: IntArray) -> bool:
+        return leave_no_time(some, rows, Analyst(Limits()))
+
+    _check_conflicts(document, some.program, some.arrays, findings, conflicting)
+    return "verified"
 
 
 def check_infeasible(
@@ -131,6 +160,7 @@ def _check_conflicts(
     program: AllocationProgram | LinearPlan,
     arrays: LinearArrays,
     findings: Findings,
+    conflicting: Callable[[IntArray], bool],
 ) -> None:
     """The conflicts of a file must be rows, and must conflict; files of before leave out what they take for granted."""
     conflicts, assumptions = document.conflicts, document.assumptions
@@ -158,12 +188,7 @@ def _check_conflicts(
     saying = np.sort(np.concatenate([np.zeros(0, np.int64), *map(np.array, rows.values())])).astype(
         np.int64
     )
-    if (
-        conflicts
-        and len(rows) == len(wanted)
-        and not arrays.is_integer
-        and can_be_met(arrays, saying)
-    ):
+    if conflicts and len(rows) == len(wanted) and not conflicting(saying):
         findings.add(
             "conflicts",
             "these requirements can all be met together: some that conflict are missing",

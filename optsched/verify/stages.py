@@ -8,7 +8,7 @@ from optsched.program import AllocationProgram, Method
 from optsched.program.filling import Filling
 from optsched.program.relaxing import Relaxation
 from optsched.registry import load_solver
-from optsched.solution.certificate import OPTIMALITY, dual_bound, row_sign_error
+from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, dual_bound, row_sign_error
 from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
@@ -27,7 +27,7 @@ def settle(
 
     Duals of stages may be left out where there are many rows: the stages are solved again then.
     """
-    if document.status not in ("optimal", "feasible"):
+    if document.status not in ("optimal", "feasible") and not claims_no_time(document):
         return program
     stages = document.stages or []
     relaxation, first = Relaxation(program), 0
@@ -56,6 +56,11 @@ def settle(
             f"found {len(stages)}, after which jobs can still rise: the solution is not optimal",
         )
     return filling.final()
+
+
+def claims_no_time(document: SolutionDocument) -> bool:
+    """Whether the file says that every allocation leaves a job without any time, after requirements gave way."""
+    return document.status == "infeasible" and LARGEST_SHARE in document.certificate.residuals
 
 
 def _check_relaxing(

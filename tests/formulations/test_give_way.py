@@ -254,3 +254,59 @@ def test_deadlines_that_give_way_are_no_reason_for_infeasibility() -> None:
     assert solution.status == "infeasible"
     verification = optsched.verify(instance, solution.to_document())
     assert verification.ok, verification.findings
+
+
+ALL_MUST_RUN = [
+    ("makespan", {}),
+    ("finish-time-fairness", {}),
+    ("proportional-fairness", {}),
+    ("alpha-fairness", {"alpha": 2.0}),
+]
+"""Objectives that are infinite as soon as one job has no time."""
+
+
+@pytest.mark.parametrize(("name", "options"), ALL_MUST_RUN)
+@pytest.mark.parametrize("seed", range(6))
+def test_deadlines_that_leave_a_job_no_time_leave_no_plan(
+    name: str, options: dict[str, float], seed: int
+) -> None:
+    """The deadlines of all jobs but the last take all GPUs, by as little as they must fall short."""
+    random = np.random.default_rng(seed)
+    steps = random.uniform(500, 2000, 5)
+    instance = optsched.Instance.from_arrays(
+        pools={"p": 3},
+        throughput=np.ones((5, 1)),
+        steps=steps,
+        deadline=np.append(steps[:4] * random.uniform(1.0, 1.2, 4), np.inf),
+    )
+    way = {"kind": "deadlines", "give_way": "shortfall"}
+    solution = optsched.solve(instance, name, options=options, constraints=[way])
+    assert (solution.status, solution.termination) == ("infeasible", "infeasible")
+    assert solution.certificate.proof == "dual" and solution.explanation == "irreducible"
+    needy = [item for item in solution.conflicts if item.block == "some time"]
+    assert needy[-1].words == "job j4 must have some time, or the objective is infinite"
+    assert {item.block for item in solution.conflicts} >= {"capacity", "deadlines"}
+    assert solution.stages[0].words
+
+    document = solution.to_document()
+    assert optsched.verify(instance, document).ok
+    some = document["conflicts"][1:]
+    assert not optsched.verify(instance, {**document, "conflicts": some}).ok
+    assert not optsched.verify(instance, {**document, "stages": None}).ok
+
+
+@pytest.mark.parametrize(("name", "options"), ALL_MUST_RUN)
+def test_deadlines_that_leave_a_little_time_leave_a_plan(
+    name: str, options: dict[str, float]
+) -> None:
+    instance = optsched.Instance.from_arrays(
+        pools={"p": 1},
+        throughput=np.ones((2, 1)),
+        steps=np.array([1000.0, 1000.0]),
+        deadline=np.array([1000.0 / (1.0 - 1e-4), np.inf]),
+    )
+    way = {"kind": "deadlines", "give_way": "shortfall"}
+    solution = optsched.solve(instance, name, options=options, constraints=[way])
+    # Conic programs of tiny shares may stop short of their precision.
+    assert solution.status in ("optimal", "feasible")
+    assert optsched.verify(instance, solution.to_document()).ok

@@ -449,14 +449,16 @@ def test_a_point_that_leaves_a_job_without_time_is_no_plan(name: str, work: int)
     assert optsched.verify("@quickstart", solution.to_document()).ok
 
 
-def test_where_every_allocation_leaves_a_job_without_time_there_is_no_plan() -> None:
+def test_where_every_allocation_leaves_a_job_without_time_nothing_is_feasible() -> None:
     def nothing_for_the_first(program: Any, variables: Any, C: Any) -> None:
         program.constrain(C.member[[0]] @ variables["x"] <= 0.0, name="nothing")
 
     solution = optsched.solve("@quickstart", "makespan", extend=nothing_for_the_first)
-    assert solution.status == "limit" and solution.ok
+    assert solution.status == "infeasible" and solution.ok
     assert (solution.objective, solution.bound, solution.allocation) == (None, None, None)
-    assert "without time" in solution.notes[0]
+    first = solution.candidates.instance.jobs_table.names[0]
+    assert [conflict.block for conflict in solution.conflicts] == ["nothing", "some time"]
+    assert solution.conflicts[1].words.startswith(f"job {first} must have some time")
 
 
 def test_an_endless_makespan_is_no_optimum() -> None:

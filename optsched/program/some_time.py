@@ -1,0 +1,86 @@
+"""Whether every job can have some time at all, for objectives that are infinite as soon as one has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from optsched.arrays import FloatArray
+from optsched.arrays.matrices import scaled_rows
+from optsched.program.allocation import AllocationProgram
+from optsched.program.arrays import LinearArrays
+from optsched.program.linear import LinearProgram
+
+SOME_TIME = "some time"
+"""Block of the rows that ask for some time of every job."""
+NO_SHARE = 1e-10
+"""Largest share that is none: an allocation is written down without fractions below it."""
+SCARCE = 1e-6
+"""Smallest share of a job from which nobody doubts that there is time for every job."""
+
+
+@dataclass(frozen=True)
+class SomeTime:
+    """The largest share of what it could have alone that all jobs can have at once.
+
+        maximise  t   s.t.  level_k(x) >= h_k t  for every class k (some time),  0 <= t <= 1,
+                            time, capacity, side rows, rows of one's own
+
+    h_k is the level of a job of class k that has the cluster to itself. Without whole jobs, which could only make
+    t smaller. If duals prove t = 0, every allocation leaves a job without any time: no makespan is finite, and no
+    sum of logarithms.
+
+    Attributes
+    ----------
+    program : AllocationProgram
+        With requirements that gave way already lowered.
+    """
+
+    program: AllocationProgram
+
+    def to_linear(self) -> LinearProgram:
+        program = self.program
+        lp, variables = program.bare()
+        share = lp.variables(1, name="share", upper=1.0)
+        count = sp.csr_matrix(program.classes.count[:, np.newaxis])
+        levels = scaled_rows(program.levels, 1.0 / program.highest_level)
+        lp.constrain(levels @ variables["x"] - count @ share >= 0.0, name=SOME_TIME)
+        lp.maximise(share)
+        return program.with_own_rows(lp, variables)
+
+    @cached_property
+    def arrays(self) -> LinearArrays:
+        return self.to_linear().arrays.relaxed()
+
+    @cached_property
+    def slack(self) -> FloatArray:
+        """By how much sides of rows are below what is meant, which leaves a tiny share that nobody asked for."""
+        slack = np.zeros(self.arrays.shape[0])
+        meant = {rows.name: rows.slack for rows in self.program.side if rows.slack is not None}
+        for block in self.arrays.rows:
+            if block.name in meant:
+                slack[block.slice] = meant[block.name]
+        return slack
+
+    def none_left(self, bound: float | None, slack_worth: float) -> bool:
+        """Whether a bound on t, and what slack is worth at its duals, show that some job has nothing.
+
+        The bound less that worth is one of the program without slack. As t is concave in the slack, a true share
+        would be seen beside what the slack alone makes.
+        """
+        return bound is not None and bound - slack_worth <= max(NO_SHARE, slack_worth)
+
+
+def time_is_scarce(program: AllocationProgram, x: FloatArray | None) -> bool:
+    """Whether some job may have to go without any time, though the objective is infinite then.
+
+    Without side rows an even split gives time to every job.
+    """
+    if not program.all_must_run or not (program.side or program.extend):
+        return False
+    if x is None:
+        return True
+    return bool((program.level(x) < SCARCE * program.highest_level).any())
