@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import optsched
+from optsched.benchmarking.sources import from_names
+from optsched.benchmarking.sweep import Benchmark
 from optsched.display import Displayed, DisplayedTable
 from optsched.errors import InvalidArgument, SolverUnavailable
 from optsched.generate.catalogue import generate
 from optsched.sensitivity import capacity_curve
+from optsched.solution import Rounds
 
 WIDEST = 120
 """Characters of a line."""
@@ -43,11 +48,15 @@ def results() -> dict[str, Displayed]:
         "solution": solution,
         "allocation": allocation,
         "schedule": schedule,
+        "prices": solution.prices,
         "rounds": rounds,
         "placement": placement,
         "comparison": optsched.compare(instance, ["max-min-fairness", "makespan"]),
         "front": optsched.pareto(instance, ["max-throughput", "max-min-fairness"], points=3),
         "what-if": optsched.whatif(instance, "max-min-fairness", add={"v100": 1}),
+        "sweep": Benchmark(
+            from_names(["@quickstart"]), [("makespan", {})], solvers=["highs", "clarabel"]
+        ).run(),
         "curve": capacity_curve(solution, "v100"),
         "verification": optsched.verify(instance, solution.to_document()),
         "state": state,
@@ -99,9 +108,9 @@ def test_names_are_escaped_and_stay_on_one_line() -> None:
 
 def test_frames_have_the_columns(results: dict[str, Displayed]) -> None:
     pytest.importorskip("pandas")
-    for name in ("instance", "classes", "allocation", "schedule", "comparison", "plan"):
-        result = results[name]
-        assert isinstance(result, DisplayedTable)
+    for name, result in results.items():
+        if not isinstance(result, DisplayedTable):
+            continue
         frame, columns = result.to_frame(), result.to_columns()
         assert list(frame.columns) == list(columns), name
         assert len(frame) == len(next(iter(columns.values())))
@@ -122,8 +131,8 @@ def test_a_frame_without_pandas_says_what_to_install(
     ("name", "kind"),
     [
         ("instance", None), ("solution", None), ("solution", "rounds"), ("solution", "topology"),
-        ("solution", "prices"), ("allocation", None), ("schedule", None), ("front", None), ("simulation", None),
-        ("comparison", None),
+        ("solution", "prices"), ("allocation", None), ("schedule", None), ("prices", None), ("rounds", None),
+        ("comparison", None), ("front", None), ("simulation", None), ("sweep", None),
     ],
 )  # fmt: skip
 def test_results_draw_themselves(
@@ -134,6 +143,82 @@ def test_results_draw_themselves(
     assert "\n" not in repr(picture) and "<svg" in picture._repr_html_()
     picture.save(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+SHOWN = """
+import json, sys
+import optsched
+from optsched.generate.catalogue import generate
+
+kind = sys.argv[1]
+if kind == "sweep":
+    from optsched.benchmarking.sources import from_names
+    from optsched.benchmarking.sweep import Benchmark
+    problems = from_names(["@quickstart"])
+    value = Benchmark(problems, [("makespan", {})], solvers=["highs", "clarabel"]).run()
+elif kind == "schedule":
+    leases = generate("leases", jobs=4, nodes=3, tightness=2, seed=2).instance
+    value = optsched.solve(leases, "lease", admission=True).schedule
+elif kind == "instance":
+    value = optsched.load("@quickstart")
+elif kind == "simulation":
+    value = optsched.simulate("@quickstart", "fifo")
+elif kind == "comparison":
+    value = optsched.compare("@quickstart", ["max-min-fairness", "makespan"])
+elif kind == "front":
+    value = optsched.pareto("@quickstart", ["max-throughput", "max-min-fairness"], points=3)
+else:
+    solution = optsched.realise(optsched.solve("@quickstart"))
+    value = solution if kind == "solution" else getattr(solution, kind)
+print(json.dumps([
+    repr(value), value.summary(), value._repr_html_(), len(value.to_frame()), value.plot()._repr_html_(),
+]))
+"""
+"""Shows a value of a kind in all five ways, by public names."""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "instance", "solution", "allocation", "schedule", "prices", "rounds", "comparison", "front", "simulation",
+        "sweep",
+    ],
+)  # fmt: skip
+def test_a_process_that_has_loaded_nothing_shows_a_value(kind: str) -> None:
+    pytest.importorskip("pandas")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SHOWN, kind], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    line, summary, html, rows, picture = json.loads(done.stdout)
+    assert "\n" not in line and len(line) <= WIDEST
+    assert summary.splitlines()[0] == line[1:-1]
+    assert "<table>" in html and rows > 0 and "<svg" in picture
+
+
+def test_prices_are_a_dictionary(results: dict[str, Displayed]) -> None:
+    solution = results["solution"]
+    assert isinstance(solution, optsched.Solution)
+    prices = solution.prices
+    assert json.loads(json.dumps(prices)) == prices == solution.to_document()["prices"]
+    assert list(prices.to_columns()["used"]) == list(solution.metrics["utilisation"].values())
+
+
+def test_prices_that_there_are_not_are_not_drawn() -> None:
+    solution = optsched.solve("@quickstart", "isolated")
+    assert repr(solution.prices) == "<Prices of quickstart: none>" and not solution.prices
+    with pytest.raises(optsched.UsageError, match="no prices"):
+        solution.prices.plot()
+
+
+def test_the_slices_of_rounds_fill_their_window(results: dict[str, Displayed]) -> None:
+    rounds = results["rounds"]
+    assert isinstance(rounds, Rounds)
+    columns = rounds.to_columns()
+    assert sum(columns["seconds"]) == pytest.approx(rounds.window * rounds.length.sum())
+    assert columns["start"][1] == pytest.approx(columns["seconds"][0])
+    assert all(len(jobs) == len(set(jobs)) for jobs in columns["jobs"])
 
 
 def test_a_wrong_kind_of_picture_is_refused(results: dict[str, Displayed]) -> None:

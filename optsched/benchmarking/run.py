@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
 
 from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import ResultsFile, Row
@@ -22,6 +22,7 @@ from optsched.benchmarking.task import Task
 from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.errors import InvalidArgument, OptschedError, SolverCrashed, UsageError
+from optsched.lazy import convenience
 from optsched.processes import (
     STARTING,
     Child,
@@ -33,6 +34,9 @@ from optsched.processes import (
     memory_in_use,
     peak_memory,
 )
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 # --- limits --------------------------------------------------------------------------------------
 
@@ -297,6 +301,16 @@ class Sweep(DisplayedTable):
     rows: tuple[Row, ...]
     notices: tuple[str, ...] = ()
     interrupted: bool = False
+
+    def plot(self) -> Picture:
+        """The performance profile of the methods: of times, or of gaps where no times are known.
+
+        Raises
+        ------
+        UsageError
+            If there are no two methods to compare.
+        """
+        return cast("Picture", convenience("Sweep.plot")(self))
 
     def _headline(self) -> str:
         return count(len(self.rows), "row") + (", interrupted" if self.interrupted else "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -498,6 +500,7 @@ def _stated(**fields: Any) -> dict[str, Any]:
 
 def _listed(values: object, name: str) -> list[Any]:
     """What was given as a list; text is none, though Python can go through it."""
+    values = values.tolist() if isinstance(values, np.ndarray) else values
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise InvalidArgument(name, show(values), "a list")
     return list(values)
@@ -512,11 +515,13 @@ def _names(values: object, name: str) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Handles as text, numbers of numpy as numbers, mappings and sequences as dictionaries and lists."""
+    """Handles as text, numbers of any kind as those of JSON, mappings and sequences as dictionaries and lists."""
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Fraction | Decimal):
+        return float(value)
     if isinstance(value, Mapping):
         return {_plain(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
@@ -531,7 +536,7 @@ def _arguments(path: str, whole: str = "", field: str = "") -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        name = error.path.removeprefix(path).lstrip(".") or whole
+        name = error.path.removeprefix(path).lstrip(".").removeprefix("history.") or whole
         if field and name.startswith(field):
             name = whole + name.removeprefix(field)
         raise InvalidArgument(name, error.found, error.expected) from None

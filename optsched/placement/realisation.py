@@ -73,12 +73,22 @@ def realise(
         rounds = PRIORITY_ROUNDS if rounds is None else rounds
         length, runs = priority_slices(instant, rounds)
         scale = _smallest_share(instant, length, runs)
-        return Rounds(rows, length, runs, scale, 1.0, method, rounds, True)
+        return Rounds(allocation.classes, rows, length, runs, scale, 1.0, method, rounds, True)
     used, cut = _cut_by(method, instant, engine)
     length, runs = _firm_first(allocation, cut.length, cut.runs)
     if rounds is None:
         rounds = max(len(length), 1)
-    return Rounds(rows, length, runs, cut.scale, cut.bound, used, rounds, cut.finished)
+    return Rounds(
+        classes=allocation.classes,
+        rows=rows,
+        length=length,
+        runs=runs,
+        scale=cut.scale,
+        bound=cut.bound,
+        method=used,
+        rounds=rounds,
+        finished=cut.finished,
+    )
 
 
 class _Cut(NamedTuple):

@@ -25,7 +25,7 @@ from optsched.instance.reading import (
     validate,
 )
 from optsched.report.pictures import amount
-from optsched.solution import Allocation, Schedule, Solution, Status
+from optsched.solution import Allocation, Prices, Rounds, Schedule, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
 # --- solutions, and files of them ----------------------------------------------------------------
@@ -124,19 +124,21 @@ class SolutionFile:
 
 
 Answer = Solution | SolutionFile
-# What a picture of an allocation or a schedule is drawn from; alone they have no status and no
-# objective.
-Shown = Answer | Allocation | Schedule
+# The parts of a solution that are drawn alone: they have no status and no objective to tell.
+Part = Allocation | Schedule | Rounds | Prices
+Shown = Answer | Part
 
 
 def instance_of(shown: Shown) -> Instance:
     """The instance that was solved."""
-    return shown.classes.instance if isinstance(shown, Allocation | Schedule) else shown.instance
+    if isinstance(shown, Allocation | Schedule | Rounds):
+        return shown.classes.instance
+    return shown.instance
 
 
 def headline(answer: Shown, *more: str) -> str:
     """The line below a title: formulation, status and objective, and what the picture adds."""
-    if isinstance(answer, Allocation | Schedule):
+    if isinstance(answer, Part):
         return "; ".join(filter(None, more))
     value = "" if answer.objective is None else f", objective {amount(answer.objective)}"
     doubt = "" if answer.certificate.ok else ", its certificate does not hold"
@@ -225,8 +227,8 @@ class Held:
 # --- from a solution, or from a file -------------------------------------------------------------------------------
 
 
-def shares_of(source: Allocation | SolutionFile) -> Shares:
-    """The rows of an allocation."""
+def shares_of(source: Allocation | Rounds | SolutionFile) -> Shares:
+    """The rows of an allocation, or of the one that was cut into rounds."""
     if isinstance(source, SolutionFile):
         return _allocation_in(source)
     rows, table = source.rows, source.classes.configurations
@@ -252,15 +254,16 @@ def schedule_of(answer: Answer | Schedule) -> Runs:
     return Runs(schedule.job, alone, schedule.pool, gpus, schedule.start, schedule.end)
 
 
-def slices_of(answer: Answer) -> Slices:
+def slices_of(answer: Answer | Rounds) -> Slices:
     """The rounds; raises `UsageError` where there are none."""
     if isinstance(answer, SolutionFile):
         return _slices_in(answer)
-    rounds, allocation = answer.rounds, answer.allocation
-    if rounds is None or allocation is None:
+    rounds = answer if isinstance(answer, Rounds) else answer.rounds
+    if rounds is None:
+        assert isinstance(answer, Solution)
         raise _lacks(answer, "rounds")
-    window, runs = rounds.rounds * answer.instance.round, rounds.runs.toarray() > 0
-    return _slices(shares_of(allocation), rounds.length * window, runs, window, rounds.scale)
+    duration, runs = rounds.length * rounds.window, rounds.runs.toarray() > 0
+    return _slices(shares_of(rounds), duration, runs, rounds.window, rounds.scale)
 
 
 def placement_of(answer: Answer) -> tuple[Held, ...]:

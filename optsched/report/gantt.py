@@ -46,7 +46,7 @@ from optsched.report.pictures import (
     time_unit,
     width_of,
 )
-from optsched.solution import Schedule
+from optsched.solution import Rounds, Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,9 +195,9 @@ class GanttRows:
         )
 
     @classmethod
-    def of_rounds(cls, answer: Answer) -> GanttRows:
+    def of_rounds(cls, answer: Answer | Rounds) -> GanttRows:
         """The rounds of a solution or of a solution file: seconds where the window is known, else percent of it."""
-        slices, instance = slices_of(answer), answer.instance
+        slices, instance = slices_of(answer), instance_of(answer)
         if not len(slices.runs):
             raise UsageError("nothing runs in the rounds: there is nothing to draw")
         scale, unit = time_unit(slices.window)
@@ -374,10 +374,28 @@ def schedule_gantt(answer: Answer | Schedule, ax: Axes | None = None) -> Axes:
     return _draw(GanttRows.of_schedule(answer), ax)
 
 
-def rounds_gantt(answer: Answer, ax: Axes | None = None) -> Axes:
+def rounds_gantt(answer: Answer | Rounds, ax: Axes | None = None) -> Axes:
     """Draw the rounds of a solution: the slices of the window, and what runs side by side in each.
 
     As `schedule_gantt`, for the rounds; two jobs that share GPUs have half of the height each.
+
+    Parameters
+    ----------
+    answer : Solution, SolutionFile or Rounds
+        A solution must have rounds; see `optsched.realise`.
+    ax : matplotlib axes, optional
+        Where to draw; by default on a figure of its own, of a size that fits.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    UsageError
+        If there are no rounds, or nothing runs in them.
+    SolverUnavailable
+        If matplotlib is not installed.
     """
     require_matplotlib()
     return _draw(GanttRows.of_rounds(answer), ax)

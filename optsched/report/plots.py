@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from optsched import api
+from optsched.benchmarking import Sweep
 from optsched.benchmarking.results import Results
 from optsched.display.picture import Picture
 from optsched.errors import InvalidArgument, UsageError
@@ -22,7 +23,7 @@ from optsched.report.simulation_page import simulation_picture
 from optsched.report.topology import topology_picture
 from optsched.sensitivity import Front
 from optsched.simulation.result import Simulation
-from optsched.solution import Allocation, Schedule, Solution
+from optsched.solution import Allocation, Prices, Rounds, Schedule, Solution
 from optsched.study.comparison import Comparison
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ def plot_schedule(schedule: Schedule) -> Picture:
     return Picture(schedule_gantt(schedule))
 
 
+def plot_prices(prices: Prices) -> Picture:
+    return Picture(price_bars(prices))
+
+
+def plot_rounds(rounds: Rounds) -> Picture:
+    return Picture(rounds_gantt(rounds))
+
+
 def plot_instance(instance: Instance) -> Picture:
     return Picture(topology_picture(instance))
 
@@ -80,6 +89,10 @@ def plot_results(results: Results) -> Picture:
     raise UsageError(
         "there are no two methods with times or objectives to compare: there is nothing to draw"
     )
+
+
+def plot_sweep(sweep: Sweep) -> Picture:
+    return plot_results(Results.of(sweep.rows))
 
 
 def plot_front(front: Front) -> Picture:

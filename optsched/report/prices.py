@@ -21,7 +21,7 @@ from optsched.report.pictures import (
     short,
     width_of,
 )
-from optsched.solution import Status
+from optsched.solution import Prices, Status
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ class PriceBars:
     axis: str
 
     @classmethod
-    def of(cls, answer: Answer) -> PriceBars:
+    def of(cls, answer: Answer | Prices) -> PriceBars:
         """The prices of a solution or of a solution file.
 
         Raises
@@ -62,16 +62,17 @@ class PriceBars:
         UsageError
             If there are none: the solution is not optimal, or its program has no duals.
         """
-        if answer.status is not Status.OPTIMAL:
+        if answer.status != Status.OPTIMAL:
             raise UsageError(
                 f"the solution is {answer.status}: prices are told of optimal solutions only"
             )
-        if not answer.prices:
+        prices = answer if isinstance(answer, Prices) else answer.prices
+        if not prices:
             raise UsageError(
                 f"the solution of {answer.formulation} has no prices: integer programs and rules have none"
             )
-        names, price = tuple(answer.prices), np.array(list(answer.prices.values()), np.float64)
-        share = answer.metrics.get("utilisation", {})
+        names, price = tuple(prices), np.array(list(prices.values()), np.float64)
+        share = answer.used if isinstance(answer, Prices) else answer.metrics.get("utilisation", {})
         used = np.array([share.get(name, np.nan) for name in names], np.float64)
         order = np.argsort(-price, kind="stable")[:MOST]
         words, unit = objective_words(answer.formulation)
@@ -95,15 +96,15 @@ class PriceBars:
         )
 
 
-def price_bars(answer: Answer, ax: Axes | None = None) -> Axes:
+def price_bars(answer: Answer | Prices, ax: Axes | None = None) -> Axes:
     """Draw the prices of a solution as horizontal bars, the dearest on top; those of 0 are grey.
 
     A price is the improvement of the objective per unit of the resource, at the margin.
 
     Parameters
     ----------
-    answer : Solution or SolutionFile
-        An optimal one of a program with duals.
+    answer : Solution, SolutionFile or Prices
+        Of an optimal solution, of a program with duals.
     ax : matplotlib axes, optional
         Where to draw; by default on a figure of its own, of a size that fits.
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from optsched.solution.certificate import Certificate, certify_point, dual_bound, gap_of
     from optsched.solution.explanation import Conflict
     from optsched.solution.placement import Placement
+    from optsched.solution.prices import Prices
     from optsched.solution.rounds import Rounds
     from optsched.solution.schedule import Schedule
     from optsched.solution.solution import Attempt, Solution, SolverRecord, Status
@@ -24,6 +25,7 @@ _HOME = {
     "Conflict": "optsched.solution.explanation",
     "Placement": "optsched.solution.placement",
     "PointStatus": "optsched.solution.values",
+    "Prices": "optsched.solution.prices",
     "Rounds": "optsched.solution.rounds",
     "Schedule": "optsched.solution.schedule",
     "Solution": "optsched.solution.solution",
@@ -45,6 +47,7 @@ __all__ = [
     "Conflict",
     "Placement",
     "PointStatus",
+    "Prices",
     "Rounds",
     "Schedule",
     "Solution",

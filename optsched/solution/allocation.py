@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +11,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, blocks, shown
 from optsched.candidates import Classes, JobRows, expand, expand_first
-from optsched.display import DisplayedTable, TableColumns, columns_of, count
+from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:
@@ -145,6 +146,14 @@ class Allocation(DisplayedTable):
         """Use of each resource, shape (R,)."""
         return np.asarray(self.classes.usage @ self.x)
 
+    @property
+    def utilisation(self) -> dict[str, float]:
+        """Share of each resource's capacity in use; 0 of what has no capacity."""
+        resources, usage = self.classes.resources, self.usage
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(resources.capacity > 0, usage / resources.capacity, 0.0)
+        return {name: float(value) for name, value in zip(resources.names, share, strict=True)}
+
     def to_records(self, some: slice | IntArray = EVERYTHING) -> list[dict[str, Any]]:
         """One record per row, or for ``some`` of them, as in the solution format.
 
@@ -180,6 +189,11 @@ class Allocation(DisplayedTable):
         kind = "whole jobs" if self.integral else "fractions of time"
         used = count(int(np.count_nonzero(self.x)), "column")
         return f"of {self.classes.instance.name}: {kind} in {used} of {self.classes.columns:,}"
+
+    def _facts(self) -> Mapping[str, str]:
+        used = [f"{100 * share:.3g} % of {name}" for name, share in self.utilisation.items()]
+        idle = int(np.count_nonzero(~self.served))
+        return {"used": first_of(used), "without GPUs": count(idle, "job") if idle else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         return columns_of(self.to_records(slice(first)))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import JobRows
-from optsched.display import DisplayedTable, TableColumns, count
+from optsched.candidates import Classes, JobRows
+from optsched.display import DisplayedTable, TableColumns, amount, count
+from optsched.lazy import convenience
+
+if TYPE_CHECKING:
+    from optsched.display.picture import Picture
 
 WHOLE = 1e-9
 """Share of the window that is rounding."""
@@ -23,6 +28,7 @@ class Rounds(DisplayedTable):
 
     Attributes
     ----------
+    classes : Classes
     rows : JobRows
         The rows of the allocation (`Allocation.rows`).
     length : FloatArray, shape (S,)
@@ -43,6 +49,7 @@ class Rounds(DisplayedTable):
         packed: ``scale`` may then be below ``bound`` though more can be realised.
     """
 
+    classes: Classes
     rows: JobRows
     length: FloatArray
     runs: sp.csr_matrix
@@ -75,13 +82,17 @@ class Rounds(DisplayedTable):
         runs[rows.job[whole]] = runs[rows.partner[whole]] = True
         return np.flatnonzero(jobs & ~runs[:-1])
 
-    def to_record(self, round_seconds: float) -> dict[str, Any]:
-        """The rounds as in the solution format; a round lasts ``round_seconds``."""
-        window = self.rounds * round_seconds
-        duration = (self.length * window).tolist()
+    @property
+    def window(self) -> float:
+        """Seconds that the slices last together where they fill the window."""
+        return self.rounds * self.classes.instance.round
+
+    def to_record(self) -> dict[str, Any]:
+        """The rounds as in the solution format."""
+        duration = (self.length * self.window).tolist()
         return {
             "method": self.method,
-            "window": window,
+            "window": self.window,
             "scale": self.scale,
             "bound": self.bound,
             "finished": self.finished,
@@ -96,13 +107,37 @@ class Rounds(DisplayedTable):
         part = self.runs.indices[self.runs.indptr[number] : self.runs.indptr[number + 1]]
         return np.sort(part).astype(np.int64)
 
+    def plot(self) -> Picture:
+        """What runs side by side in each slice, as a Gantt diagram.
+
+        Raises
+        ------
+        UsageError
+            If nothing runs.
+        """
+        return cast("Picture", convenience("Rounds.plot")(self))
+
     def _headline(self) -> str:
         share = "" if self.scale >= 1.0 - WHOLE else f", {100 * self.scale:.3g} % of each fraction"
-        return (
-            f"{count(len(self), 'slice')} of {count(len(self.rows), 'row')} by {self.method}{share}"
-        )
+        slices, rows = count(len(self), "slice"), count(len(self.rows), "row")
+        return f"of {self.classes.instance.name}: {slices} of {rows} by {self.method}{share}"
+
+    def _facts(self) -> Mapping[str, str]:
+        return {"window": f"{amount(self.window)} s", "starts of rows": f"{self.switches:,}"}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The slices: the length of each as a share of the window, and the rows that run."""
-        length = self.length[:first].tolist()
-        return {"length": length, "run": [self.running(n).tolist() for n in range(len(length))]}
+        """The slices: when each starts (seconds from the beginning of the window), its length, and who runs."""
+        end = np.cumsum(self.length)[:first] * self.window
+        seconds = self.length[:first] * self.window
+        return {
+            "start": np.maximum(end - seconds, 0.0).tolist(),
+            "seconds": seconds.tolist(),
+            "jobs": [self._jobs(number) for number in range(len(seconds))],
+        }
+
+    def _jobs(self, number: int) -> list[str]:
+        """The jobs that run in a slice, each once, in the order of the rows."""
+        rows = self.running(number)
+        jobs = np.stack([self.rows.job[rows], self.rows.partner[rows]], axis=1).ravel()
+        names = self.classes.instance.jobs_table.names
+        return [names[job] for job in dict.fromkeys(jobs[jobs >= 0].tolist())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -129,6 +130,13 @@ class Schedule(DisplayedTable):
         jobs = count(len(np.unique(self.job)), "job")
         end = amount(float(self.end.max(initial=0.0)) - self.classes.instance.now)
         return f"of {self.classes.instance.name}: {jobs} in {count(len(self), 'run')}, the last ends in {end} s"
+
+    def _facts(self) -> Mapping[str, str]:
+        deadline = self.classes.instance.jobs_table.deadline
+        due = np.isfinite(deadline[self.job])
+        late = np.unique(self.job[due & (self.end > deadline[self.job] + 1e-6)])
+        kept = len(np.unique(self.job[due])) - len(late)
+        return {"deadlines": f"{kept:,} kept, {len(late):,} missed" if due.any() else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         return columns_of(self.to_records(slice(first)))

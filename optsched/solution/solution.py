@@ -20,6 +20,7 @@ from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import Certificate, gap_of
 from optsched.solution.explanation import Conflict, Explanation, assumptions_of, conflict_statement
+from optsched.solution.prices import Prices
 from optsched.solution.values import Termination
 
 if TYPE_CHECKING:  # what few solutions have
@@ -187,8 +188,9 @@ class Solution(DisplayedTable):
     certificate : Certificate
     allocation : Allocation or None
         None if nothing was found.
-    prices : mapping
-        Improvement of the objective per unit of each resource (LP duals; empty without).
+    prices : Prices
+        Improvement of the objective per unit of each resource (LP duals; empty without): a dictionary that shows
+        itself as a table and as a picture.
     duals : mapping of name -> FloatArray, or None
         Row duals by block, as the program's derivatives.
     conflicts : tuple of Conflict
@@ -247,6 +249,18 @@ class Solution(DisplayedTable):
     columns_made: ColumnsMade | None = None
     packed: Packed | None = None
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Whoever makes a solution hands over plain numbers; what they mean depends on its other fields.
+        prices = Prices(
+            self.prices,
+            instance=self.instance,
+            formulation=self.formulation,
+            sense=self.sense,
+            status=self.status,
+            allocation=self.allocation,
+        )
+        object.__setattr__(self, "prices", prices)
 
     @property
     def instance(self) -> Instance:
@@ -370,7 +384,7 @@ class Solution(DisplayedTable):
         if self.schedule is not None:
             parts["schedule"] = self.schedule.to_records()
         if self.rounds is not None:
-            parts["rounds"] = self.rounds.to_record(self.instance.round)
+            parts["rounds"] = self.rounds.to_record()
         if self.placement is not None:
             names = self.instance.jobs_table.names
             parts["placement"] = self.placement.to_records(names)
@@ -478,15 +492,10 @@ def allocation_metrics(allocation: Allocation | None) -> dict[str, Any]:
     if allocation is None:
         return {}
     classes = allocation.classes
-    resources, usage = classes.resources, allocation.usage
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(resources.capacity > 0, usage / resources.capacity, 0.0)
     metrics: dict[str, Any] = {
         "jobs": int((classes.of_job >= 0).sum()),
-        "gpus_in_use": float(usage[resources.pool >= 0].sum()),
-        "utilisation": {
-            name: float(value) for name, value in zip(resources.names, share, strict=True)
-        },
+        "gpus_in_use": float(allocation.usage[classes.resources.pool >= 0].sum()),
+        "utilisation": allocation.utilisation,
         "total_throughput": float(allocation.throughput.sum()),
     }
     used = allocation.x > 0

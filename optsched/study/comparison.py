@@ -19,7 +19,7 @@ from optsched.api import (
     solve,
 )
 from optsched.candidates import Candidates
-from optsched.display import DisplayedTable, TableColumns, columns_of, count
+from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count
 from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError
 from optsched.formulation import Formulation
 from optsched.instance import Instance
@@ -147,6 +147,9 @@ class Comparison(DisplayedTable):
         answers = sum(row.measures is not None for row in self.rows)
         return f"of {self.instance.name}: {count(len(self.rows), 'formulation')}, {answers:,} with an answer"
 
+    def _facts(self) -> Mapping[str, str]:
+        return {_name(row): _answer(row) for row in self.rows}
+
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The formulations with what they answered, then the measures that all answers share."""
         records = []
@@ -156,6 +159,20 @@ class Comparison(DisplayedTable):
             record = {name: document[name] for name in keys}
             records.append(record | (document["measures"] or {}))
         return columns_of(records)
+
+
+def _name(row: ComparisonRow) -> str:
+    """A formulation with its options, which tell two rows of one formulation apart."""
+    options = ", ".join(f"{name}={value}" for name, value in row.options.items())
+    return f"{row.formulation} ({options})" if options else row.formulation
+
+
+def _answer(row: ComparisonRow) -> str:
+    """What came of a row: the status and the objective, or why there is none."""
+    if row.solution is None:
+        return f"refused: {row.error}"
+    objective = row.solution.objective
+    return str(row.solution.status) + ("" if objective is None else f", {amount(objective)}")
 
 
 @checks_arguments

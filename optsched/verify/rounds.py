@@ -77,6 +77,7 @@ def _as_rounds(
         rows.classes.rate_b[column],
     )
     return Rounds(
+        classes=rows.classes,
         rows=made,
         length=np.array([part.duration for part in document.slices]) / document.window,
         runs=run_matrix([np.array(part.run, np.int64) for part in document.slices], count),

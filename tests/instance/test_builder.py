@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -252,6 +254,8 @@ def test_a_wrong_header_is_refused(given: dict[str, Any], refusal: str) -> None:
         (lambda b: b.add_job("b", throughput=RATE, after=[[]]), "after[0]"),
         (lambda b: b.add_job("b", throughput=RATE, after=(name for name in ["x"])), "after[0]"),
         (lambda b: b.add_job("b", throughput=RATE, restart_cost=10**400), "restart_cost"),
+        (lambda b: b.add_job("b", throughput=RATE, isolated_time=-5), "isolated_time"),
+        (lambda b: b.add_job("b", throughput=RATE, steps=np.array([1, 2])), "steps"),
         (lambda b: b.add_colocation(3, pool="v100", throughput=(1.0, 1.0)), "pair"),
         (lambda b: b.add_colocation(("a", "a"), pool="v100", throughput=3), "throughput"),
     ],
@@ -267,8 +271,10 @@ def test_a_value_of_another_type_is_refused_by_name(
     assert builder.instance().sha256 == before
 
 
-def test_numbers_of_numpy_are_numbers_and_documents_are_copies() -> None:
+def test_numbers_of_any_kind_are_numbers_and_documents_are_copies() -> None:
     builder = cluster()
+    builder.add_job("c", throughput=RATE, steps=Fraction(7, 2), weight=Decimal(2))
+    builder.add_job("d", throughput=RATE, steps=np.array(7.0), after=np.array(["c"]))
     builder.add_job("b", throughput={"v100": np.float64(2.0)}, gpus=np.int64(2), steps=np.int64(7))
     document = builder.to_document()
     document["cluster"]["pools"].append({"name": "x"})

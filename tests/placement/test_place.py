@@ -86,7 +86,7 @@ def test_the_first_slice_of_rounds_is_placed() -> None:
     allocation = solution().allocation
     assert allocation is not None
     runs = sp.csr_matrix(np.array([[0, 1, 0, 1, 0, 0], [1, 0, 1, 0, 1, 1]], float))
-    rounds = Rounds(allocation.rows, np.array([0.5, 0.5]), runs, 1.0, 1.0)
+    rounds = Rounds(allocation.classes, allocation.rows, np.array([0.5, 0.5]), runs, 1.0, 1.0)
     placed = optsched.place(replace(solution(), rounds=rounds))
     assert placed.placement is not None and placed.placement.row.tolist() == [1, 3]
 

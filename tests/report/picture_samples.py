@@ -85,7 +85,10 @@ def with_rounds(solution: Solution, slices: int = 8) -> Solution:
                 runs[piece, row] = 1
                 done[row] += 1
     length = np.full(slices, 1.0 / slices)
-    return replace(solution, rounds=Rounds(rows, length, sp.csr_matrix(runs), 0.9, 1.0))
+    return replace(
+        solution,
+        rounds=Rounds(solution.allocation.classes, rows, length, sp.csr_matrix(runs), 0.9, 1.0),
+    )
 
 
 def with_placement(solution: Solution) -> Solution:

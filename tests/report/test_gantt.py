@@ -157,7 +157,12 @@ def test_rounds_join_slices_that_run_on() -> None:
     solution = solved(instance)
     runs = np.array([[1, 1], [1, 0], [0, 1], [1, 1]])
     rounds = Rounds(
-        solution.allocation.rows, np.array([0.1, 0.2, 0.3, 0.4]), np_csr(runs), 0.75, 1.0
+        solution.allocation.classes,
+        solution.allocation.rows,
+        np.array([0.1, 0.2, 0.3, 0.4]),
+        np_csr(runs),
+        0.75,
+        1.0,
     )
     shown = GanttRows.of_rounds(replace(solution, rounds=rounds))
     assert shown.unit == "min"  # the window is one round of 6 min
@@ -329,7 +334,8 @@ def test_without_a_schedule_or_rounds_there_is_no_picture(dozen: Solution) -> No
     with pytest.raises(UsageError, match="the schedule is empty"):
         schedule_gantt(replace(dozen, schedule=empty))
     rows = dozen.allocation.rows
-    nothing = Rounds(rows, np.ones(1), np_csr(np.zeros((1, len(rows)))), 1.0, 1.0)
+    classes = dozen.allocation.classes
+    nothing = Rounds(classes, rows, np.ones(1), np_csr(np.zeros((1, len(rows)))), 1.0, 1.0)
     with pytest.raises(UsageError, match="nothing runs in the rounds"):
         rounds_gantt(replace(dozen, rounds=nothing))
 
