@@ -39,6 +39,7 @@ from optsched.candidates.kinds import Absence, Kinds
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.usage import Usage
 from optsched.display import Displayed, DisplayedTable, TableColumns, count
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance import Configurations
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:  # few candidates leave columns for later, or are asked why th
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+MOST_PAIRS = 5_000_000
+"""Columns of two jobs that a program may have; each takes about 1.5 kB by the time that it is solved."""
 LABELS = 7
 """Numbers that tell a configuration (`Classes.configuration_labels`)."""
 READABLE = {
@@ -713,7 +716,7 @@ def build_classes(
     groups = merge_jobs(candidates, reads, labels)
     kind, count = candidates.kinds.of_job[groups.first], groups.count
     alone = alone_columns(candidates.columns, kind, len(candidates.kinds))
-    pairs = _pair_columns(candidates.columns, kind, len(candidates.kinds), count)
+    pairs = _pair_columns(candidates, kind, count)
     return assemble(candidates, reads, groups, alone, pairs)
 
 
@@ -814,10 +817,9 @@ def alone_columns(columns: KindColumns, kind_of_class: IntArray, kinds: int) -> 
     return column, owner, constant(-1, len(column), np.int64)
 
 
-def _pair_columns(
-    columns: KindColumns, kind_of_class: IntArray, kinds: int, count: IntArray
-) -> Columns:
+def _pair_columns(candidates: Candidates, kind_of_class: IntArray, count: IntArray) -> Columns:
     """Every column of two kinds for every pair of their classes, the lower class first."""
+    columns, kinds = candidates.columns, len(candidates.kinds)
     pairs = columns.pairs
     if not len(pairs):
         return pairs, pairs, pairs
@@ -826,6 +828,7 @@ def _pair_columns(
     start_of = np.concatenate(([0], np.cumsum(classes_of)))[:-1].astype(np.int64)
     size_a, size_b = classes_of[columns.kind[pairs]], classes_of[columns.partner[pairs]]
     products = size_a * size_b
+    _refuse_many_pairs(candidates, products, len(kind_of_class))
     pair_column = np.repeat(pairs, products)
     local = ranges(np.zeros(len(pairs), np.int64), products)
     width = np.repeat(size_b, products)
@@ -834,3 +837,20 @@ def _pair_columns(
     same_kind = columns.kind[pair_column] == columns.partner[pair_column]
     keep = ~same_kind | (class_a < class_b) | ((class_a == class_b) & (count[class_a] > 1))
     return pair_column[keep], np.minimum(class_a, class_b)[keep], np.maximum(class_a, class_b)[keep]
+
+
+def _refuse_many_pairs(candidates: Candidates, products: IntArray, classes: int) -> None:
+    """Refuse pairs of so many different jobs that their columns would not fit in memory, before any is made.
+
+    Jobs that a formulation can tell apart are paired one by one: n of them make n^2 / 2 columns.
+    """
+    columns = candidates.columns
+    within = columns.kind[columns.pairs] == columns.partner[columns.pairs]
+    made = float(np.sum(np.where(within, products / 2, products)))
+    if made > MOST_PAIRS:
+        raise InvalidInput(
+            "colocation" if candidates.instance.colocation else "performance",
+            f"{classes:,} different jobs, which make about {made:,.0f} columns of two jobs",
+            f"at most {MOST_PAIRS:,}; --generate-columns (generate_columns=True) makes only those that are "
+            "needed, where the formulation can",
+        )

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from compile_cases import columns_of, compiled, document, random_candidates, random_document
+from refusals import refuses
 
+import optsched
 from optsched.candidates import Absence, Candidates, Classes
 
 # Private names: single steps of the compilation are compared with the whole
@@ -528,3 +530,24 @@ def test_columns_of_kinds_are_sorted_and_name_their_configurations(seed: int) ->
     assert table.attribute_sets[0] == {}
     for name in ("rate", "partner_rate", "log_sd", "value", "cost", "share"):
         assert np.isfinite(getattr(columns, name)).all()
+
+
+def test_pairs_of_too_many_different_jobs_are_refused_before_they_are_made() -> None:
+    builder = optsched.InstanceBuilder()
+    pool = builder.add_pool("p", nodes=10, gpus_per_node=8)
+    for name in "ab":
+        builder.add_workload(name, throughput={pool: 1.0})
+    builder.add_colocation(("a", "a"), pool=pool, throughput=(0.6, 0.6))
+    builder.add_colocation(("a", "b"), pool=pool, throughput=(0.6, 0.7))
+    document = builder.to_document()
+    document["jobs"] = [
+        {"id": f"j{number}", "workload": "ab"[number % 2], "steps": 1000 + number}
+        for number in range(10_000)
+    ]
+    instance = optsched.Instance.from_document(document)
+    # 5,000 jobs of a: 12.5 million pairs of them, and 25 million of one of a and one of b.
+    with refuses(
+        "colocation: found 10,000 different jobs, which make about 37,500,000 columns of two jobs"
+    ):
+        optsched.solve(instance, "makespan")
+    assert optsched.solve(instance, "max-throughput").status == "optimal"  # two classes of jobs
