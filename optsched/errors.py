@@ -72,7 +72,18 @@ class OptschedError(Exception):
     jobs: tuple[int, ...] = ()
 
     def of_jobs(self, jobs: Iterable[int]) -> Self:
-        """The error, which says of these jobs that a formulation does not deal with them."""
+        """The same error, which names the jobs that a formulation does not deal with.
+
+        Parameters
+        ----------
+        jobs : iterable of int
+            Rows of the job table.
+
+        Returns
+        -------
+        OptschedError
+            This error, to be raised.
+        """
         self.jobs = tuple(jobs)
         return self
 

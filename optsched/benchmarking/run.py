@@ -319,6 +319,7 @@ class Sweep(DisplayedTable):
         return {"notices": "; ".join(self.notices)}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
+        """The rows, one for each task."""
         return columns_of(self.rows[:first])
 
 

@@ -41,7 +41,12 @@ class Displayed:
         return f"<{type(self).__name__} {one_line(self._headline())}>"
 
     def summary(self) -> str:
-        """The value in one line, then one line for each fact."""
+        """The value in one line, then one line for each fact.
+
+        Returns
+        -------
+        str
+        """
         lines = [f"{type(self).__name__} {one_line(self._headline())}"]
         facts = {name: text for name, text in self._facts().items() if text}
         width = max(map(len, facts), default=0)
@@ -63,11 +68,26 @@ class DisplayedTable(Displayed):
     __slots__ = ()
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The table, or its ``first`` rows, so that a notebook does not pay for a million."""
+        """The table as lists, for code that does without pandas.
+
+        Parameters
+        ----------
+        first : int, optional
+            How many rows (default: all), so that a notebook does not pay for a million.
+
+        Returns
+        -------
+        dict of str to list
+            The values of each column by its name, all of equal length.
+        """
         raise NotImplementedError
 
     def to_frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
 
         Raises
         ------

@@ -25,12 +25,17 @@ class Picture(Displayed):
         self.axes = axes
 
     def save(self, path: str | Path) -> None:
-        """Write it as png, svg or pdf, as the name of the file ends; equal pictures give equal bytes.
+        """Write it as png, svg or pdf; equal pictures give equal bytes.
+
+        Parameters
+        ----------
+        path : str or Path
+            Its suffix says which format.
 
         Raises
         ------
         UsageError
-            For another ending, or where the file cannot be written.
+            For another suffix, or where the file cannot be written.
         """
         convenience("Picture.save")(self.axes, path)
 

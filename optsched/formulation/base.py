@@ -24,6 +24,7 @@ from optsched.solution import Conflict, Solution
 if TYPE_CHECKING:  # most formulations plan no schedules
     from optsched.solution import Schedule
     from optsched.solution.plan import Plan
+    from optsched.solution.stage import Stage
 
 Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
@@ -34,6 +35,14 @@ class Formulation(ABC):
 
     A subclass's docstring is its mathematics. ``reads`` declares the job arrays that it looks at: jobs that agree in
     these (and in their columns) are one class.
+
+    Parameters
+    ----------
+    options : FormulationOptions, optional
+        Of the class ``Options`` of the formulation, which checks them (default: its defaults).
+    constraints : sequence of SideConstraint
+    extend : callable, optional
+        ``extend(program, variables, classes)`` adds rows of one's own to the linear program.
     """
 
     name: ClassVar[str]
@@ -81,29 +90,100 @@ class Formulation(ABC):
         self.extend = extend
 
     def check(self, instance: Instance) -> None:  # noqa: B027 (most can deal with every instance)
-        """Refuse an instance that it cannot deal with whatever its jobs are; raises `UsageError` or `InvalidInput`."""
+        """Refuse an instance that the formulation cannot deal with, whatever its jobs are.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Raises
+        ------
+        UsageError
+            If the formulation is not for this instance.
+        InvalidInput
+            If a field of the instance makes no sense to it.
+        """
 
     @abstractmethod
     def build(self, C: Classes) -> AllocationProgram | Plan:
-        """The program of the classes, without side constraints."""
+        """The program of the classes, without side constraints.
+
+        Parameters
+        ----------
+        C : Classes
+            Classes of equal jobs with their columns, see `classes`.
+
+        Returns
+        -------
+        AllocationProgram or a plan
+            Of fractions of time, or of what runs when.
+        """
 
     def isolated_rates(self, C: Classes) -> FloatArray | None:
-        """steps/s at which schedulers count ``history.isolated_time``, shape (classes,); None: it is not read."""
+        """Rates at which schedulers count ``history.isolated_time``.
+
+        Parameters
+        ----------
+        C : Classes
+
+        Returns
+        -------
+        FloatArray, shape (K,), or None
+            steps/s of each class; None where the formulation does not read that time.
+        """
         return None
 
     def figures(self, C: Classes, x: FloatArray) -> Mapping[str, FloatArray]:
-        """Figures of each class, shape (K,), that belong to the formulation: they are written for every job."""
+        """Figures that belong to the formulation; a solution has them for every job.
+
+        Parameters
+        ----------
+        C : Classes
+        x : FloatArray, shape (N,)
+            Job-fractions of each column.
+
+        Returns
+        -------
+        mapping of str to FloatArray, shape (K,)
+            A number for each class, by the name of the figure.
+        """
         return {}
 
     def figures_within(self, C: Classes) -> float | None:
-        """Accuracy of figures that only solving again gives; None where `figures` makes them from the allocation."""
+        """How far figures of another solver may be from ours, where only solving again gives them.
+
+        Parameters
+        ----------
+        C : Classes
+
+        Returns
+        -------
+        float or None
+            None where `figures` makes them from the allocation.
+        """
         return None
 
     def optimum(self, C: Classes, x: FloatArray, figures: Mapping[str, FloatArray]) -> FloatArray:
-        """The point that objective, bound and certificate are about, from an allocation and its figures.
+        """The point that objective, bound and certificate are about.
 
-        It is the allocation itself, unless the formulation takes something away from an optimum. ``figures`` are those
-        of each class, shape (K,); raises ValueError in words where they cannot be.
+        It is the allocation itself, unless the formulation takes something away from an optimum.
+
+        Parameters
+        ----------
+        C : Classes
+        x : FloatArray, shape (N,)
+            The allocation: job-fractions of each column.
+        figures : mapping of str to FloatArray, shape (K,)
+            Those of the classes, see `figures`.
+
+        Returns
+        -------
+        FloatArray, shape (N,)
+
+        Raises
+        ------
+        ValueError
+            If these figures cannot belong to the allocation.
         """
         return x
 
@@ -119,6 +199,15 @@ class Formulation(ABC):
 
         Whole jobs of a class don't share equally, so that a side constraint on each of them is none on their sum: with
         side constraints every job of an integral program is a class of its own.
+
+        Parameters
+        ----------
+        candidates : Candidates
+            The compiled instance, see `optsched.compile`.
+
+        Returns
+        -------
+        Classes
         """
         candidates = candidates.at_quantile(self._quantile())
         whole = self.integral and not all(
@@ -159,12 +248,22 @@ class Formulation(ABC):
         )
 
     def program(self, C: Classes) -> AllocationProgram | Plan:
-        """`build` with the side constraints; may raise `Infeasible`.
+        """`build` with the side constraints.
+
+        Parameters
+        ----------
+        C : Classes
+
+        Returns
+        -------
+        AllocationProgram or a plan
 
         Raises
         ------
         UsageError
             Side constraints and rows of one's own are rows over fractions of time: a plan has none of these.
+        Infeasible
+            If a side constraint cannot be met at all.
         """
         program = self.build(C)
         if not isinstance(program, AllocationProgram):
@@ -196,6 +295,11 @@ class Formulation(ABC):
         C : Classes
         seed : int
             Of the run, for rules that draw.
+
+        Returns
+        -------
+        Procedure
+            A generator: it yields programs, is sent their optima, and returns what it decided.
         """
         yield self.program(C)
         return None
@@ -210,14 +314,51 @@ class Formulation(ABC):
         """Solve and certify what `procedure` asks for.
 
         A formulation of a third party may override this, and run an `optsched.solving.engine.Engine` itself.
+
+        Parameters
+        ----------
+        candidates : Candidates
+        engine : Engine
+            Runs the solvers within one budget of time.
+
+        Returns
+        -------
+        Solution
         """
         solve: Callable[..., Solution] = convenience("Formulation.solve")
         return solve(self, candidates, engine)
 
-    def solution(self, *outcome: Any, **given: Any) -> Solution:
-        """An outcome of an engine in the units of the formulation; see `optsched.solving.procedures.solution_of`."""
+    def solution(
+        self,
+        candidates: Candidates,
+        program: AllocationProgram | Plan,
+        outcome: Any,
+        engine: Any,
+        schedule: Schedule | None = None,
+        stages: tuple[Stage, ...] = (),
+    ) -> Solution:
+        """An outcome of an engine in the units of the formulation, for those that override `solve`.
+
+        Parameters
+        ----------
+        candidates : Candidates
+        program : AllocationProgram or a plan
+            What was solved.
+        outcome : Outcome
+            Of ``engine.run(program)``.
+        engine : Engine
+            For the record of its runs.
+        schedule : Schedule, optional
+            Of a plan; its allocation is what the schedule runs first.
+        stages : tuple of Stage
+            Programs that were solved before.
+
+        Returns
+        -------
+        Solution
+        """
         solution: Callable[..., Solution] = convenience("Formulation.solution")
-        return solution(self, *outcome, **given)
+        return solution(self, candidates, program, outcome, engine, schedule, stages)
 
     def constraint_documents(self) -> tuple[dict[str, Any], ...]:
         """Its side constraints as a solution file has them."""

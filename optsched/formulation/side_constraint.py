@@ -34,7 +34,13 @@ class Infeasible(Exception):
 
 
 class SideConstraint(ABC):
-    """Rows that compose with any allocation formulation: deadlines, budgets, quotas ..."""
+    """Rows that compose with any allocation formulation: deadlines, budgets, quotas ...
+
+    Parameters
+    ----------
+    options : ConstraintOptions
+        Of the class ``Options`` of the kind, which checks them.
+    """
 
     kind: ClassVar[str]
     reads: frozenset[str] = frozenset()
@@ -58,15 +64,52 @@ class SideConstraint(ABC):
         self.options = options
 
     def check(self, instance: Instance) -> None:  # noqa: B027 (most have no names)
-        """Refuse names that the instance does not have; raises `UsageError`. It is called before anything else."""
+        """Refuse names that the instance does not have. It is called before anything else.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Raises
+        ------
+        UsageError
+            Naming what the instance does not have.
+        """
 
     def labels(self, instance: Instance) -> IntArray | None:
-        """Numbers, shape (jobs,), by which the constraint tells jobs apart beside ``reads``; None if it does not."""
+        """By what the constraint tells jobs apart beside the arrays in ``reads``.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Returns
+        -------
+        IntArray, shape (jobs,), or None
+            Jobs with different numbers are never one class; None if it tells none apart.
+        """
         return None
 
     @abstractmethod
     def rows(self, C: Classes) -> SideRows | None:
-        """Rows over the columns of the classes, or None if there is nothing to demand; may raise `Infeasible`."""
+        """What the constraint demands, as rows over the columns of the classes.
+
+        Parameters
+        ----------
+        C : Classes
+
+        Returns
+        -------
+        SideRows or None
+            None if there is nothing to demand.
+
+        Raises
+        ------
+        Infeasible
+            If nothing can meet it.
+        UsageError
+            If the instance lacks what it needs, such as a price.
+        """
 
     def document(self) -> dict[str, Any]:
         """The constraint as it stands in an instance or solution file."""

@@ -27,6 +27,18 @@ GENERATORS: dict[str, Generator] = {
 def generate(kind: str, **options: Any) -> Generated:
     """Make an instance, for example ``generate("cluster", jobs=1_000_000, seed=7).instance``.
 
+    Parameters
+    ----------
+    kind : str
+        A key of `GENERATORS`; ``optsched generate --help`` lists them.
+    **options
+        Of the generator, such as ``jobs``, ``nodes`` and ``seed``; ``optsched generate KIND --help`` lists them.
+
+    Returns
+    -------
+    Generated
+        With the ``instance``; equal options give equal instances.
+
     Raises
     ------
     UsageError

@@ -167,6 +167,11 @@ class InstanceBuilder(Displayed):
         partitions : list of mappings, optional
             Ways to slice a GPU.
 
+        Returns
+        -------
+        PoolName
+            The name, as a key of ``throughput``.
+
         Raises
         ------
         InvalidArgument
@@ -199,6 +204,11 @@ class InstanceBuilder(Displayed):
             ``renewable`` (held while a job runs) or ``consumable`` (used up).
         pool : str, optional
         nodes : list of str, optional
+
+        Returns
+        -------
+        ResourceName
+            The name, as a key of ``demand``.
 
         Raises
         ------
@@ -256,6 +266,11 @@ class InstanceBuilder(Displayed):
             GB per GPU.
         parameters : mapping, optional
             What performance models read.
+
+        Returns
+        -------
+        WorkloadName
+            The name, for ``workload`` of `add_job`.
 
         Raises
         ------
@@ -323,6 +338,11 @@ class InstanceBuilder(Displayed):
             Jobs that must end first; they must have been added.
         running : mapping, optional
             Where it runs now: ``{"pool": "v100", "gpus": ["v100-0/0"]}``.
+
+        Returns
+        -------
+        JobName
+            The id, as a key of results: ``solution[job]``.
 
         Raises
         ------
@@ -393,7 +413,14 @@ class InstanceBuilder(Displayed):
         self._header["colocation"].append(entry)
 
     def add_constraint(self, kind: str, **options: Any) -> None:
-        """Add a side constraint of a kind, with the options of that kind; ``optsched formulations`` lists both.
+        """Add a side constraint.
+
+        Parameters
+        ----------
+        kind : str
+            Such as ``budget`` or ``quota``; ``optsched formulations`` lists the kinds and their options.
+        **options
+            Of the kind, such as ``limit=12.5``.
 
         Raises
         ------

@@ -128,7 +128,21 @@ class Instance(DisplayedTable):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Instance:
-        """Build from a parsed instance document; raises `InvalidInput`."""
+        """Build an instance from a parsed document in the format ``optsched-instance/1``.
+
+        Parameters
+        ----------
+        document : mapping
+
+        Returns
+        -------
+        Instance
+
+        Raises
+        ------
+        InvalidInput
+            Naming the field, what was found and what was expected.
+        """
         return cast("Instance", convenience("Instance.from_document")(document))
 
     @classmethod
@@ -184,6 +198,16 @@ class Instance(DisplayedTable):
             Row in ``tenants``, -1 for none.
         ids : sequence of str, optional
             Default: j0, j1, ...
+        name : str
+            Of the instance.
+        now : float
+            The clock, seconds.
+        round : float
+            Length of a round, seconds.
+
+        Returns
+        -------
+        Instance
 
         Raises
         ------

@@ -183,7 +183,18 @@ class BottleneckLaw:
             raise InvalidInput("update", show(self.update), "a finite number of at least 0")
 
     def synchronous(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
-        """Steps/s when all workers share a batch and wait for each other."""
+        """Rate of the job when all workers share a batch and wait for each other.
+
+        Parameters
+        ----------
+        workers, servers : float or array
+            Workers w and parameter servers p, of shapes that fit together; at least 1.
+
+        Returns
+        -------
+        FloatArray
+            steps/s, of the common shape.
+        """
         w, p = np.asarray(workers, np.float64), np.asarray(servers, np.float64)
         own = 2 * self.gradient_bytes / self.worker_bandwidth
         network = 2 * w * self.gradient_bytes / (p * self.server_bandwidth)
@@ -192,7 +203,18 @@ class BottleneckLaw:
         return rate
 
     def asynchronous(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
-        """Steps/s of all workers together when each goes at its own pace."""
+        """Rate of all workers together when each goes at its own pace.
+
+        Parameters
+        ----------
+        workers, servers : float or array
+            Workers w and parameter servers p, of shapes that fit together; at least 1.
+
+        Returns
+        -------
+        FloatArray
+            steps/s, of the common shape.
+        """
         w, p = np.asarray(workers, np.float64), np.asarray(servers, np.float64)
         own = w / (self.compute + 2 * self.gradient_bytes / self.worker_bandwidth)
         network = p * self.server_bandwidth / self.gradient_bytes

@@ -366,6 +366,10 @@ def gpu_gantt_picture(
     window : (float, float), optional
         Seconds after the first arrival, in the place of the first hours.
 
+    Returns
+    -------
+    Axes
+
     Raises
     ------
     UsageError

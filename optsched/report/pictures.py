@@ -93,6 +93,12 @@ def picture_format(path: str | Path) -> str:
 def save_picture(ax: Axes, path: str | Path) -> None:
     """Write the figure of these axes as png, svg or pdf, atomically; equal pictures give equal bytes.
 
+    Parameters
+    ----------
+    ax : matplotlib axes
+    path : str or Path
+        Its suffix says which format.
+
     Raises
     ------
     UsageError

@@ -187,7 +187,18 @@ class Plan(DisplayedTable):
         return None if self.solution is None else self.solution.certificate
 
     def decision(self, job: int) -> Decision:
-        """What happens to a job, by its row."""
+        """What happens to a job.
+
+        Parameters
+        ----------
+        job : int
+            Its row in the job table.
+
+        Returns
+        -------
+        Decision
+            Verdict, pool, GPUs and the reason.
+        """
         verdict = Verdict(int(self.verdict[job]))
         name = self.instance.jobs_table.names[job]
         reason = self.reasons.get(job, "")
@@ -288,7 +299,17 @@ class Plan(DisplayedTable):
         return share, owed
 
     def of(self, *verdicts: Verdict) -> tuple[Decision, ...]:
-        """Decisions of some kinds, in the order of the jobs."""
+        """Decisions of some kinds, in the order of the jobs.
+
+        Parameters
+        ----------
+        *verdicts : Verdict
+            The kinds.
+
+        Returns
+        -------
+        tuple of Decision
+        """
         return tuple(
             self.decision(job) for job in np.flatnonzero(np.isin(self.verdict, verdicts)).tolist()
         )
@@ -324,6 +345,15 @@ class Plan(DisplayedTable):
         Done in this order they never give a GPU to two jobs. Jobs that are in the other plan only
         are stopped. A job that goes on in another configuration, on the same GPUs too, is stopped
         and started.
+
+        Parameters
+        ----------
+        previous : Plan, optional
+            Default: what runs when the round begins.
+
+        Returns
+        -------
+        tuple of Action
         """
         names = self.instance.jobs_table.names
         if previous is None:

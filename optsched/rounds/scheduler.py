@@ -150,6 +150,17 @@ class Scheduler:
     ) -> Self:
         """Go on where a journal ends: with every event that was acknowledged, and the plan that was made last.
 
+        Parameters
+        ----------
+        journal : str or Path
+            The file.
+        clock, snapshot_every, keep, fsync, isolate
+            As of `Scheduler`.
+
+        Returns
+        -------
+        Scheduler
+
         Raises
         ------
         JournalError
@@ -277,7 +288,15 @@ class Scheduler:
     def observe_many(
         self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None
     ) -> None:
-        """What was measured of several jobs at one time."""
+        """Report what was measured of several jobs at one time.
+
+        Parameters
+        ----------
+        jobs : mapping of str to mapping
+            By the id of the job: ``steps`` done so far, ``throughput`` in steps/s as it runs now, or both.
+        now : float, optional
+            Seconds, as in every event.
+        """
         known = {
             job: {key: value for key, value in values.items() if value is not None}
             if isinstance(values, Mapping)
@@ -346,11 +365,27 @@ class Scheduler:
         self._take(Reserve, now, name=name, nodes=nodes, start=start, end=end)
 
     def release(self, name: str, *, now: float | None = None) -> None:
-        """A reservation ends."""
+        """End a reservation.
+
+        Parameters
+        ----------
+        name : str
+            Of the reservation.
+        now : float, optional
+            Seconds, as in every event.
+        """
         self._take(Release, now, name=name)
 
     def resize(self, add: Mapping[str, float], *, now: float | None = None) -> None:
-        """Capacities grow and shrink: ``{"v100": 8, "budget": -5}`` (`optsched.instance.resize`)."""
+        """Change capacities.
+
+        Parameters
+        ----------
+        add : mapping of str to number
+            What each pool (GPUs, in whole nodes) or resource gains or loses: ``{"v100": 8, "budget": -5}``.
+        now : float, optional
+            Seconds, as in every event.
+        """
         amounts = _object(add, "add", "amounts by the name of a pool or resource")
         self._take(Resize, now, add={name: _number(amount) for name, amount in amounts.items()})
 
@@ -366,7 +401,23 @@ class Scheduler:
         restart_cost: float | None = None,
         now: float | None = None,
     ) -> None:
-        """A job gets other values; what is None stays as it is."""
+        """Give a job other values; what is None stays as it is.
+
+        Parameters
+        ----------
+        job : str
+            Id.
+        weight : float, optional
+        deadline : float, optional
+            Seconds on the scheduler's clock.
+        steps : float, optional
+            Work in all.
+        preemptible : bool, optional
+        restart_cost : float, optional
+            Seconds.
+        now : float, optional
+            Seconds, as in every event.
+        """
         self._take(
             Update,
             now,

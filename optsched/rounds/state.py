@@ -78,7 +78,20 @@ class RoundState(Displayed):
         policy: RoundPolicy | None = None,
         reservations: Sequence[Reservation] = (),
     ) -> RoundState:
-        """The state before the first round: nobody is owed anything, and what runs has just begun to."""
+        """The state before the first round: nobody is owed anything, and what runs has just begun to.
+
+        Parameters
+        ----------
+        instance : Instance
+        policy : RoundPolicy, optional
+            Default: max-min fairness.
+        reservations : sequence of Reservation
+            Nodes that are promised to somebody else for some time.
+
+        Returns
+        -------
+        RoundState
+        """
         table = instance.jobs_table
         running = np.zeros(len(table), bool)
         running[table.places.job] = True
@@ -94,10 +107,23 @@ class RoundState(Displayed):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RoundState:
-        """A state from its document, ``optsched-round/1``; raises `InvalidInput`.
+        """Read a state from its document, ``optsched-round/1``.
 
         What it says of jobs that the instance does not have any more is left out, as after they are
         complete.
+
+        Parameters
+        ----------
+        document : mapping
+
+        Returns
+        -------
+        RoundState
+
+        Raises
+        ------
+        InvalidInput
+            Naming the field, what was found and what was expected.
         """
         return _read_document(document)
 
@@ -135,7 +161,17 @@ class RoundState(Displayed):
         return np.inf if rounds is None else rounds * self.instance.round
 
     def stopped(self, jobs: BoolArray) -> RoundState:
-        """The state after the jobs of a mask stopped running, whatever stopped them."""
+        """The state after some jobs stopped running, whatever stopped them.
+
+        Parameters
+        ----------
+        jobs : BoolArray, shape (jobs,)
+            Which jobs.
+
+        Returns
+        -------
+        RoundState
+        """
         if not jobs.any():
             return self
         table = self.instance.jobs_table
@@ -150,7 +186,13 @@ class RoundState(Displayed):
         )
 
     def lead(self) -> FloatArray:
-        """Seconds that each row of the ledger may be ahead of what it is owed."""
+        """How far each row of the ledger may be ahead of what it is owed.
+
+        Returns
+        -------
+        FloatArray
+            Seconds, of the length of ``ledger``.
+        """
         rows = self.ledger
         cost = self.instance.jobs_table.restart_cost
         beside = np.where(rows.partner >= 0, cost[rows.partner], 0.0)

@@ -99,7 +99,18 @@ class WhatIf(DisplayedTable):
     rebuilt: tuple[str, ...] = ()
 
     def difference(self, solution: Solution | None) -> float | None:
-        """Objective of a solution less that of the base; None if one of them does not exist."""
+        """Objective of a solution less that of the base.
+
+        Parameters
+        ----------
+        solution : Solution or None
+            Of a change: its ``solution`` or ``held``.
+
+        Returns
+        -------
+        float or None
+            None if one of the objectives does not exist.
+        """
         old, new = self.base.objective, None if solution is None else solution.objective
         return (
             None if old is None or new is None or not np.isfinite([old, new]).all() else new - old

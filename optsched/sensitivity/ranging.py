@@ -124,6 +124,7 @@ class CapacityCurve(DisplayedTable):
         return f"of {self.resource}: {count(len(self.capacity), 'breakpoint')} from {low} to {high}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
+        """The breakpoints: capacity and objective of each."""
         rows = slice(first)
         return {
             "capacity": self.capacity[rows].tolist(),

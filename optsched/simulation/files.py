@@ -64,7 +64,21 @@ def simulation_bytes(simulation: Simulation) -> bytes:
 
 
 def read_simulation(path: str | Path) -> Simulation:
-    """Read what `simulation_bytes` made; raises `InvalidInput`."""
+    """Read a simulation that ``optsched simulate --keep`` or `simulation_bytes` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    InvalidInput
+        If it is no such file, or damaged.
+    """
     data = read_bytes(Path(path))
     with named(path):
         try:

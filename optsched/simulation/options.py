@@ -69,6 +69,8 @@ class SimulationOptions(Document):
         (``random``), as there for policies that do not know throughputs.
     segments : bool
         Whether who held what and when is kept (for Gantt charts).
+    most_rounds : int
+        Rounds after which a simulation that does not end is refused.
     seed : int
         Of noise, failures and random orders; the policy has one of its own.
     """

@@ -71,7 +71,18 @@ class Simulation(DisplayedTable):
         return float(self.rounds.end.max(initial=arrival.max(initial=0.0)))
 
     def finish_time_ratios(self, definition: RHO = "isolated") -> FloatArray:
-        """rho of each job, shape (jobs,); NaN where it has none (`optsched.simulation.fairness`)."""
+        """Finish-time ratio rho of each job: how long it took, against how long it would have taken with a fair part.
+
+        Parameters
+        ----------
+        definition : str
+            ``isolated`` (Themis), ``contention`` (Sia) or ``static`` (Shockwave), see `optsched.simulation.fairness`.
+
+        Returns
+        -------
+        FloatArray, shape (jobs,)
+            NaN for a job that never ended, or whose rate is known on no pool.
+        """
         return finish_time_ratios(self.trace, self.jobs.finish, self.end, definition)
 
     def metrics(self, *, rho: RHO = "isolated", unfair: float = 1.0) -> dict[str, float | None]:

@@ -83,7 +83,20 @@ class Allocation(DisplayedTable):
 
     @classmethod
     def cleaned(cls, classes: Classes, x: FloatArray, integral: bool) -> Allocation:
-        """Clip to [0, limit] and drop negligible fractions; round if integral."""
+        """The allocation of a solver's point, without noise.
+
+        Parameters
+        ----------
+        classes : Classes
+        x : FloatArray, shape (N,)
+            Job-fractions of each class column; clipped to [0, limit].
+        integral : bool
+            Whether to round to whole jobs; else negligible fractions are dropped.
+
+        Returns
+        -------
+        Allocation
+        """
         if integral:
             return cls(classes, np.rint(np.clip(x, 0.0, classes.limit)), True)
         kept, limit = np.empty(len(x)), classes.limit
@@ -99,7 +112,18 @@ class Allocation(DisplayedTable):
         return expand(self.classes, self.x, self.integral)
 
     def first_rows(self, jobs: int) -> tuple[JobRows, bool]:
-        """All rows where they are few, else those of the first jobs that may have any; whether all."""
+        """All rows where they are few, else those of the first jobs that may have any.
+
+        Parameters
+        ----------
+        jobs : int
+            How many of the first jobs.
+
+        Returns
+        -------
+        (JobRows, bool)
+            The rows, and whether they are all.
+        """
         C = self.classes
         pairs = np.flatnonzero((self.x > 0) & ~C.alone)
         many = int((C.count[C.class_a[pairs]] + C.count[C.class_b[pairs]]).sum()) > MANY
@@ -155,9 +179,18 @@ class Allocation(DisplayedTable):
         return {name: float(value) for name, value in zip(resources.names, share, strict=True)}
 
     def to_records(self, some: slice | IntArray = EVERYTHING) -> list[dict[str, Any]]:
-        """One record per row, or for ``some`` of them, as in the solution format.
+        """One record per row, as in the solution format.
 
         A record has job (or jobs), pool, gpus, nodes, fraction, attributes.
+
+        Parameters
+        ----------
+        some : slice or IntArray
+            Which rows (default: all).
+
+        Returns
+        -------
+        list of dict
         """
         rows, names = self.rows, self.classes.instance.jobs_table.names
         columns = ColumnRecords(self.classes)
@@ -178,7 +211,18 @@ class Allocation(DisplayedTable):
         return records
 
     def rows_of(self, job: int) -> IntArray:
-        """Rows in which a job runs, alone or with a partner."""
+        """Rows in which a job runs, alone or with a partner.
+
+        Parameters
+        ----------
+        job : int
+            Row of the job table.
+
+        Returns
+        -------
+        IntArray
+            Numbers of rows.
+        """
         return np.flatnonzero((self.rows.job == job) | (self.rows.partner == job))
 
     def plot(self) -> Picture:
@@ -196,4 +240,5 @@ class Allocation(DisplayedTable):
         return {"used": first_of(used), "without GPUs": count(idle, "job") if idle else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
+        """The rows: job (or jobs), pool, GPUs, nodes and the fraction of the time."""
         return columns_of(self.to_records(slice(first)))

@@ -45,7 +45,17 @@ class Placement(DisplayedTable):
         return len(self.row)
 
     def to_records(self, names: Sequence[str] | JobNames) -> list[dict[str, Any]]:
-        """One record per row that is placed or refused, in the order of the rows, as in the solution format."""
+        """One record per row that is placed or refused, in the order of the rows, as in the solution format.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the jobs, in the order of the job table.
+
+        Returns
+        -------
+        list of dict
+        """
         entries = {
             int(row): (list(gpus), "") for row, gpus in zip(self.row, self.gpus, strict=True)
         }

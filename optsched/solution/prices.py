@@ -19,8 +19,10 @@ class Prices(DisplayedTable, dict[str, float]):
 
     A price is the improvement of the objective per unit of the resource, at the margin.
 
-    Attributes
+    Parameters
     ----------
+    values : mapping of str to float
+        The price of each resource; empty without duals.
     instance : Instance
     formulation : str
     sense : str

@@ -76,7 +76,18 @@ class Rounds(DisplayedTable):
         return int(self.runs.sum() - self.runs.multiply(before).sum()) if len(self) else 0
 
     def stopped(self, jobs: BoolArray) -> IntArray:
-        """Those of the jobs of a mask (of all jobs) that do not run in one row for the whole window."""
+        """Jobs that do not run in one row for the whole window.
+
+        Parameters
+        ----------
+        jobs : BoolArray, shape (jobs,)
+            Which jobs to look at.
+
+        Returns
+        -------
+        IntArray
+            Those of them that stop or change.
+        """
         rows, whole = self.rows, self.received >= 1.0 - WHOLE
         runs = np.zeros(len(jobs) + 1, bool)
         runs[rows.job[whole]] = runs[rows.partner[whole]] = True
@@ -103,7 +114,18 @@ class Rounds(DisplayedTable):
         }
 
     def running(self, number: int) -> IntArray:
-        """Rows that run in a slice, ascending."""
+        """Rows that run in a slice, ascending.
+
+        Parameters
+        ----------
+        number : int
+            Of the slice, from 0.
+
+        Returns
+        -------
+        IntArray
+            Numbers of rows.
+        """
         part = self.runs.indices[self.runs.indptr[number] : self.runs.indptr[number + 1]]
         return np.sort(part).astype(np.int64)
 

@@ -43,7 +43,17 @@ class Schedule(DisplayedTable):
     def sorted(
         cls, classes: Classes, job: IntArray, column: IntArray, start: FloatArray, end: FloatArray
     ) -> Schedule:
-        """The stretches in order of (start, job, column)."""
+        """The stretches in order of (start, job, column).
+
+        Parameters
+        ----------
+        classes, job, column, start, end
+            As the attributes, in any order.
+
+        Returns
+        -------
+        Schedule
+        """
         order = np.lexsort((column, job, start))
         return cls(classes, job[order], column[order], start[order], end[order])
 
@@ -58,8 +68,22 @@ class Schedule(DisplayedTable):
     ) -> Schedule:
         """A schedule of jobs from one of nameless members of classes.
 
-        ``member`` numbers the n_k equal jobs of the class of each column from 0. What runs now gets the first names,
-        column by column, as an allocation of whole jobs does (`optsched.candidates.expand`).
+        What runs now gets the first names, column by column, as an allocation of whole jobs does
+        (`optsched.candidates.expand`).
+
+        Parameters
+        ----------
+        classes : Classes
+        column : IntArray, shape (S,)
+            Column of the classes in which the member runs.
+        member : IntArray, shape (S,)
+            Number of the member among the n_k equal jobs of the class of the column, from 0.
+        start, end : FloatArray, shape (S,)
+            Absolute seconds.
+
+        Returns
+        -------
+        Schedule
         """
         owner = classes.class_a[column]
         now = classes.instance.now
@@ -94,14 +118,34 @@ class Schedule(DisplayedTable):
         return self.classes.gpus[self.column]
 
     def running_at(self, time: float) -> FloatArray:
-        """Jobs that run at a time, counted by class column, shape (N,)."""
+        """What runs at a time.
+
+        Parameters
+        ----------
+        time : float
+            Absolute seconds.
+
+        Returns
+        -------
+        FloatArray, shape (N,)
+            Jobs that run in each class column.
+        """
         now = (self.start <= time) & (time < self.end)
         return np.bincount(self.column[now], minlength=self.classes.columns).astype(np.float64)
 
     def to_records(self, some: slice | IntArray = EVERYTHING) -> list[dict[str, Any]]:
-        """One record per stretch, or for ``some`` of them, as in the solution format.
+        """One record per stretch, as in the solution format.
 
         A record has job, pool, gpus, start, end, and option or attributes.
+
+        Parameters
+        ----------
+        some : slice or IntArray
+            Which rows (default: all).
+
+        Returns
+        -------
+        list of dict
         """
         names = self.classes.instance.jobs_table.names
         columns = ColumnRecords(self.classes)
@@ -119,7 +163,18 @@ class Schedule(DisplayedTable):
         return records
 
     def rows_of(self, job: int) -> IntArray:
-        """Stretches in which a job runs."""
+        """Stretches in which a job runs.
+
+        Parameters
+        ----------
+        job : int
+            Row of the job table.
+
+        Returns
+        -------
+        IntArray
+            Numbers of rows.
+        """
         return np.flatnonzero(self.job == job)
 
     def plot(self) -> Picture:
@@ -139,4 +194,5 @@ class Schedule(DisplayedTable):
         return {"deadlines": f"{kept:,} kept, {len(late):,} missed" if due.any() else ""}
 
     def to_columns(self, first: int | None = None) -> TableColumns:
+        """The stretches: job, pool, GPUs, nodes, start and end in seconds on the clock."""
         return columns_of(self.to_records(slice(first)))

@@ -311,7 +311,15 @@ class Solution(DisplayedTable):
     def to_document(self, all_duals: bool = False) -> dict[str, Any]:
         """The solution in the format ``optsched-solution/1``; numbers that do not exist are null.
 
-        Row duals of more than `DUAL_ROWS` rows are left out unless ``all_duals``.
+        Parameters
+        ----------
+        all_duals : bool
+            Write row duals of more than `DUAL_ROWS` rows too; they are left out otherwise.
+
+        Returns
+        -------
+        dict
+            Plain data, ready for JSON.
         """
         certificate = self.certificate
         document: dict[str, Any] = {
@@ -440,6 +448,10 @@ class Solution(DisplayedTable):
         kind : str, optional
             ``allocation``, ``topology``, ``gantt``, ``rounds`` or ``prices`` (default: ``gantt`` where there is a
             schedule, else ``allocation``). Rounds and GPUs are made for a picture that needs them.
+
+        Returns
+        -------
+        Picture
 
         Raises
         ------

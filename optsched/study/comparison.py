@@ -110,7 +110,15 @@ class ComparisonRow:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(DisplayedTable):
-    """An instance with a row for each formulation, in the order that was asked for."""
+    """An instance with a row for each formulation, in the order that was asked for.
+
+    Attributes
+    ----------
+    instance : Instance
+    constraints : tuple of mappings
+        Side constraints of all formulations.
+    rows : tuple of ComparisonRow
+    """
 
     instance: Instance
     constraints: tuple[Mapping[str, Any], ...]

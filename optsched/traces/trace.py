@@ -146,6 +146,15 @@ class Trace(DisplayedTable):
     def from_document(cls, document: Mapping[str, Any]) -> Trace:
         """Build a trace from a parsed document of a trace, or of an instance without regimes and node events.
 
+        Parameters
+        ----------
+        document : mapping
+            In the format ``optsched-trace/1`` or ``optsched-instance/1``.
+
+        Returns
+        -------
+        Trace
+
         Raises
         ------
         InvalidInput
@@ -204,6 +213,7 @@ class Trace(DisplayedTable):
         return f"{self.name}: " + ", ".join(filter(None, [jobs, *happens]))
 
     def to_columns(self, first: int | None = None) -> TableColumns:
+        """The jobs, as `Instance.to_columns` has them."""
         return self.instance.to_columns(first)
 
 
