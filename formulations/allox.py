@@ -29,7 +29,7 @@ WAITS = "waits, as others are planned first"
 
 
 class Allox(Formulation):
-    """Run every job once, without interruption, on one GPU; minimise the sum of the times from arrival to end.
+    """Run every job once, without interruption, on one GPU; minimise the sum of the completion times since arrival.
 
     Sets
         k in K: classes of n_k equal jobs;  g in G: groups of N_g machines (GPUs) of one pool that are free from a_g on;
@@ -48,20 +48,18 @@ class Allox(Formulation):
 
     A job delays itself and all that run after it on its machine, hence i p_kg. The program is an assignment problem:
     its vertices are whole numbers, so it is solved as a linear program, and its duals prove the optimum. (Of a solver
-    that returns no vertex, the best whole point inside its face is taken.) Machines of a group share their places, as
-    places i can be handed out among them at will. Some optimum gives each job one of its n cheapest places: the n - 1
-    other jobs cannot hold them all, and a move to a free one costs nothing. All other places are left out.
+    that returns no vertex, the best whole point inside its face is taken.) Machines of a group are exchangeable. Some
+    optimum uses only the n cheapest places of each job, because the n - 1 other jobs cannot hold them all.
 
-    Jobs that run now keep their GPU until they end (their end counts in the objective, but is no decision), unless
-    ``keep_running`` is false: then those that are preemptible are planned like all others, at no cost of moving. Jobs
-    that have not arrived are left out: with release dates this program would only be a lower bound. Jobs that cannot
-    run on exactly one GPU are refused, as are jobs that wait for others (``after``), and resources beside GPUs that may
-    run out. Columns of two jobs that share a GPU are left out.
+    Running jobs keep their GPU until they end; their ends count in the objective. With ``keep_running=false``
+    preemptible ones are planned anew, at no cost of moving. Jobs that have not arrived are left out: with release dates
+    the program would only be a lower bound. Columns of two jobs that share a GPU are left out. Refused: jobs that
+    cannot run on exactly one GPU or that have predecessors (``after``), and other resources that may run out.
 
     Options
-        alpha         of m jobs that wait, only the max(floor(alpha m), GPUs free now) that arrived first are planned;
-                      the others are listed as unplaced.
-        keep_running  whether all jobs that run keep their GPU; otherwise only those that are not preemptible.
+        alpha         of m waiting jobs, only the first max(floor(alpha m), free GPUs) by arrival are planned; the
+                      others are unplaced.
+        keep_running  whether all running jobs keep their GPU; otherwise only those that cannot be preempted.
 
     References
         T. N. Le, X. Sun, M. Chowdhury, Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020;

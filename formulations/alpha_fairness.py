@@ -25,19 +25,15 @@ class AlphaFairness(Formulation):
         f(v) = v^(1 - alpha) / (1 - alpha);   f(v) = log v for alpha = 1
 
     Options
-        alpha      0: total of the levels; 1: proportional fairness; larger: closer to max-min fairness (at most
-                   10).
-        normalise  what a level is, and how weights enter:
+        alpha      0: total of the levels; 1: proportional fairness; larger (at most 10): closer to max-min fairness.
+        normalise  levels and weights:
                    ``none``          m_k = 1, w_k = p_k (with alpha = 0 and weights 1 this is max-throughput);
                    ``proportional``  m_k = prop_k, w_k = p_k;
                    ``max-min``       m_k = prop_k p_k / s_k, w_k = 1 (the levels of max-min fairness).
 
-    For alpha other than 0 and 1, levels are divided by S, an estimate of the common level, so that
-    powers stay near 1: f(v) = S^(1 - alpha) f(v / S).
-
-    Optimality is certified by a dual bound. The tangents of f lie above f, so the duals of the
-    tangent program bound the optimum, whichever solver found them
-    (`optsched.program.total.Total.tangent`).
+    Internally levels are divided by an estimate S of the common level: f(v) = S^(1 - alpha) f(v / S), alpha not 0 or 1.
+    The bound comes from the duals of the tangent program (`optsched.program.total.Total.tangent`): tangents of f lie
+    above f.
 
     References
         J. Mo, J. Walrand. "Fair end-to-end window-based congestion control", IEEE/ACM Transactions on Networking 8(5),
@@ -112,9 +108,8 @@ class ProportionalFairness(AlphaFairness):
     Program
         maximise  sum_k n_k p_k log( sum_c T_kc x_c / (n_k prop_k) )   s.t.  time, capacity
 
-    prop_k is a constant under the logarithm: it sets the zero of the objective (every job at its proportional share)
-    and does not change the allocation. At the optimum, with q_r the price of resource r and lambda_k that of the time
-    of class k,
+    prop_k only sets the zero of the objective. At the optimum, with the prices q_r of resource r and lambda_k of the
+    time of class k,
 
         p_k T_kc / (level_k prop_k)  <=  lambda_k member_kc + sum_r q_r usage_rc    with equality where x_c > 0.
 

@@ -17,7 +17,7 @@ from optsched.program import AllocationProgram
 
 
 class DominantResourceFairness(Formulation):
-    r"""Raise all dominant shares together; who cannot rise any more stays, the others go on.
+    r"""Max-min fair dominant shares of GPUs, CPUs, memory and other resources: the smallest, then the next, and so on.
 
     Sets
         classes k of n_k equal jobs, columns c, resources r; types of resources: GPUs, CPUs and memory of all pools
@@ -34,11 +34,11 @@ class DominantResourceFairness(Formulation):
     Program
         maximise  sum_k nt_k(x)   s.t.  share_k(x) >= L_k for every class k (what filling gave),  time, capacity
 
-        nt_k(x) = sum_c T_kc x_c / prop_k as in `formulations.water_filling`: a share says nothing of where it is held,
-        and among the allocations with these shares the one that makes most of the pools is taken.
+        nt_k(x) = sum_c T_kc x_c / prop_k as in `formulations.water_filling`: among the allocations with these shares,
+        the one with the highest throughput.
 
-    A user with many tasks is a tenant with as many jobs: with users A and B of tasks <1 CPU, 4 GB> and <3 CPU, 1 GB> on
-    <9 CPU, 18 GB> A runs 3 tasks and B 2, both with a dominant share of 2/3.
+    A user with many tasks is a tenant with as many jobs. Example of the paper: users A and B with tasks <1 CPU, 4 GB>
+    and <3 CPU, 1 GB> on <9 CPU, 18 GB> run 3 and 2 tasks, both with a dominant share of 2/3.
 
     Options
         tenants    whether tenants share (default), or all jobs rise by their own weights.

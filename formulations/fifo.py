@@ -23,7 +23,7 @@ ROUNDING = 1e-9
 
 
 class Fifo(Rule):
-    """Start jobs in order of arrival, each whole, until the first that finds no room.
+    """Start whole jobs in order of arrival until one finds no room.
 
     Parameters
         T_ij throughput of job i on pool j at its gang s_i (its reference column), 0 where it cannot run;
@@ -35,23 +35,22 @@ class Fifo(Rule):
             T_ij = 0 for all j in R_i     ->  leave i out and go on
             else                          ->  x_ij = 1 for the j in R_i with the largest T_ij (ties: the first pool)
 
-    Jobs without any column, as those with a gang larger than every pool, are not in the program, and block nobody.
+    Jobs without any column, such as a gang larger than every pool, block nobody.
 
     Options
         variant    ``heterogeneity-aware``: as above.
                    ``agnostic``: j is drawn at random from the pools in R_i with T_ij > 0.
-                   ``packed``: as above; then, for the jobs left in the queue in order: i joins the job l that runs
-                   alone and holds as many GPUs, with the largest T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l
-                   (ties: the one that started first), if that exceeds 1.5; stop at the first i that finds no such l.
+                   ``packed``: as above; then each job i left in the queue, in order, joins the job l that runs alone on
+                   as many GPUs with the largest T_i(l)j / T_ij + T_l(i)j / T_lj on the pool j of l (ties: the first to
+                   start), if that exceeds 1.5; stop at the first i without such an l.
         seed       of the draws of ``agnostic``; by default that of the run.
-        bound      see `formulations.rule.Rule`.
+        bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
 
-    The objective reported is the total throughput. Python loops over the jobs in the order of the queue, which ends
-    when the cluster is full; the others cost what sorting them costs.
+    The objective reported is the total throughput.
 
     References
-        D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (which there ignores its draw and
-        the capacity) and ``fifo_packed`` (which there loses the job at the head of the queue).
+        D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (there without its draw and the
+        capacity) and ``fifo_packed`` (there without the job at the head of the queue).
     """
 
     name = "fifo"

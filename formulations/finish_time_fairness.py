@@ -28,7 +28,7 @@ LONGEST_AGE = 1e15
 
 
 class FinishTimeFairness(Formulation):
-    """Minimise the largest ratio of a job's finish time to its finish time alone in 1/n of the cluster.
+    """Minimise the largest ratio of a job's finish time to its finish time on 1/n of the cluster (Themis).
 
     Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
@@ -45,13 +45,11 @@ class FinishTimeFairness(Formulation):
 
         maximise  t = 1 / rho   s.t.   level_k(x) >= t / (1 - a_k t)  for every class k,  time, capacity
 
-        which is convex: the right side is replaced by its tangent (a linear program, whose optimum is a bound), the
-        optimum is where the next tangent is taken, and so on until the value of the point meets the bound (Newton's
-        method; one linear program if nobody has waited). Weights don't count.
+        which is convex. The right side is replaced by its tangent, a linear program whose optimum is a bound; the next
+        tangent is taken there, until value and bound agree (Newton's method). Weights don't count.
 
     Options
-        agnostic        every pool counts as the reference pool: T_kc := rate on ``reference_pool`` wherever the job
-                        can run.
+        agnostic        T_kc := rate on ``reference_pool`` wherever the job can run.
         reference_pool  name of a pool; needed with agnostic.
 
     References

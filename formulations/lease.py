@@ -35,18 +35,18 @@ Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class Lease(Formulation):
-    """Give every job with a deadline enough leases before it; a lease is one round of the instance.
+    """Plan enough leases (rounds) for each job before its deadline; maximise the value of the jobs that meet it.
 
     Sets
         k in K: classes of n_k equal jobs with a deadline;  o in O_k: their options, columns without a partner;
         t = 0, 1, ...: leases;  r in R: renewable resources.
     Parameters
         b_o = ceil(duration_o / L): leases needed, L the length of a lease; with the option ``quantile`` q a duration
-        that follows from a rate is the one that is kept with probability q (those that the instance states are exact);
+        from a rate is kept with probability q (stated durations are exact);
         l_o = floor((deadline - now) / L): leases before the deadline; an option's attribute ``deadline`` (seconds on
-        the clock of now) wins over the job's, which is how soft deadlines are stated: later, and worth less;
-        v_o: value of the option, or the job's weight where the instance lists no options;
-        g_ro: what it uses of r;  G_rt: capacity of r in lease t (nodes that become available count from then on).
+        the clock of now) wins over the job's, for soft deadlines: later, with less value;
+        v_o: value of the option; without options the job's weight;
+        g_ro: use of r;  G_rt: capacity of r in lease t (nodes that become available count from then on).
     Variables
         S_o: jobs of the class that take option o;  X_ot: how many of them run in lease t.
     Program
@@ -56,34 +56,26 @@ class Lease(Formulation):
         take      sum_{o in O_k} S_o  =  n_k    (<= n_k if soft, or ``admission``) every class
         capacity  sum_o g_ro X_ot  <=  G_rt                                        every resource and lease
         S, X >= 0 integer;  X_ot = 0 for t >= l_o
-    A job stays on its option, so it never changes GPU type. Jobs without a deadline are best effort: they are no part
-    of the plan, and listed as unplaced. A soft deadline may be missed; the job then has no lease and no value.
+    A job stays on its option, so it never changes GPU type. Jobs without a deadline are unplaced. A job that misses a
+    soft deadline has no lease and no value.
 
     Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
         pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
-    The mean start is the average over all leases of the job. For a job in one piece it is the start of its first lease
-    plus a constant. The first lease alone would be the wrong measure: a job could run its first lease early and all
-    others late. Status, bound and gap of a solution certify the value only. The ``stages`` of the solution hold the
-    values of starts and pieces and the solver's bounds on them; each stage keeps the values of those before it, and
-    `optsched verify` recomputes the values from the schedule. A stage is not solved if its program has more than 4,000
-    columns or if no time is left. Then every job is moved as early as the other jobs leave room, and the stage has no
-    bound.
+    Status, bound and gap certify the value only; the ``stages`` of the solution have the values of starts and pieces
+    and the solver's bounds on them. A stage is not solved if its program has more than 4,000 columns or no time is
+    left; then every job is moved as early as the others leave room.
 
-    Solvers start from the plan by earliest deadline first (`LeaseProgram._by_deadline`), the answer where a limit
-    leaves nothing better. Without ``admission`` there is one only where it keeps all deadlines.
-
-    Rounds take ``admission`` and ``refine=shift`` unless the policy says otherwise: deadlines that cannot all be kept
-    leave no round idle, each job that is not admitted is named with the leases it needs and those that are left, and a
-    plan of which only the first lease is followed is not worth long runs.
+    Solvers start from the plan by earliest deadline first, which is also the answer if a limit leaves nothing better.
+    Without ``admission`` it exists only if it keeps all deadlines. Rounds use ``admission`` and ``refine=shift`` unless
+    the policy says otherwise.
 
     Options
-        first_lease   what the GPUs used in the first lease are worth: ``ignore`` them, ``minimise`` or ``maximise``
-                      them; ``random`` counts only the first option's value, as the published code does where any
-                      feasible plan will do.
-        admission     let jobs be declined; otherwise all must be planned, or the instance is infeasible.
-        refine        how one of the plans of the same value is chosen: ``solve`` the programs of starts and pieces, or
-                      only ``shift`` every job as early as the others leave room.
+        first_lease   GPUs used in the first lease: ``ignore``, ``minimise`` or ``maximise`` them; ``random`` counts
+                      only the value of the first option, as the published code does.
+        admission     jobs may be declined; otherwise all must be planned, or the instance is infeasible.
+        refine        choice among plans of the same value: ``solve`` the programs of starts and pieces, or only
+                      ``shift`` every job as early as the others leave room.
         capacity      {resource: [capacity in lease 0, 1, ...]}: calendars; the last number goes on.
 
     References

@@ -29,11 +29,10 @@ class Makespan(Formulation):
         minimise  M   s.t.  M sum_c T_kc x_c >= n_k N_k  for every class k,  time, capacity
 
         With t = S / M this is linear:   maximise t   s.t.   S sum_c T_kc x_c / N_k >= n_k t   (levels)
-        S = median_k N_k / max_c T_kc, of columns alone where a class has one, is a mere scale that keeps t near 1.
+        with the scale S = median_k N_k / max_c T_kc, which keeps t near 1.
 
     Options
-        agnostic        every pool counts as the reference pool: T_kc := rate on ``reference_pool`` wherever the job
-                        can run (pairs: the rate of each job alone there).
+        agnostic        T_kc := rate on ``reference_pool`` wherever the job can run (of each job of a pair: alone).
         reference_pool  name of a pool; needed with agnostic.
 
     References

@@ -27,7 +27,7 @@ COARSE = 10_000
 
 
 class MakespanUnrelated(Formulation):
-    """Run every job once, without interruption, in one of its configurations; minimise the end of the last.
+    """Run every job once, without interruption, in one of its configurations; minimise the makespan.
 
     Sets
         k in K: classes of n_k equal jobs;  c in C_k: their columns (without partners);

@@ -33,9 +33,8 @@ class MaxMinFairness(Formulation):
     With pairs in the candidates the same rows are the packed (space-sharing) policy.
 
     Options
-        agnostic   every pool counts the same: T_kc := 1 per job of the column, hence prop_k = 1. Columns that cannot
-                   run stay out; ``"literal"`` also admits pools that are large enough but where the job has no rate, as
-                   the original does.
+        agnostic   T_kc := 1 per job of the column, hence prop_k = 1. ``"literal"`` also admits pools where the job has
+                   no rate, as the original does.
 
     References
         D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia. "Heterogeneity-Aware Cluster Scheduling

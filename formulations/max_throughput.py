@@ -22,9 +22,7 @@ class MaxThroughput(Formulation):
 
     Options
         integral    whole jobs: each runs in one configuration all the time, or not at all (a MILP).
-        normalise   ``none``: m_k = 1, steps/s of different models are added as they are;
-                    ``proportional``: m_k = prop_k, jobs count by normalised throughput;
-                    ``best``: m_k = max_c T_kc alone, jobs count by the share of their best throughput.
+        normalise   ``none``: m_k = 1; ``proportional``: m_k = prop_k; ``best``: m_k = max_c T_kc alone.
 
     References
         D. Narayanan et al., OSDI 2020, repository policy ``max_sum_throughput_perf``.

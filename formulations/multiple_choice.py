@@ -15,13 +15,13 @@ from optsched.program import AllocationProgram, Total
 
 
 class MultipleChoice(Formulation):
-    """Choose at most one configuration for every job, so that all together are worth most.
+    """Choose at most one configuration per job with the largest total value: a knapsack.
 
     Sets
         jobs j, in classes k of n_k equal jobs; configurations c of each; resources r, renewable and consumable
     Parameters
-        val_jc    value of j in c: of an explicit option its ``value``; of workers and parameter servers mu(tau); of
-                  other columns what the option ``generated`` says; of a pair that shares GPUs the sum of its two jobs
+        val_jc    value of j in c: ``value`` of an explicit option; mu(tau) with parameter servers; else by the option
+                  ``generated``; of a pair the sum of its two jobs
         use_jc[r] what it holds of r;   C_r capacity
     Variables
         x_jc      1: j runs in c (summed over equal jobs)
@@ -31,15 +31,15 @@ class MultipleChoice(Formulation):
                   sum_jc use_jc[r] x_jc <= C_r       for every resource
                   x binary;  0 <= x <= 1 with ``relax``
 
-    An option with a value may have rate 0, or none: a plain item of a knapsack.
+    An option with a value needs no rate: it is an item of a knapsack.
 
     Options
-        generated  value of a column with throughput T_jc that no option and no law gives one, w_j being the weight:
-                   ``relative-rate`` w_j T_jc / max_c T_jc;  ``rate`` w_j T_jc;  ``weight`` w_j, however it runs.
-        relax      solve the linear relaxation: an upper bound. At a vertex, at most as many classes as there are full
-                   resources have a fractional choice, so that rounding down loses the value of so many.
-        prune      leave out a column if another of the same job has no smaller value and needs no more of anything;
-                   the optimum is the same. Not done with side constraints, which may tell the two apart.
+        generated  value of a column without option and law, w_j being the weight: ``relative-rate``
+                   w_j T_jc / max_c T_jc;  ``rate`` w_j T_jc;  ``weight`` w_j.
+        relax      solve the linear relaxation, an upper bound. At a vertex, at most as many classes as there are full
+                   resources have a fractional choice.
+        prune      leave out columns dominated in value and use by another of the same job; the optimum is the same. Not
+                   done with side constraints.
 
     References
         H. Kellerer, U. Pferschy, D. Pisinger, "Knapsack problems", 2004, chapters 9 and 11.

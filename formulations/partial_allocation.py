@@ -35,7 +35,7 @@ def accuracy(C: Classes) -> float:
 
 
 class PartialAllocation(Formulation):
-    """Maximise the product of throughputs, then take from every job what it costs the others by being there.
+    """Maximise the product of throughputs, then discount each job by its cost to the others, so that lies do not pay.
 
     Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; jobs alone on their GPUs.
     Program
@@ -44,25 +44,21 @@ class PartialAllocation(Formulation):
         where x^-k is the optimum without one of the jobs of class k
         allocation:  f_k x*_kc
 
-    f_k is 1 where a job is in nobody's way, and never larger, as x* without the job's part is feasible without it. With
-    homogeneous utilities, a job's throughput f_k T_k x*_k is the product over all jobs, divided by what the others
-    could have without it, which it has no influence on; and the product is what x* maximises. So no job gains by
-    reporting other throughputs than it has, and each keeps at least 1/e of its part of x*.
+    f_k <= 1, because x* without the job's part is feasible without it. A job's discounted throughput f_k T_k x*_k is
+    the product over all jobs, which x* maximises, divided by what the others could have without it, which it cannot
+    influence. So no job gains by misreporting its throughputs, and each keeps at least 1/e of its part of x*.
 
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k n_k w_k), BEFORE the
-    discounts; bound, prices and certificate are of x* as well. The discounts are written as the figure ``discount`` of
-    each job, so that x* can be had back from the file. They follow from optima of as many further programs as there are
-    classes. What a job gets, f_k level_k = (value at x* / value at x^-k) ^ (1 / w_k) in products, is right to 1e-5 (of
-    more than 5000 jobs, 2e-9 per job), which the certified bounds of these programs prove. Where that fails, or a limit
-    comes first, the answer is x* itself, ``feasible`` and without discounts, and the attempts of its solver say why.
-    The levels of x*, where their product is flat, and with them f_k, may be off by more.
+    discounts; bound, prices and certificate are of x* too. The figure ``discount`` of each job is f_k, from one more
+    program per class. Certified bounds prove f_k level_k = (value at x* / value at x^-k) ^ (1 / w_k) to 1e-5 (for more
+    than 5000 jobs, 2e-9 per job). If that fails or a limit stops it, the answer is x* itself, ``feasible`` and without
+    discounts.
 
     At x*, with prices q_r of the capacity and lambda_k of the time, sum_k n_k lambda_k + sum_r q_r W_r = sum_k n_k w_k
     and  w_k T_kc / (T_k x* / n_k)  <=  lambda_k + sum_r q_r usage_rc,  with equality where x*_c > 0.
 
-    Side constraints are taken if they only forbid (upper limits of sums, as budgets and quotas): then less for all is
-    feasible too. Those that demand something, as deadlines, would be broken by discounts and are refused; so are jobs
-    that share GPUs, where a discount of one would be a discount of both.
+    Side constraints must be upper limits of sums, such as budgets and quotas, so that discounts keep them. Others, such
+    as deadlines, are refused, and so are jobs that share GPUs.
 
     Options
         weights   ``ignored``: w_k = 1, m_k = s_k / (p_k prop_k); weights then scale levels and change no allocation;

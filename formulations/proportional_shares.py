@@ -21,17 +21,13 @@ class ProportionalShares(Rule):
         f_k  = P_e / sum_e' P_e'  *  p_k / sum_{l in J_e} n_l p_l               of tenant e
         y_kj = f_k W_j / s_kj where the job can run on pool j;  each row divided by max(1, sum_j f_k W_j / s_kj)
 
-    A tenant counts if a job of it is in the program; a job without a tenant is one of its own, with its own weight.
-    Equal weights without tenants give `formulations.isolated`.
-
-    Capacity is always kept: the f of all jobs add up to 1, so sum_k n_k s_kj y_kj <= W_j. (The policy ``proportional``
-    of Gavel's repository gives every job the fractions W_j / sum_j' W_j' of its time, whatever the number of jobs: a
-    normaliser, and no allocation as soon as sum_k n_k s_k > sum_j W_j.) Where CPUs, memory or another resource would be
-    exceeded, the columns that use it are scaled down into it.
+    A tenant counts if it has a job in the program; a job without a tenant is its own tenant, with its own weight. Equal
+    weights without tenants give `formulations.isolated`. The f of all jobs add up to 1, so sum_k n_k s_kj y_kj <= W_j.
+    Where CPUs, memory or another resource would be exceeded, the columns that use it are scaled down.
 
     Options
         tenants    whether tenants share by their weights first; otherwise only the weights of jobs count.
-        bound      see `formulations.rule.Rule`.
+        bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
 
     References
         D. Narayanan et al., OSDI 2020, repository policy ``isolated``, by weight.

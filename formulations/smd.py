@@ -15,7 +15,7 @@ from optsched.program import AllocationProgram, SideRows, Total
 
 
 class Smd(Formulation):
-    """Sum-of-ratios multi-dimensional-knapsack decomposition: admitted jobs reserve their limits.
+    """Maximise the value of admitted jobs, each in its fastest configuration; jobs reserve their limits (SMD).
 
     Sets
         jobs i, in classes of equal jobs; resources r
@@ -31,23 +31,21 @@ class Smd(Formulation):
                   sum_i x_i v_i^r <= C^r             for every r          (reservation)
                   x binary
 
-    Decomposition. The rows that couple jobs have v_i and not (w_i, p_i), and mu_i never grows with tau_i, so for every
-    x the best (w_i, p_i) is the one that minimises tau_i alone:
+    Decomposition. The rows that couple jobs contain v_i, not (w_i, p_i), and mu_i never grows with tau_i, so for every
+    x the best (w_i, p_i) minimises tau_i alone:
 
         inner     (w_i*, p_i*) = argmin tau_i(w, p)  inside the limit,   u_i = mu_i(tau_i*)
         outer     maximise  sum_i u_i x_i   s.t.  (reservation), x binary
 
-    which is exact, as both parts are solved exactly: the inner ones by enumeration over w (`ParameterServers.fastest`),
-    the outer one as a MILP. Pairs that need more than C^r are left out too: they can never run.
+    The inner problem is solved by enumeration, the outer one as a MILP. Pairs that need more than C^r are left out.
 
-    Of a job with explicit options, the configurations are its options, and the inner problem takes the one with the
-    greatest ``value`` inside the limit, of several the fastest; the limit stands in ``parameters.limit`` of its
-    workload. A job that has neither a law nor options is refused. Columns of two jobs that share GPUs are left out.
+    Of a job with explicit options, the inner problem takes the option with the greatest ``value`` inside the limit
+    (``parameters.limit`` of its workload), of several the fastest. A job with neither a law nor options is refused.
+    Columns of two jobs that share GPUs are left out.
 
     References
         M. Yu, C. Wu, B. Ji, J. Liu, "A sum-of-ratios multi-dimensional-knapsack decomposition for DNN resource
-        scheduling", INFOCOM 2021, arXiv:2105.13855. The paper relaxes and rounds both parts, with guarantees; here both
-        are solved to optimality.
+        scheduling", INFOCOM 2021, arXiv:2105.13855 (there both parts are relaxed and rounded, with guarantees).
     """
 
     name = "smd"
@@ -81,7 +79,7 @@ class Smd(Formulation):
 
 
 class SmdTight(Smd):
-    """SMD's configurations, but admitted jobs hold what they use instead of their limits.
+    """As SMD, but admitted jobs reserve what they use, not their limits.
 
     Symbols as in `Smd`.
     Program
@@ -89,8 +87,7 @@ class SmdTight(Smd):
         outer     maximise  sum_i u_i x_i
                   s.t.      sum_i x_i (O_i^r w_i* + G_i^r p_i*) <= C^r    for every r;   x binary
 
-    No longer a decomposition of one program: a job could use less and leave room for others, which is what
-    `formulations.multiple_choice` decides jointly. Hence
+    A job could use less and leave room for others, which `formulations.multiple_choice` decides jointly. Hence
 
         value(smd)  <=  value(smd-tight)  <=  value(multiple-choice).
 

@@ -22,7 +22,7 @@ NOTHING = 1e-9
 
 
 class ThroughputPerCost(Formulation):
-    """Maximise the throughput that money buys: by the price of a GPU, or per USD that is spent in all.
+    """Maximise throughput per price of a GPU, summed, or total throughput per total cost.
 
     Sets, x, T, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
@@ -32,21 +32,19 @@ class ThroughputPerCost(Formulation):
         ratio   maximise  sum_c (sum_k T_kc) x_c  /  sum_c g_c price_j(c) x_c          s.t.  time, capacity
 
     The sum divides by the price of ONE GPU, whatever the gang, as the original does. The ratio is linear-fractional,
-    hence one linear program in y = x tau (`optsched.program.ratio`). With deadlines its optimum is a cheap way to keep
-    them, and whatever raises the ratio; an optimum may be scaled as long as all rows hold, and the largest is taken.
+    hence one linear program in y = x tau (`optsched.program.ratio`); of its optima the largest multiple that keeps all
+    rows is taken.
 
     Where all rows only limit (time, capacity, budgets, quotas), no solver is needed. With r_c = (sum_k T_kc) /
-    (g_c price_j(c)) and max over the columns that can run at all,
+    (g_c price_j(c)),
 
         sum_c (sum_k T_kc) x_c  =  sum_c r_c g_c price_j(c) x_c  <=  (max_c r_c) sum_c g_c price_j(c) x_c
 
-    with equality exactly where nothing but columns of the best r_c runs. Any amount of one of them is feasible when it
-    is small enough, so max_c r_c is the optimum. Of the columns that have it, as much is taken as fits, one after the
-    other in their order. Most jobs get nothing: the ratio alone asks for no more.
+    with equality exactly where only columns of the best r_c run. So max_c r_c is the optimum, and as much as fits of
+    these columns is taken, in their order. Most jobs get nothing: use the ratio with deadlines or a minimum service.
 
     Options
-        objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: all throughput by all that is
-                    spent.
+        objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: total throughput by total cost.
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (cost policies); repository policies

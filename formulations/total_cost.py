@@ -13,7 +13,7 @@ from optsched.program import AllocationProgram, Multiple, Total
 
 
 class TotalCost(Formulation):
-    """Minimise the cost per hour of what is in use.
+    """Minimise the cost per hour of the GPUs in use.
 
     Sets, x, n, time and capacity as in `formulations.max_min_fairness`.
     Parameters
@@ -21,8 +21,8 @@ class TotalCost(Formulation):
     Program
         minimise  sum_c price_c x_c   s.t.  time, capacity
 
-    Without side constraints nothing runs, for nothing. With deadlines it is the cheapest way to meet them; and
-    `optsched pareto` trades it against any other objective.
+    Without side constraints nothing runs. With deadlines it is the cheapest way to meet them; `optsched pareto` trades
+    it against other objectives.
 
     References
         The cost of policies is that of D. Narayanan et al., OSDI 2020, section 4.3 (Gavel divides by it instead).

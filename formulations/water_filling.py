@@ -17,7 +17,7 @@ from optsched.program import AllocationProgram, LexicographicMinimum
 
 
 class WaterFilling(Formulation):
-    r"""Raise all normalised throughputs together; who cannot rise any more stays, the others go on.
+    r"""Max-min fair normalised throughputs: the smallest as large as possible, then the next, and so on.
 
     Sets, x, T, n, s, p, prop, time and capacity as in `formulations.max_min_fairness`; tenants e of weight w_e.
     Parameters
@@ -36,12 +36,12 @@ class WaterFilling(Formulation):
         maximise  sum_k n_k nt_k(x)   s.t.  nt_k(x) >= L_k for every class k,  time, capacity
 
     The vector of the nt_k is unique: without tenants it is the lexicographic maximum of the sorted (s_k / p_k) nt_k.
-    The objective is its sum. The duals of all stages are in the solution and prove it, see
-    `optsched.program.filling`; prices are those of the last program.
+    The duals of all stages are in the solution and prove it (`optsched.program.filling`); prices are those of the last
+    program.
 
     Options
-        agnostic   every pool counts the same: T_kc := 1 per job of the column, hence prop_k = 1; ``"literal"`` also
-                   admits pools where the job has no rate.
+        agnostic   T_kc := 1 per job of the column, hence prop_k = 1; ``"literal"`` also admits pools where the job has
+                   no rate.
         tenants    whether tenants share (default), or all jobs rise by their own weights.
 
     References

@@ -417,12 +417,9 @@ def test_the_exit_codes() -> None:
     assert told == {0, 1, 2, 3, 4, 5, 6, 7, 130}
 
 
-def test_the_formulations_are_listed() -> None:
-    told = {
-        name.strip("`")
-        for name, _ in table(sections("docs/concepts/objectives.md")["Formulations"])
-    }
-    assert told == {registry.load_formulation(name).name for name in registry.names("formulation")}
+def test_the_formulations_are_counted() -> None:
+    count = len({registry.load_formulation(name).name for name in registry.names("formulation")})
+    assert f"lists all {count} " in (ROOT / "docs/concepts/objectives.md").read_text()
 
 
 def test_the_side_constraints_are_listed_with_their_options() -> None:

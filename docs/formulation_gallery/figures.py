@@ -165,7 +165,8 @@ def _instances(name: str) -> tuple[str, ...]:
 def kind_of(formulation: Formulation, solution: optsched.Solution) -> str:
     """What kind of program a formulation builds of the instance of a solution, in words."""
     if formulation.sense == "rule":
-        return "rule: nothing is solved"
+        unsolved = solution.solver.name in ("none", "closed form")
+        return "rule: nothing is solved" if unsolved else "rule with an integer program"
     try:
         program = formulation.program(formulation.classes(solution.candidates))
     except OptschedError:

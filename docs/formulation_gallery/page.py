@@ -21,15 +21,14 @@ HEAD = """# Formulations
 
 <!-- Made by `make docs` from the docstrings and options of the catalogue: change those, not this page. -->
 
-Every formulation and side constraint: what it optimises or asks for, its mathematics, its options, commands, and what
-comes of it on an instance that ships. `optsched formulations NAME` shows the mathematics and the options in a terminal.
+Every formulation and side constraint with its mathematics, options, commands and an answer on an instance that ships.
+`optsched formulations NAME` shows the same in a terminal. [Which objective?](../concepts/objectives.md) helps to
+choose; [Words](../concepts/words.md) explains job, class and column.
 
-Every formulation takes the option `quantile` where something holds jobs to deadlines (the side constraint `deadlines`,
-or `lease`): with `-O quantile=0.9` deadlines reckon with the throughput that a performance model gives 90 % to be
-reached, while objectives keep to the median.
-[Words](../concepts/words.md) explains terms such as job, class and column.
+With `-O quantile=0.9`, deadlines (the side constraint, or `lease`) use the throughput that is reached with a
+probability of 90 % by the performance model; objectives use the median.
 """
-SENSES = {"max": "maximised", "min": "minimised", "rule": "told of its answer"}
+SENSES = {"max": "maximised", "min": "minimised", "rule": "reported"}
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,8 @@ def page(entries: Sequence[Entry]) -> str:
     asks = [(_link(entry), entry.docstring.summary) for entry in constraints]
     parts = [
         HEAD,
-        _table(("formulation", "kind of program", "in words"), rows),
-        _table(("side constraint", "in words"), asks),
+        _table(("formulation", "kind of program", "what it does"), rows),
+        _table(("side constraint", "what it asks for"), asks),
         *(_section(entry, links) for entry in formulations),
         *(_section(entry, links) for entry in constraints),
     ]
@@ -168,9 +167,8 @@ def _picture(entry: Entry) -> list[str]:
 def _facts(entry: Entry) -> Iterator[str]:
     document = entry.document
     if entry.is_formulation:
-        yield f"- {SENSES[document['sense']]}: {markdown(document['objective'])}"
-        yield f"- kind of program: {_kind(entry)}"
-    yield f"- reads of each job: {_codes(document['reads']) or 'nothing but its columns'}"
+        yield f"- {_kind(entry)}; {SENSES[document['sense']]}: {markdown(document['objective'])}"
+    yield f"- reads of each job: {_codes(document['reads']) or 'its columns only'}"
     if document.get("aliases"):
         yield f"- also called {_codes(document['aliases'])}"
     yield f"- code: `{document['module'].replace('.', '/')}.py`"

@@ -17,9 +17,8 @@ class AntiAffinity(SideConstraint):
 
         |{ j in jobs : a[j,n] > 0 }|  <=  1                                          (anti-affinity)
 
-    Nobody is placed on a node in a program over fractions of time, so the constraint adds no rows to it: jobs of the
-    set may take turns on a node, and run at once on different ones. The placement keeps it (`optsched.place`,
-    ``--place``), and refuses what does not fit. Two jobs of the set that share GPUs are refused always.
+    Programs over fractions of time know no nodes, so it adds no rows. The placement (`optsched.place`, ``--place``)
+    keeps it; jobs of the set may take turns on a node. Two jobs of the set never share GPUs.
 
     Options
         jobs   ids of the jobs, two or more.

@@ -16,21 +16,19 @@ from optsched.program import SideRows
 
 
 class Budget(SideConstraint):
-    """The GPUs that jobs hold cost at most so much per hour, on average over time.
+    """The GPUs in use cost at most so much per hour, on average over time.
 
-    With p_c the price of the GPUs of column c in USD per hour (GPUs x share of each x ``cost_per_gpu_hour`` of the
-    pool), f_c the part of column c that is the tenant's (1 without ``tenant``; two jobs that share GPUs pay half each),
-    and B the limit:
+    With p_c the price of column c in USD per hour (GPUs x share of each x ``cost_per_gpu_hour`` of the pool), f_c the
+    tenant's part of column c (1 without ``tenant``; each job of a pair pays half), and B the limit:
 
         sum_c f_c p_c x_c  <=  B                                                     (budget)
 
-    GPUs that nobody holds cost nothing. The price of an option (``cost``) is no part of it, nor is a total over the
-    lives of the jobs: for that give the cluster a consumable resource. A pool without a price on which a job that pays
-    could run is refused.
+    Idle GPUs are free, and ``cost`` of options does not count. For a total over the lives of the jobs use a consumable
+    resource. A pool without a price on which a paying job could run is refused.
 
     Options
         limit    B, USD per hour.
-        tenant   name of the tenant whose jobs pay; without it all jobs do.
+        tenant   tenant whose jobs pay; without it all jobs.
 
     References
         D. Narayanan et al., "Analysis and Exploitation of Dynamic Pricing in the Public Cloud for ML Training",

@@ -20,27 +20,23 @@ class Deadlines(SideConstraint):
 
         sum_c T_kc x_c  >=  n_k N_k / (D_k - now)                                    (deadlines)
 
-    The rows ask for more than a deadline does: a steady pace from now on. A job that waits and then runs faster may
-    meet its deadline too, so deadlines that cannot all be met at a constant rate can perhaps be met in turns. What is
-    said of them says so. The formulation `lease` decides whether jobs that take turns meet them, in whole rounds.
+    The rows ask for more than a deadline: a steady pace from now on. Deadlines that cannot all be met at a constant
+    rate can perhaps be met in turns; the formulation `lease` decides that, in whole rounds.
 
-    T is the throughput that a column reaches with the probability that the formulation asks for (its option
-    ``quantile``; the median otherwise). A job keeps its deadline with that probability where it runs in one column, or
-    where what its rates are wrong by goes together.
+    T is the throughput at the formulation's option ``quantile`` (by default the median). A job in one column keeps its
+    deadline with that probability.
 
-    A hard deadline that has passed, or one of a job that can run nowhere, makes the instance infeasible, and the job is
-    named. So do deadlines that cannot all be met at a constant rate, unless they may give way:
+    A hard deadline that has passed, or of a job that can run nowhere, makes the instance infeasible. So do deadlines
+    that cannot all be met at a constant rate, unless they may give way:
 
         minimise  sum_k p_k n_k s_k   s.t.  sum_c T_kc x_c >= n_k (1 - s_k) N_k / (D_k - now),  the rows of the program
 
-    with the weights p; these s are then fixed, and the formulation is solved with what is left of the deadlines. Those
-    that are missed are named.
+    with the weights p. Then the s are fixed, and the formulation is solved. Missed deadlines are named.
 
     Options
-        soft      also take soft deadlines as rows (they are ignored otherwise).
-        give_way  ``none``: deadlines that cannot all be met so are infeasible; ``shortfall``: by the least total part
-                  of the pace; ``count``: s_k is 0 or 1, as few (weighted) deadlines as possible are given up (a MILP;
-                  every job is a class of its own).
+        soft      also rows for soft deadlines (else ignored).
+        give_way  ``none``: infeasible; ``shortfall``: least total shortfall of the pace; ``count``: s_k is 0 or 1, the
+                  fewest (weighted) missed deadlines (a MILP; every job is its own class).
 
     References
         D. Narayanan et al., OSDI 2020, section 4.2 (SLO constraints).

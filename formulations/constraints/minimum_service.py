@@ -28,17 +28,16 @@ class MinimumService(SideConstraint):
         of=time       sum_c member_kc x_c  >=  n_k a                                 (minimum-service)
         of=isolated   sum_c T_kc x_c       >=  n_k a iso_k
 
-    iso_k is the throughput of a job of class k, in steps/s, when every job of the program has its own slice of the
-    cluster (`formulations.isolated`); a <= 1 of it is always feasible without further constraints, and a = 1 is the
-    sharing incentive. Two jobs that share GPUs both run. Jobs in no program are not meant, except those named by
-    ``jobs``: one of these that can run nowhere makes the instance infeasible.
+    iso_k is the throughput of class k in steps/s under `formulations.isolated`. a <= 1 of it is feasible without other
+    constraints; a = 1 is the sharing incentive. A job named by ``jobs`` that can run nowhere makes the instance
+    infeasible.
 
     Options
         fraction   a; of the time at most 1.
         of         ``time`` or ``isolated``.
-        jobs       ids of the jobs that are meant.
-        tenant     only jobs of this tenant; without jobs, tenant and workload every job is meant.
-        workload   only jobs of this workload.
+        jobs       ids of the jobs.
+        tenant     tenant of the jobs; without jobs, tenant and workload all jobs.
+        workload   workload of the jobs.
 
     References
         A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3 (sharing incentive); D. Narayanan et al.,

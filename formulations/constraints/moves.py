@@ -18,25 +18,22 @@ NOT_RUNNING = -1
 
 
 class Moves(SideConstraint):
-    """Few of the jobs that run now leave the configuration in which they run.
+    """At most so many running jobs are moved or stopped, or each stays for a fraction of the time.
 
-    Let R be the classes of jobs of the program that run now (``running``), S_k the columns that continue class k: those
-    in its present pool and, with ``gpus``, on as many GPUs as it holds there. The time that a job of k spends outside
-    of S_k, moved or waiting, is 1 - (1/n_k) sum over S_k of member_kc x_c. With M the limit and a the fraction:
+    Let R be the classes of the program that run now (``running``), S_k the columns that continue class k: those in its
+    present pool and, with ``gpus``, on as many GPUs. With M the limit and a the fraction:
 
         sum_{k in R} ( n_k - sum_{c in S_k} member_kc x_c )  <=  M                   (moves)
         sum_{c in S_k} member_kc x_c  >=  n_k a              for every k in R        (moves, with ``keep``)
 
-    In an integral program the left-hand side of the first row is the number of jobs that are moved or stopped; with
-    fractions of time it is the number expected at a random instant. A column that continues a job may put it on other
-    nodes of its pool: which these are is for the placement, which moves as few GPUs as it can. Jobs in no program are
-    not counted. A job without a column that continues it counts as moved; if there are more such jobs than M, or
-    one with ``keep``, the instance is infeasible and they are named.
+    The left-hand side of the first row is the number of jobs that are moved or stopped; with fractions of time, the
+    expected number at a random instant. Nodes are left to the placement, which moves as few GPUs as possible. A job
+    that no column continues counts as moved; more than M of these, or one with ``keep``, are infeasible.
 
     Options
-        limit   M, a number of jobs; without it only ``keep`` counts.
-        keep    a, the fraction of the time that each of them stays; without it only ``limit`` counts.
-        gpus    whether running on another number of GPUs of the pool is a move.
+        limit   M, a number of jobs; this or ``keep``, or both.
+        keep    a, the fraction of the time that each of them stays.
+        gpus    whether another number of GPUs in the same pool is a move.
 
     References
         H. Gog, M. Schwarzkopf, A. Gleave, R. Watson, S. Hand, "Firmament", OSDI 2016 (costs of preemption and

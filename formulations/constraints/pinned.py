@@ -106,16 +106,16 @@ class Pinned(_OfWays):
 
         sum of x_c  ==  0   over the columns c of k that are not in A                (pinned)
 
-    A column that uses no pool is in none of ``pools``. Two jobs share GPUs only where both may run. A job that is left
-    nowhere to run, by this and all other constraints of its kind together, makes the instance infeasible and is named.
-    Running nowhere is no matter of this constraint: see `formulations.constraints.minimum_service`.
+    A column without a pool is in none of ``pools``. Two jobs share GPUs only where both may run. A job that ``pinned``
+    and ``forbidden`` leave nowhere to run makes the instance infeasible. To make jobs run, use
+    `formulations.constraints.minimum_service`.
 
     Options
         pools      names of the pools.
-        gpus       numbers of GPUs, of the column as a whole.
+        gpus       total numbers of GPUs.
         jobs       ids of the jobs in J.
-        tenant     only jobs of this tenant; without jobs, tenant and workload every job is in J.
-        workload   only jobs of this workload.
+        tenant     tenant of the jobs; without jobs, tenant and workload all jobs.
+        workload   workload of the jobs.
 
     References
         A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent resources).
@@ -143,15 +143,15 @@ class Forbidden(_OfWays):
 
         sum of x_c  ==  0   over the columns c of k that are in F                    (forbidden)
 
-    Two jobs share GPUs only where both may run. A job that is left nowhere to run, by this and all other constraints of
-    its kind together, makes the instance infeasible and is named.
+    Two jobs share GPUs only where both may run. A job that ``pinned`` and ``forbidden`` leave nowhere to run makes the
+    instance infeasible.
 
     Options
         pools      names of the pools.
-        gpus       numbers of GPUs, of the column as a whole; with pools: these numbers in these pools.
+        gpus       total numbers of GPUs; with pools: these numbers in these pools.
         jobs       ids of the jobs in J.
-        tenant     only jobs of this tenant; without jobs, tenant and workload every job is in J.
-        workload   only jobs of this workload.
+        tenant     tenant of the jobs; without jobs, tenant and workload all jobs.
+        workload   workload of the jobs.
 
     References
         A. Tumanov et al., "TetriSched", EuroSys 2016 (placement preferences as sets of equivalent resources).

@@ -21,18 +21,18 @@ IDLE = "watts_idle"
 class Power(SideConstraint):
     """The GPUs draw at most so much power, on average over time.
 
-    With g_c the GPUs of column c on the pools j that count, w_j and v_j what a busy and an idle GPU of pool j draw in W
-    (``watts_per_gpu``, ``watts_idle``), W_j usable GPUs, and P the limit in W:
+    With g_c the GPUs of column c on the pools j that count, w_j and v_j the power of a busy and an idle GPU of pool j
+    in W (``watts_per_gpu``, ``watts_idle``), W_j usable GPUs, and P the limit in W:
 
         sum_c g_c (w_j - v_j) x_c  +  sum_j v_j W_j  <=  P                           (power)
 
-    GPUs that a job holds count as busy, of a share of a GPU that share. Without ``idle`` v_j = 0: only GPUs in use
-    count. A pool that does not say what it draws is refused.
+    GPUs (or shares of them) that a job holds are busy. Without ``idle`` v_j = 0. A pool that does not state its power
+    is refused.
 
     Options
         limit   P, W.
         idle    whether idle GPUs draw ``watts_idle``.
-        pools   names of the pools that count, such as those behind one fuse; without it all.
+        pools   pools that count, such as those behind one fuse; without it all.
 
     References
         C. Lefurgy, X. Wang, M. Ware, "Power capping: a prelude to power shifting", Cluster Computing 11(2), 2008.

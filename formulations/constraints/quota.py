@@ -79,14 +79,14 @@ class _OfTenant(SideConstraint):
 class Quota(_OfTenant):
     """A tenant's jobs hold at most so many GPUs, on average over time.
 
-    With g_c the GPUs of column c (GPUs x share of each) on the pools that count, and f_c the part of the column that is
-    the tenant's (1 for its job alone, 1/2 for a pair of its job with that of another, 1 for a pair of its jobs):
+    With g_c the GPUs of column c (GPUs x share of each) on the pools that count, and f_c the tenant's part of the
+    column (1; 1/2 for a pair with a job of another tenant):
 
         sum_c f_c g_c x_c  <=  G                                                     (quota)
 
     Options
         tenant   name of the tenant.
-        gpus     G, GPUs; GPU hours per hour, if you like.
+        gpus     G, GPUs.
         share    G as a fraction of the usable GPUs; either this or ``gpus``.
         pools    names of the pools that count; without it all.
 
@@ -118,16 +118,15 @@ class MinimumShare(_OfTenant):
 
         sum_c f_c g_c x_c  >=  min(G, D),    D = sum_k n_k d_k over the tenant's classes           (minimum-share)
 
-    D is what the tenant's jobs could hold if each ran in its largest configuration all the time. With
-    ``up_to_demand=false`` the right-hand side is G, and a tenant whose jobs cannot hold it makes the instance
-    infeasible. D knows nothing of capacities and of other constraints: what they do not leave is infeasible.
+    D is the tenant's demand if each job ran in its largest configuration all the time, whatever the capacities and
+    other constraints, which may make it infeasible. With ``up_to_demand=false`` the right-hand side is G.
 
     Options
         tenant         name of the tenant.
         gpus           G, GPUs.
         share          G as a fraction of the usable GPUs; either this or ``gpus``.
         pools          names of the pools that count; without it all.
-        up_to_demand   whether the tenant's demand D limits what is set aside for it.
+        up_to_demand   whether the demand D limits the share.
 
     References
         A. Verma et al., "Large-scale cluster management at Google with Borg", EuroSys 2015, section 2.5 (quota as a

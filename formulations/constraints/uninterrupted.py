@@ -14,15 +14,14 @@ from optsched.program import SideRows
 
 
 class Uninterrupted(SideConstraint):
-    """Jobs that run now and cannot be preempted run on, all the time, in the pool and on as many GPUs as they do.
+    """Running jobs that cannot be preempted keep their pool and number of GPUs all the time.
 
     Let H be the classes of such jobs (``preemptible`` false, ``running`` given), and S_k the columns of class k in its
     present pool on as many GPUs as it holds:
 
         sum_{c in S_k} member_kc x_c  >=  n_k        for every k in H       (uninterrupted)
 
-    A job that no column continues any more, as the nodes that it holds take no new work, is left to the caller: what it
-    holds is no part of the capacity then.
+    A job that no column continues, because its nodes take no new work, is left out: its GPUs are not in the capacity.
 
     References
         Non-preemptible jobs are part of every batch scheduler; in Gavel and Sia they keep their allocation.
