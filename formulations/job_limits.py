@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Absence, Candidates
-from optsched.errors import InvalidInput, OptschedError, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, OptschedError
 from optsched.instance.documents import Document, Name, NonNegative
 from optsched.instance.reading import join, key, listed, show, validate
 
@@ -135,13 +135,23 @@ class JobLimits:
             return self.wrong[workload]
         if kinds.options[kind] < 0:
             needed = "options, or a workload with parameters.parameter_server"
-            return UsageError(f"{name}: job {show(job)} has plain rates, expected {needed}")
+            return InvalidArgument(
+                f"job {show(job)}",
+                "plain rates",
+                needed,
+                sentence=f"{name}: job {show(job)} has plain rates, expected {needed}",
+            )
         place = (
             f"{_path(candidates, workload)}"
             if workload >= 0
             else "a workload with parameters.limit"
         )
-        return UsageError(f"{name}: job {show(job)} has options and no limit, expected {place}")
+        return InvalidArgument(
+            f"job {show(job)}",
+            "options and no limit",
+            place,
+            sentence=f"{name}: job {show(job)} has options and no limit, expected {place}",
+        )
 
 
 def _read(given: object, path: str, row_of: Mapping[str, int]) -> dict[str, float]:

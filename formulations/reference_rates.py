@@ -14,7 +14,7 @@ from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray, blocks, increases, is_range
 from optsched.candidates import Classes
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import FormulationOptions
 from optsched.instance import Instance
 
@@ -102,9 +102,12 @@ def reference_pool(instance: Instance, name: str | None, formulation: str) -> in
     """Row of the pool whose rates stand for all; raises `UsageError` if there is none of this name."""
     pools = instance.cluster.pool_index
     if name is None or name not in pools:
-        told = ", ".join(pools)
-        raise UsageError(
-            f"{formulation}: agnostic needs reference_pool, one of {told}; found {name!r}"
+        one_of = f"one of {', '.join(pools)}"
+        raise InvalidArgument(
+            f"option of {formulation}: reference_pool",
+            repr(name),
+            one_of,
+            sentence=f"{formulation}: agnostic needs reference_pool, {one_of}; found {name!r}",
         )
     return pools[name]
 

@@ -222,7 +222,12 @@ def _check_options(formulation: str, given: Iterable[str]) -> None:
     for name in given:
         if name not in options:
             hint = did_you_mean(name, [*options, *signature(solve).parameters])
-            raise UsageError(f"solve has no parameter and {formulation} no option {name!r}{hint}")
+            raise InvalidArgument(
+                f"option of {formulation}",
+                repr(name),
+                f"one of {', '.join(options)}",
+                sentence=f"solve has no parameter and {formulation} no option {name!r}{hint}",
+            )
 
 
 @checks_arguments

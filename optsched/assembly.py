@@ -254,8 +254,11 @@ def make_constraint(item: Any) -> SideConstraint:
     if isinstance(item, str):
         item = {"kind": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("kind"), str):
-        raise UsageError(
-            f'a side constraint is a kind or an object with "kind", found {show(item)}'
+        raise InvalidArgument(
+            "constraint",
+            show(item),
+            'a kind or an object with "kind"',
+            sentence=f'a side constraint is a kind or an object with "kind", found {show(item)}',
         )
     owner = load_constraint(item["kind"])
     return owner(options_from(owner, {key: value for key, value in item.items() if key != "kind"}))

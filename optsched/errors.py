@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
     from typing import ParamSpec, Self, TypeVar
 
     Given = ParamSpec("Given")
@@ -107,16 +108,38 @@ class WrongValue(OptschedError):
         What should stand there.
     file : str
         The file that it stands in; empty if it is in none.
+    sentence : str
+        The message, where another one reads better than ``path: found X, expected Y``.
     """
 
-    def __init__(self, path: str, found: str, expected: str, file: str = "") -> None:
+    def __init__(
+        self, path: str, found: str, expected: str, file: str = "", *, sentence: str = ""
+    ) -> None:
         self.path, self.found, self.expected, self.file = path, found, expected, file
         where = "".join(f"{part}: " for part in (file, path) if part)
-        super().__init__(f"{where}found {found}, expected {expected}")
+        super().__init__(sentence or f"{where}found {found}, expected {expected}")
 
 
 class InvalidArgument(WrongValue, UsageError):
     """An argument of a function, or an option of the command line, has a value that it cannot have."""
+
+
+def wrong_ending(path: str | Path, endings: str) -> InvalidArgument:
+    """The refusal of a file to write whose name does not tell its format."""
+    expected = f"a name that ends in {endings}"
+    return InvalidArgument("", str(path), expected, sentence=f"{path}: expected {expected}")
+
+
+def unknown_name(
+    path: str, name: str, known: Iterable[str], problem: str = "", hint: str = ""
+) -> InvalidArgument:
+    """The refusal of a name that is none of those that are known.
+
+    ``problem`` begins the message (default: ``unknown PATH 'NAME'``), and ``hint`` ends it.
+    """
+    one_of = f"one of {', '.join(known)}"
+    problem = problem or f"unknown {path} {name!r}"
+    return InvalidArgument(path, repr(name), one_of, sentence=f"{problem}, expected {one_of}{hint}")
 
 
 class InvalidInput(WrongValue):

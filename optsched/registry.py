@@ -18,6 +18,7 @@ from optsched.errors import (
     SolverUnavailable,
     UsageError,
     did_you_mean,
+    unknown_name,
 )
 from optsched.solvers import FAMILIES, Solver
 
@@ -96,9 +97,7 @@ def kinds_of(name: str, kinds: Sequence[str], what: str, *, also: str = "") -> l
     """
     found = [kind for kind in kinds if name in catalogue(kind)]
     if not found:
-        raise UsageError(
-            _unknown(name, what, {known for kind in kinds for known in catalogue(kind)}, also)
-        )
+        raise _unknown(name, what, {known for kind in kinds for known in catalogue(kind)}, also)
     return found
 
 
@@ -119,15 +118,15 @@ def policy_kind(name: str, *, also: str = "") -> Literal["formulation", "ranking
     return "ranking" if found == ["ranking"] else "formulation"
 
 
-def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> str:
-    """Why a name is refused; what is meant comes before the long list of what there is."""
+def _unknown(name: str, what: str, known: Collection[str], also: str = "") -> InvalidArgument:
+    """The refusal of a name; what is meant comes before the long list of what there is."""
     hint = did_you_mean(name, sorted(known), aside=True)
     elsewhere = [
         words for kind, words in KINDS.items() if what in KINDS and name in catalogue(kind)
     ]
     if elsewhere:
         hint = f" (it is a {elsewhere[0]})"
-    return f"unknown {what} {name!r}{hint}, expected one of {', '.join(sorted(known))}{also}"
+    return unknown_name(what, name, sorted(known), f"unknown {what} {name!r}{hint}", also)
 
 
 def _check_name(what: str, name: object) -> None:
@@ -139,7 +138,8 @@ def _load(what: str, name: str, error: type[OptschedError] = UsageError) -> Any:
     known = catalogue(what)
     _check_name(what, name)
     if name not in known:
-        raise error(_unknown(name, what, known))
+        refusal = _unknown(name, what, known)
+        raise refusal if error is UsageError else error(str(refusal))
     module, _, attribute = known[name].partition(":")
     return getattr(import_module(module), attribute)
 

@@ -26,7 +26,8 @@ FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\s:]+/)+")  # those of an absolute path
 class Refusal(NamedTuple):
     """The fields of a refusal. A field that ends in ``...`` says how the field begins; None is any text.
 
-    The folders of a file can be left out, and so can the file of an error that names the place in it as well.
+    The folders of a file can be left out, and so can the file of an error that names the place in it as well. An error
+    without fields is told by its message, which the path is compared with.
     """
 
     path: str
@@ -42,6 +43,8 @@ class Refusal(NamedTuple):
                 error.journal,
                 error.file if error.line is None else f"{error.file}, line {error.line}",
             )
+        elif isinstance(error, OptschedError) and agrees(self.path, str(error)):
+            return self.found is None
         else:
             return error is not None and self.holds(error.__cause__)
         pairs = ((self.path, path), (self.found, error.found), (self.expected, error.expected))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from refusals import Refusal, refuses, stated
 
+import optsched
 from optsched import errors
+from optsched.benchmarking.table import check_results_name
 from optsched.errors import InvalidArgument, InvalidInput, JournalDamaged
+from optsched.generate.catalogue import generate
 
 
 def test_the_sentence_of_a_wrong_value() -> None:
@@ -28,6 +33,68 @@ def test_the_sentence_of_a_wrong_value() -> None:
 def test_the_sentence_of_a_damaged_journal() -> None:
     error = JournalDamaged("j", "0.log", 7, "a record", "the end")
     assert str(error) == "journal j is damaged: 0.log, line 7: found a record, expected the end"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: optsched.solve("@quickstat"),
+            "no instance @quickstat ships, expected one of @infeasible, @knapsack, @large, @leases, @packing, "
+            "@quickstart, @smd, @topology, @unrelated; did you mean @quickstart?",
+        ),
+        (
+            lambda: optsched.RoundPolicy(ranking="tiresia"),
+            "unknown ranking 'tiresia' (did you mean tiresias?), expected one of 2d-las, ",
+        ),
+        (
+            lambda: optsched.solve("@quickstart", "srtf"),
+            "unknown formulation 'srtf' (it is a ranking), expected one of allox, ",
+        ),
+        (
+            lambda: optsched.RoundPolicy(ranking="tiresias", options={"limit": [1]}),
+            "tiresias has no option 'limit', expected one of gpus, moves, limits, knob, classes; did you mean limits?",
+        ),
+        (
+            lambda: optsched.solve("@quickstart", "makespan", agnostic=True),
+            "makespan: agnostic needs reference_pool, one of v100, p100, k80; found None",
+        ),
+        (
+            lambda: optsched.solve("@quickstart", "makespan", agnostik=True),
+            "solve has no parameter and makespan no option 'agnostik'; did you mean agnostic?",
+        ),
+        (
+            lambda: optsched.solve("@quickstart", constraints=[7]),
+            'a side constraint is a kind or an object with "kind", found 7',
+        ),
+        (
+            lambda: optsched.whatif("@quickstart", add={"v10": 1}),
+            "add: no pool or resource is called 'v10', expected one of v100, p100, k80; did you mean v100?",
+        ),
+        (
+            lambda: optsched.pareto("@quickstart", ["makespan"]),
+            "a front is between two objectives that differ, found 1 of them",
+        ),
+        (lambda: generate("gab"), "no generator 'gab', expected one of cluster, unrelated, gap, "),
+        (
+            lambda: check_results_name("a.txt"),
+            "a.txt: expected a name that ends in .csv, .json or .jsonl",
+        ),
+    ],
+)  # fmt: skip
+def test_sentences_other_than_that_of_wrong_values(
+    call: Callable[[], object], sentence: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_message_stands_for_an_error_without_fields() -> None:
+    with refuses("no trace...", errors.UsageError):
+        raise errors.UsageError("no trace was given")
+    with pytest.raises(AssertionError), refuses("no trace: found 3", errors.UsageError):
+        raise errors.UsageError("no trace: found 3")
 
 
 def test_exit_codes() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from optsched.benchmarking.best_known import with_best_known
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument
 from optsched.lazy import convenience
 
 if TYPE_CHECKING:
@@ -140,8 +140,12 @@ class Results(DisplayedTable):
         chosen = _method_columns(full) if by is None else tuple(by)
         wrong = [name for name in chosen if not any(name in row for row in full)]
         if wrong:
-            raise UsageError(
-                f"no row has a column {wrong[0]!r}: the columns are {', '.join(full[0])}"
+            columns = ", ".join(full[0])
+            raise InvalidArgument(
+                "by",
+                repr(wrong[0]),
+                f"one of {columns}",
+                sentence=f"no row has a column {wrong[0]!r}: the columns are {columns}",
             )
         rest = [
             name

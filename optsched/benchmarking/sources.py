@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from optsched.benchmarking.task import canonical
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, UsageError, unknown_name
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
 from optsched.instance.reading import read_bytes
@@ -123,7 +123,7 @@ def generated(kind: str, options: Mapping[str, Any], seeds: Any = None) -> list[
     from optsched.generate.catalogue import GENERATORS  # loads every generator
 
     if kind not in GENERATORS:
-        raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
+        raise unknown_name("generator", kind, GENERATORS, f"no generator {kind!r}")
     if seeds is not None and "seed" in options:
         raise UsageError(f"generate {kind}: give seed or seeds, not both")
     chosen = [options.get("seed", 1)]

@@ -13,7 +13,7 @@ from optsched.api import write_atomically
 from optsched.benchmarking.cells import NUMBER, cell_of, text_of
 from optsched.benchmarking.results import OVERHEAD
 from optsched.benchmarking.results_file import FORMAT, parse_lines
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidInput, wrong_ending
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, show
 
@@ -155,7 +155,7 @@ def check_results_name(path: str | Path) -> str:
     """The suffix of a results file; raises `UsageError` for any but `SUFFIXES`."""
     kind = Path(path).suffix.lower()
     if kind not in SUFFIXES:
-        raise UsageError(f"{path}: expected a name that ends in .csv, .json or .jsonl")
+        raise wrong_ending(path, ".csv, .json or .jsonl")
     return kind
 
 

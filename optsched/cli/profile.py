@@ -11,7 +11,7 @@ from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.options import OUTPUT, Json
 from optsched.cli.shell import Shell, check_target
-from optsched.errors import UsageError
+from optsched.errors import UsageError, wrong_ending
 
 if TYPE_CHECKING:
     from optsched.benchmarking.results import Results
@@ -34,7 +34,7 @@ def _columns(text: str, option: str) -> list[str]:
 def output_file(path: str, option: str) -> str:
     """A page or a picture that can be written."""
     if Path(path).suffix.lower() not in (".html", *PICTURES):
-        raise UsageError(f"{path}: expected a name that ends in .html, .svg, .png or .pdf")
+        raise wrong_ending(path, ".html, .svg, .png or .pdf")
     check_target(path)
     from optsched.report.pictures import require_matplotlib
 

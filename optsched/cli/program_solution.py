@@ -18,7 +18,7 @@ from optsched.cli.solution_view import (
     time_words,
 )
 from optsched.cli.tables import bullets, count, facts, heading, listed, more, name, number, table
-from optsched.errors import UsageError
+from optsched.errors import UsageError, wrong_ending
 from optsched.solution.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def _check_options(problem: Problem, output: str | None, duals: bool) -> None:
     if output is None or output == "-":
         return
     if Path(output).suffix.lower() not in (".sol", ".json"):
-        raise UsageError(
-            f"{output}: expected a name that ends in .sol or .json for the solution of a program"
-        )
+        raise wrong_ending(output, ".sol or .json for the solution of a program")
 
 
 def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:

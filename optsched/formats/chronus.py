@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import IntArray
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput
 from optsched.formats.recorded import (
     NodeRates,
     arrived,
@@ -118,7 +118,7 @@ def import_chronus(
         No pools, speeds of other pools, or a unit that is none.
     """
     if not 0 < unit < math.inf:
-        raise UsageError(f"unit is {unit!r}, expected seconds above 0")
+        raise InvalidArgument("unit", repr(unit), "seconds above 0")
     documents, factors = pool_documents(pools), speeds_of(pools, speeds)
     spread = {} if locality is None else _read_locality(Path(locality))
     jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)

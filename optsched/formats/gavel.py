@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import InvalidInput, UsageError, did_you_mean
+from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
 from optsched.formats.gavel_files import (
     MAX_GPUS,
     GavelThroughputs,
@@ -164,7 +164,7 @@ def _whole_option(value: object, what: str, least: int) -> int:
     except TypeError:
         number = -1
     if not least <= number <= MAX_GPUS:
-        raise UsageError(f"{what} is {value!r}, expected a whole number from {least} to {MAX_GPUS}")
+        raise InvalidArgument(what, repr(value), f"a whole number from {least} to {MAX_GPUS}")
     return number
 
 
@@ -173,9 +173,7 @@ def _check_worker_types(
 ) -> None:
     known = ", ".join(map(one_line, table.worker_types))
     if not pools:
-        raise UsageError(
-            f"pools is empty, expected GPUs for at least one of the worker types {known}"
-        )
+        raise InvalidArgument("pools", "none", f"GPUs for at least one of the worker types {known}")
     for pool in pools:
         if pool not in table.alone:
             raise InvalidInput(
@@ -196,13 +194,13 @@ def _selection(jobs: GavelTrace, active: int | None, at: float | None) -> tuple[
     if active is not None:
         count = _whole_option(active, "active", 1)
         if count > len(jobs):
-            raise UsageError(
-                f"active is {count}, expected at most {len(jobs)}, the number of jobs in the trace"
+            raise InvalidArgument(
+                "active", str(count), f"at most {len(jobs)}, the number of jobs in the trace"
             )
         return count, float(jobs.arrival[count - 1])
     if at is not None:
         if not math.isfinite(at):
-            raise UsageError(f"at is {at!r}, expected a finite time in seconds")
+            raise InvalidArgument("at", repr(at), "a finite time in seconds")
         return int(np.searchsorted(jobs.arrival, at, side="right")), float(at)
     return len(jobs), float(jobs.arrival[0])
 

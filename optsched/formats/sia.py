@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument
 from optsched.formats.sia_profiles import (
     EpochNoise,
     StepTimes,
@@ -209,7 +209,13 @@ def _applications(
             found[name] = Application(read_training(own), times, paces.get(name, Pace()))
     for name in paces:
         if name not in found:
-            raise UsageError(f"no job of the application {name!r}, expected one of {listed(found)}")
+            one_of = f"one of {listed(found)}"
+            raise InvalidArgument(
+                "paces",
+                repr(name),
+                one_of,
+                sentence=f"no job of the application {name!r}, expected {one_of}",
+            )
     return found
 
 

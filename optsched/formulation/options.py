@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from optsched.errors import InvalidArgument, InvalidInput, UsageError, did_you_mean
+from optsched.errors import InvalidArgument, InvalidInput, did_you_mean, unknown_name
 from optsched.instance.reading import expected_by, show, translate
 
 
@@ -73,9 +73,10 @@ def options_from(owner: type[Any], given: Mapping[str, Any]) -> Any:
     label = getattr(owner, "name", None) or getattr(owner, "kind", "")
     unknown = next((name for name in given if name not in owner.Options.model_fields), None)
     if unknown is not None:
-        known = ", ".join(own_options(owner)) or "none: it has no options"
+        known = list(own_options(owner)) or ["none: it has no options"]
         hint = did_you_mean(unknown, owner.Options.model_fields)
-        raise UsageError(f"{label} has no option {unknown!r}, expected one of {known}{hint}")
+        problem = f"{label} has no option {unknown!r}"
+        raise unknown_name(f"option of {label}", unknown, known, problem, hint)
     try:
         return owner.Options.model_validate(dict(given))
     except ValidationError as error:

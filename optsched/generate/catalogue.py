@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optsched.errors import UsageError
+from optsched.errors import unknown_name
 from optsched.generate.cluster import CLUSTER
 from optsched.generate.gap import GAP
 from optsched.generate.generator import Generated, Generator
@@ -45,5 +45,5 @@ def generate(kind: str, **options: Any) -> Generated:
         Naming the kind or the option that is wrong, what was found and what was expected.
     """
     if kind not in GENERATORS:
-        raise UsageError(f"no generator {kind!r}, expected one of {', '.join(GENERATORS)}")
+        raise unknown_name("generator", kind, GENERATORS, f"no generator {kind!r}")
     return GENERATORS[kind](options)

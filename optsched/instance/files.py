@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from optsched.errors import InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, wrong_ending
 from optsched.instance.build import build_instance
 from optsched.instance.documents import InstanceDocument
 from optsched.instance.instance import Instance
@@ -84,14 +84,19 @@ def instance_bytes(instance: Instance, kind: str) -> bytes:
 
         return yaml.safe_dump(document, sort_keys=False, width=120).encode()
     if kind != "json":
-        raise UsageError(f"unknown instance format {kind!r}, expected json, yaml or npz")
+        raise InvalidArgument(
+            "kind",
+            repr(kind),
+            "json, yaml or npz",
+            sentence=f"unknown instance format {kind!r}, expected json, yaml or npz",
+        )
     return pretty_json(document).encode()
 
 
 def kind_of(path: Path) -> str:
     """Format by suffix; raises `UsageError`."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
+        raise wrong_ending(path, ", ".join(SUFFIXES))
     return SUFFIXES[path.suffix.lower()]
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import InvalidArgument, UsageError, did_you_mean
+from optsched.errors import InvalidArgument, UsageError, did_you_mean, unknown_name
 from optsched.instance.build_cluster import MAX_GPUS, MAX_NODES
 from optsched.instance.cluster import PER_NODE, UP, Cluster, Pool, Resource
 from optsched.instance.instance import Instance
@@ -69,10 +69,8 @@ def _check(name: str, amount: float, cluster: Cluster, now: float) -> None:
             raise UsageError(
                 f"add {name}: not every usable node of {head} states its {kind}, so there is no limit"
             )
-        hint = did_you_mean(name, known)
-        raise UsageError(
-            f"add: no pool or resource is called {name!r}, expected one of {', '.join(known)}{hint}"
-        )
+        problem = f"add: no pool or resource is called {name!r}"
+        raise unknown_name("add", name, known, problem, did_you_mean(name, known))
     if not math.isfinite(amount):
         raise InvalidArgument(f"add {name}", str(amount), "a finite number")
     if name in cluster.pool_index and amount != int(amount):

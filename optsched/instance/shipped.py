@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optsched.errors import UsageError, did_you_mean
+from optsched.errors import UsageError, did_you_mean, unknown_name
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -25,7 +25,7 @@ def shipped_names() -> list[str]:
 def shipped_path(name: str) -> Path:
     """File of a shipped instance."""
     if name not in shipped_names():
-        known = ", ".join(f"@{each}" for each in shipped_names())
-        hint = did_you_mean(f"@{name}", [f"@{each}" for each in shipped_names()])
-        raise UsageError(f"no instance @{name} ships, expected one of {known}{hint}")
+        known = [f"@{each}" for each in shipped_names()]
+        hint = did_you_mean(f"@{name}", known)
+        raise unknown_name("instance", f"@{name}", known, f"no instance @{name} ships", hint)
     return shipped_folder() / f"{name}.json"

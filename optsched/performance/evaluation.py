@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import InvalidArgument, InvalidInput, UsageError
+from optsched.errors import InvalidArgument, InvalidInput, unknown_name
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -117,12 +117,16 @@ RANDOM = ("random", "few-shot")
 def splits_of(profiles: Profiles, name: str, seed: int, options: Mapping[str, Any]) -> list[Split]:
     """The splits of a name with its options; raises `UsageError` for a wrong one."""
     if name not in SPLITS:
-        raise UsageError(f"unknown split {name!r}, expected one of {', '.join(SPLITS)}")
+        raise unknown_name("split", name, SPLITS)
     known = {"random": {"fraction"}, "more-gpus": {"most"}}.get(name, set())
     for option, value in options.items():
         if option not in known:
-            raise UsageError(
-                f"unknown option of the split {name}: {option}, expected {' '.join(known) or 'none'}"
+            wanted = " ".join(known) or "none"
+            raise InvalidArgument(
+                f"option of {name}",
+                option,
+                wanted,
+                sentence=f"unknown option of the split {name}: {option}, expected {wanted}",
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidArgument(f"{name}: {option}", repr(value), "a number")

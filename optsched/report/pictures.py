@@ -16,7 +16,7 @@ from optsched.api import write_atomically
 from optsched.arrays import FloatArray
 from optsched.display import amount as amount
 from optsched.display import count as count
-from optsched.errors import SolverUnavailable, UsageError
+from optsched.errors import SolverUnavailable, wrong_ending
 from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def picture_format(path: str | Path) -> str:
     """``png``, ``svg`` or ``pdf`` by the suffix of a file; raises `UsageError` for any other."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in UNDATED:
-        raise UsageError(f"{path}: expected a name that ends in .png, .svg or .pdf")
+        raise wrong_ending(path, ".png, .svg or .pdf")
     return kind
 
 

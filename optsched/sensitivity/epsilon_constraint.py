@@ -117,13 +117,21 @@ def pareto(
     InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
     if isinstance(objectives, str):
-        raise UsageError(f"a front is between two objectives, found {objectives!r} alone")
+        raise InvalidArgument(
+            "objectives",
+            repr(objectives),
+            "two formulations",
+            sentence=f"a front is between two objectives, found {objectives!r} alone",
+        )
     if not isinstance(objectives, Iterable):
         raise InvalidArgument("objectives", show(objectives), "two formulations")
     pairs = [(item, {}) if isinstance(item, str) else item for item in objectives]
     if len(pairs) != 2 or pairs[0] == pairs[1]:
-        raise UsageError(
-            f"a front is between two objectives that differ, found {len(pairs)} of them"
+        raise InvalidArgument(
+            "objectives",
+            str(len(pairs)),
+            "two objectives that differ",
+            sentence=f"a front is between two objectives that differ, found {len(pairs)} of them",
         )
     if not 2 <= points <= MOST_POINTS:
         raise InvalidArgument("points", str(points), f"a number from 2 to {MOST_POINTS:,}")

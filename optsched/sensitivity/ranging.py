@@ -29,7 +29,7 @@ import numpy as np
 from optsched.api import make_formulation
 from optsched.arrays import FloatArray
 from optsched.display import DisplayedTable, TableColumns, amount, count
-from optsched.errors import InvalidArgument, UsageError
+from optsched.errors import InvalidArgument, UsageError, unknown_name
 from optsched.instance.arguments import checks_arguments
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
@@ -257,9 +257,8 @@ def held_of(solution: Solution, solver: str = "auto", limits: Limits | None = No
 
 def _known(name: str, names: Sequence[str]) -> str:
     if name not in names:
-        raise UsageError(
-            f"no resource of the program is called {name!r}, expected one of {', '.join(names)}"
-        )
+        problem = f"no resource of the program is called {name!r}"
+        raise unknown_name("resource", name, names, problem)
     return name
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from optsched.assembly import make_formulation
 from optsched.candidates import Classes
-from optsched.errors import UsageError, did_you_mean
+from optsched.errors import InvalidArgument, did_you_mean
 from optsched.formulation import Formulation, Infeasible, by_class
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
@@ -194,7 +194,12 @@ def _row_of(solution: Solution, job: str) -> int:
         return names.index(job)
     except KeyError:
         hint = did_you_mean(job, (names[row] for row in range(len(names))))
-        raise UsageError(f"{solution.instance.name} has no job {show(job)}{hint}") from None
+        raise InvalidArgument(
+            "job",
+            show(job),
+            "the id of a job of the instance",
+            sentence=f"{solution.instance.name} has no job {show(job)}{hint}",
+        ) from None
 
 
 def _why_nothing(

@@ -9,7 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.assembly import make_model
-from optsched.errors import UsageError
+from optsched.errors import UsageError, unknown_name
 from optsched.instance import FORMAT as INSTANCE_FORMAT
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
@@ -47,9 +47,7 @@ def time_model(name: str) -> type[TimeModel]:
     """The class of a model that is fitted to profiles; raises `UsageError` for any other name."""
     owner = load_model(name)
     if not (isinstance(owner, type) and issubclass(owner, TimeModel)):
-        raise UsageError(
-            f"{name} is not fitted to profiles, expected one of {', '.join(time_models())}"
-        )
+        raise unknown_name("model", name, time_models(), f"{name} is not fitted to profiles")
     return owner
 
 
@@ -137,9 +135,7 @@ def fit_pairs(
     """
     name, own = (model, {}) if isinstance(model, str) else model
     if name not in PAIR_MODELS:
-        raise UsageError(
-            f"unknown model of pairs {name!r}, expected one of {', '.join(PAIR_MODELS)}"
-        )
+        raise unknown_name("model of pairs", name, PAIR_MODELS)
     if own and options:
         raise UsageError("options of the model of pairs are given in two ways")
     fitted = pair_class(name).fit(profiles, {**own, **options}).document()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from optsched.assembly import InstanceSource, load
-from optsched.errors import UsageError
+from optsched.errors import InvalidArgument, UsageError
 from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.files import instance_bytes, pretty_json, read_file
@@ -67,5 +67,10 @@ def trace_bytes(trace: Trace, kind: str) -> bytes:
 
         return yaml.safe_dump(trace.to_document(), sort_keys=False, width=120).encode()
     if kind != "json":
-        raise UsageError(f"unknown trace format {kind!r}, expected json, yaml or npz")
+        raise InvalidArgument(
+            "kind",
+            repr(kind),
+            "json, yaml or npz",
+            sentence=f"unknown trace format {kind!r}, expected json, yaml or npz",
+        )
     return pretty_json(trace.to_document()).encode()

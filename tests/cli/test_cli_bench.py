@@ -281,28 +281,32 @@ def test_limits(run: Any, hard: Path, tmp_path: Path) -> None:
 WRONG = [
     (["nothing.json"], 3, "found no readable file at nothing.json..."),
     (["*.nothing"], 2, "*.nothing: no file matches"),
-    (["@nothing"], 2, "@nothing"),
-    (["generate:nothing:jobs=3"], 2, "no generator 'nothing', expected one of cluster"),
+    (["@nothing"], 2, "instance: found '@nothing'"),
+    (
+        ["generate:nothing:jobs=3"],
+        2,
+        "generator: found 'nothing', expected one of cluster, unrelated...",
+    ),
     (
         ["generate:cluster:jobs=3,seeds=0"],
         2,
         "generate cluster: seeds: found 0, expected a number of seeds above 0...",
     ),
     (["generate:cluster:seed=3,seeds=2"], 2, "generate cluster: give seed or seeds, not both"),
-    (["@quickstart", "-f", "nothing"], 2, "'nothing'"),
+    (["@quickstart", "-f", "nothing"], 2, "formulation: found 'nothing'"),
     (
         ["@quickstart", "-f", "makespan", "-f", "makespan"],
         2,
         'formulation ["makespan",{}] is given twice',
     ),
-    (["@quickstart", "-f", "makespan", "-O", "x=1"], 2, "'x'"),
+    (["@quickstart", "-f", "makespan", "-O", "x=1"], 2, "option of makespan: found 'x'"),
     (
         ["@quickstart", "-O", "lease:x=1"],
         2,
         "-O lease: it is not in the sweep, expected one of max-min-fairness",
     ),
     (["@quickstart", "--solver", "nothing"], 7, "'nothing'"),
-    (["@quickstart", "-C", "nothing"], 2, "'nothing'"),
+    (["@quickstart", "-C", "nothing"], 2, "constraint: found 'nothing'"),
     (
         ["@quickstart", "--seeds", "-1"],
         2,
@@ -320,7 +324,7 @@ WRONG = [
     (
         ["@quickstart", "-o", "results.txt"],
         2,
-        "results.txt: expected a name that ends in .csv, .json or .jsonl",
+        "found results.txt, expected a name that ends in .csv, .json or .jsonl",
     ),
     (["@quickstart", "-o", "no/r.csv"], 2, "no/r.csv"),
     (

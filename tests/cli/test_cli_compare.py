@@ -113,7 +113,7 @@ def test_options_by_formulation(run: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["-f", "makespam"], "'makespam'"),
+        (["-f", "makespam"], "formulation: found 'makespam'"),
         (["-f", "makespan", "-f", "makespan"], "makespan is given twice with the same options"),
         (["-f", "makespan:agnostic=maybe"], 'option of makespan: agnostic: found "maybe"'),
         (["-f", "makespan:=3"], "-f makespan: found '=3', expected key=value"),
@@ -124,7 +124,7 @@ def test_options_by_formulation(run: Any) -> None:
          "-O makespan: makespan is not compared, expected one of isolated"),
         (["-O", "max-throughput:integral=true", "-O", "max-throughput:integral=false"],
          "-O max-throughput: integral is given twice"),
-        (["-C", "wish"], "'wish'"),
+        (["-C", "wish"], "constraint: found 'wish'"),
         (["--time-limit", "soon"], "--time-limit: found 'soon'"),
     ],
 )  # fmt: skip

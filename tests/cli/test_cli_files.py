@@ -193,18 +193,18 @@ def test_export_an_instance(run: Any, tmp_path: Path, suffix: str) -> None:
     ("given", "code", "told"),
     [
         (["-o", "x.mps"], 2, "x.mps is a program: say of which formulation with -f NAME"),
-        (["-o", "x.txt"], 2, "x.txt: expected a name that ends in .json, .yaml, .yml, .npz"),
+        (["-o", "x.txt"], 2, "found x.txt, expected a name that ends in .json, .yaml, .yml, .npz"),
         (
             ["-f", "makespan", "-o", "x.json"],
             2,
-            "x.json: expected a name that ends in .mps or .lp for a program",
+            "found x.json, expected a name that ends in .mps or .lp for a program",
         ),
         (
             ["-f", "isolated", "-o", "x.mps"],
             2,
             "isolated is a rule: it has no program that could be exported",
         ),
-        (["-f", "nothing", "-o", "x.mps"], 2, "'nothing'"),
+        (["-f", "nothing", "-o", "x.mps"], 2, "formulation: found 'nothing'"),
         (
             ["-O", "agnostic=true", "-o", "x.json"],
             2,
@@ -327,7 +327,11 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
             3,
             'pools: found "h100"',
         ),
-        (["--pools", "v100:2", "--active", "9"], 2, "active is 9, expected at most 4"),
+        (
+            ["--pools", "v100:2", "--active", "9"],
+            2,
+            "active: found 9, expected at most 4...",
+        ),
         (
             ["--pools", "v100:2", "--active", "2", "--at", "1h"],
             2,
@@ -335,7 +339,7 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
         ),
         (["--pools", "v100:2", "--active", "x"], 2, "--active: found 'x', expected a whole number"),
         (["--pools", "v100:2", "--at", "soon"], 2, "--at: found 'soon'"),
-        (["--pools", "v100:2", "--gpus-per-node", "0"], 2, "gpus_per_node is 0"),
+        (["--pools", "v100:2", "--gpus-per-node", "0"], 2, "gpus_per_node: found 0"),
         (["--pools", "v100:2", "--reference", "tpu"], 3, 'reference: found "tpu"'),
         (["--pools", "v100:2", "--trace", "nowhere"], 3, "found no readable file at nowhere..."),
     ],
@@ -351,7 +355,7 @@ def test_import_into_a_format_that_is_none(
     run: Any, gavel: tuple[str, ...], tmp_path: Path
 ) -> None:
     assert run("import", "gavel", *gavel, "--pools", "v100:1", "-o", tmp_path / "i.txt").refused(
-        "i.txt"
+        "found i.txt"
     )
 
 

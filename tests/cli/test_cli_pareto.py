@@ -101,8 +101,11 @@ def test_side_constraints_hold_for_all_points(run: Any) -> None:
     [
         ([], "-f: found 0 objectives, expected two: -f NAME -f NAME"),
         (["-f", "makespan"], "-f: found 1 objectives"),
-        (["-f", "makespan", "-f", "makespan"], "a front is between two objectives that differ"),
-        (["-f", "makespan", "-f", "costs"], "'costs'"),
+        (
+            ["-f", "makespan", "-f", "makespan"],
+            "objectives: found 2, expected two objectives that differ",
+        ),
+        (["-f", "makespan", "-f", "costs"], "formulation: found 'costs'"),
         (
             ["-f", "makespan:agnostic=maybe", "-f", "cost"],
             'option of makespan: agnostic: found "maybe"',
@@ -114,9 +117,9 @@ def test_side_constraints_hold_for_all_points(run: Any) -> None:
         ),
         ([*TWO, "--points", "few"], "--points: found 'few', expected a whole number"),
         ([*TWO, "--points", "1"], "points: found 1, expected a number from 2 to 10,000"),
-        ([*TWO, "--plot", "front.txt"], "front.txt"),
+        ([*TWO, "--plot", "front.txt"], "found front.txt"),
         ([*TWO, "-o", "no/such/file.json"], "no/such/file.json"),
-        ([*TWO, "-C", "wish"], "'wish'"),
+        ([*TWO, "-C", "wish"], "constraint: found 'wish'"),
     ],
 )
 def test_wrong_words(run: Any, given: list[str], words: str) -> None:

@@ -111,17 +111,17 @@ def test_rows_of_a_bench(run: Any, tmp_path: Path) -> None:
 
 WRONG = [
     (["nothing.csv"], 3, "found no readable file at nothing.csv..."),
-    (["results.txt"], 2, "results.txt"),
+    (["results.txt"], 2, "found results.txt"),
     (
         ["results.csv", "-o", "page.htm"],
         2,
-        "page.htm: expected a name that ends in .html, .svg, .png or .pdf",
+        "found page.htm, expected a name that ends in .html, .svg, .png or .pdf",
     ),
     (["results.csv", "-o", "no/page.html"], 2, "no/page.html"),
     (
         ["results.csv", "--by", "colour"],
         2,
-        "no row has a column 'colour': the columns are instance, formulation",
+        "by: found 'colour'",
     ),
     (["results.csv", "--metric", "colour"], 2, "--metric: no row has a column 'colour'"),
     (["results.csv", "--picture", "cake"], 2, "--picture: found 'cake', expected time or gap"),

@@ -102,7 +102,7 @@ def test_options_of_instances_are_refused(run: Any, model: Any, option: tuple[st
 def test_where_the_answer_goes(run: Any, model: Any, tmp_path: Path) -> None:
     target = tmp_path / "p.txt"
     assert run("solve", model(dense()), "-o", target).refused(
-        f"{target}: expected a name that ends in .sol or .json"
+        f"found {target}, expected a name that ends in .sol or .json for the solution of a program"
     )
 
 

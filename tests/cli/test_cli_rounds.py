@@ -191,9 +191,9 @@ def test_schemas(run: Any, what: str) -> None:
             2,
             "a formulation or a ranking, not both",
         ),
-        (["@quickstart", "--ranking", "nope"], 2, "'nope'"),
-        (["@quickstart", "-f", "makespann"], 2, "'makespann'"),
-        (["@quickstart", "-O", "x=1"], 2, "'x'"),
+        (["@quickstart", "--ranking", "nope"], 2, "ranking: found 'nope'"),
+        (["@quickstart", "-f", "makespann"], 2, "formulation: found 'makespann'"),
+        (["@quickstart", "-O", "x=1"], 2, "option of max-min-fairness: found 'x'"),
         (
             ["@quickstart", "--hysteresis=-1"],
             3,
@@ -318,7 +318,7 @@ def test_the_list_of_rounds(run: Any, journal: Path) -> None:
         (["--round", "x"], "--round: found 'x', expected a whole number"),
         (["--list", "--round", "3"], "--list only lists: give no round and no file with it"),
         (["-o", "-"], "expected a file to write; --json prints the plan"),
-        (["--instance", "x.txt"], "x.txt"),
+        (["--instance", "x.txt"], "found x.txt"),
     ],
 )
 def test_what_replay_refuses(run: Any, journal: Path, given: list[str], message: str) -> None:

@@ -129,7 +129,7 @@ def test_a_simulation_that_fails_is_a_row_and_an_exit_code(run: Any, trace: str)
         (["--seeds", "0"], 2, "--seeds: found 0"),
         (["--rho", "none"], 2, "--rho: found 'none', expected one of isolated, contention, static"),
         (["--warm-up", "2"], 2, "--warm-up: found 2.0"),
-        (["-o", "rows.txt"], 2, "rows.txt"),
+        (["-o", "rows.txt"], 2, "found rows.txt"),
         (["--keep", "trace.json"], 2, "--keep: trace.json: File exists"),
         (["--truth", "nofile.json"], 3, "nofile.json"),
         (["--page", "page.html"], 2, "--page needs --keep FOLDER"),

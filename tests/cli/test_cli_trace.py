@@ -45,6 +45,8 @@ def test_a_page(run: Any, tmp_path: Path) -> None:
 
 
 def test_what_is_refused(run: Any, write: Any, small: dict[str, Any], tmp_path: Path) -> None:
-    assert run("trace", "describe", write(small), "-o", tmp_path / "page.txt").refused("page.txt")
+    assert run("trace", "describe", write(small), "-o", tmp_path / "page.txt").refused(
+        "found page.txt"
+    )
     assert run("trace", "describe", tmp_path / "none.json").code == 3
     assert run("trace", "describe", write({"format": "optsched-trace/1"})).code == 3

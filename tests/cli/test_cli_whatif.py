@@ -165,10 +165,10 @@ def test_a_curve(run: Any) -> None:
         (["--add", "v100:1", "--add", "v100:2"], "--add: v100 is given twice"),
         (
             ["--add", "v10:1"],
-            "no pool or resource is called 'v10', expected one of v100, p100, k80; did you",
+            "add: found 'v10', expected one of v100, p100, k80",
         ),
         (["--add", "k80:-9"], "add k80: -9 of 4 usable GPUs would leave less than nothing"),
-        (["--add", "v100:1", "-f", "makespam"], "'makespam'"),
+        (["--add", "v100:1", "-f", "makespam"], "formulation: found 'makespam'"),
         (["--ranging", "-f", "isolated"], "isolated is a rule or is solved in several stages"),
     ],
 )

@@ -96,7 +96,7 @@ def test_units_and_the_jobs_that_have_arrived(make: Make) -> None:
     document = make(unit=1.0, at=3.0)
     assert [(job["id"], job["arrival"]) for job in document["jobs"]] == [("b", 3.0), ("c", 3.0)]
     assert (document["now"], document["round"]) == (3.0, 20.0)
-    with pytest.raises(UsageError, match=r"unit is 0.0, expected seconds above 0"):
+    with refuses("unit: found 0.0, expected seconds above 0", UsageError):
         make(unit=0.0)
 
 
@@ -192,7 +192,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
     made = Instance.from_document(json.loads((tmp_path / "made.json").read_text()))
     assert made.sha256 == Instance.from_document(expected).sha256
     for more, words in (
-        (["--unit", "0"], "unit is 0.0, expected seconds above 0"),
+        (["--unit", "0"], "unit: found 0.0, expected seconds above 0"),
         (["--speed", "gpu=fast"], "'gpu=fast'"),
         (["--speed", "gpu=3"], "--speed: gpu is given twice"),
         (["--pool", "gpu=1"], "--pool: a pool is given twice"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
@@ -116,7 +117,7 @@ def test_what_cannot_be_solved_is_named() -> None:
         SolverUnavailable, match="solver highs lacks 'conic', which a concave utility"
     ):
         optsched.solve("@quickstart", "proportional-fairness", solver="highs")
-    with pytest.raises(UsageError, match="alpha"):
+    with refuses("option of alpha-fairness: alpha: found -1", UsageError):
         optsched.solve("@quickstart", "alpha-fairness", alpha=-1)
 
 

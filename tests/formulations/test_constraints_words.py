@@ -346,7 +346,20 @@ def test_pools_that_do_not_say_what_they_cost_or_draw_are_named() -> None:
     assert solve(*ours, cluster=bare, jobs=jobs, workloads={}).status == "optimal"
 
 
-@pytest.mark.parametrize("formulation", ("isolated", "makespan-unrelated"))
-def test_schedules_and_rules_take_none(formulation: str) -> None:
-    with pytest.raises(UsageError, match="side constraints"):
+RULE = "is a rule and takes no side constraints; solve another formulation with them"
+SCHEDULE = "decides what runs when: it takes no side constraints"
+
+
+@pytest.mark.parametrize(
+    ("formulation", "words"),
+    [
+        ("fifo", RULE),
+        ("isolated", RULE),
+        ("matching", RULE),
+        ("allox", SCHEDULE),
+        ("makespan-unrelated", SCHEDULE),
+    ],
+)
+def test_schedules_and_rules_take_none(formulation: str, words: str) -> None:
+    with refuses(f"{formulation} {words}", UsageError):
         solve({"kind": "budget", "limit": 1.0}, formulation=formulation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched import Instance
@@ -107,17 +108,20 @@ def test_integral_program_with_deadlines() -> None:
 @pytest.mark.parametrize(
     ("constraint", "message"),
     (
-        ("deadline", "unknown constraint 'deadline' .did you mean deadlines.., expected one of"),
-        ({"kind": "deadlines", "sof": True}, "deadlines has no option 'sof', expected one of soft"),
+        ("deadline", "constraint: found 'deadline', expected one of anti-affinity..."),
+        (
+            {"kind": "deadlines", "sof": True},
+            "option of deadlines: found 'sof', expected one of soft, give_way",
+        ),
         (
             {"soft": True, "give_way": "none"},
-            'a side constraint is a kind or an object with "kind"',
+            'constraint: found {"soft": true, "give_way": "none"}',
         ),
-        (7, "a side constraint is a kind"),
+        (7, 'constraint: found 7, expected a kind or an object with "kind"'),
     ),
 )
 def test_broken_constraints(constraint: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    with refuses(message, UsageError):
         solve({"id": "a"}, constraints=[constraint])
 
 
@@ -131,11 +135,6 @@ def test_own_rows_through_extend() -> None:
     assert solution.ok and solution.allocation.usage.sum() == pytest.approx(0.5)
     assert solution.to_document()["constraints"] == [{"kind": "extend"}]
     assert "quarter" in solution.duals
-
-
-def test_isolated_takes_no_rows() -> None:
-    with pytest.raises(UsageError, match="isolated is a rule"):
-        solve({"id": "a"}, formulation="isolated", constraints=["deadlines"])
 
 
 def test_the_same_constraint_twice_is_one_and_two_of_a_kind_are_two() -> None:

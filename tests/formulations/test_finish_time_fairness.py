@@ -239,7 +239,8 @@ def test_agnostic_counts_every_pool_as_the_reference_pool() -> None:
     same = Instance.from_arrays(pools={"a": 1, "b": 1}, throughput=rate[:, [0, 0]], **arrays)
     agnostic = solve(instance, agnostic=True, reference_pool="a")
     assert agnostic.objective == pytest.approx(solve(same).objective, rel=1e-9)
-    with pytest.raises(UsageError, match="reference_pool, one of a, b; found 'v100'"):
+    path = "option of finish-time-fairness: reference_pool"
+    with refuses(f"{path}: found 'v100', expected one of a, b", UsageError):
         solve(instance, agnostic=True, reference_pool="v100")
 
 

@@ -287,8 +287,6 @@ def test_pairs_hold_what_each_would_hold_alone() -> None:
 def test_solvers_and_constraints_that_do_not_fit() -> None:
     with pytest.raises(SolverUnavailable, match="clarabel"):
         optsched.solve(Instance.from_document(case(1)), "matching", solver="clarabel")
-    with pytest.raises(UsageError, match="matching is a rule and takes no side constraints"):
-        optsched.solve("@quickstart", "matching", constraints=["deadlines"])
     with refuses('pairing: found "best", expected one of...', UsageError):
         optsched.solve("@quickstart", "gandiva", pairing="best")
 

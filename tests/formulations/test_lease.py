@@ -283,16 +283,12 @@ def test_impossible_alone_is_told_without_a_solver() -> None:
         ({"capacity": {"v100": []}}, "capacity.v100: found []"),
         ({"capacity": {"v100": [-1]}}, "capacity.v100[0]: found -1"),
         ({"first_lease": "most"}, 'first_lease: found "most"'),
+        ({"no_such": 1}, "option of lease: found 'no_such'"),
     ],
 )
 def test_wrong_options(options: dict, told: str) -> None:
     with refuses(told, UsageError):
         optsched.solve(leases(*REFERENCE[1][:4]), "lease", **options)
-
-
-def test_an_option_that_there_is_not() -> None:
-    with pytest.raises(UsageError, match="no option 'no_such'"):
-        optsched.solve(leases(*REFERENCE[1][:4]), "lease", no_such=1)
 
 
 def test_a_wrong_deadline_of_an_option() -> None:

@@ -174,13 +174,6 @@ def test_a_job_that_fits_nowhere_is_named() -> None:
     ]
 
 
-def test_side_constraints_are_refused() -> None:
-    with pytest.raises(
-        UsageError, match="makespan-unrelated decides what runs when: it takes no side constraints"
-    ):
-        optsched.solve(machines(REFERENCE), "makespan-unrelated", constraints=["deadlines"])
-
-
 @pytest.mark.clock
 def test_stopped_by_the_clock_it_returns_the_list_schedule() -> None:
     instance = machines(random_unrelated(5, 300, 12))

@@ -61,7 +61,7 @@ def test_normalised_by_the_best_no_unit_matters() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(UsageError, match="normalise"):
+    with refuses('option of max-throughput: normalise: found "worst"', UsageError):
         optsched.solve(instance(), "max-throughput", normalise="worst")
     rateless = [{"id": "r", "options": [{"pool": "a", "gpus": 1}]}]
     with refuses("jobs[0].options: found no throughput or duration (job 'r')..."):

@@ -355,7 +355,5 @@ def test_the_sentence_of_an_option_that_is_refused() -> None:
 
 
 def test_a_generator_that_there_is_not() -> None:
-    with pytest.raises(
-        UsageError, match="no generator 'clutser', expected one of cluster, unrelated"
-    ):
+    with refuses("generator: found 'clutser', expected one of cluster, unrelated...", UsageError):
         generate("clutser")

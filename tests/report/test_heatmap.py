@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 import optsched
 from optsched.errors import UsageError
@@ -197,7 +198,7 @@ def test_files_are_the_same_bytes_each_time(
 
 
 def test_other_files_are_refused(quickstart: Solution, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"expected a name that ends in \.png, \.svg or \.pdf"):
+    with refuses("found picture.docx, expected a name that ends in .png, .svg or .pdf", UsageError):
         save_picture(allocation_heatmap(quickstart), tmp_path / "picture.docx")
     with pytest.raises(UsageError, match="cannot write"):
         save_picture(allocation_heatmap(quickstart), tmp_path / "nowhere" / "picture.png")

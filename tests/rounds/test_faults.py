@@ -183,7 +183,7 @@ def test_a_policy_that_makes_no_sense_is_refused_at_once() -> None:
         with pytest.raises((UsageError, InvalidInput)):
             made(policy)
     scheduler = made()
-    with pytest.raises(UsageError, match="nonsense"):
+    with refuses("formulation: found 'nonsense'", UsageError):
         solve_round(scheduler.state, {"formulation": "nonsense"})
 
 

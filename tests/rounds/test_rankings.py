@@ -330,21 +330,17 @@ def test_no_jobs_are_in_no_order() -> None:
 @pytest.mark.parametrize(
     ("ranking", "options", "words"),
     [
-        ("sjf", {}, "unknown ranking 'sjf', expected one of 2d-las, .*"),
-        ("tiresia", {}, "unknown ranking 'tiresia' .did you mean tiresias.., expected one of"),
-        ("las", {"limits": [1]}, "las has no option 'limits', expected one of gpus"),
-        (
-            "tiresias",
-            {"limit": [1]},
-            "tiresias has no option 'limit', expected .*; did you mean limits\\?",
-        ),
+        ("sjf", {}, "ranking: found 'sjf', expected one of 2d-las, ..."),
+        ("tiresia", {}, "ranking: found 'tiresia'"),
+        ("las", {"limits": [1]}, "option of las: found 'limits', expected one of gpus, moves"),
+        ("tiresias", {"limit": [1]}, "option of tiresias: found 'limit'"),
         ("tiresias", {"limits": 5}, "option of tiresias: limits: found 5, expected a list"),
     ],
 )
 def test_names_are_checked_when_the_policy_is_made(
     ranking: str, options: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(UsageError, match=words):
+    with refuses(words, UsageError):
         RoundPolicy(ranking=ranking, options=options)
 
 

@@ -323,14 +323,14 @@ def test_dominated_and_repeated_points_are_removed() -> None:
 @pytest.mark.parametrize(
     ("objectives", "words"),
     [
-        (["makespan"], "a front is between two objectives that differ, found 1 of them"),
-        (["makespan", "makespan"], "a front is between two objectives that differ"),
-        (["makespan", "costs"], "unknown formulation 'costs'"),
-        ([("makespan", {"alpha": 1}), "cost"], "makespan has no option 'alpha'"),
+        (["makespan"], "objectives: found 1, expected two objectives that differ"),
+        (["makespan", "makespan"], "objectives: found 2, expected two objectives that differ"),
+        (["makespan", "costs"], "formulation: found 'costs'"),
+        ([("makespan", {"alpha": 1}), "cost"], "option of makespan: found 'alpha'"),
     ],
 )
 def test_wrong_questions_are_refused_before_anything_is_read(objectives: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with refuses(words, UsageError):
         optsched.pareto("no/such/file.json", objectives)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 import optsched
 from optsched.errors import SolverUnavailable, UsageError
@@ -228,11 +229,8 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        ({}, "nothing is added"),
-        (
-            {"v10": 1},
-            r"add: no pool or resource is called 'v10', expected one of v100, p100, k80; did you mean v100\?",
-        ),
+        ({}, "nothing is added: expected the name of a pool or resource, and an amount"),
+        ({"v10": 1}, "add: found 'v10', expected one of v100, p100, k80"),
         ({"v100": 0.5}, "add v100: found 0.5, expected a whole number of GPUs"),
         ({"v100": float("inf")}, "add v100: found inf, expected a finite number"),
         ({"k80": -5}, "add k80: -5 of 4 usable GPUs would leave less than nothing"),
@@ -242,17 +240,17 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             {"k80": 2_000_000_000},
-            "add k80: found 2,000,000,000, expected at most 10 million nodes and a billion GPUs",
+            "add k80: found 2,000,000,000, expected at most 10 million nodes and a billion GPUs...",
         ),
     ],
 )
 def test_wrong_amounts(add: dict[str, float], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with refuses(words, UsageError):
         optsched.whatif("@quickstart", add=add)
 
 
 def test_wrong_names_are_refused_before_anything_is_read() -> None:
-    with pytest.raises(UsageError, match="unknown formulation 'makespam'"):
+    with refuses("formulation: found 'makespam'", UsageError):
         optsched.whatif("no/such/file.json", "makespam", add={"v100": 1})
     with pytest.raises(SolverUnavailable):
         optsched.whatif("@quickstart", add={"v100": 1}, solver="gurobi9")

@@ -429,5 +429,5 @@ def test_options_that_make_no_sense_are_refused(
 
 
 def test_a_policy_that_there_is_not_is_refused(make: Make) -> None:
-    with pytest.raises(UsageError, match="unknown policy 'nonesuch'"):
+    with refuses("policy: found 'nonesuch'", UsageError):
         simulate(make([job("a", 1.0)]), "nonesuch")

@@ -176,13 +176,13 @@ EMPTY = {
     ("given", "words"),
     [
         ([], "there is nothing to compare: no formulation is named"),
-        (["makespam"], "unknown formulation 'makespam'"),
+        (["makespam"], "formulation: found 'makespam'"),
         (["makespan", "makespan"], "makespan is given twice with the same options"),
-        ([("makespan", {"alpha": 1})], "makespan has no option 'alpha'"),
+        ([("makespan", {"alpha": 1})], "option of makespan: found 'alpha'"),
     ],
 )
 def test_wrong_questions_are_refused_before_anything_is_read(given: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with refuses(words, UsageError):
         compare("no/such/file.json", given)
 
 

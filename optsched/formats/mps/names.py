@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optsched.errors import UsageError
+from optsched.errors import wrong_ending
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.arrays import Block
 from optsched.program.time_indexed import time_indexed
@@ -39,9 +39,7 @@ class ProgramNames:
 def program_kind(path: Path) -> str:
     """``mps`` or ``lp`` by suffix; raises `UsageError`."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(
-            f"{path}: expected a name that ends in {' or '.join(SUFFIXES)} for a program"
-        )
+        raise wrong_ending(path, f"{' or '.join(SUFFIXES)} for a program")
     return SUFFIXES[path.suffix.lower()]
 
 

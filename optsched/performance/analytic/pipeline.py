@@ -33,7 +33,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import FloatArray
-from optsched.errors import UsageError
+from optsched.errors import unknown_name
 from optsched.performance.analytic.collectives import Numbers
 
 SCHEDULES = ("1f1b", "chimera", "gpipe", "interleaved", "pipemare")
@@ -63,7 +63,7 @@ def step_seconds(
             return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), unit + more)
         case "pipemare":
             return M * (f + b)
-    raise UsageError(f"pipeline schedules are {', '.join(SCHEDULES)}; found {schedule!r}")
+    raise unknown_name("schedule", schedule, SCHEDULES, f"unknown pipeline schedule {schedule!r}")
 
 
 def in_flight(
@@ -80,7 +80,7 @@ def in_flight(
             return _allowed(M % p == 0, np.minimum(M * v, v * p + p - 1) / v)
         case "chimera":
             return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), np.minimum(p, M))
-    raise UsageError(f"pipeline schedules are {', '.join(SCHEDULES)}; found {schedule!r}")
+    raise unknown_name("schedule", schedule, SCHEDULES, f"unknown pipeline schedule {schedule!r}")
 
 
 def _numbers(*given: Numbers) -> tuple[FloatArray, ...]:

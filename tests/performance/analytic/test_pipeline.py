@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from pipeline_events import chimera, gpipe, interleaved, one_f_one_b, simulate
+from refusals import refuses
 
 from optsched.errors import UsageError
 
@@ -99,8 +100,6 @@ def test_order_of_the_schedules() -> None:
     "question", [lambda: step_seconds("gems", 2, 2, 1, 1), lambda: in_flight("gems", 2, 2)]
 )
 def test_unknown_schedules(question: object) -> None:
-    with pytest.raises(
-        UsageError,
-        match="pipeline schedules are 1f1b, chimera, gpipe, interleaved, pipemare; found 'gems'",
-    ):
+    expected = "one of 1f1b, chimera, gpipe, interleaved, pipemare"
+    with refuses(f"schedule: found 'gems', expected {expected}", UsageError):
         question()  # type: ignore[operator]
