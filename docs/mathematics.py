@@ -1,8 +1,8 @@
 """Formulas of the pages as MathML: a hook of mkdocs, which runs while the site is built.
 
 Docstrings and pages write formulas in plain text, as ``sum_c T_kc x_c <= n_k``. A block that is fenced as ``formula``
-keeps its lines, its indents and the columns in which its parts begin; identifiers, operators and numbers become MathML,
-which browsers draw without scripts. Words stay words.
+keeps its lines and its indents, and parts that begin in one column stay below each other. Identifiers, operators and
+numbers become MathML, which browsers draw without scripts. Words stay words.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ FUNCTIONS = ("log", "exp", "floor", "ceil", "median", "max", "min")
 
 PART = r"(?:\{[^}]*\}|\([^)\s]*\)|-?\w+'?)"
 RAISED = rf"(?:\([^)]*\)|{PART})"
-WIDTH = 0.85
-"""Mean width of a character beside that of a digit, which is ``ch``."""
+INDENT, LAST = 2, 14
+"""Least width of a column of a grid, and of the last one, in digits."""
+FULL = 84
+"""Columns from which a line of text is full, so that the next one may go on with its sentence."""
 TOKEN = re.compile(
-    r"(?P<code>``[^`]+``|`[^`]+`)"
+    r"(?P<code>``[^`]+``|`[^`]+`|\b[a-z_]{3,}(?:\.[a-z_]{3,})+\b)"
     rf"|(?P<big>\b(?:sum|prod|max|min|argmax|argmin|median)_{PART})"
     rf"|(?P<name>\b[A-Za-z]+(?:\*|')?(?:_{PART})(?:\^{PART})?\*?(?:\^{PART})?|\b[A-Za-z]+\^{RAISED}|\b[a-zA-Z]\*)"
     r"|(?P<word>s\.t\.|[A-Za-z]{2,}(?:[-/'][A-Za-z]+)*|\b[A-Z][a-z]+\b|[A-Za-z]-[a-z]{2,})"
@@ -59,25 +61,55 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def rendered(text: str) -> str:
-    """A block of formulas as HTML."""
-    lines = "\n".join(_line(line) for line in text.rstrip("\n").split("\n"))
-    return f'<div class="formula" markdown="0">\n{lines}\n</div>'
+    """A block of formulas as HTML: its headings, and between them grids of cells."""
+    parts: list[str] = []
+    lines: list[str] = []
+    for line in [*text.rstrip("\n").split("\n"), ""]:
+        heading = re.fullmatch(r"[A-Z][a-z]+", line)
+        if line.strip() and not heading:
+            lines.append(line)
+            continue
+        parts += [_grid(lines)] if lines else []
+        parts += [f"<strong>{line}</strong>"] if heading else []
+        lines = []
+    html = "\n".join(parts)
+    return f'<div class="formula" markdown="0">\n{html}\n</div>'
 
 
-def _line(line: str) -> str:
-    """A line; a cell that is followed by another is at least as wide as it is in the text."""
-    if not line.strip():
-        return '<div class="gap"></div>'
-    if re.fullmatch(r"[A-Z][a-z]+", line):
-        return f"<div><strong>{line}</strong></div>"
-    indent = len(line) - len(line.lstrip())
-    parts = re.split(r"( {2,})", line.strip())
-    cells = []
-    for cell, space in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        wide = WIDTH * (len(cell) + len(space))
-        width = f' style="min-width: {wide:.1f}ch"' if space else ""
-        cells.append(f"<span{width}>{inline(cell)}</span>")
-    return f'<div style="padding-left: {WIDTH * indent:.1f}ch">{"".join(cells)}</div>'
+def _grid(lines: list[str]) -> str:
+    """Lines whose cells begin in equal columns of the text, so that they begin in equal columns of the page."""
+    rows = _joined([_cells(line) for line in lines])
+    starts = sorted({start for row in rows for start, _ in row})
+    found = []
+    for number, row in enumerate(rows, 1):
+        ends = [*(start for start, _ in row[1:]), None]
+        for (start, cell), end in zip(row, ends, strict=True):
+            last = -1 if end is None else starts.index(end) + 1
+            area = f"{number} / {starts.index(start) + 1} / auto / {last}"
+            found.append(f'<span style="grid-area: {area}">{inline(cell)}</span>')
+    # A column is at least as wide as an indent; the last one takes what is left, and its words wrap.
+    columns = f"repeat({len(starts) - 1}, minmax({INDENT}ch, auto)) " if len(starts) > 1 else ""
+    return (
+        f'<div style="grid-template-columns: {columns}minmax({LAST}ch, 1fr)">{"".join(found)}</div>'
+    )
+
+
+def _cells(line: str) -> list[tuple[int, str]]:
+    """The parts of a line between two spaces or more, each with the column where it begins."""
+    return [(match.start(), match[0]) for match in re.finditer(r"\S+(?: \S+)*", line)]
+
+
+def _joined(rows: list[list[tuple[int, str]]]) -> list[list[tuple[int, str]]]:
+    """Rows, with sentences that go on below themselves in one cell, so that the page breaks them where it must."""
+    found: list[list[tuple[int, str]]] = []
+    for row in rows:
+        (start, text), before = row[0], found[-1][-1] if found else (-1, "")
+        goes_on = len(row) == 1 and start >= before[0] and before[0] + len(before[1]) >= FULL
+        if found and goes_on and re.match(r"[a-z(]", text):
+            found[-1][-1] = (before[0], f"{before[1]} {text}")
+        else:
+            found.append(row)
+    return found
 
 
 def inline(text: str) -> str:

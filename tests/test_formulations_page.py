@@ -85,6 +85,26 @@ def test_words_and_mathematics_are_told_apart(text: str, found: str) -> None:
     assert inline(text) == found
 
 
+def test_cells_that_begin_in_one_column_stay_below_each_other() -> None:
+    block = rendered("Program\n    maximise  t\n    s.t.      x <= y     for every k\n")
+    assert "<strong>Program</strong>" in block and "repeat(2, " in block
+    areas = re.findall(r"grid-area: ([^\"]+)\"", block)
+    assert areas == [
+        "1 / 1 / auto / 2",
+        "1 / 2 / auto / -1",
+        "2 / 1 / auto / 2",
+        "2 / 2 / auto / 3",
+        "2 / 3 / auto / -1",
+    ]
+
+
+def test_a_sentence_goes_on_in_its_cell() -> None:
+    full = "    x_k  jobs of class k, of which there may be so many that a line of the text is full"
+    block = rendered(f"{full}\n         and the next one goes on\n    y_k  other jobs\n")
+    assert "is full and the next one goes on</span>" in block
+    assert "2 / 1 / auto / 2" in block and "3 / 1" not in block
+
+
 # --- docstrings ----------------------------------------------------------------------------------------------------
 
 EXAMPLE = """Do the thing

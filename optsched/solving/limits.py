@@ -23,14 +23,23 @@ class LimitOptions(TypedDict, total=False):
     """Keywords of `make_limits`, for ``**limits: Unpack[LimitOptions]``; see `optsched.solve`."""
 
     time_limit: Duration | Deadline | None
+    """Seconds, or text such as ``"5m"`` (default: none)."""
     work_limit: int | None
+    """Iterations or nodes, whichever the solver counts (default: none)."""
     gap: float | None
+    """Relative gap at which an integer program may stop (default: the solver's)."""
     tolerance: float
+    """How far rows may be violated, relative (default: 1e-9)."""
     threads: int
+    """Of the solver; 0 for all cores (default: 1)."""
     seed: int
+    """Of the solver (default: 0)."""
     solver_options: Mapping[str, Any] | None
+    """The solver's own, by their names there."""
     on_progress: Callable[[Progress], None] | None
+    """Called with bounds and incumbents while the solver runs."""
     on_log: Callable[[str], None] | None
+    """Called with each line of the solver's log."""
 
 
 def takes_limits(function: Function) -> Function:
