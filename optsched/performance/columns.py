@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -21,13 +22,20 @@ class Columns:
     def __len__(self) -> int:
         return len(next(iter(self._columns().values())))
 
-    def take(self, rows: IntArray) -> Self:
-        """The table of these rows."""
+    def take(self, rows: IntArray | slice) -> Self:
+        """The table of these rows; of a slice, arrays share their memory with this one's."""
         chosen = {
             name: column.take(rows) if isinstance(column, Columns) else column[rows]
             for name, column in self._columns().items()
         }
         return replace(self, **chosen)
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """The rows of several tables, one after the other; what belongs to a table as a whole is the first one's."""
+        first, *_ = tables = [part._columns() for part in parts]  # noqa: SLF001
+        joined = {name: np.concatenate([table[name] for table in tables]) for name in first}
+        return replace(parts[0], **joined)
 
     def _columns(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -20,14 +20,7 @@ from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations
 from optsched.performance.profiles import Profiles, group_medians
-from optsched.performance.protocol import (
-    Edges,
-    Feasibility,
-    JobBatch,
-    Prediction,
-    Source,
-    expand_edges,
-)
+from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Source
 from optsched.performance.sizes import PoolSizes
 from optsched.performance.times import TimeModel, Times, TimesOnInstance
 from optsched.performance.ways import Ways, numbered
@@ -253,12 +246,15 @@ class PriorOnInstance(TimesOnInstance):
         super().__init__(instance, model)
         self._stated = _stated(instance)
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
         """Rates carried over from what the workloads state, else from the rates that the model was fitted to."""
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
-        fitted = super().predict(jobs, configurations, edges=(job, configuration))
+        fitted = super().rates(jobs, configurations, job, configuration)
         pool, gpus, nodes = (
             getattr(configurations, name)[configuration] for name in ("pool", "gpus", "nodes")
         )
@@ -275,7 +271,7 @@ class PriorOnInstance(TimesOnInstance):
         rows = asked[known]
         fitted.rate[rows], fitted.log_sd[rows] = stated[known], log_sd[known]
         fitted.feasible[rows], fitted.source[rows] = Feasibility.OK, Source.PRIOR
-        return fitted.reshape(shape)
+        return fitted
 
 
 def _batchless(workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray) -> Ways:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.instance import Instance
+from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
 
 
@@ -39,7 +41,7 @@ class Feasibility(IntEnum):
 
 
 @dataclass(frozen=True)
-class JobBatch:
+class JobBatch(Columns):
     """Kinds of jobs that a model is asked about, structure of arrays of length J.
 
     Attributes
@@ -59,9 +61,6 @@ class JobBatch:
     own: BoolArray
     gang: IntArray
 
-    def __len__(self) -> int:
-        return len(self.workload)
-
 
 Edges = tuple[IntArray, IntArray]
 """Rows of jobs and rows of configurations, pair by pair."""
@@ -79,7 +78,7 @@ def expand_edges(
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Columns):
     """Throughputs, dense (J, C), or (E,) when edges were given.
 
     Attributes
@@ -103,6 +102,19 @@ class Prediction:
         """The same entries in arrays of another shape."""
         columns: tuple[Any, ...] = (self.rate, self.log_sd, self.feasible, self.source)
         return Prediction(*(column.reshape(shape) for column in columns))
+
+    @classmethod
+    def unknown(cls, count: int) -> Prediction:
+        """No model has said anything yet: `Feasibility.NO_RATE` everywhere."""
+        # Both arrays at once cost fewer new pages of memory.
+        rate, log_sd = np.zeros((2, count))
+        feasible = np.full(count, Feasibility.NO_RATE, np.uint8)
+        return cls(rate, log_sd, feasible, np.zeros(count, np.uint8))
+
+    def put(self, rows: IntArray | slice, part: Prediction) -> None:
+        """Write the entries of another prediction into these rows."""
+        self.rate[rows], self.log_sd[rows] = part.rate, part.log_sd
+        self.feasible[rows], self.source[rows] = part.feasible, part.source
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,36 @@ class PerformanceModel(Protocol):
     def observe(self, observations: Observations) -> set[int]:
         """Learn from measurements; returns the workloads whose predictions changed."""
         ...
+
+
+class RateModel(ABC):
+    """Base of a performance model that answers cell by cell, (job, configuration), and never learns."""
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a prediction may change."""
+        return 0
+
+    def predict(
+        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    ) -> Prediction:
+        """`PerformanceModel.predict`: the cells of the edges, or of the whole matrix."""
+        job, configuration, shape = expand_edges(jobs, configurations, edges)
+        return self.rates(jobs, configurations, job, configuration).reshape(shape)
+
+    @abstractmethod
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
+    ) -> Prediction:
+        """The prediction of each cell, given by a row of the jobs and one of the configurations."""
+
+    def observe(self, observations: Observations) -> set[int]:
+        """`PerformanceModel.observe`: a model that does not learn while it runs is wrapped by ``online`` for that."""
+        return set()
 
 
 @dataclass(frozen=True)

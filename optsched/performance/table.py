@@ -16,13 +16,11 @@ from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 from optsched.performance.configurations import Configurations
 from optsched.performance.levels import STRIDE, Entries, PlainRates
 from optsched.performance.protocol import (
-    Edges,
     Feasibility,
     JobBatch,
-    Observations,
     Prediction,
+    RateModel,
     Source,
-    expand_edges,
 )
 from optsched.performance.sizes import PoolSizes
 
@@ -30,7 +28,7 @@ CODES = np.array([Feasibility.NO_RATE, Feasibility.ZERO_RATE, Feasibility.OK], n
 """Feasibility where no entry is found, one that is 0, and one that is not."""
 
 
-class TableModel:
+class TableModel(RateModel):
     """Look up stated rates.
 
     For job profile p, pool j, k GPUs on n nodes the rate is, in this order,
@@ -46,7 +44,6 @@ class TableModel:
     name = "table"
 
     def __init__(self, rates: RateTable, instance: Instance, later_nodes: bool = False) -> None:
-        self.version = 0
         self.sizes = PoolSizes.of(instance, later_nodes)
         pools = instance.cluster.pools
         self._made_of = (rates, instance.cluster, instance.now, later_nodes)
@@ -94,15 +91,14 @@ class TableModel:
         model._refuse_plain_numbers(instance)
         return model
 
-    def observe(self, observations: Observations) -> set[int]:
-        """A table does not learn."""
-        return set()
-
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
         """Look up the rates; see the class."""
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
         fewest = configurations.nodes == self.fewest_nodes(configurations.pool, configurations.gpus)
         rate = np.empty(len(job))
         feasible = np.empty(len(job), np.uint8)
@@ -113,10 +109,10 @@ class TableModel:
             rate[part] = np.where(found, stated, 0.0)
             feasible[part] = CODES[found.astype(np.uint8) + (rate[part] > 0)]
         return Prediction(
-            rate=rate.reshape(shape),
-            log_sd=constant(0.0, len(job), np.float64).reshape(shape),
-            feasible=feasible.reshape(shape),
-            source=constant(Source.MEASURED, len(job), np.uint8).reshape(shape),
+            rate=rate,
+            log_sd=constant(0.0, len(job), np.float64),
+            feasible=feasible,
+            source=constant(Source.MEASURED, len(job), np.uint8),
         )
 
     def _stated(

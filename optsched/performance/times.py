@@ -21,9 +21,8 @@ from optsched.performance.protocol import (
     Edges,
     Feasibility,
     JobBatch,
-    Observations,
     Prediction,
-    expand_edges,
+    RateModel,
 )
 from optsched.performance.records import Records
 from optsched.performance.ways import Ways
@@ -95,7 +94,7 @@ PIECE = 32768
 """Ways that are asked about at a time."""
 
 
-class TimesOnInstance:
+class TimesOnInstance(RateModel):
     """A `TimeModel` as the performance model of an instance.
 
     With B samples per step of the job (`Batches`) and t seconds for a step of k x passes x m samples, the rate is
@@ -107,7 +106,6 @@ class TimesOnInstance:
 
     def __init__(self, instance: Instance, model: TimeModel) -> None:
         self.name = model.name
-        self.version = 0
         self.model = model
         self.batches = Batches.of(instance)
         self.adaptive = AdaptiveBatches.of(instance)
@@ -120,37 +118,32 @@ class TimesOnInstance:
 
         Jobs of one workload are asked about once where all configurations are wanted of many of them.
         """
+        # A job of each workload; the last entry is of jobs without one, whose row is -1.
+        job_of = np.full(len(self.batches.names) + 1, -1, np.int64)
+        job_of[jobs.workload] = np.arange(len(jobs))
+        workload = np.flatnonzero(job_of >= 0)
         # Asking once for each workload pays if it halves the questions.
-        present = np.zeros(len(self.batches.names) + 1, bool)
-        present[jobs.workload] = True
-        workload = np.flatnonzero(present)
         if edges is not None or 2 * len(workload) > len(jobs):
-            job, configuration, shape = expand_edges(jobs, configurations, edges)
-            return self._each(jobs.workload[job], configurations, configuration, shape)
-        shape = (len(workload), len(configurations))
-        row, configuration = (index.ravel() for index in np.indices(shape))
-        records = Records(len(configurations), len(present))
-        records.put(workload, self._each(workload[row], configurations, configuration, shape))
-        return records.take(np.where(jobs.workload < 0, len(present) - 1, jobs.workload))
+            return super().predict(jobs, configurations, edges=edges)
+        records = Records(len(configurations), len(job_of))
+        records.put(workload, super().predict(jobs.take(job_of[workload]), configurations))
+        return records.take(np.where(jobs.workload < 0, len(job_of) - 1, jobs.workload))
 
-    def _each(
+    def rates(
         self,
-        workload: IntArray,
+        jobs: JobBatch,
         configurations: Configurations,
+        job: IntArray,
         configuration: IntArray,
-        shape: tuple[int, ...],
     ) -> Prediction:
-        """One by one: rows of workloads, the last for none, and of configurations."""
-        count = len(workload)
-        # Both arrays at once cost fewer new pages of memory.
-        (rate, log_sd), source = np.zeros((2, count)), np.zeros(count, np.uint8)
-        feasible = np.full(count, Feasibility.NO_RATE, np.uint8)
-        predicted = Prediction(rate, log_sd, feasible, source)
-        for start in range(0, count, PIECE):
+        """One by one, some pieces at a time; all that counts of a job is its workload."""
+        workload = jobs.workload[job]
+        predicted = Prediction.unknown(len(workload))
+        for start in range(0, len(workload), PIECE):
             piece = slice(start, start + PIECE)
-            part = Prediction(rate[piece], log_sd[piece], feasible[piece], source[piece])
+            part = predicted.take(piece)
             self._predict_into(part, workload[piece], configurations, configuration[piece])
-        return predicted.reshape(shape)
+        return predicted
 
     def _predict_into(
         self,
@@ -200,7 +193,3 @@ class TimesOnInstance:
         # A goodput of 0 (no batch is allowed) or NaN (unknown) takes the place of the gain.
         steps[adaptive] = np.where(best.goodput > 0, gain, best.goodput)
         return ways, steps
-
-    def observe(self, observations: Observations) -> set[int]:
-        """A fitted model does not learn while it runs; `online` wraps it for that."""
-        return set()

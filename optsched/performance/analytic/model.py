@@ -31,13 +31,11 @@ from optsched.performance.batches import Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
-    Edges,
     Feasibility,
     JobBatch,
-    Observations,
     Prediction,
+    RateModel,
     Source,
-    expand_edges,
 )
 
 BACKWARD = 2 / 3
@@ -69,7 +67,7 @@ class TrainingPlan(NamedTuple):
     utilisation: float
 
 
-class AnalyticModel:
+class AnalyticModel(RateModel):
     """Rates of workloads that say what they compute, in every configuration of every pool.
 
     - ``parameters.transformer``: the fastest feasible plan of tensor, pipeline and data parallelism
@@ -94,7 +92,6 @@ class AnalyticModel:
     name = "analytic"
 
     def __init__(self, instance: Instance, options: AnalyticOptions) -> None:
-        self.version = 0
         self.options = options
         workloads = read_workloads(instance)
         pools = instance.cluster.pools
@@ -158,10 +155,6 @@ class AnalyticModel:
         """The model for an instance; raises `InvalidInput` with the path of a wrong option, parameter or GPU type."""
         return cls(instance, read_options(options, instance))
 
-    def observe(self, observations: Observations) -> set[int]:
-        """Facts do not learn; `online` wraps the model for that."""
-        return set()
-
     @property
     def assumptions(self) -> tuple[LinkAssumption, ...]:
         """What is assumed of every pool's links beyond one GPU."""
@@ -181,11 +174,14 @@ class AnalyticModel:
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
         """Rates; see the class. Equal cells (workload, configuration) are computed once."""
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
         cells, of_pair = WorkloadCells.of(
             jobs.workload[job], configuration, configurations, self.boards
         )
@@ -202,9 +198,7 @@ class AnalyticModel:
             rate[here], feasible[here] = answer(cells.take(here))
         log_sd = np.where(cells.pool >= 0, self._log_sd[cells.pool], 0.0)
         source = np.where(cells.pool >= 0, self._source[cells.pool], np.uint8(Source.PRIOR))
-        return Prediction(
-            rate[of_pair], log_sd[of_pair], feasible[of_pair], source[of_pair]
-        ).reshape(shape)
+        return Prediction(rate, log_sd, feasible, source).take(of_pair)
 
     def plan(self, workload: str, pool: str, gpus: int, nodes: int) -> TrainingPlan | None:
         """How a transformer is trained on k whole GPUs of a pool; None where no plan fits."""

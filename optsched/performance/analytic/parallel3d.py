@@ -353,9 +353,7 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
     )
     parts = [plans(gpus, size, rules) for gpus, size in pairs]
     length = np.array([len(part) for part in parts], np.int64)
-    table = Plans(
-        *(np.concatenate([getattr(p, name) for p in parts]) for name in Plans.__dataclass_fields__)
-    )
+    table = Plans.join(parts)
     start = (np.cumsum(length) - length)[of_cell]
     size = length[of_cell]
 

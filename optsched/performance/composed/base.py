@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from optsched.arrays import IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
     ColocatingModel,
-    Edges,
     JobBatch,
     Observations,
     PerformanceModel,
     Prediction,
+    RateModel,
     with_learnt,
 )
 from optsched.performance.table import TableModel
@@ -25,7 +26,7 @@ MODELS, OF = "models", "of"
 """Options that hold performance objects: a list of them, or one."""
 
 
-class ComposedModel(ABC):
+class ComposedModel(RateModel):
     """A performance model made of others, which stand in its options under `made_of`: `MODELS` or `OF`.
 
     Whoever makes it (`optsched.assembly.make_model`) makes its parts first, by their own names.
@@ -46,27 +47,12 @@ class ComposedModel(ABC):
     def parts(self) -> tuple[PerformanceModel, ...]:
         """The models that it is made of."""
 
-    @property
-    @abstractmethod
-    def version(self) -> int:
-        """Changes whenever a prediction may change."""
-
     @classmethod
     @abstractmethod
     def from_parts(
         cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
     ) -> Self:
         """Make the model of its parts and its other options; raises `InvalidInput` with paths below ``performance``."""
-
-    @abstractmethod
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
-    ) -> Prediction:
-        """Predict as `PerformanceModel.predict` says."""
-
-    @abstractmethod
-    def observe(self, observations: Observations) -> set[int]:
-        """Learn as `PerformanceModel.observe` says."""
 
     def with_learnt(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """`optsched.performance.LearningModel`: what the parts have learnt."""
@@ -105,6 +91,16 @@ class WrappedModel(ComposedModel):
     def version(self) -> int:
         """That of the other model."""
         return self.of.version
+
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
+    ) -> Prediction:
+        """What the other model says."""
+        return self.of.predict(jobs, configurations, edges=(job, configuration))
 
     def observe(self, observations: Observations) -> set[int]:
         """The other model sees the measurements."""

@@ -124,7 +124,4 @@ class CachedModel(WrappedModel):
         # Each row is asked about once, however many jobs are alike.
         number, first = np.unique(row[unknown], return_index=True)
         first = unknown[first]
-        asked = JobBatch(
-            jobs.workload[first], jobs.profile[first], jobs.own[first], jobs.gang[first]
-        )
-        block.put(number, self.of.predict(asked, configurations))
+        block.put(number, self.of.predict(jobs.take(first), configurations))

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from optsched.arrays import IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.performance.composed.base import (
@@ -19,13 +20,11 @@ from optsched.performance.composed.base import (
 )
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
-    Edges,
     Feasibility,
     JobBatch,
     Observations,
     PerformanceModel,
     Prediction,
-    expand_edges,
     with_learnt,
 )
 from optsched.performance.table import TableModel
@@ -74,22 +73,25 @@ class Chain(ComposedModel):
             raise InvalidInput("performance.models", "an empty list", "models, best first")
         return cls(parts)
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
-        first = self.models[0].predict(jobs, configurations, edges=(job, configuration))
-        rate, log_sd = first.rate.copy(), first.log_sd.copy()
-        feasible, source = first.feasible.copy(), first.source.copy()
-        for model in self.models[1:]:
+        first, *others = self.models
+        predicted = Prediction.unknown(len(job))
+        # Most cells are the first model's: all at once cost less than by their rows.
+        predicted.put(slice(None), first.predict(jobs, configurations, edges=(job, configuration)))
+        for model in others:
             # A zero rate and too little memory are answers: only `NO_RATE` is asked on.
-            unknown = np.flatnonzero(feasible == Feasibility.NO_RATE)
+            unknown = np.flatnonzero(predicted.feasible == Feasibility.NO_RATE)
             if len(unknown) == 0:
                 break
-            more = model.predict(jobs, configurations, edges=(job[unknown], configuration[unknown]))
-            rate[unknown], log_sd[unknown] = more.rate, more.log_sd
-            feasible[unknown], source[unknown] = more.feasible, more.source
-        return Prediction(rate, log_sd, feasible, source).reshape(shape)
+            edges = (job[unknown], configuration[unknown])
+            predicted.put(unknown, model.predict(jobs, configurations, edges=edges))
+        return predicted
 
     def observe(self, observations: Observations) -> set[int]:
         """Every part sees the measurements."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from optsched.arrays import FloatArray, hash_lists
+from optsched.arrays import FloatArray, IntArray, hash_lists
 from optsched.instance import Instance
 from optsched.instance.documents import Count, Document
 from optsched.instance.reading import validate
@@ -17,12 +18,10 @@ from optsched.instance.tables import RateTable
 from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
-    Edges,
     Feasibility,
     JobBatch,
     PerformanceModel,
     Prediction,
-    expand_edges,
 )
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -82,11 +81,14 @@ class NoisyModel(WrappedModel):
             instance, the_one(parts, cls.name), validate(NoisyDocument, options, "performance")
         )
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
-        right = self.of.predict(jobs, configurations, edges=(job, configuration))
+        right = super().rates(jobs, configurations, job, configuration)
         # Names and contents, never rows: an error must not depend on how things are numbered.
         who = np.where(
             jobs.workload >= 0, self._workloads[jobs.workload], self._profiles[jobs.profile]
@@ -103,11 +105,10 @@ class NoisyModel(WrappedModel):
             else float(np.std(self._error(_even(1001))))
         )
         log_sd = np.hypot(right.log_sd, sd) if self._options.known else right.log_sd
-        return Prediction(
-            rate=np.where(runs, right.rate * np.exp(error), 0.0).reshape(shape),
-            log_sd=np.where(runs, log_sd, 0.0).reshape(shape),
-            feasible=right.feasible.reshape(shape),
-            source=right.source.reshape(shape),
+        return replace(
+            right,
+            rate=np.where(runs, right.rate * np.exp(error), 0.0),
+            log_sd=np.where(runs, log_sd, 0.0),
         )
 
     def _error(self, uniform: FloatArray) -> FloatArray:

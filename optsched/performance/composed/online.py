@@ -27,13 +27,11 @@ from optsched.performance.columns import Columns
 from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
 from optsched.performance.protocol import (
-    Edges,
     Feasibility,
     JobBatch,
     Observations,
     PerformanceModel,
     Prediction,
-    expand_edges,
 )
 
 LEARNT = "learnt"
@@ -200,12 +198,7 @@ class Offsets:
         before = replace(cells, weight=faded, calls=cells.calls + again)
         before = before.take(np.flatnonzero(faded >= FORGOTTEN))
         new = MeasuredCells.measured(workload, gpu, gpus, nodes, clipped)
-        every = MeasuredCells(
-            *(
-                np.concatenate([getattr(part, name) for part in (before, new)])
-                for name in MeasuredCells.__dataclass_fields__
-            )
-        )
+        every = MeasuredCells.join([before, new])
         groups = group_rows((every.workload, every.gpu, every.gpus, every.nodes), len(every))
         total = np.bincount(groups.inverse, every.weight, minlength=len(groups)).astype(np.float64)
         mean = np.bincount(groups.inverse, every.weight * every.mean, minlength=len(groups)) / total
@@ -417,22 +410,24 @@ class OnlineModel(WrappedModel):
             instance, the_one(parts, cls.name), validate(OnlineDocument, options, "performance")
         )
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
-        job, configuration, shape = expand_edges(jobs, configurations, edges)
-        before = self.of.predict(jobs, configurations, edges=(job, configuration))
+        before = super().rates(jobs, configurations, job, configuration)
         offset, variance = self._offsets.of(
             jobs.workload[job], *self._cell(configurations, configuration)
         )
         runs = before.feasible == Feasibility.OK
         known = runs & ~np.isnan(variance)
-        corrected = replace(
+        return replace(
             before,
             rate=np.where(runs, before.rate * np.exp(offset), 0.0),
             log_sd=np.where(known, np.sqrt(np.where(known, variance, 0.0)), before.log_sd),
         )
-        return corrected.reshape(shape)
 
     def observe(self, observations: Observations) -> set[int]:
         """Learn from measured rates, steps/s; returns the workloads whose rates changed.

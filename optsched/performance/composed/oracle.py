@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from optsched.arrays import IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Name, Rates
 from optsched.instance.interning import RateInterner
 from optsched.instance.reading import key, listed, validate
 from optsched.performance.configurations import Configurations
-from optsched.performance.protocol import Edges, JobBatch, Observations, Prediction
+from optsched.performance.protocol import JobBatch, Prediction, RateModel
 from optsched.performance.table import TableModel
 
 
@@ -24,7 +25,7 @@ class OracleDocument(Document):
     throughput: dict[Name, Rates]
 
 
-class OracleModel:
+class OracleModel(RateModel):
     """Look up rates in a table that is given to the model rather than stated by the instance.
 
     A simulation solves with what a scheduler believes (the instance and its model) and lets jobs run at what this
@@ -39,7 +40,6 @@ class OracleModel:
     per_workload = True
 
     def __init__(self, instance: Instance, document: OracleDocument) -> None:
-        self.version = 0
         rates = RateInterner(instance.cluster)
         rows = {workload.name: row for row, workload in enumerate(instance.workloads)}
         self._profile = np.full(len(instance.workloads) + 1, -1, np.int64)
@@ -55,8 +55,12 @@ class OracleModel:
         """The oracle of a table of throughputs."""
         return cls(instance, validate(OracleDocument, options, "performance"))
 
-    def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+    def rates(
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        job: IntArray,
+        configuration: IntArray,
     ) -> Prediction:
         # The table is asked as if its rates were those of the workloads.
         known = replace(
@@ -65,8 +69,4 @@ class OracleModel:
             own=np.zeros(len(jobs), bool),
             gang=np.ones(len(jobs), np.int64),
         )
-        return self._table.predict(known, configurations, edges=edges)
-
-    def observe(self, observations: Observations) -> set[int]:
-        """It knows the truth already."""
-        return set()
+        return self._table.rates(known, configurations, job, configuration)

@@ -504,13 +504,7 @@ def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
     same = ran.pairs.first == ran.pairs.second
     one = np.where(same, (one + other) / 2, one)
     apart = np.flatnonzero(~same)
-    swapped = ran.pairs.swapped().take(apart)
-    cells = replace(
-        ran.pairs,
-        gpu=np.concatenate((ran.pairs.gpu, swapped.gpu)),
-        first=np.concatenate((ran.pairs.first, swapped.first)),
-        second=np.concatenate((ran.pairs.second, swapped.second)),
-    )
+    cells = Pairs.join([ran.pairs, ran.pairs.swapped().take(apart)])
     return cells, np.concatenate((one, other[apart]))
 
 
