@@ -15,9 +15,8 @@ import numpy as np
 from sia import few_shot, few_shot_middle, load
 from sia import pairs as groups
 
-from optsched.performance.learned.blend import Blend
 from optsched.performance.learned.boosted import Boosted
-from optsched.performance.learned.conformal import Conformal
+from optsched.performance.learned.combined import Blend, Conformal
 from optsched.performance.profiles import Profiles
 from optsched.performance.times import TimeModel
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.performance.measured.interpolation import Interpolation
+from optsched.performance.interpolation import Interpolation
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.scaling import Amdahl, UniversalScalability
 from optsched.performance.parametric.shared_link import SharedLink

@@ -27,8 +27,7 @@ from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance import Instance
 from optsched.instance.documents import FORMAT
 from optsched.instance.reading import listed
-from optsched.performance.batches import NAME
-from optsched.performance.goodput import BatchLimits, best_batches
+from optsched.performance.batches import NAME, BatchLimits, best_batches
 from optsched.traces import Regimes, Trace
 
 COLUMNS: dict[str, Kind] = {
@@ -104,7 +103,7 @@ def import_sia(
         Nodes and GPUs of a node, by the name that the kind of machine has in the profiles (``aws``, ``dgx-ext``).
     adaptive : bool, default False
         Jobs run on 1 to ``most`` GPUs, with the best batch size for each number in each epoch
-        (`optsched.performance.goodput.best_batches`). Otherwise on the GPUs and with the batch that they ask for.
+        (`optsched.performance.batches.best_batches`). Otherwise on the GPUs and with the batch that they ask for.
     most : int, default 64
     paces : mapping from str to Pace, optional
         By application.

@@ -22,7 +22,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.reading import listed, read_bytes, show
-from optsched.performance.goodput import GradientNoise
+from optsched.performance.batches import GradientNoise
 
 VALIDATION = re.compile(r"validation-([1-9]\d{0,8})\.csv", re.ASCII)
 EPOCH: dict[str, Kind] = dict.fromkeys(
@@ -85,7 +85,7 @@ class Training:
 
 @dataclass(frozen=True)
 class EpochNoise(GradientNoise):
-    """The noise of a training in the epochs of E rows, for `optsched.performance.goodput.best_batches`."""
+    """The noise of a training in the epochs of E rows, for `optsched.performance.batches.best_batches`."""
 
     training: Training
     epoch: IntArray

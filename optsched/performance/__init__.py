@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from optsched.lazy import lazy_names
-from optsched.performance.configurations import Configurations
+from optsched.performance.configurations import Configurations, PoolSizes
 from optsched.performance.protocol import (
     ColocatingModel,
     Feasibility,
@@ -17,19 +17,18 @@ from optsched.performance.protocol import (
     Source,
     with_learnt,
 )
-from optsched.performance.sizes import PoolSizes
 
 CATALOGUE = {
     "amdahl": "optsched.performance.parametric.scaling:Amdahl",
     "analytic": "optsched.performance.analytic.model:AnalyticModel",
-    "blend": "optsched.performance.learned.blend:Blend",
+    "blend": "optsched.performance.learned.combined:Blend",
     "boosted": "optsched.performance.learned.boosted:Boosted",
     "cached": "optsched.performance.composed.cached:CachedModel",
     "chain": "optsched.performance.composed.chain:Chain",
-    "conformal": "optsched.performance.learned.conformal:Conformal",
+    "conformal": "optsched.performance.learned.combined:Conformal",
     "cross-validated": "optsched.performance.learned.cross_validated:CrossValidated",
     "interference": "optsched.performance.composed.interference:Interference",
-    "interpolation": "optsched.performance.measured.interpolation:Interpolation",
+    "interpolation": "optsched.performance.interpolation:Interpolation",
     "noisy": "optsched.performance.composed.noisy:NoisyModel",
     "online": "optsched.performance.composed.online:OnlineModel",
     "oracle": "optsched.performance.composed.oracle:OracleModel",

@@ -1,16 +1,23 @@
-"""How many samples a step of a workload has, and how they are split over GPUs."""
+"""How many samples a step of a workload has: stated, or chosen by goodput (Pollux)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
-from optsched.instance.documents import SMALLEST
-from optsched.instance.reading import join, show
+from optsched.instance.documents import SMALLEST, Document, NonNegative, Positive, PositiveCount
+from optsched.instance.reading import join, show, validate
+from optsched.performance.columns import Columns
+from optsched.performance.ways import Ways
+
+# --- stated batches -------------------------------------------------------------------------------
+
 
 NAME, BATCH, PER_GPU, MOST_PER_GPU = "profile", "batch", "batch_per_gpu", "max_batch_per_gpu"
 
@@ -122,3 +129,258 @@ def _samples(value: object, path: str) -> float:
     ):
         raise InvalidInput(path, show(value), "a number of samples above 0")
     return float(value)
+
+
+# --- goodput --------------------------------------------------------------------------------------
+
+
+SIZES = 50
+"""Batch sizes that are tried, in geometric steps."""
+TOLERANCE = 1e-8
+"""A batch size this little above a whole number is that number."""
+
+StepSeconds = Callable[[FloatArray, IntArray, IntArray], FloatArray]
+"""(samples m, passes, row) -> seconds of a step, elementwise; ``row`` is the way to run."""
+
+
+@dataclass(frozen=True)
+class GradientNoise(Columns):
+    """Statistics of the gradient of E kinds of work at their first batch size; all shape (E,) or scalars.
+
+    With s = B / B0, the gain of a step with a batch of B over one with B0 and the worth of a sample are
+
+        gain(B)       = (var + sqr) / (var / s + sqr)
+        efficiency(B) = gain(B) / s  =  (var + sqr) / (var + s sqr)
+
+    efficiency is 1 at B0 and falls with B; without noise (var = 0) more samples per step gain nothing.
+
+    Attributes
+    ----------
+    sqr, var : array of float
+        |G|^2, the square of the gradient, and the variance of its estimate at B0; at least 0, one of them above 0.
+    batch : array of float
+        B0, samples per step.
+
+    References
+    ----------
+    A. Qiao et al., "Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning", OSDI 2021, section
+    3.1; S. McCandlish et al., "An empirical model of large-batch training", 2018.
+    """
+
+    sqr: FloatArray
+    var: FloatArray
+    batch: FloatArray
+
+    @classmethod
+    def of(cls, sqr: ArrayLike, var: ArrayLike, batch: ArrayLike) -> GradientNoise:
+        """From numbers or arrays."""
+        return cls(
+            np.asarray(sqr, np.float64), np.asarray(var, np.float64), np.asarray(batch, np.float64)
+        )
+
+    def gain(self, batch: ArrayLike) -> FloatArray:
+        """Steps with B0 that one step with a batch of B is worth."""
+        scale = np.asarray(batch, np.float64) / self.batch
+        gain: FloatArray = (self.var + self.sqr) / (self.var / scale + self.sqr)
+        return gain
+
+    def efficiency(self, batch: ArrayLike) -> FloatArray:
+        """Worth of a sample in a batch of B, relative to one in a batch of B0."""
+        efficiency: FloatArray = self.gain(batch) * self.batch / np.asarray(batch, np.float64)
+        return efficiency
+
+
+@dataclass(frozen=True)
+class BatchLimits(Columns):
+    """Batch sizes that E kinds of work allow; all shape (E,).
+
+    Attributes
+    ----------
+    most : FloatArray
+        Largest batch of a step, at least B0.
+    least_local, most_local : FloatArray
+        Samples of one GPU in one pass, whole numbers.
+    accumulation : BoolArray
+        Whether a GPU may take its samples in several passes.
+    """
+
+    most: FloatArray
+    least_local: FloatArray
+    most_local: FloatArray
+    accumulation: BoolArray
+
+
+@dataclass(frozen=True)
+class BestBatches:
+    """The best batch sizes, all shape (E,): goodput in samples/s of batch B0.
+
+    It is 0 where no batch size is allowed, NaN where no allowed one has a known time.
+    """
+
+    goodput: FloatArray
+    samples: FloatArray
+    passes: IntArray
+
+
+def best_batches(
+    gpus: IntArray, seconds: StepSeconds, noise: GradientNoise, limits: BatchLimits
+) -> BestBatches:
+    """Goodput = samples/s x efficiency, at the best of `SIZES` geometric batch sizes for each of E ways to run.
+
+    Batches run from max(B0, k x least local) to the largest one. A GPU takes ceil(B / k) samples, with accumulation in
+    as few passes as its limit allows, without it no more than that limit. One GPU alone takes a batch above B0 in at
+    least two passes, and without accumulation no other batch than B0: gradient noise cannot be estimated from one
+    gradient. A way that cannot take B0 has no goodput. Of equally good batch sizes the smallest is taken.
+
+    Parameters
+    ----------
+    gpus : IntArray, shape (E,)
+        k of each way.
+    seconds : callable
+        Step times; batch sizes where it is NaN (unknown) are not taken.
+    noise : GradientNoise
+    limits : BatchLimits
+
+    References
+    ----------
+    AdaptDL (Apache-2.0), ``adaptdl/goodput.py``, ``GoodputFunction.optimize``.
+    """
+    count = len(gpus)
+    # As in AdaptDL, no batch below B0 is looked at: its gradient noise is not known.
+    first = np.maximum(noise.batch, limits.least_local * gpus)
+    local = np.geomspace(first, np.maximum(limits.most, 1e-300), SIZES).reshape(SIZES, count) / gpus
+    passes = np.ones((SIZES, count), np.int64)
+    # AdaptDL: as few passes as the limit of a GPU allows.
+    split = np.maximum(np.ceil(local / limits.most_local - TOLERANCE), 1.0).astype(np.int64)
+    # Gradient noise is estimated from the difference of gradients: one GPU needs two passes for that.
+    split = np.where((gpus == 1) & (local > noise.batch), np.maximum(split, 2), split)
+    passes = np.where(limits.accumulation, split, passes)
+    # Without accumulation one GPU has a single gradient, and its batch must stay B0.
+    samples = np.where(
+        (gpus > 1) | limits.accumulation, np.ceil(local / passes - TOLERANCE), noise.batch
+    )
+    samples = np.clip(samples, limits.least_local, limits.most_local)
+    row = np.broadcast_to(np.arange(count), (SIZES, count))
+    times = seconds(samples.ravel(), passes.ravel(), row.ravel()).reshape(SIZES, count)
+    batch = gpus * samples * passes
+    goodput = batch / times * noise.efficiency(batch)
+    # Rounding to whole samples may lead below B0, or a limit may not allow B0 at all.
+    allowed = (batch >= noise.batch * (1 - TOLERANCE)) & (first <= limits.most * (1 + TOLERANCE))
+    unknown = np.isnan(goodput)
+    goodput = np.where(allowed & ~unknown, goodput, 0.0)
+    # The first of equal ones: the smallest batch.
+    best = np.argmax(goodput, axis=0), np.arange(count)
+    # What is unknown may be the best; it is 0 only where nothing at all is allowed.
+    none = (unknown & allowed).any(axis=0) & (goodput[best] == 0)
+    return BestBatches(np.where(none, np.nan, goodput[best]), samples[best], passes[best])
+
+
+# --- workloads of an instance ---------------------------------------------------------------------
+
+KEY = "gradient_noise"
+BLOCK = 1024
+"""Ways whose batch sizes are tried together."""
+
+
+class GradientNoiseDocument(Document):
+    """``parameters.gradient_noise`` of a workload: `GradientNoise` and `BatchLimits`."""
+
+    sqr: NonNegative
+    var: NonNegative
+    batch: Positive
+    max_batch: Positive | None = None
+    min_batch_per_gpu: PositiveCount = 1
+    max_batch_per_gpu: PositiveCount | None = None
+    accumulation: bool = True
+
+
+@dataclass(frozen=True)
+class AdaptiveBatches:
+    """Gradient noise and batch limits of the W workloads of an instance; row W is for jobs without a workload.
+
+    ``parameters.gradient_noise`` of a workload holds ``sqr``, ``var`` and ``batch`` (B0), and perhaps ``max_batch`` (of
+    a step; B0 by default), ``min_batch_per_gpu`` and ``max_batch_per_gpu`` (samples of one GPU in one pass; 1 and the
+    largest batch by default) and ``accumulation`` (several passes are allowed; true by default).
+    """
+
+    known: BoolArray
+    noise: GradientNoise
+    limits: BatchLimits
+
+    @classmethod
+    def of(cls, instance: Instance) -> AdaptiveBatches:
+        """Read the parameters; raises `InvalidInput` with the path of a wrong one."""
+        count = len(instance.workloads) + 1
+        known, numbers = np.zeros(count, bool), np.ones((6, count))
+        accumulation = np.ones(count, bool)
+        for row, workload in enumerate(instance.workloads):
+            if KEY not in workload.parameters:
+                continue
+            path = f"{join('workloads', [workload.name])}.parameters"
+            # The batch is chosen by goodput: a stated one would contradict it.
+            for other in (BATCH, PER_GPU, MOST_PER_GPU):
+                if other in workload.parameters:
+                    raise InvalidInput(
+                        f"{path}.{other}",
+                        f"a batch size beside {KEY}",
+                        "one of the two in a workload",
+                    )
+            given = validate(GradientNoiseDocument, workload.parameters[KEY], f"{path}.{KEY}")
+            _check(given, f"{path}.{KEY}")
+            most = given.batch if given.max_batch is None else given.max_batch
+            local = np.ceil(most) if given.max_batch_per_gpu is None else given.max_batch_per_gpu
+            numbers[:, row] = (
+                given.sqr,
+                given.var,
+                given.batch,
+                most,
+                given.min_batch_per_gpu,
+                local,
+            )
+            known[row], accumulation[row] = True, given.accumulation
+        return cls(
+            known,
+            GradientNoise(*numbers[:3]),
+            BatchLimits(numbers[3], numbers[4], numbers[5], accumulation),
+        )
+
+    def choose(self, ways: Ways, seconds: Callable[[Ways], FloatArray]) -> BestBatches:
+        """The best batch size in each way; what the ways say of samples and passes is not looked at."""
+        # Samples and passes are what is chosen, so that ways that differ in them alone are one.
+        columns = (ways.workload, ways.gpu, ways.gpus, ways.nodes)
+        groups = group_rows(columns, len(ways))
+        goodput, samples = np.empty(len(groups)), np.empty(len(groups))
+        passes = np.empty(len(groups), np.int64)
+        # Each way has `SIZES` batches, which must stay in the cache together.
+        for start in range(0, len(groups), BLOCK):
+            block = slice(start, start + BLOCK)
+            some = ways.take(groups.first[block])
+
+            def step_seconds(
+                m: FloatArray, p: IntArray, row: IntArray, some: Ways = some
+            ) -> FloatArray:
+                return seconds(some.take(row).with_batches(m, p))
+
+            best = best_batches(
+                some.gpus,
+                step_seconds,
+                self.noise.take(some.workload),
+                self.limits.take(some.workload),
+            )
+            goodput[block], samples[block], passes[block] = best.goodput, best.samples, best.passes
+        return BestBatches(goodput[groups.inverse], samples[groups.inverse], passes[groups.inverse])
+
+
+def _check(given: GradientNoiseDocument, path: str) -> None:
+    if given.sqr == 0 and given.var == 0:
+        raise InvalidInput(path, "sqr and var of 0", "one of them above 0")
+    if given.max_batch is not None and given.max_batch < given.batch:
+        raise InvalidInput(
+            f"{path}.max_batch", show(given.max_batch), f"at least the batch of {given.batch:g}"
+        )
+    if given.max_batch_per_gpu is not None and given.max_batch_per_gpu < given.min_batch_per_gpu:
+        raise InvalidInput(
+            f"{path}.max_batch_per_gpu",
+            show(given.max_batch_per_gpu),
+            f"at least {given.min_batch_per_gpu}",
+        )

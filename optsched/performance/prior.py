@@ -18,10 +18,9 @@ from optsched.instance.reading import validate
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
-from optsched.performance.configurations import Configurations
+from optsched.performance.configurations import Configurations, PoolSizes
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Source
-from optsched.performance.sizes import PoolSizes
 from optsched.performance.times import TimeModel, Times, TimesOnInstance
 from optsched.performance.ways import Ways, numbered
 

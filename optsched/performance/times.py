@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
-from optsched.performance.batches import Batches
+from optsched.performance.batches import AdaptiveBatches, Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
-from optsched.performance.goodput import AdaptiveBatches
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import (
     Edges,

@@ -14,7 +14,7 @@ from refusals import refuses
 from optsched.performance import Profiles, Source
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.learned.blend import USUAL, Blend
+from optsched.performance.learned.combined import USUAL, Blend
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.times import TimeModel, Times
 from optsched.performance.ways import Ways

@@ -17,7 +17,7 @@ from optsched import performance
 from optsched.performance import Profiles, Source
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.learned.conformal import Conformal
+from optsched.performance.learned.combined import Conformal
 from optsched.performance.learned.pair_models import ConformalPairs
 from optsched.performance.learned.validation import Radius, hold_out
 

@@ -17,7 +17,7 @@ from optsched.instance import Instance
 from optsched.performance import Configurations, Feasibility, JobBatch, Prediction
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.goodput import BatchLimits, GradientNoise, best_batches
+from optsched.performance.batches import BatchLimits, GradientNoise, best_batches
 from optsched.performance.parametric.pollux import step_seconds
 from optsched.performance.ways import Ways
 

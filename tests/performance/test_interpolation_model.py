@@ -14,7 +14,7 @@ from time_cases import grid, join
 from optsched.performance import Profiles, Source
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.measured.interpolation import Interpolation
+from optsched.performance.interpolation import Interpolation
 from optsched.performance.parametric.fitting import fit_affine
 from optsched.performance.ways import Ways
 

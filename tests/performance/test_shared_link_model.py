@@ -17,10 +17,11 @@ from time_cases import grid, join, random_ways
 from optsched.performance import Profiles, Source
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.parametric.shared_link import Anchors, SharedLink
-from optsched.performance.parametric.shared_link_fit import (
+from optsched.performance.parametric.shared_link import (
+    Anchors,
     ParameterPrior,
     Parameters,
+    SharedLink,
     log_seconds,
     rows_of,
 )

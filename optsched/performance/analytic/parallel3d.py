@@ -1,21 +1,22 @@
 """Training a transformer on k GPUs: T-way tensor, p-way pipeline and d-way data parallelism, M micro-batches.
 
-k = T p d GPUs on n nodes with G GPUs each, of which T is inside a node, data parallelism next, the pipeline outermost.
-A micro-batch has m = ceil(ceil(B/d) / M) sequences; a stage has l = ceil(L/p) layers. With peak and bandwidth of the
-GPU times their efficiencies e_c, e_m, B1 and B2 the links inside and between nodes, S = m s h numbers:
+k = T p d GPUs on n nodes with G GPUs each, of which T is inside a node, data parallelism next, the
+pipeline outermost. A micro-batch has m = ceil(ceil(B/d) / M) sequences; a stage has l = ceil(L/p)
+layers. With peak and bandwidth of the GPU times their efficiencies e_c, e_m, B1 and B2 the links
+inside and between nodes, S = m s h numbers:
 
     layer, forward    t_l = max(F_l m / (T peak e_c), W_l / (T bw e_m)) + 2 A_l m / (bw e_m) + 10 launch
     layer             3 t_l, 4 t_l with recomputation;  and 4 (6) ring all-reduces of S over the T GPUs on B1
     head              3 (max(F_h m / (T peak e_c), V h / (T bw e_m)) + 8 V s m / (T bw e_m))   on the last stage
     between stages    2 S min(G/T, d) / B2 (the groups of a node that send at a time), or 2 S / B1 within a node
     pipeline          M t_max + (sum of the stages - t_max) / v        t_max: the slowest stage, v chunks on a device
-                      Chimera and PipeMare: `pipeline`, with t_max on every stage
+                      Chimera and PipeMare: `step_seconds`, with t_max on every stage
     gradients         ring all-reduce of the stage's W / T over d GPUs, on B1 within a node, else min(B1, B2 / T)
                       (x 1.5 with ZeRO-3, which gathers weights twice); hidden: overlap x the last backward pass
     optimizer         30 bytes moved for each parameter, / d with ZeRO
 
-A_l are the activations of a layer (`optsched.performance.analytic.transformer`), W_l and W its and the stage's weights.
-For equal stages the pipeline is M + p - 1 times a stage (`optsched.performance.analytic.pipeline`).
+A_l are the activations of a layer (`optsched.performance.analytic.transformer`), W_l and W its and
+the stage's weights. For equal stages the pipeline is M + p - 1 times a stage (`step_seconds`).
 
 Memory of the fullest GPU, against a share of what it has:
 
@@ -25,9 +26,10 @@ Memory of the fullest GPU, against a share of what it has:
                                                      layers, and A_l of one
     or, if more, those of the last stage with (bytes + 4) V s m / T of the head
 
-The volumes are those of Megatron-LM: two all-reduces of a layer forward, two backward, two more with recomputation. The
-scheme is ours (specialised rooflines and closed forms of the pipeline), its accuracy is not verified on measurements;
-against the published rates of Megatron-LM on A100 (SC 2021, table 1) see the tests.
+The volumes are those of Megatron-LM: two all-reduces of a layer forward, two backward, two more
+with recomputation. The scheme is ours (specialised rooflines and closed forms of the pipeline), its
+accuracy is not verified on measurements; against the published rates of Megatron-LM on A100 (SC
+2021, table 1) see the tests.
 """
 
 from __future__ import annotations
@@ -39,10 +41,103 @@ from typing import NamedTuple
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
-from optsched.performance.analytic.collectives import ring_all_reduce
-from optsched.performance.analytic.pipeline import in_flight, step_seconds
+from optsched.errors import unknown_name
+from optsched.performance.analytic.collectives import Numbers, ring_all_reduce
 from optsched.performance.analytic.transformer import Transformers
 from optsched.performance.columns import Columns
+
+# --- pipeline schedules ---------------------------------------------------------------------------
+
+
+SCHEDULES = ("1f1b", "chimera", "gpipe", "interleaved", "pipemare")
+
+
+def step_seconds(
+    schedule: str,
+    stages: Numbers,
+    micro_batches: Numbers,
+    forward: Numbers,
+    backward: Numbers,
+    chunks: Numbers = 1,
+) -> FloatArray:
+    """Seconds of a step of M micro-batches on p stages; arrays that broadcast together.
+
+    Every device holds 1/p of the model; f and b are the seconds of a micro-batch forward and
+    backward on one device, u = min(f, b) and w = max(f, b). Sending between stages counts to f and
+    b.
+
+        gpipe         (M + p - 1) (f + b)                                          keeps M
+        1f1b          (M + p - 1) (f + b)                                          keeps min(p, M)
+        interleaved   M (f + b) + (p - 1) (f + b) / v                              keeps min(M v, v p + p - 1) / v
+        chimera       M <= p:  p u + (M' + p - 2) w      M' = M rounded up to even
+                      M = K p: p u + (2p - 2) w + (K - 1) (2 u + (2p - 2) w)       keeps min(p, M)
+        pipemare      M (f + b)                                                    keeps min(p, M)
+
+    What is kept is counted in activations of one micro-batch on one device, on the device with
+    most. The interleaved schedule with v chunks of the model on every device wants M to be a
+    multiple of p; Chimera wants p even and M <= p or a multiple of p, and keeps the weights of two
+    stages; other cases are NaN. PipeMare never drains the pipeline and works with stale weights
+    instead: its step time is that of the steady state.
+
+    The bubble is the idle share beyond the ideal M (f + b): (p - 1)/M of gpipe and 1f1b, (p - 1)/(M
+    v) interleaved. The form (p - 2)/(2M + p - 2) of the step that is often given for Chimera holds
+    if and only if f = b and p divides M; with b = 2f one unit of p micro-batches takes p f + (2p -
+    2) b, as in the paper's figure, and units that follow each other in the order of equal slots
+    take longer than that form. All lines are compared with an event simulation in the tests.
+
+    References
+    ----------
+    Y. Huang et al., "GPipe", NeurIPS 2019. S. Fan et al., "DAPPLE", PPoPP 2021 (1f1b). D. Narayanan et al., "Efficient
+    large-scale language model training on GPU clusters using Megatron-LM", SC 2021 (interleaved). S. Li, T. Hoefler,
+    "Chimera: efficiently training large-scale neural networks with bidirectional pipelines", SC 2021. B. Yang et al.,
+    "PipeMare: asynchronous pipeline parallel DNN training", MLSys 2021.
+    """
+    p, M, f, b, v = _numbers(stages, micro_batches, forward, backward, chunks)
+    match schedule:
+        case "gpipe" | "1f1b":
+            return (M + p - 1) * (f + b)
+        case "interleaved":
+            return _allowed(M % p == 0, M * (f + b) + (p - 1) * (f + b) / v)
+        case "chimera":
+            u, w = np.minimum(f, b), np.maximum(f, b)
+            # A unit of p micro-batches in two directions; an odd one takes as long as the next even one.
+            unit = p * u + (np.minimum(np.ceil(M / 2) * 2, p) + p - 2) * w
+            # Units follow each other in the order of equal slots: the bubble is not closed where f != b.
+            more = np.maximum(np.ceil(M / p) - 1, 0) * (2 * u + (2 * p - 2) * w)
+            return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), unit + more)
+        case "pipemare":
+            return M * (f + b)
+    raise unknown_name("schedule", schedule, SCHEDULES, f"unknown pipeline schedule {schedule!r}")
+
+
+def in_flight(
+    schedule: str, stages: Numbers, micro_batches: Numbers, chunks: Numbers = 1
+) -> FloatArray:
+    """Most activations that a device keeps at a time, in those of one micro-batch on the whole device."""
+    p, M, v = _numbers(stages, micro_batches, chunks)
+    match schedule:
+        case "gpipe":
+            return M * np.ones_like(p)
+        case "1f1b" | "pipemare":
+            return np.minimum(p, M)
+        case "interleaved":
+            return _allowed(M % p == 0, np.minimum(M * v, v * p + p - 1) / v)
+        case "chimera":
+            return _allowed((p % 2 == 0) & ((p >= M) | (M % p == 0)), np.minimum(p, M))
+    raise unknown_name("schedule", schedule, SCHEDULES, f"unknown pipeline schedule {schedule!r}")
+
+
+def _numbers(*given: Numbers) -> tuple[FloatArray, ...]:
+    return tuple(np.asarray(one, np.float64) for one in given)
+
+
+def _allowed(condition: FloatArray, seconds: FloatArray) -> FloatArray:
+    answer: FloatArray = np.where(condition, seconds, np.nan)
+    return answer
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
 
 OPERATIONS = 10
 """Of a layer forward: six matrix products, norms, the activation, additions."""
@@ -59,7 +154,7 @@ class Rules:
     Attributes
     ----------
     schedule : str
-        Of `optsched.performance.analytic.pipeline`, interleaved with ``chunks`` of the model on a device.
+        Of `step_seconds`, interleaved with ``chunks`` of the model on a device.
     recompute : tuple of bool
         The choices allowed.
     zero : int

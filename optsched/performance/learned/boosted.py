@@ -13,11 +13,18 @@ from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share
 from optsched.instance.reading import join, show, validate
-from optsched.performance.learned.parts import fit_part, read_part
+from optsched.performance.learned.combined import fit_part, read_part
 from optsched.performance.learned.trees import TreeEnsemble, TreeOptions, TreesDocument, fit_trees
 from optsched.performance.learned.validation import each_left_out, folds_of, root_mean_square
-from optsched.performance.parametric.cells import LEVELS, by_names, flat, level_of, rows_by_pair
-from optsched.performance.parametric.fitting import MOST_LOG_SD, LogSd
+from optsched.performance.parametric.fitting import (
+    LEVELS,
+    MOST_LOG_SD,
+    LogSd,
+    by_names,
+    flat,
+    level_of,
+    rows_by_pair,
+)
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times

@@ -13,15 +13,18 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
 from optsched.instance.reading import join, show, validate
 from optsched.performance.files import below
+from optsched.performance.interpolation import Interpolation
 from optsched.performance.learned.validation import each_left_out, folds_of
-from optsched.performance.measured.interpolation import Interpolation
-from optsched.performance.parametric.cells import Cells, by_names, flat, rows_by_pair
 from optsched.performance.parametric.fitting import (
     STATED_LOG_SD,
+    Cells,
     LogSd,
     NoOptions,
+    by_names,
     check_some,
+    flat,
     of_squares,
+    rows_by_pair,
 )
 from optsched.performance.parametric.pollux import Pollux
 from optsched.performance.parametric.scaling import SAME_BATCH, UniversalScalability

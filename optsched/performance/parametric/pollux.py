@@ -12,14 +12,17 @@ from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
 from optsched.instance.reading import join, validate
-from optsched.performance.parametric.cells import Cells, by_names, flat, split
 from optsched.performance.parametric.fitting import (
     ROBUST,
+    Cells,
     LogSd,
+    by_names,
     check_compute,
     check_some,
+    flat,
     log_sd,
     minimise_squares,
+    split,
     within,
 )
 from optsched.performance.parametric.two_phases import (

@@ -11,13 +11,17 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive
 from optsched.instance.reading import join, key, validate
-from optsched.performance.parametric.cells import Cells, by_names, columns, flat, split
 from optsched.performance.parametric.fitting import (
+    Cells,
     LogSd,
     NoOptions,
+    by_names,
     check_some,
+    columns,
     fit_nonnegative,
+    flat,
     log_sd,
+    split,
 )
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.performance.parametric.cells import LEVELS, Cells, columns, level_of
+from optsched.performance.parametric.fitting import LEVELS, Cells, columns, level_of
 from optsched.performance.protocol import Source
 from optsched.performance.times import Times
 from optsched.performance.ways import Ways

@@ -22,7 +22,7 @@ from optsched.performance import (
 )
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.analytic.exchange import ALGORITHMS
+from optsched.performance.analytic.collectives import ALGORITHMS
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.model import AnalyticModel
 

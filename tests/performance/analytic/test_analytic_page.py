@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.analytic.documents import AnalyticOptions
+from optsched.performance.analytic.model import AnalyticOptions
 from optsched.performance.prior import PriorDocument
 
 pytestmark = pytest.mark.documentation

@@ -13,7 +13,7 @@ from refusals import refuses
 from optsched.errors import UsageError
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.analytic.pipeline import SCHEDULES, in_flight, step_seconds
+from optsched.performance.analytic.parallel3d import SCHEDULES, in_flight, step_seconds
 
 LENGTHS = [(1.0, 1.0), (1.0, 2.0), (2.0, 1.0), (1.0, 3.5), (0.25, 0.5)]
 SMALL = range(1, 9)

@@ -15,12 +15,13 @@ from optsched.instance import Instance, topology_graph
 
 # Private names: a model by its class, where the registry knows it by name
 from optsched.performance.analytic.hardware import find
-from optsched.performance.analytic.links import GB, PoolLinks
-from optsched.performance.analytic.rings import (
+from optsched.performance.analytic.links import (
     ACROSS,
+    GB,
     ISLAND,
     LEAF,
     ONE_GPU,
+    PoolLinks,
     rings,
     undirected,
 )

@@ -21,8 +21,8 @@ from optsched.performance.analytic.parallel3d import (
     evaluate,
     factorisations,
     plans,
+    step_seconds,
 )
-from optsched.performance.analytic.pipeline import step_seconds
 from optsched.performance.analytic.transformer import TransformerDocument, Transformers
 
 GPT3: dict[str, Any] = {

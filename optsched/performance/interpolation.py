@@ -23,14 +23,17 @@ from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
 from optsched.performance.columns import Columns
-from optsched.performance.parametric.cells import Cells, by_names, flat, rows_by_pair
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,
     MOST_LOG_SD,
+    Cells,
     LogSd,
     NoOptions,
+    by_names,
     check_some,
     fit_affine,
+    flat,
+    rows_by_pair,
 )
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Source

@@ -1,1 +1,0 @@
-"""Models that repeat what was measured, and go between it."""
