@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, model_validator
 
 from optsched.arrays import (
     AnyArray,
@@ -19,25 +19,25 @@ from optsched.arrays import (
     gathered,
     group_rows,
 )
-from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
 from optsched.instance.reading import join, validate
 from optsched.performance.columns import Columns
+from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     LEAST_LOG_SD,
     MOST_LOG_SD,
     Cells,
     LogSd,
     NoOptions,
-    by_names,
     check_some,
     fit_affine,
     flat,
+    nested,
     rows_by_pair,
 )
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Source
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 MEASURED_LOG_SD = LEAST_LOG_SD
@@ -61,6 +61,24 @@ class InterpolationDocument(Document):
     points: dict[Name, dict[Name, NonEmpty[PointRow]]]
     batch_log_sd: LogSd = BATCH_LOG_SD
     count_log_sd: LogSd = COUNT_LOG_SD
+
+    @model_validator(mode="after")
+    def _each_way_once(self) -> Self:
+        by_pair = flat(self.points)
+        if not by_pair:
+            raise refused("no points", "at least one", ".points")
+        for pair, points in by_pair.items():
+            seen = set()
+            for number, (*way, _) in enumerate(points):
+                path = join(".points", [*pair, number])
+                gpus, nodes, *_ = way
+                if nodes > gpus:
+                    found = f"{nodes} nodes for {gpus} GPUs"
+                    raise refused(found, "at most one node for each GPU", path)
+                if tuple(way) in seen:
+                    raise refused("a point that stands above it", "each point once", path)
+                seen.add(tuple(way))
+        return self
 
 
 # --- lookups in measured points -------------------------------------------------------------------
@@ -142,6 +160,23 @@ class MeasuredPoints(Columns):
     samples: FloatArray
     passes: IntArray
     seconds: FloatArray
+
+    @classmethod
+    def of(cls, stored: InterpolationDocument) -> Self:
+        """The points of a document."""
+        by_pair = flat(stored.points)
+        count = [len(points) for points in by_pair.values()]
+        rows = [row for points in by_pair.values() for row in points]
+        gpus, nodes, samples, passes, seconds = np.array(rows, np.float64).T
+        return cls(
+            cells=Cells(tuple(by_pair)),
+            cell=np.repeat(np.arange(len(count)), count),
+            gpus=gpus.astype(np.int64),
+            nodes=nodes.astype(np.int64),
+            samples=samples,
+            passes=passes.astype(np.int64),
+            seconds=seconds,
+        )
 
     def outside(self, ways: Ways) -> BoolArray:
         """Whether a way has more or less GPUs, nodes, samples or passes than its pair was measured with."""
@@ -256,7 +291,7 @@ class MeasuredPoints(Columns):
 # --- the model ------------------------------------------------------------------------------------
 
 
-class Interpolation(TimeModel):
+class Interpolation(StoredModel):
     """Seconds of a step that were measured, and of steps between measured ones.
 
     Of each pair (workload, GPU type), for k GPUs on n nodes with m samples each:
@@ -276,15 +311,11 @@ class Interpolation(TimeModel):
     """
 
     name = "interpolation"
+    Stored = InterpolationDocument
 
-    def __init__(
-        self,
-        points: MeasuredPoints,
-        batch_log_sd: float = BATCH_LOG_SD,
-        count_log_sd: float = COUNT_LOG_SD,
-    ) -> None:
-        self.points = points
-        self.batch_log_sd, self.count_log_sd = batch_log_sd, count_log_sd
+    def __init__(self, stored: InterpolationDocument) -> None:
+        super().__init__(stored)
+        self.points = MeasuredPoints.of(stored)
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -294,57 +325,17 @@ class Interpolation(TimeModel):
         profiles = profiles.sorted()
         groups = profiles.ways.groups
         ways = profiles.ways.take(groups.first)
-        cells = Cells(tuple(rows_by_pair(ways)))
-        points = MeasuredPoints(
-            cells,
-            cells.find(ways),
-            ways.gpus,
-            ways.nodes,
-            ways.samples,
-            ways.passes,
-            group_medians(profiles.seconds, groups),
-        )
-        return cls(points, _batch_log_sd(points), _count_log_sd(points))
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document."""
-        given = validate(InterpolationDocument, dict(document), "performance")
-        by_pair = flat(given.points)
-        for pair, points in by_pair.items():
-            seen = set()
-            for number, (gpus, nodes, *batch, _) in enumerate(points):
-                path = join("performance.points", [*pair, number])
-                if nodes > gpus:
-                    found = f"{nodes} nodes for {gpus} GPUs"
-                    raise InvalidInput(path, found, "at most one node for each GPU")
-                if (gpus, nodes, *batch) in seen:
-                    raise InvalidInput(path, "a point that stands above it", "each point once")
-                seen.add((gpus, nodes, *batch))
-        if not by_pair:
-            raise InvalidInput("performance.points", "no points", "at least one")
-        count = [len(points) for points in by_pair.values()]
-        rows = np.array([row for points in by_pair.values() for row in points], np.float64)
-        k, n, samples, passes, seconds = rows.T
-        gpus, nodes, passes = (column.astype(np.int64) for column in (k, n, passes))
-        cell = np.repeat(np.arange(len(count)), count)
-        points = MeasuredPoints(Cells(tuple(by_pair)), cell, gpus, nodes, samples, passes, seconds)
-        return cls(points, given.batch_log_sd, given.count_log_sd)
-
-    def document(self) -> dict[str, Any]:
-        """Points by workload and GPU type, and the two log_sd."""
-        points = self.points
-        by_cell: list[list[list[float]]] = [[] for _ in range(len(points.cells))]
-        columns = (points.gpus, points.nodes, points.samples, points.passes, points.seconds)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for cell, row in zip(points.cell.tolist(), rows, strict=True):
-            by_cell[cell].append(list(row))
-        return {
-            "model": self.name,
-            "points": by_names(points.cells.pairs, by_cell),
-            "batch_log_sd": self.batch_log_sd,
-            "count_log_sd": self.count_log_sd,
+        median = group_medians(profiles.seconds, groups)
+        columns = (ways.gpus, ways.nodes, ways.samples, ways.passes, median)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        points = {
+            pair: tuple(rows[row] for row in members)
+            for pair, members in rows_by_pair(ways).items()
         }
+        stored = InterpolationDocument(points=nested(points))
+        measured = MeasuredPoints.of(stored)
+        errors = {"batch_log_sd": _batch_log_sd(measured), "count_log_sd": _count_log_sd(measured)}
+        return cls(stored.model_copy(update=errors))
 
     def times(self, ways: Ways) -> Times:
         """Measured, else on a line in m, else between two k."""
@@ -363,7 +354,7 @@ class Interpolation(TimeModel):
                     some = ways.take(asked)
                     seconds[asked] = points.between(some, same_batch, by_density)
         # A line over samples is less certain than a curve over GPUs: see the constants.
-        estimated = np.where(on_line, self.batch_log_sd, self.count_log_sd)
+        estimated = np.where(on_line, self.stored.batch_log_sd, self.stored.count_log_sd)
         between = np.where(points.outside(ways), Source.EXTRAPOLATED, Source.INTERPOLATED)
         return Times(
             seconds,

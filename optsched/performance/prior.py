@@ -14,14 +14,13 @@ from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Name, NonEmpty, Positive, PositiveCount
-from optsched.instance.reading import validate
 from optsched.instance.tables import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations, PoolSizes
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Source
-from optsched.performance.times import TimeModel, Times, TimesOnInstance
+from optsched.performance.times import StoredModel, Times, TimesOnInstance
 from optsched.performance.ways import Ways, numbered
 
 ROUNDING = 1e-9
@@ -153,7 +152,7 @@ def _log_speed(gpu_type: str, precision: str) -> float:
     return float(0.5 * np.log(board.peak(precision) * board.bandwidth))
 
 
-class Prior(TimeModel):
+class Prior(StoredModel):
     """A workload that is known on some GPU types and counts gets a rate on all others.
 
         rate' = rate x sqrt(FLOPS'/FLOPS x bandwidth'/bandwidth) x k'/k
@@ -174,9 +173,10 @@ class Prior(TimeModel):
     """
 
     name = "prior"
+    Stored = PriorDocument
 
     def __init__(self, document: PriorDocument) -> None:
-        self.options = document
+        super().__init__(document)
         workloads = numbered(document.rates)
         types = (name for by_gpu in document.rates.values() for name in by_gpu)
         gpu_types = numbered(types)
@@ -217,17 +217,9 @@ class Prior(TimeModel):
             by_gpu.setdefault(ways.gpu_types[gpu], []).append(entry)
         return cls.from_document({**options, "rates": rates})
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        return cls(validate(PriorDocument, dict(document), "performance"))
-
-    def document(self) -> dict[str, Any]:
-        """The options, with the rates that it was fitted to."""
-        return {"model": self.name, **self.options.model_dump(mode="json")}
-
     def times(self, ways: Ways) -> Times:
         """Seconds of a step from the known samples/s."""
-        rate, log_sd = self._known.nearest(ways, self.options)
+        rate, log_sd = self._known.nearest(ways, self.stored)
         return Times.of(ways.samples_per_step / rate, Source.PRIOR, np.nan_to_num(log_sd))
 
     @classmethod
@@ -265,7 +257,7 @@ class PriorOnInstance(TimesOnInstance):
             workloads=self._stated.ways.workloads,
             gpu_types=self._gpu_types,
         )
-        stated, log_sd = self._stated.nearest(wanted, self.model.options)
+        stated, log_sd = self._stated.nearest(wanted, self.model.stored)
         known = ~np.isnan(stated)
         rows = asked[known]
         fitted.rate[rows], fitted.log_sd[rows] = stated[known], log_sd[known]

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.instance import Instance
+from optsched.instance.documents import Document
+from optsched.instance.reading import validate
 from optsched.performance.batches import AdaptiveBatches, Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
+from optsched.performance.files import PERFORMANCE
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import (
     Edges,
@@ -87,6 +90,22 @@ class TimeModel(ABC):
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> TimesOnInstance:
         """The model for an instance."""
         return TimesOnInstance(instance, cls.from_document(options))
+
+
+class StoredModel(TimeModel):
+    """A `TimeModel` that is made of nothing but its document, which ``Stored`` checks."""
+
+    Stored: ClassVar[type[Document]]
+
+    def __init__(self, stored: Any) -> None:
+        self.stored = stored
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        return cls(validate(cls.Stored, dict(document), PERFORMANCE))
+
+    def document(self) -> dict[str, Any]:
+        return {"model": self.name, **self.stored.model_dump(mode="json")}
 
 
 PIECE = 32768

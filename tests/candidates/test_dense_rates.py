@@ -19,7 +19,7 @@ from optsched.candidates import Candidates, Drop, KindColumns
 
 # Private names: single steps of the compilation are compared with the whole
 from optsched.candidates.columns import sifted
-from optsched.performance import levels
+from optsched.performance import table
 from optsched.program import AllocationProgram
 
 pytestmark = pytest.mark.property
@@ -112,7 +112,7 @@ def test_an_array_of_rates_says_what_documents_say(
     given = made(case)
     expected = told(compile(from_documents(given)))
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
-    monkeypatch.setattr(levels, "FEW", -(10**6))  # pairs of profile and place by sorted keys
+    monkeypatch.setattr(table, "FEW", -(10**6))  # pairs of profile and place by sorted keys
     assert told(compile(optsched.Instance.from_arrays(**given))) == expected
     for block in (1, 5):
         monkeypatch.setattr(arrays, "BLOCK", block)

@@ -128,8 +128,10 @@ def test_behind_a_gate_communication_counts_from_a_part_of_the_compute_on() -> N
     fitted = SharedLink.fit(planted(ALL), {"gate": 0.3})
     assert fitted.document()["gate"] == 0.3
     assert (
-        SharedLink.from_document({k: v for k, v in fitted.document().items() if k != "model"}).given
-        == fitted.given
+        SharedLink.from_document(
+            {k: v for k, v in fitted.document().items() if k != "model"}
+        ).stored
+        == fitted.stored
     )
 
 
@@ -170,10 +172,10 @@ def test_planted_links_are_recovered() -> None:
     model = SharedLink.fit(profiles, STATED)
     error = np.abs(np.log(model.times(profiles.ways).seconds / profiles.seconds))
     assert error.mean() < 0.03
-    assert model.given.gradient_bytes["bert"] == pytest.approx(4.4e8, rel=0.1)
-    assert model.given.gpus["t4"].across.bandwidth == pytest.approx(1e9, rel=0.3)
-    assert model.given.gradient_bytes["yolo"] == pytest.approx(2.5e8, rel=0.3)
-    compute = model.given.compute["bert"]["t4"]
+    assert model.stored.gradient_bytes["bert"] == pytest.approx(4.4e8, rel=0.1)
+    assert model.stored.gpus["t4"].across.bandwidth == pytest.approx(1e9, rel=0.3)
+    assert model.stored.gradient_bytes["yolo"] == pytest.approx(2.5e8, rel=0.3)
+    compute = model.stored.compute["bert"]["t4"]
     assert (compute.a, compute.b) == pytest.approx((0.1, 0.02), rel=1e-9)
 
 
@@ -199,15 +201,15 @@ def test_links_that_were_never_measured_are_those_of_other_types() -> None:
         planted([("bert", "t4"), ("yolo", "t4")]), planted([("bert", "a100")], [(1, 1)])
     )
     model = SharedLink.fit(profiles, STATED)
-    links = model.given.gpus
+    links = model.stored.gpus
     assert links["a100"].inside.bandwidth == pytest.approx(links["t4"].inside.bandwidth, rel=0.3)
     times = model.times(planted([("bert", "a100")]).ways)
     assert times.source[0] == Source.PARAMETRIC and (times.source[3:] == Source.PRIOR).all()
     assert times.log_sd[3:].tolist() == [0.4] * len(times.log_sd[3:])
     stated = {"a100": {"inside": {"bandwidth": 5e10, "latency": 1e-4}}}
     known = SharedLink.fit(profiles, {**STATED, "links": stated})
-    assert known.given.gpus["a100"].inside.bandwidth == pytest.approx(5e10, rel=0.01)
-    assert not known.given.gpus["a100"].inside.measured
+    assert known.stored.gpus["a100"].inside.bandwidth == pytest.approx(5e10, rel=0.01)
+    assert not known.stored.gpus["a100"].inside.measured
 
 
 def test_a_few_steps_are_added_to_an_earlier_model() -> None:
@@ -216,9 +218,9 @@ def test_a_few_steps_are_added_to_an_earlier_model() -> None:
     wanted = planted([("yolo", "a100")], [(3, 1), (4, 1)])
     model = SharedLink.fit(few, {"prior": earlier.document()})
     assert np.abs(np.log(model.times(wanted.ways).seconds / wanted.seconds)).max() < 0.05
-    assert model.given.gpus["a100"].across.measured  # by the earlier model
-    assert model.given.gpus["t4"].across.bandwidth == pytest.approx(
-        earlier.given.gpus["t4"].across.bandwidth
+    assert model.stored.gpus["a100"].across.measured  # by the earlier model
+    assert model.stored.gpus["t4"].across.bandwidth == pytest.approx(
+        earlier.stored.gpus["t4"].across.bandwidth
     )
 
 
@@ -235,7 +237,7 @@ def test_a_pair_that_is_slowed_down_is_told_from_one_that_sends_more() -> None:
     model = SharedLink.fit(
         join(others, grid(slowed, shapes, [4, 16, 64, 256], names=("yolo", "a100"))), STATED
     )
-    told = model.given.compute["yolo"]["a100"].slowdown
+    told = model.stored.compute["yolo"]["a100"].slowdown
     assert told is not None and told[0] == pytest.approx(1.5, rel=0.1) and told[1] < 0.05
     wanted = grid(slowed, [(4, 1), (8, 1)], [8, 32, 128], names=("yolo", "a100"))
     assert np.abs(np.log(model.times(wanted.ways).seconds / wanted.seconds)).max() < 0.08
@@ -247,17 +249,17 @@ def test_without_what_is_its_own_a_pair_is_as_its_links_say() -> None:
         SharedLink.fit(profiles, STATED),
         SharedLink.fit(profiles, {**STATED, "own": False}),
     )
-    assert plain.given.gpus == model.given.gpus and plain.given.g == model.given.g
-    told = [each for by_gpu in plain.given.compute.values() for each in by_gpu.values()]
+    assert plain.stored.gpus == model.stored.gpus and plain.stored.g == model.stored.g
+    told = [each for by_gpu in plain.stored.compute.values() for each in by_gpu.values()]
     assert {(each.inside, each.across, each.slowdown) for each in told} == {(1.0, 1.0, (0.0, 0.0))}
-    assert model.given.compute["bert"]["t4"].inside != 1.0
+    assert model.stored.compute["bert"]["t4"].inside != 1.0
 
 
 def test_where_a_pair_was_never_measured_it_is_neither_slowed_down_nor_apart() -> None:
     model = SharedLink.fit(
         join(planted(ALL[:2]), planted([("ncf", "t4")], [(1, 1), (2, 1)])), STATED
     )
-    compute = model.given.compute["ncf"]["t4"]
+    compute = model.stored.compute["ncf"]["t4"]
     assert compute.slowdown is not None
     assert (compute.across, compute.slowdown[1]) == (1.0, 0.0)
     assert compute.inside != 1.0
@@ -270,7 +272,7 @@ def test_what_all_share_is_not_decided_by_the_pair_that_was_measured_most() -> N
                names=("yolo", "t4"))  # fmt: skip
     alone = planted([("yolo", "t4")], [(1, 1)])
     others = planted([("bert", "t4"), ("ncf", "t4")], SHAPES[:4])
-    bandwidth = SharedLink.fit(join(others, alone, odd), stated).given.gpus["t4"].inside.bandwidth
+    bandwidth = SharedLink.fit(join(others, alone, odd), stated).stored.gpus["t4"].inside.bandwidth
     assert bandwidth == pytest.approx(5e9, rel=0.2)  # 1.3e9 with all its measurements
 
 
@@ -289,7 +291,7 @@ def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:
     means = np.sqrt(bent.seconds[:4] * bent.seconds[4:])
     np.testing.assert_allclose(model.times(alone).seconds, means, rtol=1e-12)
     assert np.abs(np.log(line.times(alone).seconds / means)).max() > 0.05
-    kept = model.given.compute["yolo"]["t4"].one_gpu
+    kept = model.stored.compute["yolo"]["t4"].one_gpu
     assert (
         kept is not None and kept.samples == (4, 8, 16, 64) and kept.seconds == pytest.approx(means)
     )
@@ -297,15 +299,15 @@ def test_anchored_times_go_through_what_was_measured_on_one_gpu() -> None:
     asked = grid(lambda k, n, m: 1.0, [(1, 1), (4, 1), (8, 2)], [16.0], names=("yolo", "t4")).ways
     told = model.times(asked).seconds
     twice = model.times(replace(asked, passes=np.full(3, 2))).seconds
-    c = model.given.compute["yolo"]["t4"].slowdown
+    c = model.stored.compute["yolo"]["t4"].slowdown
     assert c is not None
     np.testing.assert_allclose(
         twice - told, told[0] * np.array([1.0, 1 + c[0] * 0.75, 1 + c[1] * 0.875]), rtol=1e-12
     )
     # how uncertain it is on one GPU is told by the line, as it is off by nothing itself
     assert (
-        model.given.compute["yolo"]["t4"].log_sd[0]
-        == line.given.compute["yolo"]["t4"].log_sd[0]
+        model.stored.compute["yolo"]["t4"].log_sd[0]
+        == line.stored.compute["yolo"]["t4"].log_sd[0]
         > 0.1
     )
 
@@ -336,7 +338,7 @@ def test_anchors_are_straight_in_logs_between_measurements_and_constant_beyond()
 def test_compute_is_fitted_with_the_rest_where_one_gpu_was_never_measured() -> None:
     profiles = join(planted(ALL[1:4]), planted([("bert", "t4")], SHAPES[1:]))
     model = SharedLink.fit(profiles, STATED)
-    compute = model.given.compute["bert"]["t4"]
+    compute = model.stored.compute["bert"]["t4"]
     assert compute.a + 64 * compute.b == pytest.approx(0.1 + 64 * 0.02, rel=0.15)
     single = Profiles.of(workload=["w"], gpu=["g"], gpus=[4], samples=[8], seconds=[1.0])
     assert SharedLink.fit(single, {}).times(single.ways).seconds[0] == pytest.approx(1.0, rel=0.2)

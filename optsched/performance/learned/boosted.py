@@ -20,9 +20,9 @@ from optsched.performance.parametric.fitting import (
     LEVELS,
     MOST_LOG_SD,
     LogSd,
-    by_names,
     flat,
     level_of,
+    nested,
     rows_by_pair,
 )
 from optsched.performance.profiles import Profiles
@@ -213,16 +213,16 @@ class Boosted(TimeModel):
     # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        groups = [
-            {
+        groups = {
+            pair: {
                 "log_sd": group.log_sd,
                 "levels": group.levels.tolist(),
                 "trees": group.trees.document(),
             }
-            for group in self.groups.values()
-        ]
+            for pair, group in self.groups.items()
+        }
         of = {} if self.base is None else {"of": self.base.document()}
-        return {"model": self.name, **of, "groups": by_names(tuple(self.groups), groups)}
+        return {"model": self.name, **of, "groups": nested(groups)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:

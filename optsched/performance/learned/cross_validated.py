@@ -7,12 +7,13 @@ from itertools import permutations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Name, NonNegative, PlainObject, Tuple
-from optsched.instance.reading import join, show, validate
-from optsched.performance.files import below
+from optsched.instance.reading import show, validate
+from optsched.performance.files import below, refused
 from optsched.performance.interpolation import Interpolation
 from optsched.performance.learned.validation import each_left_out, folds_of
 from optsched.performance.parametric.fitting import (
@@ -20,9 +21,9 @@ from optsched.performance.parametric.fitting import (
     Cells,
     LogSd,
     NoOptions,
-    by_names,
     check_some,
     flat,
+    nested,
     of_squares,
     rows_by_pair,
 )
@@ -63,6 +64,13 @@ class ChosenDocument(Document):
     error: NonNegative | None = None
     log_sd: LogSd = STATED_LOG_SD
 
+    @model_validator(mode="after")
+    def _all_laws(self) -> Self:
+        if sorted(self.laws) != sorted(NAMES):
+            expected = f"{', '.join(NAMES)} in some order"
+            raise refused(show(list(self.laws)), expected, ".laws")
+        return self
+
 
 class LawsDocument(Document):
     """The laws, each fitted to all measurements; ``usl`` is None where no batch follows it."""
@@ -77,6 +85,12 @@ class CrossValidatedDocument(Document):
 
     laws: LawsDocument
     chosen: dict[Name, dict[Name, ChosenDocument]]
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not flat(self.chosen):
+            raise refused("no workloads", "at least one", ".chosen")
+        return self
 
 
 class CrossValidated(TimeModel):
@@ -165,26 +179,19 @@ class CrossValidated(TimeModel):
         for name, law in self.laws.items():
             laws[name] = law.document()
             del laws[name]["model"]
-        chosen = [pair.model_dump(mode="json") for pair in self.chosen.values()]
-        return {"model": self.name, "laws": laws, "chosen": by_names(tuple(self.chosen), chosen)}
+        chosen = {pair: one.model_dump(mode="json") for pair, one in self.chosen.items()}
+        return {"model": self.name, "laws": laws, "chosen": nested(chosen)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         stored = validate(CrossValidatedDocument, dict(document), "performance")
-        chosen = flat(stored.chosen)
-        if not chosen:
-            raise InvalidInput("performance.chosen", "no workloads", "at least one")
-        for pair, one in chosen.items():
-            if sorted(one.laws) != sorted(NAMES):
-                path = join("performance.chosen", [*pair, "laws"])
-                raise InvalidInput(path, show(list(one.laws)), f"{', '.join(NAMES)} in some order")
         laws = {}
         for name, law in LAWS.items():
             options = getattr(stored.laws, name)
             if options is not None:
                 with below(f"performance.laws.{name}"):
                     laws[name] = law.from_document(options)
-        return cls(laws, chosen)
+        return cls(laws, flat(stored.chosen))
 
 
 def _fit_laws(profiles: Profiles) -> dict[Law, TimeModel]:

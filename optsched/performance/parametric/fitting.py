@@ -14,6 +14,7 @@ from optsched.arrays import FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import SMALLEST, Document
 from optsched.instance.reading import key
+from optsched.performance.files import refused
 from optsched.performance.profiles import Profiles
 from optsched.performance.ways import Ways, numbered, rows_among
 
@@ -113,19 +114,19 @@ ByNames = dict[str, dict[str, Any]]
 """Values by workload, then GPU type, as documents have them."""
 
 
-def by_names(pairs: Sequence[tuple[str, str]], values: Sequence[Any]) -> ByNames:
-    """Values of pairs by workload, then GPU type."""
-    nested: ByNames = {}
-    for (workload, gpu), value in zip(pairs, values, strict=True):
-        nested.setdefault(workload, {})[gpu] = value
-    return nested
+def nested(by_pair: Mapping[tuple[str, str], Any]) -> ByNames:
+    """Values of pairs (workload, GPU type) as a document has them."""
+    by_names: ByNames = {}
+    for (workload, gpu), value in by_pair.items():
+        by_names.setdefault(workload, {})[gpu] = value
+    return by_names
 
 
-def flat(nested: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+def flat(by_names: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
     """Values of a document by pair (workload, GPU type)."""
     return {
         (workload, gpu): value
-        for workload, by_gpu in nested.items()
+        for workload, by_gpu in by_names.items()
         for gpu, value in by_gpu.items()
     }
 
@@ -210,12 +211,11 @@ def check_some(profiles: Profiles) -> None:
         raise InvalidInput("profiles", "no measurements", "at least one to fit a model to")
 
 
-def check_compute(path: str, seconds: Mapping[str, float]) -> None:
-    """Refuse a law whose steps take no time: one of its coefficients, s or s per sample, must be above 0."""
+def check_compute(**seconds: float) -> None:
+    """Refuse the document of a law whose steps take no time: one of its coefficients must be above 0."""
     if sum(seconds.values()) < SMALLEST:
         found = ", ".join(f"{name} {value:g}" for name, value in seconds.items())
-        expected = f"one of them at least {SMALLEST:g}, as every step takes some time"
-        raise InvalidInput(path, found, expected)
+        raise refused(found, f"one of them at least {SMALLEST:g}, as every step takes some time")
 
 
 @contextmanager

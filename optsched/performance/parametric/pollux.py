@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject
-from optsched.instance.reading import join, validate
+from optsched.instance.reading import validate
 from optsched.performance.parametric.fitting import (
     ROBUST,
     Cells,
     LogSd,
-    by_names,
     check_compute,
     check_some,
     flat,
     log_sd,
     minimise_squares,
+    nested,
     split,
     within,
 )
@@ -33,7 +33,7 @@ from optsched.performance.parametric.two_phases import (
 )
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 PRIOR_LOG_SD = 0.3
@@ -60,6 +60,11 @@ class PolluxLawDocument(Document):
     inside: bool = True
     across: bool = True
 
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        check_compute(a_c=self.a_c, b_c=self.b_c)
+        return self
+
     @property
     def law(self) -> FloatArray:
         """The coefficients in the order of `NAMES`, shape (7,)."""
@@ -73,7 +78,7 @@ class PolluxDocument(Document):
     fitted: PlainObject = Field(default_factory=dict)
 
 
-class Pollux(TimeModel):
+class Pollux(StoredModel):
     """Seconds of a step of k GPUs on n nodes, m samples each, in one law per (workload, GPU type).
 
         T_grad = a_c + b_c m
@@ -97,16 +102,13 @@ class Pollux(TimeModel):
     """
 
     name = "pollux"
+    Stored = PolluxDocument
 
-    def __init__(
-        self,
-        laws: Mapping[tuple[str, str], PolluxLawDocument],
-        fitted: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.pairs, self.laws = tuple(laws), tuple(laws.values())
-        self._fitted = dict(fitted or {})
-        rows = [row for law in self.laws for row in _levels(law)]
-        self._table = TwoPhaseTable(Cells(self.pairs), rows, 7)
+    def __init__(self, stored: PolluxDocument) -> None:
+        super().__init__(stored)
+        self.laws = flat(stored.coefficients)
+        rows = [row for law in self.laws.values() for row in _levels(law)]
+        self._table = TwoPhaseTable(Cells(tuple(self.laws)), rows, 7)
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -118,22 +120,9 @@ class Pollux(TimeModel):
         for pair, part in split(profiles.sorted()).items():
             with within(pair):
                 laws[pair] = fit(part)
-        return cls(laws, {"method": chosen.method})
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        stored = validate(PolluxDocument, dict(document), "performance")
-        laws = flat(stored.coefficients)
-        for pair, law in laws.items():
-            path = join("performance.coefficients", pair)
-            check_compute(path, {"a_c": law.a_c, "b_c": law.b_c})
-        return cls(laws, stored.fitted)
-
-    def document(self) -> dict[str, Any]:
-        """Coefficients by workload and GPU type."""
-        laws = [law.model_dump() for law in self.laws]
-        document = {"model": self.name, "coefficients": by_names(self.pairs, laws)}
-        return document | ({"fitted": self._fitted} if self._fitted else {})
+        return cls(
+            PolluxDocument(coefficients=nested(laws), fitted={"method": chosen.method}),
+        )
 
     def times(self, ways: Ways) -> Times:
         """The law of each way."""

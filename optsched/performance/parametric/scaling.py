@@ -6,26 +6,28 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonEmpty, NonNegative, Positive
 from optsched.instance.reading import join, key, validate
+from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     Cells,
     LogSd,
     NoOptions,
-    by_names,
     check_some,
     columns,
     fit_nonnegative,
     flat,
     log_sd,
+    nested,
     split,
 )
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 LOG_SD = 0.1
@@ -51,8 +53,18 @@ class ScalingDocument(Document):
 
     curves: dict[Name, dict[Name, NonEmpty[CurveDocument]]]
 
+    @model_validator(mode="after")
+    def _each_batch_once(self) -> Self:
+        for pair, curves in flat(self.curves).items():
+            batches = [curve.batch for curve in curves]
+            for number, batch in enumerate(batches):
+                if batch in batches[:number]:
+                    path = join(".curves", [*pair, number, "batch"])
+                    raise refused(f"{batch:g} again", "each batch once", path)
+        return self
 
-class Amdahl(TimeModel):
+
+class Amdahl(StoredModel):
     """Seconds of a step of a fixed batch on k GPUs, of which a share s of the work L cannot be divided.
 
         t = L (1 + s (k - 1)) / k
@@ -71,10 +83,12 @@ class Amdahl(TimeModel):
     """
 
     name = "amdahl"
+    Stored = ScalingDocument
     terms: ClassVar[int] = 2
 
-    def __init__(self, curves: Mapping[tuple[str, str], tuple[CurveDocument, ...]]) -> None:
-        self.curves = dict(curves)
+    def __init__(self, stored: ScalingDocument) -> None:
+        super().__init__(stored)
+        curves = self.curves = flat(stored.curves)
         self.cells = Cells(tuple(curves))
         rows = [(cell, curve) for cell, pair in enumerate(curves) for curve in curves[pair]]
         self._batches = np.unique([curve.batch for _, curve in rows])
@@ -106,7 +120,7 @@ class Amdahl(TimeModel):
                 "no part that shrinks with more GPUs, nor elsewhere",
                 "a batch whose steps several GPUs share",
             )
-        return cls(curves)
+        return cls(ScalingDocument(curves=nested(curves)))
 
     @classmethod
     def _fit_batches(cls, part: Profiles) -> list[CurveDocument]:
@@ -140,24 +154,14 @@ class Amdahl(TimeModel):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document; no batch of a pair is there twice."""
-        curves = flat(validate(ScalingDocument, dict(document), "performance").curves)
-        for pair, of_pair in curves.items():
-            batches = set()
-            for number, curve in enumerate(of_pair):
-                path = join("performance.curves", [*pair, number])
-                if curve.batch in batches:
-                    raise InvalidInput(f"{path}.batch", f"{curve.batch:g} again", "each batch once")
-                batches.add(curve.batch)
+        """The model of a document; only the universal law has crosstalk."""
+        model = super().from_document(document)
+        for pair, curves in model.curves.items():
+            for number, curve in enumerate(curves):
                 if curve.crosstalk > 0 and cls.terms < 3:
-                    found, expected = f"{curve.crosstalk:g}", f"0 in the {cls.name} model"
-                    raise InvalidInput(f"{path}.crosstalk", found, expected)
-        return cls(curves)
-
-    def document(self) -> dict[str, Any]:
-        """Laws by workload, GPU type and batch."""
-        laws = [[curve.model_dump() for curve in curves] for curves in self.curves.values()]
-        return {"model": self.name, "curves": by_names(tuple(self.curves), laws)}
+                    path = join("performance.curves", [*pair, number, "crosstalk"])
+                    raise InvalidInput(path, f"{curve.crosstalk:g}", f"0 in the {cls.name} model")
+        return model
 
     def times(self, ways: Ways) -> Times:
         """The law of each way's batch."""

@@ -9,31 +9,32 @@ from itertools import pairwise
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Positive, Tuple
 from optsched.instance.reading import join, listed, validate
+from optsched.performance.files import refused
 from optsched.performance.parametric.fitting import (
     LEVELS,
     ROBUST,
     Cells,
     LogSd,
-    by_names,
     check_compute,
     check_some,
     fit_affine,
     flat,
     level_of,
     minimise_squares,
+    nested,
     of_squares,
     split,
 )
 from optsched.performance.parametric.two_phases import Phases, TwoPhaseTable, step_slopes
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
-from optsched.performance.times import TimeModel, Times
+from optsched.performance.times import StoredModel, Times
 from optsched.performance.ways import Ways
 
 BLOCK_ROWS = 60
@@ -445,14 +446,16 @@ class OneGpuDocument(Document):
     samples: Annotated[Tuple[Positive], Field(min_length=1)]
     seconds: Annotated[Tuple[Positive], Field(min_length=1)]
 
-    def check(self, path: str) -> None:
-        """Raise `InvalidInput` where the two do not fit each other."""
-        if len(self.samples) != len(self.seconds):
-            expected = f"{len(self.samples)}, as many as samples"
-            raise InvalidInput(f"{path}.seconds", f"{len(self.seconds)} numbers", expected)
+    @model_validator(mode="after")
+    def _fit_each_other(self) -> Self:
+        count = len(self.samples)
+        if count != len(self.seconds):
+            expected = f"{count}, as many as samples"
+            raise refused(f"{len(self.seconds)} numbers", expected, ".seconds")
         if any(more <= less for less, more in pairwise(self.samples)):
             found = ", ".join(f"{each:g}" for each in self.samples)
-            raise InvalidInput(f"{path}.samples", found, "numbers in ascending order")
+            raise refused(found, "numbers in ascending order", ".samples")
+        return self
 
 
 class ComputeDocument(Document):
@@ -470,6 +473,11 @@ class ComputeDocument(Document):
     one_gpu: OneGpuDocument | None = None
     log_sd: Annotated[tuple[LogSd, LogSd, LogSd], Field(strict=False)] = (0.1, 0.25, 0.25)
 
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        check_compute(a=self.a, b=self.b)
+        return self
+
 
 class SharedLinkDocument(Document):
     """The model; ``compute`` is by workload, then GPU type."""
@@ -480,6 +488,18 @@ class SharedLinkDocument(Document):
     gpus: dict[Name, GpuDocument]
     compute: dict[Name, dict[Name, ComputeDocument]]
     fitted: PlainObject = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Each pair's workload needs its gradient bytes and its GPU type its links."""
+        for workload, gpu in flat(self.compute):
+            if workload not in self.gradient_bytes:
+                path = join(".gradient_bytes", [workload])
+                raise refused("nothing", "bytes, as it has compute", path)
+            if gpu not in self.gpus:
+                path = join(".gpus", [gpu])
+                raise refused("nothing", f"links, as {workload} has compute", path)
+        return self
 
 
 class StatedLink(Document):
@@ -511,7 +531,7 @@ class SharedLinkOptions(Document):
 # --- the model ------------------------------------------------------------------------------------
 
 
-class SharedLink(TimeModel):
+class SharedLink(StoredModel):
     """Seconds of a step of k GPUs with m samples each: compute of its own, communication over links that all share.
 
         T_1 = a + b m                                                     per workload and GPU type
@@ -556,9 +576,10 @@ class SharedLink(TimeModel):
     """
 
     name = "shared-link"
+    Stored = SharedLinkDocument
 
     def __init__(self, given: SharedLinkDocument) -> None:
-        self.given = given
+        super().__init__(given)
         compute = flat(given.compute)
         rows = [row for pair, one in compute.items() for row in _levels(given, pair, one)]
         self._table = TwoPhaseTable(Cells(tuple(compute)), rows, 7)
@@ -580,27 +601,6 @@ class SharedLink(TimeModel):
                 raise InvalidInput(path, "an unknown workload", expected)
         return cls(_JointFit(profiles.sorted(), chosen).document())
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document; each pair's workload needs its gradient bytes and its GPU type its links."""
-        given = validate(SharedLinkDocument, dict(document), "performance")
-        for (workload, gpu), one in flat(given.compute).items():
-            if workload not in given.gradient_bytes:
-                path = join("performance.gradient_bytes", [workload])
-                raise InvalidInput(path, "nothing", "bytes, as it has compute")
-            path = join("performance.compute", [workload, gpu])
-            check_compute(path, {"a": one.a, "b": one.b})
-            if one.one_gpu is not None:
-                one.one_gpu.check(f"{path}.one_gpu")
-            if gpu not in given.gpus:
-                path = join("performance.gpus", [gpu])
-                raise InvalidInput(path, "nothing", f"links, as {workload} has compute")
-        return cls(given)
-
-    def document(self) -> dict[str, Any]:
-        """Links by GPU type, gradient bytes by workload, compute by both."""
-        return {"model": self.name, **self.given.model_dump(mode="json")}
-
     def times(self, ways: Ways) -> Times:
         """The law of each way."""
 
@@ -615,10 +615,10 @@ class SharedLink(TimeModel):
             y = np.multiply(ring, apart, out=ring)
             y += hop * (k - 1.0)
             # The gate is judged by T_1 as it is, before GPUs slow each other down.
-            if self.given.gate > 0:
-                y[y <= self.given.gate * x] = 0.0
+            if self.stored.gate > 0:
+                y[y <= self.stored.gate * x] = 0.0
             x *= 1.0 + c * apart
-            return x, y, self.given.g
+            return x, y, self.stored.g
 
         return self._table.times(ways, phases)
 
@@ -743,7 +743,7 @@ class _JointFit:
                 for name, row in self.cells.workloads.items()
             },
             gpus=self._links(z),
-            compute=by_names(self.cells.pairs, self._compute(z, own)),
+            compute=nested(self._compute(z, own)),
         )
         return self._with_log_sd(fitted, one_gpu)
 
@@ -812,20 +812,28 @@ class _JointFit:
             gpus[gpu] = GpuDocument(inside=links["inside"], across=links["across"])
         return gpus
 
-    def _compute(self, z: FloatArray, own: tuple[FloatArray, FloatArray]) -> list[ComputeDocument]:
-        compute = []
-        for number, (pair, line) in enumerate(self.lines.items()):
+    def _compute(
+        self, z: FloatArray, own: tuple[FloatArray, FloatArray]
+    ) -> dict[tuple[str, str], ComputeDocument]:
+        compute = {}
+        factors, slowdowns = (each.reshape(-1, 2).tolist() for each in own)
+        for (pair, line), factor, slowdown in zip(
+            self.lines.items(), factors, slowdowns, strict=True
+        ):
             if line is None:
                 base = self.free[pair]
                 a = float(np.exp(z[self.at.base_constant + base]))
                 b = float(np.exp(z[self.at.base_slope + base]))
             else:
                 a, b = line
-            (inside, across), slowdown = (
-                each[2 * number : 2 * number + 2].tolist() for each in own
-            )
-            compute.append(
-                ComputeDocument(a=a, b=b, inside=inside, across=across, slowdown=tuple(slowdown))
+            inside, across = factor
+            slower, slower_across = slowdown
+            compute[pair] = ComputeDocument(
+                a=a,
+                b=b,
+                inside=inside,
+                across=across,
+                slowdown=(slower, slower_across),
             )
         return compute
 
@@ -834,14 +842,14 @@ class _JointFit:
     ) -> SharedLinkDocument:
         """The model with its anchors, if asked for, and log_sd from its own residuals."""
         ways, pairs = self.profiles.ways, len(self.cells)
-        compute = list(flat(fitted.compute).values())
+        compute = flat(fitted.compute)
         residual = self._residual(fitted)
         if self.chosen.anchored:
-            compute = [
-                one.model_copy(update={"one_gpu": measured})
-                for one, measured in zip(compute, one_gpu, strict=True)
-            ]
-            fitted = fitted.model_copy(update={"compute": by_names(self.cells.pairs, compute)})
+            compute = {
+                pair: one.model_copy(update={"one_gpu": measured})
+                for (pair, one), measured in zip(compute.items(), one_gpu, strict=True)
+            }
+            fitted = fitted.model_copy(update={"compute": nested(compute)})
             # On one GPU the residuals stay those of the line: what goes through all measurements
             # has none, which says nothing.
             residual = np.where(ways.gpus > 1, self._residual(fitted), residual)
@@ -849,16 +857,16 @@ class _JointFit:
         counts = np.bincount(block, minlength=LEVELS * pairs)
         squares = np.bincount(block, residual**2, minlength=LEVELS * pairs)
         free = self._coefficients(counts)
-        for number, ((_, gpu), one) in enumerate(zip(self.cells.pairs, compute, strict=True)):
+        for number, (pair, one) in enumerate(compute.items()):
             log_sd = []
             for level, at in enumerate(range(LEVELS * number, LEVELS * (number + 1))):
                 if counts[at]:
                     log_sd.append(of_squares(float(squares[at]), int(counts[at]), float(free[at])))
                 else:
-                    seen = level == 0 or getattr(fitted.gpus[gpu], NAMES[level - 1]).measured
+                    seen = level == 0 or getattr(fitted.gpus[pair[1]], NAMES[level - 1]).measured
                     log_sd.append(UNSEEN_LOG_SD if seen else UNMEASURED_LOG_SD)
-            compute[number] = one.model_copy(update={"log_sd": tuple(log_sd)})
-        return fitted.model_copy(update={"compute": by_names(self.cells.pairs, compute)})
+            compute[pair] = one.model_copy(update={"log_sd": tuple(log_sd)})
+        return fitted.model_copy(update={"compute": nested(compute)})
 
     def _residual(self, fitted: SharedLinkDocument) -> FloatArray:
         """Log residuals of all measurements."""
