@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
@@ -14,6 +16,7 @@ from optsched.instance import Instance
 from optsched.instance.documents import SMALLEST, Document, NonNegative, Positive, PositiveCount
 from optsched.instance.reading import join, show, validate
 from optsched.performance.columns import Columns
+from optsched.performance.files import refused
 from optsched.performance.ways import Ways
 
 # --- stated batches -------------------------------------------------------------------------------
@@ -293,6 +296,17 @@ class GradientNoiseDocument(Document):
     max_batch_per_gpu: PositiveCount | None = None
     accumulation: bool = True
 
+    @model_validator(mode="after")
+    def _limits_allow_a_batch(self) -> Self:
+        most, local = self.max_batch, self.max_batch_per_gpu
+        if self.sqr == 0 and self.var == 0:
+            raise refused("sqr and var of 0", "one of them above 0")
+        if most is not None and most < self.batch:
+            raise refused(show(most), f"at least the batch of {self.batch:g}", ".max_batch")
+        if local is not None and local < self.min_batch_per_gpu:
+            raise refused(show(local), f"at least {self.min_batch_per_gpu}", ".max_batch_per_gpu")
+        return self
+
 
 @dataclass(frozen=True)
 class AdaptiveBatches:
@@ -326,7 +340,6 @@ class AdaptiveBatches:
                         "one of the two in a workload",
                     )
             given = validate(GradientNoiseDocument, workload.parameters[KEY], f"{path}.{KEY}")
-            _check(given, f"{path}.{KEY}")
             most = given.batch if given.max_batch is None else given.max_batch
             local = np.ceil(most) if given.max_batch_per_gpu is None else given.max_batch_per_gpu
             numbers[:, row] = (
@@ -369,18 +382,3 @@ class AdaptiveBatches:
             )
             goodput[block], samples[block], passes[block] = best.goodput, best.samples, best.passes
         return BestBatches(goodput[groups.inverse], samples[groups.inverse], passes[groups.inverse])
-
-
-def _check(given: GradientNoiseDocument, path: str) -> None:
-    if given.sqr == 0 and given.var == 0:
-        raise InvalidInput(path, "sqr and var of 0", "one of them above 0")
-    if given.max_batch is not None and given.max_batch < given.batch:
-        raise InvalidInput(
-            f"{path}.max_batch", show(given.max_batch), f"at least the batch of {given.batch:g}"
-        )
-    if given.max_batch_per_gpu is not None and given.max_batch_per_gpu < given.min_batch_per_gpu:
-        raise InvalidInput(
-            f"{path}.max_batch_per_gpu",
-            show(given.max_batch_per_gpu),
-            f"at least {given.min_batch_per_gpu}",
-        )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from pydantic_core import PydanticCustomError
 
@@ -55,6 +56,25 @@ def refused(found: str, expected: str, subpath: str = "") -> PydanticCustomError
     """
     context = {"subpath": subpath, "found": found, "expected": expected}
     return PydanticCustomError("optsched", "{expected}", context)
+
+
+class FittedModel(ABC):
+    """A model that was fitted to measurements, and is a document.
+
+    What `document` returns is an object of a performance object or a file, and `from_document` makes exactly the same
+    model of it.
+    """
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The model of a document (without ``model``); raises `InvalidInput` with paths below ``performance``."""
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Everything that the model is, as JSON, with its ``model`` name."""
 
 
 PERFORMANCE = "performance"

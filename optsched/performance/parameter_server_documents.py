@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document, Finite, Name, NonNegative, Positive, Triple
 from optsched.instance.reading import join, key, listed, show, validate
+from optsched.performance.files import refused
 from optsched.performance.parameter_server import KEY, LAWS, TERMS, ParameterServers
 
 MOST_PAIRS = 1_000_000
@@ -26,6 +28,12 @@ class AsyncCoefficients(Document):
     c: NonNegative = 0.0
     d: NonNegative = 0.0
 
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if not any(self.model_dump().values()):
+            raise refused("only zeros", "at least one coefficient above 0")
+        return self
+
 
 class SyncCoefficients(AsyncCoefficients):
     """Coefficients of t = a B / w + b + c w / p + d w + e p, s."""
@@ -38,6 +46,17 @@ class ValueDocument(Document):
 
     sigmoid: Triple[Finite] | None = None
     constant: NonNegative | None = None
+
+    @model_validator(mode="after")
+    def _one_that_never_grows(self) -> Self:
+        if (self.sigmoid is None) == (self.constant is None):
+            found = "neither" if self.sigmoid is None else "both"
+            raise refused(f"{found} of sigmoid and constant", "exactly one of them")
+        for number, parameter in enumerate((self.sigmoid or ())[:2]):
+            if parameter < 0:
+                expected = "a number of at least 0, as the value must not grow with the duration"
+                raise refused(show(parameter), expected, f".sigmoid[{number}]")
+        return self
 
 
 class ParameterServerDocument(Document):
@@ -115,21 +134,8 @@ def _document(
     model = DOCUMENTS.get(law) if isinstance(law, str) else None
     document = validate(ParameterServerDocument if model is None else model, given, path)
     assert isinstance(document, LawDocument)  # without a known law, validate has raised
-    if not any(document.coefficients.model_dump().values()):
-        raise InvalidInput(f"{path}.coefficients", "only zeros", "at least one coefficient above 0")
-    _check_value(document.value, f"{path}.value")
     _check_amounts(document, path, instance, capacities)
     return document
-
-
-def _check_value(value: ValueDocument, path: str) -> None:
-    if (value.sigmoid is None) == (value.constant is None):
-        found = "neither" if value.sigmoid is None else "both"
-        raise InvalidInput(path, f"{found} of sigmoid and constant", "exactly one of them")
-    for number, parameter in enumerate((value.sigmoid or ())[:2]):
-        if parameter < 0:
-            expected = "a number of at least 0, as the value must not grow with the duration"
-            raise InvalidInput(f"{path}.sigmoid[{number}]", show(parameter), expected)
 
 
 def _check_amounts(

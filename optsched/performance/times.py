@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -17,7 +17,7 @@ from optsched.instance.reading import validate
 from optsched.performance.batches import AdaptiveBatches, Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
-from optsched.performance.files import PERFORMANCE
+from optsched.performance.files import PERFORMANCE, FittedModel
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import (
     Edges,
@@ -59,28 +59,16 @@ class Times(Columns):
         )
 
 
-class TimeModel(ABC):
+class TimeModel(FittedModel):
     """A model of how long a step of a workload takes on GPUs of a type; it knows no instance.
 
-    A fitted model is a document: what `document` returns is the ``performance`` object of an instance, or a file, and
-    `from_document` makes exactly the same model of it.
+    Its document is the ``performance`` object of an instance, or a file.
     """
-
-    name: ClassVar[str]
 
     @classmethod
     @abstractmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
         """Fit the model to measurements; raises `InvalidInput` where they cannot determine it."""
-
-    @classmethod
-    @abstractmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The model of a document (without ``model``); raises `InvalidInput` with paths below ``performance``."""
-
-    @abstractmethod
-    def document(self) -> dict[str, Any]:
-        """Everything that the model is, as JSON, with its ``model`` name."""
 
     @abstractmethod
     def times(self, ways: Ways) -> Times:

@@ -10,7 +10,8 @@ import pytest
 from refusals import refuses
 
 # Private names: a model by its class, where the registry knows it by name
-from optsched.performance.learned.trees import TreeEnsemble
+from optsched.instance.reading import validate
+from optsched.performance.learned.trees import TreeEnsemble, TreesDocument
 
 pytestmark = pytest.mark.property
 
@@ -27,8 +28,12 @@ HAND: dict[str, Any] = {
 }
 
 
+def read_trees(document: dict[str, Any], path: str) -> TreeEnsemble:
+    return TreeEnsemble.of_document(validate(TreesDocument, document, path))
+
+
 def test_a_tree_by_hand() -> None:
-    trees = TreeEnsemble.from_document(HAND, "x")
+    trees = read_trees(HAND, "x")
     rows = np.array([[0.5, 9.0], [0.6, 2.0], [0.6, 2.1], [np.nan, 9.0], [1.0, np.nan]])
     assert trees.predict(rows).tolist() == [111.0, 112.0, 113.0, 111.0, 113.0]
     assert trees.document() == HAND
@@ -53,7 +58,7 @@ def test_the_same_as_sklearn_to_the_last_bit(holes: float, leaves: int) -> None:
     asked[random.random(asked.shape) < holes] = np.nan
     expected = fitted.predict(asked)
     np.testing.assert_array_equal(trees.predict(asked), expected)
-    again = TreeEnsemble.from_document(json.loads(json.dumps(trees.document())), "x")
+    again = read_trees(json.loads(json.dumps(trees.document())), "x")
     np.testing.assert_array_equal(again.predict(asked), expected)
     np.testing.assert_array_equal(
         np.concatenate([trees.predict(asked[row : row + 1]) for row in range(9)]), expected[:9]
@@ -87,4 +92,4 @@ def test_trees_of_one_leaf() -> None:
 )
 def test_what_is_no_ensemble_is_refused(field: str, value: Any, message: str) -> None:
     with refuses(message):
-        TreeEnsemble.from_document(HAND | {field: value}, "p")
+        read_trees(HAND | {field: value}, "p")

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
@@ -46,6 +46,7 @@ from optsched.performance.analytic.transformer import (
 from optsched.performance.batches import Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
+from optsched.performance.files import refused
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, RateModel, Source
 
 # --- what the model reads -------------------------------------------------------------------------
@@ -127,6 +128,16 @@ class AnalyticOptions(Document):
     log_sd: Positive = LOG_SD
     skip_unknown: bool = False
 
+    @model_validator(mode="after")
+    def _chunks_are_interleaved(self) -> Self:
+        if (self.chunks > 1) != (self.schedule == "interleaved"):
+            raise refused(
+                f"{self.chunks} beside the schedule {self.schedule}",
+                "2 or more chunks with the schedule interleaved, 1 with any other",
+                ".chunks",
+            )
+        return self
+
 
 class OperationDocument(Document):
     """An operation of a training step: FLOPs and bytes per sample, bytes whatever the batch, how many of its kind."""
@@ -165,12 +176,6 @@ def read_options(options: Mapping[str, Any], instance: Instance) -> AnalyticOpti
                 "no GPU type of the cluster",
                 f"one of {', '.join(types)}",
             )
-    if (document.chunks > 1) != (document.schedule == "interleaved"):
-        raise InvalidInput(
-            "performance.chunks",
-            f"{document.chunks} beside the schedule {document.schedule}",
-            "2 or more chunks with the schedule interleaved, 1 with any other",
-        )
     return document
 
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
@@ -35,6 +36,7 @@ from optsched.instance.documents import Document, PositiveCount
 from optsched.instance.reading import show, validate
 from optsched.performance.analytic.hardware import BYTES, PRECISIONS
 from optsched.performance.columns import Columns
+from optsched.performance.files import refused
 
 TRANSFORMER = "transformer"
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]
@@ -57,6 +59,15 @@ class TransformerDocument(Document):
     batch: PositiveCount | None = None
     precision: Precision | None = None
     attention: Literal["fused", "plain"] = "fused"
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.heads is not None and self.hidden % self.heads:
+            expected = f"a divisor of hidden ({self.hidden})"
+            raise refused(f"{self.heads} heads", expected, ".heads")
+        if self.attention == "plain" and self.heads is None:
+            raise refused("nothing", "the number of heads, as attention is plain", ".heads")
+        return self
 
 
 @dataclass(frozen=True)
@@ -179,10 +190,4 @@ def read_transformer(parameters: Mapping[str, Any], path: str) -> TransformerDoc
         raise InvalidInput(
             f"{here}.batch", f"{document.batch:,} sequences", f"at most {MOST_BATCH:,}"
         )
-    if document.heads is not None and document.hidden % document.heads:
-        raise InvalidInput(
-            f"{here}.heads", f"{document.heads} heads", f"a divisor of hidden ({document.hidden})"
-        )
-    if document.attention == "plain" and document.heads is None:
-        raise InvalidInput(f"{here}.heads", "nothing", "the number of heads, as attention is plain")
     return document

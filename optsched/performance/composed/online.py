@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, gathered, group_rows
 from optsched.errors import InvalidInput
@@ -26,6 +26,7 @@ from optsched.instance.reading import show, validate
 from optsched.performance.columns import Columns
 from optsched.performance.composed.base import WrappedModel, the_one
 from optsched.performance.configurations import Configurations
+from optsched.performance.files import refused
 from optsched.performance.protocol import (
     Feasibility,
     JobBatch,
@@ -241,7 +242,6 @@ def _way(gpus: IntArray, nodes: IntArray) -> IntArray:
 
 # --- what was learnt, as data ---------------------------------------------------------------------
 
-PATH = "performance.learnt"
 KEY_FIELDS = 4
 """Fields that name a cell come first: workload, GPU type, GPUs, nodes."""
 
@@ -273,29 +273,30 @@ class LearntDocument(Document):
     mean: Tuple[Finite] = ()
     calls: Tuple[Count] = ()
 
-    def read(
-        self, workloads: Mapping[str, int], types: Mapping[str, int]
-    ) -> tuple[MeasuredCells, list[Cell]]:
-        """Cells by rows of workloads and GPU types, and those of workloads or types that there are none of now.
+    @property
+    def rows(self) -> list[Cell]:
+        """The cells, one by one."""
+        return list(zip(*dict(self).values(), strict=True))
 
-        Raises
-        ------
-        InvalidInput
-            Lists of different lengths, or a cell that is there twice.
-        """
-        columns = dict(self)
-        for name, column in columns.items():
+    @model_validator(mode="after")
+    def _each_cell_once(self) -> Self:
+        for name, column in self:
             if len(column) != len(self.workload):
                 expected = f"one per workload, {len(self.workload)}"
-                raise InvalidInput(f"{PATH}.{name}", f"{len(column)} entries", expected)
-        rows: list[Cell] = list(zip(*columns.values(), strict=True))
+                raise refused(f"{len(column)} entries", expected, f".{name}")
         seen = set()
-        for row, cell in enumerate(rows):
+        for row, cell in enumerate(self.rows):
             key = cell[:KEY_FIELDS]
             if key in seen:
                 found = f"{show(list(key))} a second time"
-                raise InvalidInput(f"{PATH}.workload[{row}]", found, "cells that differ")
+                raise refused(found, "cells that differ", f".workload[{row}]")
             seen.add(key)
+        return self
+
+    def read(
+        self, workloads: Mapping[str, int], types: Mapping[str, int]
+    ) -> tuple[MeasuredCells, list[Cell]]:
+        """Cells by rows of workloads and GPU types, and those of workloads or types that there are none of now."""
         workload = np.array([workloads.get(name, -1) for name in self.workload], np.int64)
         gpu = np.array([types.get(name, -1) for name in self.gpu], np.int64)
         known = (workload >= 0) & (gpu >= 0)
@@ -309,7 +310,7 @@ class LearntDocument(Document):
             np.array(self.calls, np.float64),
         )
         # Cells of jobs and GPU types that are gone are kept: they may come back.
-        away = [cell for cell, here in zip(rows, known, strict=True) if not here]
+        away = [cell for cell, here in zip(self.rows, known, strict=True) if not here]
         return cells.take(np.flatnonzero(known)), away
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, NonNegative, PlainObject, Share
-from optsched.instance.reading import join, show, validate
+from optsched.instance.reading import show, validate
+from optsched.performance.files import refused
 from optsched.performance.learned.combined import fit_part, read_part
 from optsched.performance.learned.trees import TreeEnsemble, TreeOptions, TreesDocument, fit_trees
 from optsched.performance.learned.validation import each_left_out, folds_of, root_mean_square
@@ -60,6 +61,13 @@ class GroupDocument(Document):
     log_sd: LogSd
     levels: Annotated[tuple[bool, bool, bool], Field(strict=False)] = (True, True, True)
     trees: TreesDocument
+
+    @model_validator(mode="after")
+    def _as_many_features(self) -> Self:
+        if self.trees.features != FEATURES:
+            expected = f"{FEATURES}, as many as the model has"
+            raise refused(show(self.trees.features), expected, ".trees.features")
+        return self
 
 
 class BoostedDocument(Document):
@@ -229,11 +237,7 @@ class Boosted(TimeModel):
         stored = validate(BoostedDocument, dict(document), "performance")
         groups = {}
         for pair, group in flat(stored.groups).items():
-            path = join("performance.groups", [*pair, "trees"])
-            trees = TreeEnsemble.from_document(group.trees, path)
-            if trees.features != FEATURES:
-                expected = f"{FEATURES}, as many as the model has"
-                raise InvalidInput(f"{path}.features", show(trees.features), expected)
+            trees = TreeEnsemble.of_document(group.trees)
             groups[pair] = PairTrees(trees, group.log_sd, np.array(group.levels))
         return cls(groups, None if stored.of is None else read_part(stored.of))
 

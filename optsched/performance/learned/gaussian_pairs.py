@@ -13,6 +13,7 @@ from optsched.arrays import FloatArray
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Count, Document, Finite, Positive, PositiveCount, Tuple
 from optsched.instance.reading import validate
+from optsched.performance.files import PERFORMANCE
 from optsched.performance.learned.pairs import (
     Estimate,
     LearnedPairs,
@@ -385,19 +386,20 @@ class GaussianPairs(LearnedPairs):
         return solved
 
     @classmethod
-    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
-        learned = super().learned_of(stored, features, path)
+    def learned_of(cls, stored: Any, features: WorkloadFeatures) -> dict[str, Any]:
+        learned = super().learned_of(stored, features)
         kernel = JobKernel.of(features)
         sizes = dict.fromkeys(("centres", "scales"), kernel.columns)
         sizes |= dict.fromkeys(("together", "apart"), kernel.size + len(START))
         for field, size in sizes.items():
             if len(learned[field]) != size:
                 found = f"{len(learned[field])} values"
-                raise InvalidInput(f"{path}.{field}", found, f"{size} for this model")
+                raise InvalidInput(f"{PERFORMANCE}.{field}", found, f"{size} for this model")
         for field in ("together", "apart"):
             far = np.flatnonzero(np.abs(learned[field]) > LARGEST_LOG)
             if len(far):
-                where, found = f"{path}.{field}[{far[0]}]", f"{learned[field][far[0]]:g}"
+                where = f"{PERFORMANCE}.{field}[{far[0]}]"
+                found = f"{learned[field][far[0]]:g}"
                 raise InvalidInput(where, found, f"a log within +-{LARGEST_LOG:g}")
         return learned
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput
@@ -24,7 +25,7 @@ from optsched.instance.documents import (
     Tuple,
 )
 from optsched.instance.reading import join, key, listed, show, validate
-from optsched.performance.files import below
+from optsched.performance.files import PERFORMANCE, below, refused
 from optsched.performance.learned.gaussian_pairs import FEWEST, GaussianPairs
 from optsched.performance.learned.pairs import (
     MEASURED,
@@ -165,14 +166,14 @@ class RowColumn(LearnedPairs):
         return Estimate(one, other, np.full(len(pairs), self.log_sd))
 
     @classmethod
-    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
-        where = f"{path}.effects"
+    def learned_of(cls, stored: Any, features: WorkloadFeatures) -> dict[str, Any]:
+        where = f"{PERFORMANCE}.effects"
         _require_names(stored.effects, features.gpu_types, where)
         for gpu, effects in stored.effects.items():
             for field in ("suffers", "inflicts"):
                 given = getattr(effects, field)
                 _require_names(given, features.workloads, f"{join(where, [gpu])}.{field}")
-        return super().learned_of(stored, features, path)
+        return super().learned_of(stored, features)
 
 
 def _indicators(first: IntArray, second: IntArray, workloads: int) -> FloatArray:
@@ -295,16 +296,17 @@ class Completion(LearnedPairs):
         return Estimate(first, second, np.full(len(pairs), self.log_sd))
 
     @classmethod
-    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
-        where, workloads = f"{path}.completed", len(features.workloads)
+    def learned_of(cls, stored: Any, features: WorkloadFeatures) -> dict[str, Any]:
+        where, workloads = f"{PERFORMANCE}.completed", len(features.workloads)
         columns = len(features.gpu_types) * workloads
         if [len(row) for row in stored.completed] != [columns] * workloads:
             expected = f"{workloads} rows of {columns} values"
             raise InvalidInput(where, "another shape", expected)
-        completed = np.array(stored.completed, np.float64).reshape(workloads, columns)
+        learned = super().learned_of(stored, features)
+        completed = learned["completed"] = learned["completed"].reshape(workloads, columns)
         if not ((completed >= LEAST) & (completed <= 1)).all():
             raise InvalidInput(where, "a value outside", f"values from {LEAST:g} to 1")
-        return {"log_sd": stored.log_sd, "completed": completed}
+        return learned
 
 
 def _completed(profiles: PairProfiles, options: CompletionOptions) -> FloatArray:
@@ -444,13 +446,12 @@ class BoostedPairs(LearnedPairs):
         return Estimate(first, second, np.full(len(pairs), self.log_sd))
 
     @classmethod
-    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
-        trees = TreeEnsemble.from_document(stored.trees, f"{path}.trees")
+    def learned_of(cls, stored: Any, features: WorkloadFeatures) -> dict[str, Any]:
         columns = 7 + 2 * len(features.gpu_types)
-        if trees.features != columns:
-            where = f"{path}.trees.features"
-            raise InvalidInput(where, show(trees.features), f"{columns}, those of the model")
-        return {"log_sd": stored.log_sd, "trees": trees}
+        if stored.trees.features != columns:
+            where = f"{PERFORMANCE}.trees.features"
+            raise InvalidInput(where, show(stored.trees.features), f"{columns}, those of the model")
+        return {"log_sd": stored.log_sd, "trees": TreeEnsemble.of_document(stored.trees)}
 
 
 def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
@@ -484,6 +485,17 @@ class UtilisationDocument(PairDocument):
     log_sd: NonNegative
     sums: Tuple[NonNegative]
     logs: Tuple[Finite]
+
+    @model_validator(mode="after")
+    def _falls(self) -> Self:
+        if len(self.sums) != len(self.logs):
+            expected = f"{len(self.sums)}, as many as sums"
+            raise refused(f"{len(self.logs)} values", expected, ".logs")
+        if (np.diff(self.sums) <= 0).any() or (np.diff(self.logs) > 0).any():
+            raise refused(
+                "sums or logs out of order", "increasing sums and logs that never increase"
+            )
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -532,18 +544,6 @@ class Utilisation(LearnedPairs):
     def estimate(self, pairs: Pairs) -> Estimate:
         both = _log_fraction(_busy_together(self.features, pairs), self.sums, self.logs)
         return Estimate(both, both, np.full(len(pairs), self.log_sd))
-
-    @classmethod
-    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
-        learned = super().learned_of(stored, features, path)
-        sums, logs = learned["sums"], learned["logs"]
-        if len(sums) != len(logs):
-            expected = f"{len(sums)}, as many as sums"
-            raise InvalidInput(f"{path}.logs", f"{len(logs)} values", expected)
-        if (np.diff(sums) <= 0).any() or (np.diff(logs) > 0).any():
-            expected = "increasing sums and logs that never increase"
-            raise InvalidInput(path, "sums or logs out of order", expected)
-        return learned
 
 
 def _busy_together(features: WorkloadFeatures, pairs: Pairs) -> FloatArray:
@@ -642,9 +642,9 @@ class AutoPairs(PairModel):
         return {"model": self.name, "chosen": self.chosen.document(), "because": self.because}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], path: str = "performance.pairs") -> Self:
-        stored = validate(AutoDocument, dict(document), path)
-        return cls(make_pair_model(stored.chosen, f"{path}.chosen"), stored.because)
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        stored = validate(AutoDocument, dict(document), PERFORMANCE)
+        return cls(make_pair_model(stored.chosen, f"{PERFORMANCE}.chosen"), stored.because)
 
 
 @dataclass(frozen=True, eq=False)
@@ -671,8 +671,8 @@ class ConformalPairs(PairModel):
     @classmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         chosen = validate(ConformalOptions, dict(options), "performance")
-        own = dict(chosen.of)
-        owner = pair_class(own.pop("model", None), "performance.of.model")
+        with below("performance.of"):
+            owner, own = _named(chosen.of)
         ran = profiles.ran
         first, second = ran.pairs.first, ran.pairs.second
         # Both orders of a pair are one question: held out together, or the answer would be known.
@@ -713,9 +713,9 @@ class ConformalPairs(PairModel):
         return {"model": self.name, "of": self.base.document(), **vars(self.radius)}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], path: str = "performance.pairs") -> Self:
-        stored = validate(ConformalDocument, dict(document), path)
-        return cls(make_pair_model(stored.of, f"{path}.of"), Radius.stored(stored))
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        stored = validate(ConformalDocument, dict(document), PERFORMANCE)
+        return cls(make_pair_model(stored.of, f"{PERFORMANCE}.of"), Radius.stored(stored))
 
 
 # --- by name --------------------------------------------------------------------------------------
@@ -734,16 +734,23 @@ PAIR_MODELS: dict[str, type[PairModel]] = {
 }
 
 
-def pair_class(name: object, path: str = "performance.pairs.model") -> type[PairModel]:
+def pair_class(name: object) -> type[PairModel]:
     """The class of a pair model by name; raises `InvalidInput`."""
     if not isinstance(name, str) or name not in PAIR_MODELS:
-        raise InvalidInput(path, show(name), f"one of {', '.join(PAIR_MODELS)}")
+        raise InvalidInput(f"{PERFORMANCE}.model", show(name), f"one of {', '.join(PAIR_MODELS)}")
     return PAIR_MODELS[name]
+
+
+def _named(document: Mapping[str, Any]) -> tuple[type[PairModel], dict[str, Any]]:
+    """The class of the model that a document names, and its other entries."""
+    options = dict(document)
+    return pair_class(options.pop("model", None)), options
 
 
 def make_pair_model(document: object, path: str = "performance.pairs") -> PairModel:
     """The pair model of a document with its ``model`` name; raises `InvalidInput` with paths below ``path``."""
     if not isinstance(document, Mapping):
         raise InvalidInput(path, show(document), "the document of a model of pairs")
-    options = dict(document)
-    return pair_class(options.pop("model", None), f"{path}.model").from_document(options, path)
+    with below(path):
+        owner, options = _named(document)
+        return owner.from_document(options)

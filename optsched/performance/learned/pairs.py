@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,13 +10,14 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, group_rows
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, Positive
 from optsched.instance.reading import show, validate
 from optsched.performance.columns import Columns
+from optsched.performance.files import PERFORMANCE, FittedModel, refused
 from optsched.performance.protocol import Source
 from optsched.performance.ways import numbered, rows_among
 
@@ -207,13 +208,8 @@ class PairProfiles(Columns):
         return {"workloads": workloads, "measured": measured}
 
     @classmethod
-    def from_document(cls, stored: PairDocument, path: str) -> PairProfiles:
+    def from_document(cls, stored: PairDocument) -> PairProfiles:
         """The measurements of a checked document."""
-        for row, pair in enumerate(stored.measured):
-            for field, job in (("first", pair.first), ("second", pair.second)):
-                if job not in stored.workloads:
-                    where = f"{path}.measured[{row}].{field}"
-                    raise InvalidInput(where, show(job), "one of workloads")
         known = stored.workloads.items()
         try:
             return cls.of(
@@ -235,7 +231,7 @@ class PairProfiles(Columns):
                 batch={name: one.batch for name, one in known if one.batch is not None},
             )
         except InvalidInput as error:
-            where = f"{path}.measured: {error.path}"
+            where = f"{PERFORMANCE}.measured: {error.path}"
             raise InvalidInput(where, error.found, error.expected) from None
 
 
@@ -310,6 +306,14 @@ class PairDocument(Document):
     workloads: dict[Name, FeaturesDocument]
     measured: list[MeasuredDocument]
 
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for row, pair in enumerate(self.measured):
+            for field, job in (("first", pair.first), ("second", pair.second)):
+                if job not in self.workloads:
+                    raise refused(show(job), "one of workloads", f".measured[{row}].{field}")
+        return self
+
 
 @dataclass(frozen=True)
 class Fractions(Columns):
@@ -333,14 +337,8 @@ class Fractions(Columns):
     source: NDArray[np.uint8]
 
 
-class PairModel(ABC):
-    """A model of how fast jobs run that share their GPUs; it knows no instance.
-
-    A fitted model is a document: `document` returns it, and `from_document` makes exactly the same
-    model of it.
-    """
-
-    name: ClassVar[str]
+class PairModel(FittedModel):
+    """A model of how fast jobs run that share their GPUs; it knows no instance."""
 
     @property
     @abstractmethod
@@ -351,15 +349,6 @@ class PairModel(ABC):
     @abstractmethod
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         """Fit the model to measurements; raises `InvalidInput` where they cannot determine it."""
-
-    @classmethod
-    @abstractmethod
-    def from_document(cls, document: Mapping[str, Any], path: str = "performance.pairs") -> Self:
-        """The model of a document (without ``model``); raises `InvalidInput` with paths below ``path``."""
-
-    @abstractmethod
-    def document(self) -> dict[str, Any]:
-        """Everything that the model is, as JSON, with its ``model`` name."""
 
     @abstractmethod
     def fractions(self, pairs: Pairs) -> Fractions:
@@ -456,16 +445,16 @@ class LearnedPairs(PairModel):
         return {"model": self.name, **self.profiles.document(), **learned}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], path: str = "performance.pairs") -> Self:
-        stored = validate(cls.Stored, dict(document), path)
-        profiles = PairProfiles.from_document(stored, path)
-        return cls(profiles, **cls.learned_of(stored, profiles.features, path))
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        stored = validate(cls.Stored, dict(document), PERFORMANCE)
+        profiles = PairProfiles.from_document(stored)
+        return cls(profiles, **cls.learned_of(stored, profiles.features))
 
     @classmethod
-    def learned_of(cls, stored: Any, features: WorkloadFeatures, path: str) -> dict[str, Any]:
+    def learned_of(cls, stored: Any, features: WorkloadFeatures) -> dict[str, Any]:
         """The fields of the model from those of its checked document: lists become arrays.
 
-        A subclass refuses values that do not fit each other or the features, with `InvalidInput`.
+        A subclass refuses values that do not fit the features, with `InvalidInput`.
         """
         learned = stored.model_dump(exclude=set(PairDocument.model_fields))
         return {

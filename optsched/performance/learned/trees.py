@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.errors import InvalidInput, SolverUnavailable
+from optsched.errors import SolverUnavailable
 from optsched.instance.documents import (
     Count,
     Document,
@@ -21,7 +20,8 @@ from optsched.instance.documents import (
     Share,
     Tuple,
 )
-from optsched.instance.reading import show, validate
+from optsched.instance.reading import show
+from optsched.performance.files import refused
 
 CHUNK = 1 << 18
 """Pairs (tree, row) that are walked at a time: enough for speed, few enough to stay in the cache of a core."""
@@ -43,6 +43,34 @@ class TreesDocument(Document):
     right: Tuple[Node]
     missing_left: Tuple[bool]
     leaves: Tuple[Finite]
+
+    @model_validator(mode="after")
+    def _every_walk_ends_at_a_leaf(self) -> Self:
+        inner = len(self.feature)
+        for name in ("threshold", "left", "right", "missing_left"):
+            length = len(getattr(self, name))
+            if length != inner:
+                raise refused(f"{length} values", f"{inner}, one per node", f".{name}")
+        for number, feature in enumerate(self.feature):
+            if feature >= self.features:
+                expected = f"a feature below {self.features}"
+                raise refused(show(feature), expected, f".feature[{number}]")
+        # A child comes after its parent, so that every walk ends.
+        node = np.arange(inner)
+        parents = {"roots": np.full(len(self.roots), -1), "left": node, "right": node}
+        for name, parent in parents.items():
+            children = np.array(getattr(self, name), np.int64)
+            no_node = (children >= 0) & ((children <= parent) | (children >= inner))
+            no_leaf = ~children >= len(self.leaves)
+            wrong = np.flatnonzero(no_node | no_leaf)
+            if len(wrong):
+                raise refused(
+                    show(int(children[wrong[0]])),
+                    f"a later one of the {inner} nodes, "
+                    f"or -1 - i for one of the {len(self.leaves)} leaves",
+                    f".{name}[{wrong[0]}]",
+                )
+        return self
 
 
 DTYPES = {
@@ -154,49 +182,17 @@ class TreeEnsemble:
     # --- documents --------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
-        """The ensemble as JSON; `from_document` makes exactly the same of it."""
+        """The ensemble as JSON; `of_document` makes exactly the same of it."""
         entries = {field.name: getattr(self, field.name) for field in fields(self)}
         return entries | {name: entries[name].tolist() for name in DTYPES}
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any] | TreesDocument, path: str) -> TreeEnsemble:
-        """The ensemble of a document; raises `InvalidInput` where a walk through it would not end at a leaf."""
-        stored = document
-        if not isinstance(stored, TreesDocument):
-            stored = validate(TreesDocument, dict(stored), path)
+    def of_document(cls, stored: TreesDocument) -> TreeEnsemble:
+        """The ensemble of a checked document."""
         arrays: dict[str, Any] = {
             name: np.array(getattr(stored, name), dtype) for name, dtype in DTYPES.items()
         }
-        trees = cls(stored.features, stored.baseline, **arrays)
-        trees._check(path)
-        return trees
-
-    def _check(self, path: str) -> None:
-        inner = len(self.feature)
-        for name in ("threshold", "left", "right", "missing_left"):
-            length = len(getattr(self, name))
-            if length != inner:
-                raise InvalidInput(f"{path}.{name}", f"{length} values", f"{inner}, one per node")
-        wrong = np.flatnonzero(self.feature >= self.features)
-        if len(wrong):
-            found = show(int(self.feature[wrong[0]]))
-            where = f"{path}.feature[{wrong[0]}]"
-            raise InvalidInput(where, found, f"a feature below {self.features}")
-        # A child comes after its parent, so that every walk ends.
-        node = np.arange(inner)
-        parents = {"roots": np.full(len(self.roots), -1), "left": node, "right": node}
-        for name, parent in parents.items():
-            children = getattr(self, name)
-            no_node = (children >= 0) & ((children <= parent) | (children >= inner))
-            no_leaf = ~children >= len(self.leaves)
-            wrong = np.flatnonzero(no_node | no_leaf)
-            if len(wrong):
-                raise InvalidInput(
-                    f"{path}.{name}[{wrong[0]}]",
-                    show(int(children[wrong[0]])),
-                    f"a later one of the {inner} nodes, "
-                    f"or -1 - i for one of the {len(self.leaves)} leaves",
-                )
+        return cls(stored.features, stored.baseline, **arrays)
 
 
 # --- growing trees --------------------------------------------------------------------------------
