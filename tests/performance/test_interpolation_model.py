@@ -152,9 +152,9 @@ def test_lines_recover_what_was_planted(a: float, b: float, samples: list[float]
 def test_uncertainty_is_that_of_points_left_out() -> None:
     shapes = [(k, 1) for k in (1, 2, 3, 4, 6, 8, 12, 16)]
     noisy = Interpolation.fit(grid(power, shapes, [8, 16, 32, 64], noise=0.1), {})
-    assert 0.08 < noisy.batch_log_sd < 0.3 and 0.08 < noisy.count_log_sd < 0.2
+    assert 0.08 < noisy.stored.batch_log_sd < 0.3 and 0.08 < noisy.stored.count_log_sd < 0.2
     little = Interpolation.fit(grid(power, [(1, 1), (2, 1)], [8, 16]), {})
-    assert (little.batch_log_sd, little.count_log_sd) == (0.18, 0.12)  # stated
+    assert (little.stored.batch_log_sd, little.stored.count_log_sd) == (0.18, 0.12)  # stated
 
 
 def test_documents_round_trip_exactly() -> None:

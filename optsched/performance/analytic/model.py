@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.errors import InvalidInput
@@ -19,7 +19,6 @@ from optsched.instance.documents import (
     NonEmpty,
     NonNegative,
     Positive,
-    PositiveCount,
     Share,
 )
 from optsched.instance.reading import join, key, validate
@@ -46,7 +45,6 @@ from optsched.performance.analytic.transformer import (
 from optsched.performance.batches import Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
-from optsched.performance.files import refused
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, RateModel, Source
 
 # --- what the model reads -------------------------------------------------------------------------
@@ -78,8 +76,8 @@ class GpuOptions(Document):
         return self.compute is not None or self.memory is not None
 
 
-class AnalyticOptions(Document):
-    """Options of the ``analytic`` model.
+class AnalyticOptions(Rules):
+    """Options of the ``analytic`` model, beside the `Rules` of plans of transformers.
 
     Attributes
     ----------
@@ -89,20 +87,8 @@ class AnalyticOptions(Document):
         By GPU type, what is known better.
     precision : str
         Of workloads that state none.
-    overlap : float
-        Share of a backward pass that hides the exchange of gradients.
-    recompute : str
-        Of activations of transformers: auto takes the faster of the two that fits.
-    zero : int
-        Stage of ZeRO: what data-parallel replicas do not hold twice (1: optimizer, 2: gradients, 3: weights too).
-    schedule : str
-        Of the pipeline, with ``chunks`` of the model on a device if interleaved.
     all_reduce : str
         How workloads given by operations exchange gradients (`optsched.performance.analytic.collectives`).
-    memory_share : float
-        Share of a GPU's memory that a plan may fill; the rest is for the driver, buffers and fragments.
-    launch : float
-        Seconds that an operation takes beside its work.
     network_bandwidth, network_latency : float
         GB/s per direction of a node, and seconds of a step, where neither topology nor pool says.
     log_sd : float
@@ -115,28 +101,11 @@ class AnalyticOptions(Document):
     memory: Share = MEMORY
     gpus: dict[Name, GpuOptions] = Field(default_factory=dict)
     precision: Precision = "bf16"
-    overlap: float = Field(default=0.5, ge=0, le=1)
-    recompute: Literal["auto", "full", "none"] = "auto"
-    zero: int = Field(default=1, ge=0, le=3)
-    schedule: Literal["1f1b", "gpipe", "interleaved", "chimera", "pipemare"] = "1f1b"
     all_reduce: Literal["ring", "tree", "hierarchical", "nccl"] = "ring"
-    chunks: PositiveCount = 1
-    memory_share: Share = 0.9
-    launch: NonNegative = 4e-6
     network_bandwidth: Positive = NETWORK_BANDWIDTH
     network_latency: NonNegative = NETWORK_LATENCY
     log_sd: Positive = LOG_SD
     skip_unknown: bool = False
-
-    @model_validator(mode="after")
-    def _chunks_are_interleaved(self) -> Self:
-        if (self.chunks > 1) != (self.schedule == "interleaved"):
-            raise refused(
-                f"{self.chunks} beside the schedule {self.schedule}",
-                "2 or more chunks with the schedule interleaved, 1 with any other",
-                ".chunks",
-            )
-        return self
 
 
 class OperationDocument(Document):
@@ -293,15 +262,6 @@ class AnalyticModel(RateModel):
         self._source = np.where(
             [one.fitted for one in known], Source.PARAMETRIC, Source.PRIOR
         ).astype(np.uint8)
-        self._rules = Rules(
-            schedule=options.schedule,
-            chunks=options.chunks,
-            recompute={"auto": (False, True), "full": (True,), "none": (False,)}[options.recompute],
-            zero=options.zero,
-            overlap=options.overlap,
-            memory=options.memory_share,
-            launch=options.launch,
-        )
 
         transformers = [one for one in workloads if isinstance(one, TransformerDocument)]
         lists = [one for one in workloads if isinstance(one, OperationsDocument)]
@@ -379,7 +339,7 @@ class AnalyticModel(RateModel):
         """How a transformer is trained on k whole GPUs of a pool; None where no plan fits."""
         cell = WorkloadCells.whole(self._names[workload], self._pools.index(pool), gpus, nodes)
         models, machines = self._machines(cell)
-        best = best_plans(models, machines, self._rules)
+        best = best_plans(models, machines, self.options)
         seconds = float(best.seconds[0])
         if not np.isfinite(seconds):
             return None
@@ -397,9 +357,11 @@ class AnalyticModel(RateModel):
 
     def _of_transformers(self, cells: WorkloadCells) -> Rates:
         models, machines = self._machines(cells)
-        best = best_plans(models, machines, self._rules)
+        best = best_plans(models, machines, self.options)
         return _rates(
-            1.0 / best.seconds, best.possible, best.memory <= self._rules.memory * machines.memory
+            1.0 / best.seconds,
+            best.possible,
+            best.memory <= self.options.memory_share * machines.memory,
         )
 
     def _of_operations(self, cells: WorkloadCells) -> Rates:

@@ -36,15 +36,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.errors import unknown_name
+from optsched.instance.documents import Document, NonNegative, PositiveCount, Share
 from optsched.performance.analytic.collectives import Numbers, ring_all_reduce
 from optsched.performance.analytic.transformer import Transformers
 from optsched.performance.columns import Columns
+from optsched.performance.files import refused
 
 # --- pipeline schedules ---------------------------------------------------------------------------
 
@@ -147,33 +150,46 @@ OPTIMIZER_BYTES = 30
 """Adam reads 16 bytes of state and gradient of a parameter and writes 14 of them."""
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Document):
     """What plans may do, the same for all.
 
     Attributes
     ----------
-    schedule : str
-        Of `step_seconds`, interleaved with ``chunks`` of the model on a device.
-    recompute : tuple of bool
-        The choices allowed.
-    zero : int
-        Stage of ZeRO.
     overlap : float
         Share of the last backward pass that hides the exchange of gradients.
-    memory : float
-        Share of a GPU's memory that a plan may fill.
+    recompute : str
+        Of activations of transformers: auto takes the faster of the two that fits.
+    zero : int
+        Stage of ZeRO: what data-parallel replicas do not hold twice (1: optimizer, 2: gradients, 3: weights too).
+    schedule : str
+        Of the pipeline (`step_seconds`), with ``chunks`` of the model on a device if interleaved.
+    memory_share : float
+        Share of a GPU's memory that a plan may fill; the rest is for the driver, buffers and fragments.
     launch : float
-        Seconds of an operation beside its work.
+        Seconds that an operation takes beside its work.
     """
 
-    schedule: str = "1f1b"
-    chunks: int = 1
-    recompute: tuple[bool, ...] = (False, True)
-    zero: int = 1
-    overlap: float = 0.5
-    memory: float = 0.9
-    launch: float = 4e-6
+    overlap: float = Field(default=0.5, ge=0, le=1)
+    recompute: Literal["auto", "full", "none"] = "auto"
+    zero: int = Field(default=1, ge=0, le=3)
+    schedule: Literal["1f1b", "gpipe", "interleaved", "chimera", "pipemare"] = "1f1b"
+    chunks: PositiveCount = 1
+    memory_share: Share = 0.9
+    launch: NonNegative = 4e-6
+
+    @model_validator(mode="after")
+    def _chunks_are_interleaved(self) -> Self:
+        if (self.chunks > 1) != (self.schedule == "interleaved"):
+            raise refused(
+                f"{self.chunks} beside the schedule {self.schedule}",
+                "2 or more chunks with the schedule interleaved, 1 with any other",
+                ".chunks",
+            )
+        return self
+
+
+RECOMPUTE = {"auto": (False, True), "full": (True,), "none": (False,)}
+"""Whether plans recompute their activations."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +256,7 @@ def plans(gpus: int, batch: int, rules: Rules) -> Plans:
     for T, p, d in factorisations(gpus).tolist():
         if d <= batch:
             M = micro_batches(-(-batch // d))
-            for recompute in rules.recompute:
+            for recompute in RECOMPUTE[rules.recompute]:
                 parts.append(
                     np.stack(
                         [np.full(len(M), one) for one in (T, p, d)]
@@ -302,7 +318,7 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     # Interleaved schedules take whole rounds of p micro-batches, and equal chunks of layers.
     if v > 1:
         allowed &= (p == 1) | ((M % p == 0) & (L % (p * v) == 0))
-    return PlanOutcome(seconds, memory, allowed, memory <= rules.memory * machines.memory)
+    return PlanOutcome(seconds, memory, allowed, memory <= rules.memory_share * machines.memory)
 
 
 def _pipeline(

@@ -122,7 +122,7 @@ def test_enumeration(gpus: int) -> None:
              if m <= math.ceil(10 / d)}  # fmt: skip
     assert set(zip(table.replicas.tolist(), table.micro_batches.tolist(), strict=True)) == every
     assert (table.micro_batches <= local).all()
-    assert len(plans(16, 4, Rules(recompute=(True,)))) * 2 == len(plans(16, 4, Rules()))
+    assert len(plans(16, 4, Rules(recompute="full"))) * 2 == len(plans(16, 4, Rules()))
 
 
 def scalar(c: dict[str, Any], T: int, p: int, d: int, M: int, again: bool, x: dict[str, float], k: int, n: int,
@@ -341,6 +341,6 @@ def test_published_rates_of_megatron(
 
 def test_gpt3_on_1024_gpus_takes_about_a_month() -> None:
     """SC 2021, section 5.1: 300 billion tokens on 1024 A100 in 34 days."""
-    best = best_plans(transformer(**GPT3), machine(1024, 128), Rules(recompute=(True,)))
+    best = best_plans(transformer(**GPT3), machine(1024, 128), Rules(recompute="full"))
     days = best.seconds[0] * 300e9 / (1536 * 2048) / 86400
     assert days == pytest.approx(34, rel=0.25)
