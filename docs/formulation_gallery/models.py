@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from formulation_gallery.docstrings import markdown
-from optsched.cli.model_list import catalogue
+from optsched.cli.model import catalogue
 
 PAGE = "reference/performance-models.md"
 BEGIN = "<!-- models: made by `make docs` from the catalogue -->\n\n"

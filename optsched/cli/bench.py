@@ -3,46 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
-from optsched.cli.command import Option
-from optsched.cli.options import OUTPUT, Json
-from optsched.cli.shell import Shell, written_to
-from optsched.cli.sweep_options import (
-    RowsFile,
-    SweepRunning,
-    run_sweep,
-    sweep_exit_code,
-    write_rows,
+from optsched.cli import values
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import (
+    OUTPUT,
+    PROBLEM,
+    SOLVER,
+    Json,
+    SolverLimits,
+    SolverOptions,
+    constraints_option,
+    formulations_option,
+    given_fields,
 )
+from optsched.cli.shell import Shell, written_to
+from optsched.cli.sweeps import RowsFile, Tasks, run_sweep, sweep_exit_code, write_rows
+from optsched.cli.values import Bytes, Constraints, NamedList, Seconds
+from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.benchmarking import Row
+    from optsched.benchmarking.sources import ProblemSource
+    from optsched.benchmarking.sweep import Benchmark
 
-EXAMPLES = """
-    optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
-    optsched bench 'instances/*.json' -f makespan --time-limit 60s --memory-limit 4GB --jobs 2 -o results.csv
-    optsched bench 'models/*.mps' --solver highs --solver scip --seeds 5 -o results.json
-    optsched bench generate:cluster:jobs=50,seeds=1..3 -f max-throughput:integral=true
-    optsched bench sweep.toml -o results.csv
-"""
+GENERATE = "generate:"
+Best = Annotated[
+    str | None,
+    Option(
+        "Best known objectives: CSV with instance, formulation, objective.", "FILE", section=OUTPUT
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What is to be solved."""
+
+    section: ClassVar = PROBLEM
+
+    set: Annotated[
+        list[str],
+        Argument(
+            "SET...",
+            "Instances and programs: files, folders, patterns, @names, "
+            "generate:NAME:KEY=VALUE,... (seeds=1..5), or one sweep file (.toml).",
+        ),
+    ]
+    formulations: Annotated[
+        NamedList | None,
+        formulations_option(
+            "Can be repeated, also with other options.  [default: max-min-fairness]"
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        Option(
+            "Option of the formulation NAME, or of all. Can be repeated.",
+            "[NAME:]KEY=VALUE",
+            short="-O",
+        ),
+    ] = None
+    constraints: Annotated[
+        Constraints | None,
+        constraints_option(
+            "Side constraint of all, beside those of the instances. Can be repeated."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Contest(SolverLimits):
+    """With what, how often, and how long."""
+
+    section: ClassVar = SOLVER
+
+    time_limit: Annotated[
+        Seconds | None, Option("Time of each task, reading included: 90s, 5m, 2h.")
+    ] = None
+    memory_limit: Annotated[Bytes | None, Option("Memory of each task: 500MB, 4GB (Linux).")] = None
+    solvers: Annotated[
+        list[str] | None,
+        Option(
+            "See `optsched solvers`. Can be repeated.  [default: auto]", "NAME", flag="--solver"
+        ),
+    ] = None
+    seeds: Annotated[
+        values.Json | None,
+        Option(
+            "Seeds of the solvers: how many, from 0 on; a range such as 3..7; or a list.  "
+            "[default: 1]",
+            "N",
+        ),
+    ] = None
+    repeat: Annotated[int | None, Option("Solve each N times, to measure times.  [default: 1]")] = (
+        None
+    )
+    solver_options: SolverOptions = field(default_factory=dict)
 
 
 def bench(
     shell: Shell,
     swept: Swept,
     contest: Contest,
-    running: SweepRunning,
+    running: Tasks,
     output: RowsFile = None,
-    best: Annotated[
-        str | None,
-        Option(
-            "Best known objectives: CSV with instance, formulation, objective.",
-            "FILE",
-            section=OUTPUT,
-        ),
-    ] = None,
+    best: Best = None,
     as_json: Json = False,
 ) -> int:
     """Solve many instances with many formulations and solvers, each in a process of its own, and keep a table.
@@ -51,12 +120,19 @@ def bench(
 
     Exit codes: 0 every task has an answer or hit a limit, else the code of the first task that failed (see `optsched
     solve`), 130 interrupted; what there is is kept.
+
+    Examples:
+        optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel
+        optsched bench 'instances/*.json' -f makespan --time-limit 60s --memory-limit 4GB --jobs 2 -o results.csv
+        optsched bench 'models/*.mps' --solver highs --solver scip --seeds 5 -o results.json
+        optsched bench generate:cluster:jobs=50,seeds=1..3 -f max-throughput:integral=true
+        optsched bench sweep.toml -o results.csv
     """
     benchmark = benchmark_of(swept, contest)
     from optsched.benchmarking.best_known import read_best, with_best_known
     from optsched.benchmarking.solve_task import NEXT_NOTE
     from optsched.benchmarking.table import rows_document
-    from optsched.cli.bench_view import bench_view
+    from optsched.cli.sweep_view import bench_view
 
     table = None if best is None else read_best(best)
 
@@ -76,3 +152,86 @@ def bench(
     )
     failures = [int(row.get("exit_code") or 1) for row in rows if row["status"] == "error"]
     return sweep_exit_code(shell, sweep, len(benchmark.tasks()), output, failures)
+
+
+# --- from options to a benchmark --------------------------------------------------------------------
+
+
+def benchmark_of(swept: Swept, contest: Contest) -> Benchmark:
+    """What the command line and a sweep file say together; the command line wins."""
+    given = given_fields(contest) | given_fields(swept, "set", "formulations", "option")
+    from optsched.benchmarking.sources import seeds_of
+    from optsched.benchmarking.sweep import DEFAULT, Benchmark
+    from optsched.cli.sweep_file import is_sweep_file, options_of, read_sweep
+
+    files = [name for name in swept.set if is_sweep_file(name)]
+    if files:
+        if len(swept.set) > 1:
+            raise UsageError(
+                f"{files[0]} is a sweep file, which stands alone: put other instances into it"
+            )
+        document = read_sweep(files[0])
+        sources = _sources(document.instances, Path(files[0]).parent)
+        # Later entries win: what the command line says replaces the file
+        given = {**options_of(document), "seeds": document.seeds, **given}
+    else:
+        sources = _sources(swept.set, None)
+    kept = given.pop("formulations", [(DEFAULT, {})])
+    entries = swept.formulations or kept
+    seeds = given.pop("seeds", None)
+    if seeds is not None:
+        given["seeds"] = seeds_of(seeds, 0, "seeds")
+    # A program has its objective already: options of formulations would be ignored
+    if sources and all(source.program for source in sources):
+        needs_formulation = {
+            "-f": swept.formulations,
+            "-O": swept.option,
+            "-C": swept.constraints,
+        }
+        wrong = [option for option, value in needs_formulation.items() if value]
+        if wrong:
+            raise UsageError(
+                f"{', '.join(wrong)}: the set has programs alone, which no formulation makes"
+            )
+    return Benchmark(sources, formulations=_with_options(entries, swept.option or ()), **given)
+
+
+def _sources(given: Sequence[Any], folder: Path | None) -> list[ProblemSource]:
+    from optsched.benchmarking.sources import from_names, generated
+
+    found: dict[str, ProblemSource] = {}
+    for item in given:
+        if not isinstance(item, str):
+            made = generated(item.generate, item.options, item.seeds)
+        elif item.startswith(GENERATE):
+            name, options = values.named(item.removeprefix(GENERATE), "generate")
+            seeds = options.pop("seeds", None)
+            made = generated(name, options, seeds)
+        else:
+            made = from_names([item], folder)
+        for source in made:
+            # A pattern and a name may both find the same instance
+            found.setdefault(source.name, source)
+    return list(found.values())
+
+
+def _with_options(
+    entries: Sequence[tuple[str, Any]], texts: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """The formulations with the options of -O; those of -f win."""
+    made = []
+    for name, own in entries:
+        given: dict[str, Any] = {}
+        for text in texts:
+            owner, colon, rest = text.partition(":")
+            # `a:b=c` has an owner; in `key=a:b` the colon belongs to the value
+            one = bool(colon) and "=" not in owner
+            if one and owner.strip() not in [other for other, _ in entries]:
+                known = ", ".join(dict.fromkeys(other for other, _ in entries))
+                raise UsageError(
+                    f"-O {owner.strip()}: it is not in the sweep, expected one of {known}"
+                )
+            if not one or owner.strip() == name:
+                given |= values.pairs([rest if one else text], "-O")
+        made.append((name, {**given, **own}))
+    return made

@@ -6,14 +6,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from optsched.cli import values
-from optsched.cli.logs import logging_to
-from optsched.cli.shell import WIDTH, Shell
+from optsched.cli.shell import WIDTH, Shell, logging_to
+from optsched.cli.values import KINDS, Kind
 from optsched.errors import UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
@@ -83,16 +83,16 @@ class Option:
     ----------
     help : str
     metavar : str, optional
+        Default: that of the kind.
     flag : str, optional
         Default: the name of the parameter; ``time_limit`` is --time-limit.
     short : str, optional
     section : str, optional
         Section of the help. Default: that of the dataclass that declares the option.
     read : callable, optional
-        Makes the value of the text and the name of the option. Whole numbers (``int``) and numbers
-        (``float``) need none.
+        As in `Kind`. Default: that of the type's kind; whole numbers (``int``) and numbers (``float``) have one.
     many : bool
-        Whether the option can be repeated; ``read`` then gets all the texts.
+        As in `Kind`.
     default : str, optional
         The default as the help shows it, where that is not its ``str``.
     source : bool
@@ -209,93 +209,87 @@ class _Parameter:
         self._annotation = annotation
         self._default = default
         self._section = section
-        self._type, declared = _declaration(annotation)
-        self._argument = declared if isinstance(declared, Argument) else None
-        self._option = declared if isinstance(declared, Option) else None
-        self._read = self._reader()
+        self._declared, self._kind = _declaration(annotation)
 
     @property
     def is_source(self) -> bool:
         """Whether - stands for standard input."""
-        declared = self._option or self._argument
-        return declared is not None and declared.source
+        return self._declared is not None and self._declared.source
 
     @property
     def is_argument(self) -> bool:
-        return self._argument is not None
-
-    def _reader(self) -> Callable[[Any, str], Any] | None:
-        if self._option is None or self._option.count:
-            return None
-        return self._option.read or READERS.get(self._type)
-
-    @property
-    def _flag(self) -> str:
-        assert self._option is not None
-        return self._option.flag or f"--{self.name.replace('_', '-')}"
+        return isinstance(self._declared, Argument)
 
     def for_typer(self) -> inspect.Parameter:
         """The parameter with typer's own declaration."""
-        annotation, default = self._annotation, self._default
-        if default is MISSING:
-            default = inspect.Parameter.empty
-        if self._argument is not None:
-            given = self._argument
-            declared = typer.Argument(metavar=given.metavar, help=given.help, show_default=False)
+        default = inspect.Parameter.empty if self._default is MISSING else self._default
+        annotation = self._annotation
+        if isinstance(self._declared, Argument):
+            declared = typer.Argument(
+                metavar=self._declared.metavar, help=self._declared.help, show_default=False
+            )
             annotation = Annotated[get_args(annotation)[0], declared]
-        elif self._option is not None:
-            annotation, default = self._option_for_typer(self._option, default)
+        elif isinstance(self._declared, Option):
+            annotation, default = self._option_for_typer(self._declared, default)
         return inspect.Parameter(
             self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
         )
 
     def _option_for_typer(self, option: Option, default: Any) -> tuple[Any, Any]:
-        kind = get_args(self._annotation)[0]
-        if option.many and default is inspect.Parameter.empty:
-            kind = list[str]
-        elif option.many:
-            kind, default = list[str] | None, None
+        required = default is inspect.Parameter.empty
+        shown: Any = get_args(self._annotation)[0]
         # typer reads text alone: `value` makes the values, so that errors are the library's own
-        elif self._read is not None and default is not inspect.Parameter.empty:
-            kind = str | None
-            default = None if default is None else option.default or str(default)
-        elif self._read is not None:
-            kind = str
+        if self._kind is not None and self._kind.many:
+            shown = list[str] if required else list[str] | None
+            default = default if required else None
+        elif self._kind is not None:
+            shown = str if required else str | None
+            if not required and default is not None:
+                default = option.default or str(default)
         declared = typer.Option(
-            self._flag,
+            self._flag(option),
             *([option.short] if option.short else []),
-            metavar=option.metavar,
+            metavar=option.metavar or (self._kind.metavar if self._kind else None),
             help=option.help,
             rich_help_panel=option.section or self._section,
             count=option.count,
             show_default=bool(default) and isinstance(default, str),
         )
-        return Annotated[kind, declared], default
+        return Annotated[shown, declared], default
+
+    def _flag(self, option: Option) -> str:
+        return option.flag or f"--{self.name.replace('_', '-')}"
 
     def value(self, given: Any) -> Any:
         """The value of what typer found on the command line."""
-        if self._read is None:
+        if self._kind is None or not isinstance(self._declared, Option):
             return given
-        assert self._option is not None
         # typer gives an empty list, or None, for an option that can be repeated and is not there
-        absent = not given if self._option.many else given is None
+        absent = not given if self._kind.many else given is None
         if absent:
             return self._default
-        label = self._option.short if self._option.many else None
-        return self._read(given, label or self._flag)
+        label = self._declared.short if self._kind.many else None
+        return self._kind.read(given, label or self._flag(self._declared))
 
 
-# How texts become values of a type.
-READERS: Mapping[Any, Callable[[str, str], Any]] = {int: values.whole, float: values.real}
-
-
-def _declaration(annotation: Any) -> tuple[Any, Any]:
-    """The type without None, and the `Argument` or `Option`, of an annotation."""
+def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None]:
+    """The `Argument` or `Option` of an annotation, and how texts become its values."""
     if get_origin(annotation) is not Annotated:
-        return annotation, None
-    kind, declared, *_ = get_args(annotation)
-    choices = [part for part in get_args(kind) if part is not type(None)]
-    return choices[0] if len(choices) == 1 else kind, declared
+        return None, None
+    shown, *extras = get_args(annotation)
+    declared = next((item for item in extras if isinstance(item, Argument | Option)), None)
+    if not isinstance(declared, Option) or declared.count:
+        return declared, None
+    if declared.read is not None:
+        return declared, Kind(declared.read, declared.metavar or "", declared.many)
+    # Of ``int | None`` the kind is that of ``int``
+    choices = [part for part in get_args(shown) if part is not type(None)]
+    owner = choices[0] if get_origin(shown) in (Union, UnionType) else shown
+    if get_origin(owner) is Annotated:
+        owner, *kinds = get_args(owner)
+        extras += kinds
+    own = (item for item in extras if isinstance(item, Kind))
+    return declared, next(own, None) or KINDS.get(owner)
 
 
 def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
@@ -319,15 +313,14 @@ def add_command(
     app: typer.Typer,
     name: str,
     function: Callable[..., int | None],
-    examples: str = "",
     prepare: Callable[[], None] | None = None,
 ) -> None:
     """Register ``function(shell, ...)`` as a command.
 
     Of a parameter that is a dataclass every field becomes an argument or option. The options of
     `Messages` are added. Texts become values, and errors exit codes; what the function returns is the
-    exit code (None: 0). ``prepare`` runs before anything else, also before values are read: some
-    readers load numpy.
+    exit code (None: 0). Its docstring is the help, and what comes after a line ``Examples:`` its
+    examples. ``prepare`` runs before anything else, also before values are read: some readers load numpy.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     # The last section of every help
@@ -363,14 +356,12 @@ def add_command(
     seen = [part.for_typer() for part in parameters]
     run.__signature__ = inspect.Signature(seen, return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}
-    run.__doc__ = function.__doc__
+    run.__doc__, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\nExamples:\n")
     app.command(name, cls=Command, context_settings=CONTEXT, epilog=examples)(run)
 
 
-def build_group(
-    help_text: str, commands: Mapping[str, tuple[Callable[..., int | None], str]]
-) -> typer.Typer:
-    """A group of commands: each name with its function and its examples."""
+def build_group(help_text: str, commands: Mapping[str, Callable[..., int | None]]) -> typer.Typer:
+    """A group of commands by name."""
     app = typer.Typer(
         cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
     )
@@ -379,8 +370,8 @@ def build_group(
 
     show_help.__doc__ = help_text
     app.callback()(show_help)
-    for name, (function, examples) in commands.items():
-        add_command(app, name, function, examples)
+    for name, function in commands.items():
+        add_command(app, name, function)
     return app
 
 

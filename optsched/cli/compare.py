@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
-from optsched.cli.command import Option
-from optsched.cli.exit_codes import exit_code
 from optsched.cli.options import (
     PROBLEM,
     InstanceFile,
@@ -16,25 +14,21 @@ from optsched.cli.options import (
     ModelFile,
     Search,
     constraints_option,
+    exit_code,
     formulations_option,
     output_option,
+    settings_option,
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, write_document, written_to
+from optsched.cli.values import Constraints, Kind, NamedList, Target
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.study.comparison import ComparisonRow, Entry
 
-EXAMPLES = """
-    optsched compare @quickstart
-    optsched compare @quickstart -f makespan -f max-min-fairness -f isolated
-    optsched compare @quickstart -f alpha-fairness:alpha=0.5 -f alpha-fairness:alpha=4
-    optsched compare cluster.json --time-limit 30s -O max-throughput:integral=true --json
-"""
 
-
-def options_by_formulation(texts: Sequence[str], option: str) -> dict[str, dict[str, Any]]:
+def _options_by_formulation(texts: Sequence[str], option: str) -> dict[str, dict[str, Any]]:
     """Options of texts such as ``makespan:key=value``, by formulation."""
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
@@ -49,6 +43,11 @@ def options_by_formulation(texts: Sequence[str], option: str) -> dict[str, dict[
     return found
 
 
+OptionsByFormulation = Annotated[
+    dict[str, dict[str, Any]], Kind(_options_by_formulation, "NAME:KEY=VALUE", many=True)
+]
+
+
 @dataclass(frozen=True)
 class Comparing:
     """What is to be compared."""
@@ -57,24 +56,19 @@ class Comparing:
 
     instance: InstanceFile
     formulations: Annotated[
-        list[tuple[str, dict[str, Any]]] | None,
+        NamedList | None,
         formulations_option(
             "Can be repeated, also with other options. Default: all that take the instance."
         ),
     ] = None
     options: Annotated[
-        dict[str, dict[str, Any]],
-        Option(
-            "Option of the formulation NAME, wherever it is compared. Can be repeated.",
-            "NAME:KEY=VALUE",
-            flag="--option",
-            short="-O",
-            read=options_by_formulation,
-            many=True,
+        OptionsByFormulation,
+        settings_option(
+            "Option of the formulation NAME, wherever it is compared. Can be repeated."
         ),
     ] = field(default_factory=dict)
     constraints: Annotated[
-        list[dict[str, Any]],
+        Constraints,
         constraints_option(
             "Side constraint of all, beside those of the instance. Can be repeated."
         ),
@@ -106,7 +100,7 @@ def compare(
     shell: Shell,
     problem: Comparing,
     search: Search,
-    output: Annotated[str | None, output_option("Write the comparison.")] = None,
+    output: Annotated[Target | None, output_option("Write the comparison.")] = None,
     as_json: Json = False,
 ) -> int:
     """Solve an instance with many formulations, and measure all answers alike.
@@ -114,6 +108,12 @@ def compare(
     The limits hold for each formulation by itself. One that refuses the instance is a row that says why.
 
     Exit codes: 0 at least one formulation solved it, else the code of the first that did not (see `optsched solve`).
+
+    Examples:
+        optsched compare @quickstart
+        optsched compare @quickstart -f makespan -f max-min-fairness -f isolated
+        optsched compare @quickstart -f alpha-fairness:alpha=0.5 -f alpha-fairness:alpha=4
+        optsched compare cluster.json --time-limit 30s -O max-throughput:integral=true --json
     """
     from optsched.cli.comparison_view import comparison_view
     from optsched.study import comparison

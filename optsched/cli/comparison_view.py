@@ -1,36 +1,55 @@
-"""A comparison as people read it: what each formulation answered, and the same figures of every answer."""
+"""Several answers side by side as people read them: a comparison, a front, other capacities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from optsched.cli.solution_view import (
+    changed_options,
+    classes_of,
     cluster_words,
+    conflicts,
     decided_elsewhere,
     plain,
+    price,
     quantity,
     status_text,
+    title,
+    worth_words,
 )
 from optsched.cli.tables import (
     bullets,
-    count,
+    facts,
     heading,
+    listed,
+    more,
     name,
+    number,
     optional,
     percent,
+    rounded,
     seconds,
     share,
     table,
 )
+from optsched.display import count
+from optsched.instance.resize import words_of
 from optsched.registry import objective_words
-from optsched.solution import Status
+from optsched.sensitivity import CapacityCurve, CapacityRange, Change, Front, WhatIf
+from optsched.sensitivity.front import Axis
+from optsched.solution import Solution, Status
 from optsched.solution.explanation import assumptions_of, conflict_statement
 from optsched.study.comparison import Comparison, ComparisonRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
+
+
+# --- a comparison ----------------------------------------------------------------------------------
 
 MEASURED = (
     "min share", "mean share", "fairness", "GPUs", "USD/h", "makespan", "deadlines", "idle", "solved in",
@@ -48,11 +67,11 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
     formulations = count(len(comparison.rows), "formulation")
     yield heading(f"{name(comparison.instance.name)}: {jobs}, {formulations}")
     yield cluster_words(comparison.instance)
-    labels = {id(row): _label(row) for row in comparison.rows}
+    labels = {id(row): _entry_label(row) for row in comparison.rows}
     measured = any(row.measures is not None for row in comparison.rows)
     yield table(
         "formulation", "status", "objective", "gap", "proof", *(MEASURED if measured else ()),
-        rows=[[labels[id(row)], *_answer(row), *(_measured(row) if measured else ())] for row in comparison.rows],
+        rows=[[labels[id(row)], *_outcome(row), *(_measured(row) if measured else ())] for row in comparison.rows],
         left=2,
     )  # fmt: skip
     if measured:
@@ -60,13 +79,13 @@ def comparison_view(comparison: Comparison) -> Iterator[RenderableType]:
     yield from _failures([(labels[id(row)], row) for row in comparison.rows])
 
 
-def _label(row: ComparisonRow) -> str:
+def _entry_label(row: ComparisonRow) -> str:
     """The formulation with the options that were given."""
     options = ",".join(f"{key}={plain(value)}" for key, value in row.options.items())
     return f"{row.formulation}:{options}" if options else row.formulation
 
 
-def _answer(row: ComparisonRow) -> list[str | Text]:
+def _outcome(row: ComparisonRow) -> list[str | Text]:
     from rich.text import Text
 
     solution = row.solution
@@ -141,3 +160,245 @@ def _failures(rows: list[tuple[str, ComparisonRow]]) -> Iterator[RenderableType]
         else:
             counts = (f"{label} {number:,}" for label, number in unplaced.items() if number)
             yield f"Jobs that are in no program: {', '.join(counts)}."
+
+
+# --- a front ---------------------------------------------------------------------------------------
+
+
+def pareto_view(front: Front) -> Iterator[RenderableType]:
+    """The axes, the points, and what is to be known of them."""
+    first, second = front.axes
+    yield heading(f"{name(front.instance.name)}: {first.formulation} against {second.formulation}")
+    yield cluster_words(front.instance)
+    yield ""
+    yield facts(
+        (label, f"{_axis_label(axis)}: {axis.title}")
+        for label, axis in zip(("1st", "2nd"), front.axes, strict=True)
+    )
+    if front.points:
+        yield from _points(front)
+    yield from _ends(front)
+    yield ""
+    yield bullets(_front_notes(front))
+
+
+def _axis_label(axis: Axis) -> str:
+    """The formulation with options that are not at their defaults."""
+    options = ",".join(changed_options(axis.formulation, axis.options))
+    return f"{axis.formulation}:{options}" if options else axis.formulation
+
+
+def _points(front: Front) -> Iterator[RenderableType]:
+    rows: list[list[str | Text]] = []
+    for place, point in enumerate(front.points, 1):
+        rows.append(
+            [
+                str(place),
+                status_text(point.solution.status),
+                *(_number(value) for value in point.objectives),
+                optional(point.exchange, rounded),
+                optional(point.solution.gap, share),
+            ]
+        )
+    for label, corner in (("ideal", front.ideal), ("nadir", front.nadir)):
+        if corner is not None:
+            rows.append([label, "", *(_number(value) for value in corner), "", ""])
+    yield table("", "status", "1st", "2nd", "exchange", "gap", rows=rows, left=2)
+
+
+def _number(value: float) -> str:
+    return number(value) if np.isfinite(value) else "none"
+
+
+def _ends(front: Front) -> Iterator[RenderableType]:
+    """Why there are no points: an end without an optimum."""
+    if front.points:
+        return
+    for axis, end in zip(front.axes, front.ends, strict=False):
+        yield f"{axis.formulation}: {end.status}"
+    if front.ends:
+        yield from conflicts(front.ends[0])
+
+
+def _front_notes(front: Front) -> Iterator[str]:
+    if any(point.exchange is not None for point in front.points):
+        yield "exchange: what the next unit of improvement of the 2nd costs of the 1st, from the duals"
+    if len(front.points) == 1:
+        yield "both objectives agree: one allocation is best for both"
+    if any(not np.isfinite(value) for point in front.points for value in point.objectives):
+        yield "none: the objective does not exist, as some job gets nothing"
+    yield from front.notes
+    if front.removed:
+        yield f"{count(front.removed, 'point was', 'points were')} repeated or dominated, and left out"
+    if front.missing:
+        yield f"{count(front.missing, 'point is', 'points are')} missing"
+    if front.runs:
+        session = f"{count(front.runs, 'run')} of two sessions, changed in place"
+        yield (
+            f"{count(front.runs, 'run')}: {'; '.join(front.rebuilt)}" if front.rebuilt else session
+        )
+
+
+# --- other capacities -------------------------------------------------------------------------------
+
+# Rows of a table, at most.
+SHOWN = 40
+
+
+def whatif_view(found: WhatIf) -> Iterator[RenderableType]:
+    """The objectives, the prices, and what is to be known of them."""
+    base = found.base
+    yield from title(base, classes_of(base))
+    words, unit = objective_words(base.formulation)
+    yield f"{words}{f', {unit}' if unit else ''} ({'less' if base.sense == 'min' else 'more'} is better)"
+    held = any(change.held is not None for change in found.changes)
+    predicted = any(change.predicted is not None for change in found.changes)
+    columns = ["", "status", "objective", "change"] + ["held"] * held + ["by prices"] * predicted
+    rows: list[list[str | Text]] = [["now", *_answer(base), *[""] * (len(columns) - 3)]]
+    for change in found.changes:
+        row: list[str | Text] = [
+            _label(change),
+            *_answer(change.solution),
+            _signed(found.difference(change.solution)),
+        ]
+        row += [_signed(found.difference(change.held))] if held else []
+        rows.append(row + ([_signed(change.predicted)] if predicted else []))
+    yield table(*columns, rows=rows, left=2)
+    yield from _prices(found)
+    yield ""
+    yield bullets(_notes(found, held, predicted))
+
+
+def _label(change: Change) -> str:
+    return listed(words_of(change.add), most=4)
+
+
+def _answer(solution: Solution) -> list[str | Text]:
+    _, unit = objective_words(solution.formulation)
+    objective = "" if solution.objective is None else quantity(solution.objective, unit)
+    return [status_text(solution.status), objective.partition(" ")[0]]
+
+
+def _signed(difference: float | None) -> str:
+    if difference is None or difference == 0:
+        return "" if difference is None else "0"
+    return f"{float(f'{difference:.4g}'):+,.6g}"
+
+
+def _prices(found: WhatIf) -> Iterator[RenderableType]:
+    """Prices now and then: of all resources after one change, of the added one after each of several."""
+    rows = []
+    for change in found.changes:
+        now, then = (
+            solution.prices if solution.status is Status.OPTIMAL else {}
+            for solution in (found.base, change.solution)
+        )
+        shown = list(dict.fromkeys((*now, *then))) if len(found.changes) == 1 else list(change.add)
+        capacities = [_capacities(solution) for solution in (found.base, change.solution)]
+        for resource in shown if now or then else ():
+            cells = [optional(held.get(resource), number) for held in capacities]
+            prices = [optional(known.get(resource), rounded) for known in (now, then)]
+            rows.append([name(resource), *cells, *prices])
+    if rows:
+        yield table("resource", "now", "then", "price now", "price then", rows=rows[:SHOWN])
+        yield from more(len(rows) - SHOWN, see="--json")
+        yield worth_words(found.base)
+
+
+def _capacities(solution: Solution) -> dict[str, float]:
+    resources = solution.candidates.resources
+    return dict(zip(resources.names, resources.capacity.tolist(), strict=True))
+
+
+def _notes(found: WhatIf, held: bool, predicted: bool) -> Iterator[str]:
+    yield "change: of the objective, with the other cluster recompiled as a whole"
+    if held:
+        session = f"{count(found.runs, 'run')} of one session, changed in place"
+        how = (
+            f"{count(found.runs, 'run')}, not all in place: {'; '.join(found.rebuilt)}"
+            if found.rebuilt
+            else session
+        )
+        yield f"held: with all coefficients and normalisers held ({how})"
+    elif found.not_held:
+        yield f"no held optimum: {found.not_held}"
+    if predicted:
+        yield "by prices: price x amount; no held change is better than that"
+    # A smaller cluster may leave jobs without a place, and the objective does not see those
+    old = {job for job, _ in found.base.unplaced}
+    for change in found.changes:
+        new = {job for job, _ in change.solution.unplaced}
+        for jobs, words in ((new - old, "can run no longer, and the objective does not see"),
+                           (old - new, "can run then, and the objective sees")):  # fmt: skip
+            if jobs:
+                them = "it" if len(jobs) == 1 else "them"
+                yield f"{_label(change)}: {listed(sorted(jobs))} {words} {them}"
+        for solution, when in ((found.base, "now"), (change.solution, _label(change))):
+            if solution.conflicts and (when != "now" or change is found.changes[0]):
+                yield f"{when}: {solution.why_infeasible}"
+
+
+# --- ranging -------------------------------------------------------------------------------------------------------
+
+
+def ranging_view(
+    solution: Solution, ranges: Mapping[str, CapacityRange]
+) -> Iterator[RenderableType]:
+    """Each price with the capacities between which it holds."""
+    yield from title(solution, classes_of(solution))
+    yield heading("Where the prices hold, one capacity at a time, all else held")
+    rows = []
+    for item in list(ranges.values())[:SHOWN]:
+        high = number(item.high) if np.isfinite(item.high) else "no end"
+        ends = ["" if end is None else price(end) or "0" for end in (item.below, item.above)]
+        capacity = number(item.capacity)
+        rows.append(
+            [name(item.resource), capacity, rounded(item.price), number(item.low), high, *ends]
+        )
+    yield table(
+        "resource", "capacity", "price", "from", "to", "price below", "price above", rows=rows
+    )
+    yield from more(len(ranges) - SHOWN, see="--json")
+    if not all(item.finished for item in ranges.values()):
+        yield "A limit was reached: some prices hold further than is told here."
+    yield worth_words(solution)
+
+
+def ranging_document(solution: Solution, ranges: Mapping[str, CapacityRange]) -> dict[str, Any]:
+    """The ranges in the format ``optsched-ranging/1``."""
+    return {
+        **_header(solution, "optsched-ranging/1"),
+        "ranges": [item.to_document() for item in ranges.values()],
+    }
+
+
+def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableType]:
+    """The breakpoints of a curve; between them the price is the same."""
+    yield from title(solution, classes_of(solution))
+    words, unit = objective_words(solution.formulation)
+    yield heading(f"The {words} over the capacity of {name(curve.resource)}, all else held")
+    sizes = [number(capacity) for capacity in curve.capacity.tolist()]
+    objectives = [quantity(value, unit).partition(" (")[0] if np.isfinite(value) else "none"
+                  for value in curve.objective.tolist()]  # fmt: skip
+    rows = [list(pair) for pair in zip(sizes, objectives, strict=True)]
+    yield table("capacity", "objective", rows=rows[:SHOWN], left=0)
+    yield from more(len(rows) - SHOWN, "breakpoint", see="--json")
+    if not curve.finished:
+        yield "A limit was reached: further breakpoints may lie between these."
+
+
+def curve_document(solution: Solution, curve: CapacityCurve) -> dict[str, Any]:
+    """The curve in the format ``optsched-curve/1``."""
+    return {**_header(solution, "optsched-curve/1"), **curve.to_document()}
+
+
+def _header(solution: Solution, kind: str) -> dict[str, Any]:
+    return {
+        "format": kind,
+        "instance": {"name": solution.instance.name, "sha256": solution.instance.sha256},
+        "formulation": solution.formulation,
+        "options": dict(solution.options),
+        "constraints": [dict(item) for item in solution.constraints],
+        "sense": solution.sense,
+        "objective": solution.objective,
+    }

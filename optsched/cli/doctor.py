@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from optsched.cli.checks import Check, all_checks, versions_here
-from optsched.cli.options import Json
+from optsched.cli.options import SOLVER_FAILED, Json
 from optsched.cli.progress import progress
-from optsched.cli.shell import Shell
+from optsched.cli.shell import Shell, one_line
+from optsched.cli.tables import facts, heading
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-FAILED = 7
 STYLE = {"ok": "green", "missing": "yellow", "FAILED": "bold red"}
-EXAMPLES = """
-    optsched doctor
-    optsched doctor --json
-"""
 
 
 def doctor(shell: Shell, as_json: Json = False) -> int:
     """Tell the versions of everything that counts, and check that the parts work together here.
 
     Exit codes: 0 all is well, 7 something that is needed is missing, or something is broken.
+
+    Examples:
+        optsched doctor
+        optsched doctor --json
     """
     with progress(shell, "checking"):
         versions, checks = versions_here(), list(all_checks())
@@ -44,13 +48,11 @@ def doctor(shell: Shell, as_json: Json = False) -> int:
     # Why is said above
     elif failed and not as_json:
         shell.complain(f"error: failed: {', '.join(check.name for check in failed)}")
-    return FAILED if failed else 0
+    return SOLVER_FAILED if failed else 0
 
 
 def _view(versions: dict[str, str | None], checks: list[Check]) -> Iterator[RenderableType]:
     from rich.text import Text
-
-    from optsched.cli.tables import facts, heading
 
     yield heading("Versions")
     yield facts((name, version or "not installed") for name, version in versions.items())
@@ -61,3 +63,238 @@ def _view(versions: dict[str, str | None], checks: list[Check]) -> Iterator[Rend
         mark = Text(f"{check.verdict:7}", style=STYLE[check.verdict])
         lines.append((check.name, Text.assemble(mark, "  ", (check.words, ""))))
     yield facts(lines)
+
+
+# --- the checks ------------------------------------------------------------------------------------
+
+TOLD_TOO = ("matplotlib", "numba", "rich", "typer")
+# Seconds for the import of two packages.
+PATIENCE = 60.0
+
+IMPORTS = """
+import {first}
+import {second}
+import highspy
+from ortools.linear_solver import pywraplp
+from ortools.sat.python import cp_model
+highs = highspy.Highs()
+highs.setOptionValue("output_flag", False)
+x = highs.addVariable(0, 4)
+highs.maximize(x)
+assert abs(highs.getObjectiveValue() - 4) < 1e-9, "HiGHS got another optimum"
+model = cp_model.CpModel()
+y = model.new_int_var(0, 4, "y")
+model.maximize(y)
+solver = cp_model.CpSolver()
+assert solver.solve(model) == cp_model.OPTIMAL and solver.value(y) == 4, "CP-SAT got another optimum"
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name : str
+    ok : bool
+    words : str
+        What was found.
+    needed : bool
+        False of what optsched can do without, such as a commercial solver: where it is missing, nothing has failed.
+    """
+
+    name: str
+    ok: bool
+    words: str
+    needed: bool = True
+
+    @property
+    def verdict(self) -> Literal["ok", "missing", "FAILED"]:
+        return "ok" if self.ok else "FAILED" if self.needed else "missing"
+
+
+def requirements() -> dict[str, str]:
+    """Version limits of the packages that optsched needs, as its metadata has them."""
+    from importlib.metadata import requires
+
+    found = {}
+    for text in requires("optsched") or ():
+        match = re.match(r"([A-Za-z0-9_.-]+)\s*([^;]*)", text)
+        if match and "extra ==" not in text:
+            found[match[1].lower()] = match[2].replace(" ", "")
+    return found
+
+
+def versions_here() -> dict[str, str | None]:
+    """Versions of Python, optsched and the packages it needs; None where one is missing."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from optsched import __version__
+
+    system = f"{platform.system()} {platform.machine()}"
+    found: dict[str, str | None] = {
+        "python": f"{platform.python_version()} ({system})",
+        "optsched": __version__,
+    }
+    for name in sorted({*requirements(), *TOLD_TOO}):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def all_checks() -> Iterator[Check]:
+    """Every check, one after the other; the slow ones run beside the others."""
+    # Shared libraries of the two packages have clashed: each order is tried in a fresh process
+    imports = [
+        (order, _start_import(*order)) for order in (("highspy", "ortools"), ("ortools", "highspy"))
+    ]
+    yield check_requirements(versions_here(), requirements())
+    yield from check_entry_points()
+    yield from check_solvers()
+    for (first, second), process in imports:
+        yield _finish_import(f"import {first}, {second}", process)
+
+
+def check_requirements(versions: dict[str, str | None], limits: dict[str, str]) -> Check:
+    """Whether every package is there in a version within its limits."""
+    wrong = []
+    for name, limit in limits.items():
+        found = versions.get(name)
+        if found is None:
+            wrong.append(f"{name} is missing, expected {limit or 'any version'}")
+        elif not within(found, limit):
+            wrong.append(f"{name} is {found}, expected {limit}")
+    return Check(
+        "requirements", not wrong, "; ".join(wrong) or f"{len(limits)} packages within their limits"
+    )
+
+
+def within(version: str, limits: str) -> bool:
+    """Whether a version keeps limits such as ``>=1.12,<1.14``."""
+    here = _numbers(version)
+    for limit in filter(None, limits.split(",")):
+        match = re.fullmatch(r"(>=|<=|==|!=|<|>|~=)(.+)", limit)
+        if match is None:
+            continue
+        there = _numbers(match[2])
+        order = (here > there) - (here < there)
+        if not {
+            ">=": order >= 0, "~=": order >= 0, ">": order > 0, "<": order < 0, "<=": order <= 0,
+            "==": order == 0, "!=": order != 0,
+        }[match[1]]:  # fmt: skip
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in re.findall(r"\d+", re.split(r"[a-z+]", version)[0])]
+    return tuple(numbers + [0] * (4 - len(numbers)))
+
+
+def check_entry_points() -> Iterator[Check]:
+    """Whether everything in the catalogues can be loaded."""
+    from optsched.registry import (
+        GROUPS,
+        load_constraint,
+        load_formulation,
+        load_model,
+        load_ranking,
+        load_solver,
+        names,
+    )
+
+    load: dict[str, Any] = {
+        "formulation": load_formulation,
+        "constraint": load_constraint,
+        "performance model": load_model,
+        "solver": load_solver,
+        "ranking": load_ranking,
+    }
+    for what in GROUPS:
+        try:
+            found = names(what)
+            for name in found:
+                load[what](name)
+            # Solvers have a check each, which says which of them are here.
+            text = f"{len(found)} names" if what == "solver" else ", ".join(found)
+            ok, words = bool(found), text if found else "none was found; is optsched installed?"
+        except Exception as error:  # a third party's package may fail in any way
+            ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
+        yield Check(f"{what}s", ok, words)
+
+
+def check_solvers() -> Iterator[Check]:
+    """A tiny linear program solved and certified by each solver."""
+    from optsched.errors import SolverUnavailable
+    from optsched.registry import load_solver, names
+
+    for name in names("solver"):
+        needed = True
+        try:
+            ok, words = _solve_tiny(name)
+        except SolverUnavailable as error:
+            ok, words, needed = False, one_line(str(error)), not load_solver(name).optional
+        except Exception as error:  # the check is there to tell
+            ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
+        yield Check(f"solver {name}", ok, words, needed)
+
+
+def _solve_tiny(name: str) -> tuple[bool, str]:
+    """Maximise x + y with x + 2 y <= 4 and x <= 2: 3, in whole numbers too; or share 3 GPUs among jobs alike."""
+    import numpy as np
+
+    from optsched.conformance.allocation import allocation
+    from optsched.program import LinearProgram
+    from optsched.registry import load_solver
+    from optsched.solvers import Capability
+    from optsched.solving.engine import Engine
+
+    engine, capabilities = Engine(load_solver, name), load_solver(name).capabilities
+    if capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
+        program = LinearProgram()
+        x = program.variables(
+            2, name="x", upper=[2.0, 10.0], integer=Capability.CONTINUOUS not in capabilities
+        )
+        program.constrain(np.array([[1.0, 2.0]]) @ x <= 4.0, name="row")
+        program.maximise(x.sum())
+        outcome = engine.solve_linear(program)
+    else:
+        outcome = engine.solve_allocation(allocation([[4.0], [4.0], [4.0], [4.0]], pools=(3,)))
+    right = outcome.certificate.ok and outcome.value is not None and abs(outcome.value - 3.0) < 1e-6
+    version = outcome.solver.version()
+    if right:
+        return True, f"{version}: a tiny program solved and certified"
+    problems = "; ".join(outcome.certificate.problems) or "no problem told"
+    return (
+        False,
+        f"{version}: a tiny program ends {outcome.status} with {outcome.value}, expected 3 ({problems})",
+    )
+
+
+def _start_import(first: str, second: str) -> subprocess.Popen[str]:
+    code = IMPORTS.format(first=first, second=second)
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _finish_import(name: str, process: subprocess.Popen[str]) -> Check:
+    try:
+        _, errors = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return Check(name, False, f"no answer within {PATIENCE:g} s")
+    if process.returncode == 0:
+        return Check(name, True, "both work in one process")
+    last = errors.strip().splitlines()[-1:] or [f"the process ended with {process.returncode}"]
+    return Check(
+        name, False, f"{one_line(last[0])} (highspy and ortools cannot share a process here)"
+    )

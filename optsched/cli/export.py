@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optsched.cli.exit_codes import INFEASIBLE
-from optsched.cli.options import Problem, formulation_option, output_option
+from optsched.cli.options import INFEASIBLE, ProblemOptions, formulation_option, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -17,15 +16,9 @@ if TYPE_CHECKING:
     from optsched.program import LinearArrays, Units
     from optsched.traces import Trace
 
-EXAMPLES = """
-    optsched export cluster.json -f makespan -o makespan.mps
-    optsched export @packing -f max-throughput -O integral=true -o packing.lp
-    optsched export cluster.json -o cluster.npz
-"""
-
 
 @dataclass(frozen=True)
-class Exported(Problem):
+class Exported(ProblemOptions):
     """What is to be written: a program with a formulation, the instance itself without."""
 
     formulation: Annotated[
@@ -50,6 +43,11 @@ def export(
     """Write the program of a formulation as MPS or LP, or the instance in another format.
 
     Beside a program FILE.names.json says what its columns and rows stand for: jobs, pools, requirements.
+
+    Examples:
+        optsched export cluster.json -f makespan -o makespan.mps
+        optsched export @packing -f max-throughput -O integral=true -o packing.lp
+        optsched export cluster.json -o cluster.npz
     """
     if problem.formulation:
         return _export_program(shell, problem, output)
@@ -82,7 +80,7 @@ def write_trace(shell: Shell, trace: Trace, output: str, kind: str) -> None:
 
 def _write(shell: Shell, data: bytes, output: str, instance: Instance) -> None:
     from optsched.api import write_atomically
-    from optsched.cli.tables import count
+    from optsched.display import count
 
     # A pipe gets the data alone, so no line says how many jobs there are
     if output == "-":
@@ -95,7 +93,7 @@ def _write(shell: Shell, data: bytes, output: str, instance: Instance) -> None:
 
 def _export_program(shell: Shell, problem: Exported, output: str) -> int:
     from optsched import api
-    from optsched.cli.tables import count
+    from optsched.display import count
     from optsched.formats.mps import (
         allocation_names,
         linear_program,

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 WRAPPED = 112
 SECOND_COLUMN = re.compile(r" +\S{1,12}(?: \S{1,12})?  +(?=\S)")
 
-EXAMPLES = """
-    optsched formulations
-    optsched formulations makespan
-    optsched formulations deadlines
-    optsched formulations srtf
-"""
-
 
 def formulations(
     shell: Shell,
@@ -36,7 +29,14 @@ def formulations(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """List the formulations, side constraints and rankings, or show one in full."""
+    """List the formulations, side constraints and rankings, or show one in full.
+
+    Examples:
+        optsched formulations
+        optsched formulations makespan
+        optsched formulations deadlines
+        optsched formulations srtf
+    """
     from optsched.registry import kinds_of, load_constraint, load_formulation, load_ranking, names
 
     loaders = {

@@ -68,7 +68,7 @@ class Generators(Commands):
 
         app = typer.Typer(add_help_option=False, rich_markup_mode=None)
         for name, generator in GENERATORS.items():
-            add_command(app, name, _command(generator), EXAMPLES[name])
+            add_command(app, name, _command(generator, EXAMPLES[name]))
         self.commands.update(get_group(app).commands)
 
 
@@ -85,7 +85,7 @@ def _generators(help: Help = False) -> None:
     """Make an instance with a seeded generator."""
 
 
-def _command(generator: Generator) -> Callable[..., int]:
+def _command(generator: Generator, examples: str) -> Callable[..., int]:
     """A function whose parameters are the generator's options."""
 
     def run(shell: Shell, output: str, **given: str | None) -> int:
@@ -105,7 +105,7 @@ def _command(generator: Generator) -> Callable[..., int]:
                 shell.complain(note)
         return 0
 
-    run.__doc__ = generator.words
+    run.__doc__ = f"{generator.words}\n\nExamples:\n{inspect.cleandoc(examples)}"
     run.__signature__ = inspect.Signature(_parameters(generator))  # type: ignore[attr-defined]
     return run
 

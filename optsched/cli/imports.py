@@ -35,25 +35,21 @@ CLUSTER, SELECTION = "Cluster", "What is taken"
 
 # What a command returns; a mapping is the document of an instance or of a trace.
 Imported: TypeAlias = "Instance | Trace | Mapping[str, Any] | ImportedLog"
-# The command of each format, and its examples.
-FORMATS: dict[str, tuple[Callable[..., Imported], str]] = {}
+# The command of each format.
+FORMATS: dict[str, Callable[..., Imported]] = {}
 
 
-def importer(examples: str) -> Callable[[Callable[..., Imported]], Callable[..., Imported]]:
+def importer(command: Callable[..., Imported]) -> Callable[..., Imported]:
     """Register the command of a format under the function's name."""
-
-    def register(command: Callable[..., Imported]) -> Callable[..., Imported]:
-        FORMATS[command.__name__] = (command, examples)
-        return command
-
-    return register
+    FORMATS[command.__name__] = command
+    return command
 
 
 def build_imports() -> typer.Typer:
     """The commands below ``import``."""
     return build_group(
         "Make an instance of other projects' files, or of tables.",
-        {name: (_writing(command), examples) for name, (command, examples) in FORMATS.items()},
+        {name: _writing(command) for name, command in FORMATS.items()},
     )
 
 
@@ -224,12 +220,7 @@ class GavelOptions:
     pairs: Annotated[bool, Option("Also the rates of two jobs that share GPUs.")] = False
 
 
-@importer("""
-    optsched import gavel --throughputs simulation_throughputs.json --trace small.trace \\
-        --pools v100:8,p100:16,k80:24 --active 40 -o gavel.json
-    optsched import gavel --throughputs t.json --trace t.trace --pools v100:4,k80:4 \\
-        --at 2h --pairs -o - | optsched solve -
-""")
+@importer
 def gavel(
     throughputs: Annotated[
         str, Option("Throughput table (JSON).", "FILE", section="Gavel's files")
@@ -246,18 +237,21 @@ def gavel(
     ] = None,
     name: Name = "gavel",
 ) -> Imported:
-    """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020)."""
+    """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020).
+
+    Examples:
+        optsched import gavel --throughputs simulation_throughputs.json --trace small.trace \\
+            --pools v100:8,p100:16,k80:24 --active 40 -o gavel.json
+        optsched import gavel --throughputs t.json --trace t.trace --pools v100:4,k80:4 \\
+            --at 2h --pairs -o - | optsched solve -
+    """
     from optsched.formats.gavel import import_gavel
 
     with _files(throughputs=throughputs, trace=trace) as (table, jobs):
         return import_gavel(table, jobs, **vars(selection), reference=reference, name=name)
 
 
-@importer("""
-    optsched import shockwave --throughputs tacc_throughputs.json --trace 120.trace --pools v100:32 -o trace.json
-    optsched import shockwave --throughputs t.json --trace 900.trace --pools v100:256 --gpus-per-node 4 \\
-        --planned -o trace.yaml
-""")
+@importer
 def shockwave(
     throughputs: Annotated[
         str, Option("Throughput table (JSON), as Gavel's.", "FILE", section="Shockwave's files")
@@ -276,6 +270,11 @@ def shockwave(
     """Make a trace of a throughput table and a trace of Shockwave (Zheng et al., NSDI 2023).
 
     Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
+
+    Examples:
+        optsched import shockwave --throughputs tacc_throughputs.json --trace 120.trace --pools v100:32 -o trace.json
+        optsched import shockwave --throughputs t.json --trace 900.trace --pools v100:256 --gpus-per-node 4 \\
+            --planned -o trace.yaml
     """
     from optsched.formats.shockwave import import_shockwave
 
@@ -283,10 +282,7 @@ def shockwave(
         return import_shockwave(table, jobs, **vars(selection), planned=planned, name=name)
 
 
-@importer("""
-    optsched import csv jobs.csv rates.csv --pool v100=2x4 --pool k80=8 -o instance.json
-    optsched import csv jobs.csv rates.csv --pools pools.csv -o - | optsched solve -
-""")
+@importer
 def csv(
     jobs: Annotated[
         str,
@@ -330,6 +326,10 @@ def csv(
 
     The first line of a table names its columns; commas, semicolons or tabs stand between cells. Times are in seconds,
     rates in steps/s of the whole job.
+
+    Examples:
+        optsched import csv jobs.csv rates.csv --pool v100=2x4 --pool k80=8 -o instance.json
+        optsched import csv jobs.csv rates.csv --pools pools.csv -o - | optsched solve -
     """
     if (pool is None) == (pools is None):
         raise UsageError("the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE")
@@ -343,11 +343,7 @@ def csv(
     return import_csv(job_table, rate_table, cluster, name=name, now=now, round=round)
 
 
-@importer("""
-    optsched import elasticflow trace.csv --table T4=throughputs_T4 --pool T4=16x4 -o elasticflow.json
-    optsched import elasticflow trace.csv --table A100=throughputs_A100 --pool A100=16x8 --at 90d \\
-        -o - | optsched solve - -f max-throughput
-""")
+@importer
 def elasticflow(
     trace: JobTable,
     table: Annotated[
@@ -370,17 +366,19 @@ def elasticflow(
     ] = False,
     name: Name = "elasticflow",
 ) -> Imported:
-    """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023)."""
+    """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023).
+
+    Examples:
+        optsched import elasticflow trace.csv --table T4=throughputs_T4 --pool T4=16x4 -o elasticflow.json
+        optsched import elasticflow trace.csv --table A100=throughputs_A100 --pool A100=16x8 --at 90d \\
+            -o - | optsched solve - -f max-throughput
+    """
     from optsched.formats.elasticflow import import_elasticflow
 
     return import_elasticflow(table, trace, pool, at=at, rigid=rigid, name=name)
 
 
-@importer("""
-    optsched import chronus trace_job_Philly_MIX2.csv --pool gpu=120x8 -o chronus.npz
-    optsched import chronus trace.csv --pool v100=60x8 --locality model_info.json --at 2d \\
-        -o - | optsched solve - -f lease -O admission=true
-""")
+@importer
 def chronus(
     trace: JobTable,
     pool: Nodes,
@@ -400,16 +398,19 @@ def chronus(
     at: At = None,
     name: Name = "chronus",
 ) -> Imported:
-    """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort."""
+    """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort.
+
+    Examples:
+        optsched import chronus trace_job_Philly_MIX2.csv --pool gpu=120x8 -o chronus.npz
+        optsched import chronus trace.csv --pool v100=60x8 --locality model_info.json --at 2d \\
+            -o - | optsched solve - -f lease -O admission=true
+    """
     from optsched.formats.chronus import import_chronus
 
     return import_chronus(trace, pool, locality=locality, speeds=speed, unit=unit, at=at, name=name)
 
 
-@importer("""
-    optsched import tiresias 60_job.csv n32g4.csv -o tiresias.json
-    optsched import tiresias 60_job.csv --pool v100=8x4 --pool k80=8x4 --speed k80=0.25 -o tiresias.json
-""")
+@importer
 def tiresias(
     trace: JobTable,
     cluster: Annotated[str | None, Argument("CLUSTER", "Cluster file (CSV).")] = None,
@@ -424,17 +425,18 @@ def tiresias(
     at: At = None,
     name: Name = "tiresias",
 ) -> Imported:
-    """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019)."""
+    """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019).
+
+    Examples:
+        optsched import tiresias 60_job.csv n32g4.csv -o tiresias.json
+        optsched import tiresias 60_job.csv --pool v100=8x4 --pool k80=8x4 --speed k80=0.25 -o tiresias.json
+    """
     from optsched.formats.tiresias import import_tiresias
 
     return import_tiresias(trace, cluster, pools=pool, speeds=speed, at=at, name=name)
 
 
-@importer("""
-    optsched import openb nodes.csv pods.csv --at 100d -o openb.json
-    optsched import openb nodes.csv pods.csv --over-time -o trace.json
-    optsched import openb nodes.csv -o cluster.yaml
-""")
+@importer
 def openb(
     nodes: Annotated[str, Argument("NODES", "Node list (CSV).")],
     pods: Annotated[
@@ -459,7 +461,13 @@ def openb(
     ] = False,
     name: Name = "openb",
 ) -> Imported:
-    """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023)."""
+    """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023).
+
+    Examples:
+        optsched import openb nodes.csv pods.csv --at 100d -o openb.json
+        optsched import openb nodes.csv pods.csv --over-time -o trace.json
+        optsched import openb nodes.csv -o cluster.yaml
+    """
     from optsched.formats.openb import import_openb
     from optsched.instance.reading import named_by_path
 
@@ -469,11 +477,7 @@ def openb(
         return import_openb(_bytes(nodes), pod_list, at=at, over_time=over_time, name=name)
 
 
-@importer("""
-    optsched import sia workload-1.csv --profiles profiles --pool aws=16x4 -o pollux.json
-    optsched import sia workload-1.csv --profiles profiles --pool aws=6x4 --pool dgx-ext=2x8 --pool rtx=3x8 \\
-        --adaptive --application cifar10:slowdown=1.8,restart=50 --application bert:restart=120 -o sia.json
-""")
+@importer
 def sia(
     workload: Annotated[str, Argument("WORKLOAD", "Table of jobs (CSV).")],
     profiles: Annotated[
@@ -509,6 +513,11 @@ def sia(
     """Make a trace of a workload of Sia (SOSP 2023) or Pollux (OSDI 2021), and of their profiles.
 
     A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
+
+    Examples:
+        optsched import sia workload-1.csv --profiles profiles --pool aws=16x4 -o pollux.json
+        optsched import sia workload-1.csv --profiles profiles --pool aws=6x4 --pool dgx-ext=2x8 --pool rtx=3x8 \\
+            --adaptive --application cifar10:slowdown=1.8,restart=50 --application bert:restart=120 -o sia.json
     """
     from optsched.formats.sia import import_sia
 
@@ -524,12 +533,7 @@ def sia(
     )
 
 
-@importer("""
-    optsched import philly log.json --machines machines.csv -o philly.npz
-    optsched import philly philly_jobs.csv --cluster 6214e9 --pool p100=40x8 -o philly.json
-    optsched import philly philly_jobs.csv --pool p100=300x8 --at 30d -o - | optsched solve -
-    optsched import philly log.json --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
-""")
+@importer
 def philly(
     jobs: Annotated[str, Argument("JOBS", "Job log (JSON), or a table of jobs (CSV).")],
     machines: Annotated[
@@ -555,6 +559,12 @@ def philly(
     """Make a trace of logs of the Philly cluster (Jeon et al., USENIX ATC 2019).
 
     A step is a second of the recorded run. Jobs that did not run, or of which times are missing, are left out.
+
+    Examples:
+        optsched import philly log.json --machines machines.csv -o philly.npz
+        optsched import philly philly_jobs.csv --cluster 6214e9 --pool p100=40x8 -o philly.json
+        optsched import philly philly_jobs.csv --pool p100=300x8 --at 30d -o - | optsched solve -
+        optsched import philly log.json --cluster ee9e8c --pool v100=8x8 --pool k80=8x4 --speed k80=0.3 -o ee.json
     """
     # Philly's logs name machines by address; their GPUs stand in another file, or nowhere
     if (machines is None) == (pool is None):

@@ -9,16 +9,16 @@ from optsched.cli.options import Json
 from optsched.cli.shell import Shell
 
 if TYPE_CHECKING:
-    from optsched.cli.grid import Grid
-
-EXAMPLES = """
-    optsched instances
-    optsched solve @quickstart
-"""
+    from optsched.cli.tables import Grid
 
 
 def instances(shell: Shell, as_json: Json = False) -> int:
-    """List the instances that ship; `@name` stands for one wherever an instance is asked for."""
+    """List the instances that ship; `@name` stands for one wherever an instance is asked for.
+
+    Examples:
+        optsched instances
+        optsched solve @quickstart
+    """
     from optsched.api import load
     from optsched.instance.shipped import shipped_names
 

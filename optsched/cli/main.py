@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -15,11 +19,10 @@ from typer.main import get_command
 from optsched import __version__
 from optsched.cli.command import CONTEXT, Commands, Help, add_command
 from optsched.cli.shell import Shell, silence_stdout
-from optsched.cli.signals import terminated_like_interrupted
 from optsched.errors import UsageError
 
 USAGE = 2
-# Where each command is; its module also has its ``EXAMPLES``.
+# Where each command is.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -28,9 +31,9 @@ COMMANDS = {
     "explain": "explain:explain",
     "whatif": "whatif:whatif",
     "pareto": "pareto:pareto",
-    "round": "round:plan_round",
-    "replay": "replay:replay",
-    "top": "top:top",
+    "round": "rounds:plan_round",
+    "replay": "rounds:replay",
+    "top": "rounds:top",
     "simulate": "simulate:simulate",
     "bench": "bench:bench",
     "profile": "profile:profile",
@@ -89,8 +92,7 @@ def build_app(names: Iterable[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
         home, _, attribute = (COMMANDS | GROUPS)[name].partition(":")
         module = import_module(f"optsched.cli.{home}")
         if name in COMMANDS:
-            prepare = getattr(module, "prepare", None)
-            add_command(app, name, getattr(module, attribute), module.EXAMPLES, prepare)
+            add_command(app, name, getattr(module, attribute), getattr(module, "prepare", None))
         else:
             app.add_typer(getattr(module, attribute)(), name=name)
     return app
@@ -128,6 +130,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         silence_stdout()
         return code or Shell().failed(UsageError(f"cannot write standard output: {error.strerror}"))
     return code
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """While inside, SIGTERM does what Ctrl-C does: a command keeps what it has found.
+
+    Outside of the main thread nothing changes. Programs that use the library keep their own way to terminate.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        interrupted = signal.getsignal(signal.SIGINT)
+        # As for commands in the background of a script
+        if not callable(interrupted):
+            raise KeyboardInterrupt
+        interrupted(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _prepare_streams() -> None:

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""What commands share: arguments, options with the limits of a solver, the call of the solver, and exit codes."""
 
 from __future__ import annotations
 
@@ -10,46 +10,39 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.values import Constraints, Seconds, Settings
 
 if TYPE_CHECKING:
     from optsched.instance.durations import Deadline
     from optsched.solution import Solution
     from optsched.solvers import Progress
+    from optsched.study.direct import ProgramSolution
 
 PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 DEFAULT_FORMULATION = "max-min-fairness"
+INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
-InstanceFile = Annotated[
-    str,
-    Argument(
-        "INSTANCE",
-        "File (json, yaml, npz), - for standard input, or @name of one that ships.",
-        source=True,
-    ),
-]
+FILE = "File (json, yaml, npz), - for standard input, or @name of one that ships"
+InstanceFile = Annotated[str, Argument("INSTANCE", f"{FILE}.", source=True)]
 InstanceOrProgram = Annotated[
-    str,
-    Argument(
-        "INSTANCE",
-        "File (json, yaml, npz), - for standard input, @name of one that ships; "
-        "or a program (mps, lp, .gz).",
-        source=True,
-    ),
+    str, Argument("INSTANCE", f"{FILE}; or a program (mps, lp, .gz).", source=True)
 ]
 ModelFile = Annotated[
     str | None,
     Option(
-        "Fitted performance model (`optsched model fit`) in the place of the instance's own.",
+        "Performance model (`optsched model fit`) in the place of the instance's own.",
         "FILE",
         section=PROBLEM,
         source=True,
     ),
 ]
 Json = Annotated[bool, Option("Print JSON and nothing else.", flag="--json", section=OUTPUT)]
+
+
+# --- declarations of options that differ in their help alone ---------------------------------------
 
 
 def formulation_option(help: str) -> Option:
@@ -59,63 +52,29 @@ def formulation_option(help: str) -> Option:
 
 def formulations_option(help: str) -> Option:
     """-f NAME:KEY=VALUE, more than once."""
-    return Option(
-        help,
-        "NAME[:KEY=VALUE,...]",
-        flag="--formulation",
-        short="-f",
-        section=PROBLEM,
-        read=values.named_each,
-        many=True,
-    )
+    return Option(help, flag="--formulation", short="-f", section=PROBLEM)
 
 
 def settings_option(help: str, section: str = PROBLEM) -> Option:
     """-O KEY=VALUE, more than once."""
-    return Option(
-        help,
-        "KEY=VALUE",
-        flag="--option",
-        short="-O",
-        section=section,
-        read=values.pairs,
-        many=True,
-    )
+    return Option(help, flag="--option", short="-O", section=section)
 
 
 def constraints_option(help: str) -> Option:
     """-C KIND:KEY=VALUE, more than once."""
-    return Option(
-        help,
-        "KIND[:KEY=VALUE,...]",
-        flag="--constraint",
-        short="-C",
-        section=PROBLEM,
-        read=values.constraints,
-        many=True,
-    )
+    return Option(help, flag="--constraint", short="-C", section=PROBLEM)
 
 
-def output_option(help: str) -> Option:
-    """-o FILE, which is checked before any work is done."""
-    return Option(help, "FILE", short="-o", section=OUTPUT, read=values.target)
+def output_option(help: str, metavar: str = "FILE") -> Option:
+    """-o FILE."""
+    return Option(help, metavar, short="-o", section=OUTPUT)
 
 
-SolverOptions = Annotated[
-    dict[str, Any],
-    Option(
-        "Option in the solver's own name. Can be repeated.",
-        "KEY=VALUE",
-        flag="--solver-option",
-        section=SOLVER,
-        read=values.pairs,
-        many=True,
-    ),
-]
+# --- what is solved, and with what -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProblemOptions:
     """What is to be solved."""
 
     section: ClassVar = PROBLEM
@@ -125,19 +84,21 @@ class Problem:
         DEFAULT_FORMULATION
     )
     options: Annotated[
-        dict[str, Any],
+        Settings,
         settings_option(
             "Option of the formulation: true, false, a number, JSON, else text. Can be repeated."
         ),
     ] = field(default_factory=dict)
     constraints: Annotated[
-        list[dict[str, Any]],
+        Constraints,
         constraints_option(
             "Side constraint, beside those of the instance; deadlines and moves replace its own. "
             "Can be repeated."
         ),
     ] = field(default_factory=list)
-    no_classes: Annotated[bool, Option("Keep equal jobs apart; the optimum is the same.")] = False
+    no_classes: Annotated[
+        bool, Option("Do not group equal jobs into classes; the optimum is the same.")
+    ] = False
     model: ModelFile = None
 
     @property
@@ -156,37 +117,59 @@ class Problem:
         return bool(self.formulation or self.options or self.constraints or self.no_classes)
 
 
+SolverOptions = Annotated[
+    Settings,
+    Option(
+        "Option by the solver's own name for it. Can be repeated.",
+        flag="--solver-option",
+        section=SOLVER,
+    ),
+]
+
+
 @dataclass(frozen=True)
-class Search:
-    """With what, and how long; the fields are keywords of `optsched.solve`."""
+class SolverChoice:
+    """Which solver, and its seed; the limits are in `SolverLimits`."""
 
     section: ClassVar = SOLVER
 
-    solver: Annotated[str, Option("See `optsched solvers`.", "NAME")] = "auto"
+    solver: Annotated[str | None, Option("See `optsched solvers`.  [default: auto]", "NAME")] = None
+    seed: Annotated[int | None, Option("Seed of the solver.  [default: 0]")] = None
+
+
+@dataclass(frozen=True)
+class SolverLimits:
+    """The limits of a solver; one that is not given is None, and has the default of the library."""
+
+    section: ClassVar = SOLVER
+
     time_limit: Annotated[
-        float | None,
-        Option(
-            "Stop after 90, 90s, 5m, 2h or 1d with what there is.", "TIME", read=values.duration
-        ),
+        Seconds | None, Option("Stop after 90, 90s, 5m, 2h or 1d with the best answer so far.")
     ] = None
     work_limit: Annotated[
-        int | None,
-        Option("Stop after N iterations, nodes, or conflicts (cp-sat): reproducible.", "N"),
+        int | None, Option("Stop after N iterations, nodes or conflicts: reproducible.")
     ] = None
     gap: Annotated[
         float | None, Option("Relative gap at which an integer program may stop.", "G")
     ] = None
+    threads: Annotated[
+        int | None, Option("Threads of the solver; 0: one per core.  [default: 1]")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Search(SolverLimits, SolverChoice):
+    """With what, and how long; the fields are keywords of `optsched.solve`."""
+
     tolerance: Annotated[
-        float,
-        Option("Feasibility and optimality asked of the solver.", "T", default="1e-9"),
-    ] = 1e-9
-    threads: Annotated[int, Option("Of the solver; 0: all.", "N")] = 1
-    seed: Annotated[int, Option("Of the solver.", "N")] = 0
+        float | None,
+        Option("Feasibility and optimality asked of the solver.  [default: 1e-9]", "T"),
+    ] = None
     prove: Annotated[
-        bool, Option("Try a claim of optimality again with another solver or search.")
+        bool, Option("Cross-check a claim of optimality with a second solver or search.")
     ] = False
     solver_options: SolverOptions = field(default_factory=dict)
-    solver_log: Annotated[bool, Option("The solver's own log on standard error.")] = False
+    solver_log: Annotated[bool, Option("Show the solver's own log on standard error.")] = False
 
     @cached_property
     def deadline(self) -> Deadline:
@@ -200,9 +183,9 @@ class Search:
     @property
     def limits(self) -> dict[str, Any]:
         """What `optsched.solve` takes of it; the time limit is that of each call."""
-        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        given = given_fields(self)
         # The library takes a function for the log, not a switch
-        if given.pop("solver_log"):
+        if given.pop("solver_log", False):
             given["on_log"] = write_log
         return given
 
@@ -227,7 +210,7 @@ def given_fields(options: Any, *without: str) -> dict[str, Any]:
 
 def solved(
     shell: Shell,
-    problem: Problem,
+    problem: ProblemOptions,
     search: Search,
     listener: Callable[[Progress], None] | None = None,
     **more: Any,
@@ -242,7 +225,7 @@ def solved(
     deadline = search.deadline
     from optsched import api
 
-    # Names are checked before anything is read.
+    # Names are checked before anything is read
     api.make_formulation(problem.formulation, problem.options, problem.constraints)
     with progress(shell, "solving", shown=not search.solver_log) as line:
         callbacks = [callback for callback in (listener, line) if callback is not None]
@@ -259,3 +242,31 @@ def solved(
             **search.limits | {"time_limit": deadline},
             **more,
         )
+
+
+# --- exit codes ------------------------------------------------------------------------------------
+
+
+def exit_code(solution: Solution | ProgramSolution, require_optimal: bool = False) -> int:
+    """The exit code that a solution stands for."""
+    from optsched.solution import Status
+
+    # A status is worth nothing where its certificate does not hold
+    if not solution.certificate.ok:
+        return NOT_CERTIFIED
+    return {
+        Status.OPTIMAL: 0,
+        Status.FEASIBLE: NOTHING_FOUND if require_optimal else 0,
+        Status.INFEASIBLE: INFEASIBLE,
+        Status.UNBOUNDED: INFEASIBLE,
+        Status.LIMIT: NOTHING_FOUND,
+    }.get(solution.status, SOLVER_FAILED)
+
+
+def certificate_failed(shell: Shell, *solutions: Solution | ProgramSolution) -> bool:
+    """Whether a certificate failed; its problems are reported, each once."""
+    problems = [problem for solution in solutions for problem in solution.certificate.problems]
+    # Several solutions of one command often fail in the same way
+    for problem in dict.fromkeys(problems):
+        shell.complain(f"error: the certificate failed: {problem}")
+    return not all(solution.certificate.ok for solution in solutions)

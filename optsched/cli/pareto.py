@@ -2,77 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from optsched.cli import values
 from optsched.cli.command import Option
-from optsched.cli.exit_codes import (
+from optsched.cli.options import (
     NOT_CERTIFIED,
     NOTHING_FOUND,
-    certificate_failed,
-    exit_code,
-)
-from optsched.cli.options import (
     OUTPUT,
     PROBLEM,
     InstanceFile,
     Json,
     ModelFile,
     Search,
+    certificate_failed,
     constraints_option,
+    exit_code,
     formulations_option,
     output_option,
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, write_document, written_to
+from optsched.cli.values import Constraints, NamedList, Picture, Target
 from optsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from optsched.sensitivity import Front
 
-EXAMPLES = """
-    optsched pareto @quickstart -f max-min-fairness -f max-throughput
-    optsched pareto @quickstart -f makespan -f cost --points 21 --plot front.png
-    optsched pareto @quickstart -f max-throughput:integral=true -f cost -o front.json
-    optsched pareto cluster.json -f proportional-fairness -f makespan -C deadlines --json
-"""
-
 
 @dataclass(frozen=True)
-class Trading:
-    """What is to be traded against what."""
+class Objectives:
+    """The two objectives, and under what constraints."""
 
     section: ClassVar = PROBLEM
 
     instance: InstanceFile
     objectives: Annotated[
-        Sequence[tuple[str, dict[str, Any]]],
+        NamedList,
         formulations_option(
             "The two objectives: give it twice. `cost` is what is in use per hour. Formulations of "
             "several stages (finish-time-fairness, water-filling, drf), ratios "
             "(throughput-per-cost), rules and plans are refused."
         ),
-    ] = ()
+    ] = field(default_factory=list)
     constraints: Annotated[
-        list[dict[str, Any]],
+        Constraints,
         constraints_option(
             "Side constraint of all points, beside those of the instance. Can be repeated."
         ),
     ] = field(default_factory=list)
-    points: Annotated[int, Option("Points, both ends included.", "N")] = 11
+    points: Annotated[int, Option("Points, both ends included.")] = 11
     model: ModelFile = None
 
 
 def pareto(
     shell: Shell,
-    problem: Trading,
+    problem: Objectives,
     search: Search,
-    output: Annotated[str | None, output_option("Write the front.")] = None,
+    output: Annotated[Target | None, output_option("Write the front.")] = None,
     plot: Annotated[
-        str | None,
-        Option("Draw the front (png, svg or pdf).", "FILE", section=OUTPUT, read=values.picture),
+        Picture | None, Option("Draw the front (png, svg or pdf).", section=OUTPUT)
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -83,12 +72,18 @@ def pareto(
     left out. The second objective must be linear or a minimum. --time-limit is that of the whole front.
 
     Exit codes: 0 there are points, all certified, else as for `optsched solve`.
+
+    Examples:
+        optsched pareto @quickstart -f max-min-fairness -f max-throughput
+        optsched pareto @quickstart -f makespan -f cost --points 21 --plot front.png
+        optsched pareto @quickstart -f max-throughput:integral=true -f cost -o front.json
+        optsched pareto cluster.json -f proportional-fairness -f makespan -C deadlines --json
     """
     if len(problem.objectives) != 2:
         found = f"{len(problem.objectives)} objectives"
         raise InvalidArgument("-f", found, "two: -f NAME -f NAME")
     from optsched import sensitivity
-    from optsched.cli.pareto_view import pareto_view
+    from optsched.cli.comparison_view import pareto_view
 
     with progress(shell, "trading", shown=not search.solver_log) as on_progress:
         front = sensitivity.pareto(

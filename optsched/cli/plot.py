@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
-from optsched.cli.exit_codes import NOTHING_FOUND, certificate_failed, exit_code
 from optsched.cli.options import (
     DEFAULT_FORMULATION,
+    NOTHING_FOUND,
     OUTPUT,
-    Problem,
+    ProblemOptions,
     Search,
+    certificate_failed,
+    exit_code,
     formulation_option,
     solved,
 )
@@ -27,17 +29,9 @@ if TYPE_CHECKING:
 
 KINDS = ("allocation", "topology", "gantt", "rounds", "prices", "progress")
 
-EXAMPLES = """
-    optsched plot @quickstart -o allocation.png
-    optsched plot @quickstart --kind topology -o cluster.svg
-    optsched plot @quickstart -f makespan --kind prices -o prices.pdf
-    optsched plot cluster.json plan.json --kind gantt -o plan.png
-    optsched plot cluster.json -f max-throughput -O integral=true --kind progress -o search.png
-"""
-
 
 @dataclass(frozen=True)
-class Drawn(Problem):
+class Drawn(ProblemOptions):
     """What is to be solved first where no solution is given."""
 
     formulation: Annotated[
@@ -79,6 +73,13 @@ def plot(
     unless -f asks for a solution.
 
     Exit codes: as for `optsched solve`; 7 also where matplotlib is missing.
+
+    Examples:
+        optsched plot @quickstart -o allocation.png
+        optsched plot @quickstart --kind topology -o cluster.svg
+        optsched plot @quickstart -f makespan --kind prices -o prices.pdf
+        optsched plot cluster.json plan.json --kind gantt -o plan.png
+        optsched plot cluster.json -f max-throughput -O integral=true --kind progress -o search.png
     """
     _check(problem, search, solution, kind)
     if solution is not None:

@@ -9,31 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
-from optsched.cli.options import OUTPUT, Json
+from optsched.cli.options import OUTPUT, Json, output_option
 from optsched.cli.shell import Shell, check_target
+from optsched.cli.values import Kind, Seconds
 from optsched.errors import UsageError, wrong_ending
 
 if TYPE_CHECKING:
     from optsched.benchmarking.results import Results
     from optsched.benchmarking.summary_table import SummaryTable
 
-READING = "Reading"
-PICTURES = (".png", ".svg", ".pdf")
-EXAMPLES = """
-    optsched profile results.csv
-    optsched profile results.jsonl -o results.html
-    optsched profile results.csv --by formulation --picture gap -o gaps.svg
-    optsched profile monday.csv tuesday.csv --by optsched --interval t --json
-"""
+ENDINGS = (".html", ".png", ".svg", ".pdf")
 
 
 def _columns(text: str, option: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def output_file(path: str, option: str) -> str:
+def _page_or_picture(path: str, option: str) -> str:
     """A page or a picture that can be written."""
-    if Path(path).suffix.lower() not in (".html", *PICTURES):
+    if Path(path).suffix.lower() not in ENDINGS:
         raise wrong_ending(path, ".html, .svg, .png or .pdf")
     check_target(path)
     from optsched.report.pictures import require_matplotlib
@@ -42,17 +36,20 @@ def output_file(path: str, option: str) -> str:
     return path
 
 
+PageOrPicture = Annotated[str, Kind(_page_or_picture, "FILE")]
+
+
 @dataclass(frozen=True)
 class Readings:
     """How the rows are read."""
 
-    section: ClassVar = READING
+    section: ClassVar = "Reading"
 
     by: Annotated[
         list[str] | None,
         Option(
-            "Columns that tell the methods apart.  [default: the first of policy, solver, formulation, options, "
-            "settings, threads that has several values]",
+            "Columns that tell the methods apart.  [default: the first of policy, solver, "
+            "formulation, options, settings, threads that has several values]",
             "COLUMN[,COLUMN]",
             read=_columns,
         ),
@@ -60,26 +57,16 @@ class Readings:
     metric: Annotated[
         list[str] | None,
         Option(
-            "Column to be averaged. Can be repeated.  [default: the figures of simulations]",
-            "COLUMN",
+            "Column to average. Can be repeated.  [default: the metrics of simulations]", "COLUMN"
         ),
     ] = None
     best: Annotated[
         str | None,
         Option("Best known objectives: CSV with instance, formulation, objective.", "FILE"),
     ] = None
-    interval: Annotated[
-        str,
-        Option("bootstrap or t.", "KIND"),
-    ] = "bootstrap"
-    seed: Annotated[
-        int,
-        Option("Of the bootstrap.", "N"),
-    ] = 0
-    shift: Annotated[
-        float,
-        Option("Of geometric means of times.", "TIME", read=values.duration, default="1s"),
-    ] = 1.0
+    interval: Annotated[str, Option("Confidence interval: bootstrap or t.", "KIND")] = "bootstrap"
+    seed: Annotated[int, Option("Seed of the bootstrap.")] = 0
+    shift: Annotated[Seconds, Option("Shift of the geometric means of times.", default="1s")] = 1.0
 
 
 def profile(
@@ -89,13 +76,9 @@ def profile(
     ],
     readings: Readings,
     output: Annotated[
-        str | None,
-        Option(
-            "FILE.html: a page with everything; .svg, .png or .pdf: the performance profile.",
-            "FILE",
-            short="-o",
-            section=OUTPUT,
-            read=output_file,
+        PageOrPicture | None,
+        output_option(
+            "FILE.html: a page with everything; .svg, .png or .pdf: the performance profile."
         ),
     ] = None,
     picture: Annotated[
@@ -112,12 +95,18 @@ def profile(
     """Tell what the rows of a sweep say: outcomes, times, pairwise tests, gaps, performance profiles.
 
     What is missing is counted, and never averaged over. Methods are compared on the tasks that they have all solved.
+
+    Examples:
+        optsched profile results.csv
+        optsched profile results.jsonl -o results.html
+        optsched profile results.csv --by formulation --picture gap -o gaps.svg
+        optsched profile monday.csv tuesday.csv --by optsched --interval t --json
     """
     from optsched.benchmarking.best_known import read_best
     from optsched.benchmarking.results import Results
     from optsched.benchmarking.summary import Reading, summary
     from optsched.benchmarking.table import read_rows
-    from optsched.cli.profile_view import profile_view
+    from optsched.cli.sweep_view import profile_view
 
     rows: list[dict[str, Any]] = []
     for path in results:

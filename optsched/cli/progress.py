@@ -1,4 +1,4 @@
-"""A line on the terminal while something takes longer than a second."""
+"""A line that says how far a command is: of a solver while it runs for more than a second, and of a sweep."""
 
 from __future__ import annotations
 
@@ -10,61 +10,30 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from optsched.cli.shell import Shell, terminal_width
-from optsched.cli.tables import number
+from optsched.cli.tables import name, number, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from optsched.benchmarking import Progress as SweepProgress
     from optsched.solvers import Progress
 
-# Seconds before anything is shown.
+# Seconds before a line is shown: most runs end before anybody would read it.
 PATIENCE = 1.0
-EVERY = 0.2
+# Seconds between two looks, on a terminal and elsewhere.
+EVERY, ELSEWHERE = 0.2, 10.0
+STOPS = "(Ctrl-C stops)"
 
 
 class ProgressLine:
-    """The last event of a solver, shown with the time that has passed."""
+    """Shows a text again and again, in a thread, until it is stopped."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._started = time.perf_counter()
-        self._last: Progress | None = None
+    def __init__(self, text: Callable[[], str], patience: float = 0.0) -> None:
+        self._text = text
+        self._patience = patience
         self._done = threading.Event()
         # A daemon: it must not keep the program alive when the solver raises
         self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
-
-    def __call__(self, event: Progress) -> None:
-        """Take an event; called by the solver's thread."""
-        self._last = event
-
-    def words(self) -> str:
-        """``solving: incumbent 3.2, bound 4.1, gap 28 %, 12 s``."""
-        parts = []
-        event = self._last
-        if event is not None:
-            parts += [
-                f"{name} {number(value)}"
-                for name, value in (("incumbent", event.incumbent), ("bound", event.bound))
-                if value is not None
-            ]
-            if event.incumbent is not None and event.bound is not None:
-                gap = abs(event.incumbent - event.bound) / max(1e-9, abs(event.incumbent))
-                parts.append(f"gap {100 * gap:.2g} %")
-            parts += [event.words] if event.words else []
-        parts.append(f"{time.perf_counter() - self._started:.0f} s (Ctrl-C stops)")
-        return f"{self._what}: {', '.join(parts)}"
-
-    def _show(self) -> None:
-        # Most runs end before anybody would read the line
-        if self._done.wait(PATIENCE):
-            return
-        from rich.console import Console
-        from rich.status import Status
-
-        console = Console(
-            file=sys.stderr, width=terminal_width(), markup=False, highlight=False, emoji=False
-        )
-        with Status(self.words(), console=console, refresh_per_second=1 / EVERY) as status:
-            while not self._done.wait(EVERY):
-                status.update(self.words())
 
     def start(self) -> None:
         self._thread.start()
@@ -72,7 +41,37 @@ class ProgressLine:
     def stop(self) -> None:
         """Take the line away."""
         self._done.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _show(self) -> None:
+        if self._done.wait(self._patience):
+            return
+        from rich.console import Console
+        from rich.status import Status
+
+        width = terminal_width()
+        console = Console(file=sys.stderr, width=width, markup=False, highlight=False, emoji=False)
+        with Status(self._text(), console=console, refresh_per_second=1 / EVERY) as status:
+            while not self._done.wait(EVERY):
+                line = self._text()
+                # A line that wraps would not be taken away as a whole
+                status.update(line if len(line) <= width - 3 else f"{line[: width - 6]}...")
+
+
+class ProgressLog(ProgressLine):
+    """As `ProgressLine`, where there is no terminal: a line of its own now and then."""
+
+    def __init__(self, text: Callable[[], str], shell: Shell) -> None:
+        super().__init__(text)
+        self._shell = shell
+
+    def _show(self) -> None:
+        while not self._done.wait(ELSEWHERE):
+            self._shell.complain(self._text())
+
+
+# --- of a solver -----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -84,9 +83,92 @@ def progress(
     if not shown or shell.quiet or not sys.stderr.isatty():
         yield None
         return
-    line = ProgressLine(what)
+    started = time.perf_counter()
+    last: list[Progress] = []
+
+    def on_progress(event: Progress) -> None:
+        last[:] = [event]
+
+    def text() -> str:
+        spent = f"{time.perf_counter() - started:.0f} s {STOPS}"
+        return f"{what}: {', '.join([*solver_words(last[0] if last else None), spent])}"
+
+    line = ProgressLine(text, PATIENCE)
     line.start()
     try:
-        yield line
+        yield on_progress
     finally:
         line.stop()
+
+
+def solver_words(event: Progress | None) -> list[str]:
+    """``incumbent 3.2``, ``bound 4.1``, ``gap 28 %``: the last event of a solver."""
+    if event is None:
+        return []
+    figures = (("incumbent", event.incumbent), ("bound", event.bound))
+    parts = [f"{figure} {number(value)}" for figure, value in figures if value is not None]
+    if event.incumbent is not None and event.bound is not None:
+        gap = abs(event.incumbent - event.bound) / max(1e-9, abs(event.incumbent))
+        parts.append(f"gap {100 * gap:.2g} %")
+    return [*parts, *([event.words] if event.words else [])]
+
+
+# --- of a sweep ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def sweep_progress(
+    shell: Shell,
+) -> Iterator[Callable[[SweepProgress, Sequence[str]], None]]:
+    """What `run_tasks` calls at the start of a sweep, with its notices; the line is gone at the end."""
+    lines: list[ProgressLine] = []
+
+    def on_start(progress: SweepProgress, notices: Sequence[str]) -> None:
+        if shell.quiet:
+            return
+        for notice in notices:
+            shell.complain(notice)
+        if progress.done == progress.total:
+            return
+
+        def on_terminal() -> str:
+            return f"{sweep_words(progress)} {STOPS}{under_way(progress)}"
+
+        lines.append(
+            ProgressLine(on_terminal)
+            if sys.stderr.isatty()
+            else ProgressLog(lambda: sweep_words(progress), shell)
+        )
+        lines[0].start()
+
+    try:
+        yield on_start
+    finally:
+        for line in lines:
+            line.stop()
+
+
+def sweep_words(progress: SweepProgress) -> str:
+    """``12 of 40 tasks done, 1 without an answer, 31 s, about 1.2 min left``."""
+    spent = time.monotonic() - progress.started
+    parts = [f"{progress.done:,} of {progress.total:,} tasks done"]
+    if progress.failed:
+        parts.append(f"{progress.failed:,} without an answer")
+    parts.append(seconds(spent))
+    # Tasks that an earlier run had done took no time now
+    mine = progress.done - progress.resumed
+    if mine:
+        parts.append(f"about {seconds(spent / mine * (progress.total - progress.done))} left")
+    return ", ".join(parts)
+
+
+def under_way(progress: SweepProgress) -> str:
+    """``; now @quickstart makespan highs (3 s)``: the task that has been under way for longest."""
+    running = sorted(progress.running.items(), key=lambda item: item[1])
+    if not running:
+        return ""
+    task, since = running[0]
+    keys = ("instance", "trace", "formulation", "policy", "solver")
+    named = [name(str(task.labels[key])) for key in keys if task.labels.get(key)]
+    more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+    return f"; now {' '.join(named)} ({seconds(time.monotonic() - since)}){more}"

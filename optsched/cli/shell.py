@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from optsched.display import printable
 from optsched.errors import Interrupted, OptschedError, UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Shell:
             return
         from rich.console import Console
 
-        from optsched.cli.grid import Grid
+        from optsched.cli.tables import Grid
 
         # Rich writes into a string, so that a reader that has gone away is met in one place
         paper, colour = _Paper(), colourful(sys.stdout)
@@ -179,15 +181,6 @@ def one_line(text: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 
 
-def printable(text: str) -> str:
-    """A text without control characters: a job's name may hold anything."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-
-
 def silence_stdout() -> None:
     """Let what is still to be written to standard output vanish, also at exit."""
     try:
@@ -227,3 +220,55 @@ def write_document(make: Callable[[], Mapping[str, Any]], path: str | None) -> N
     from optsched.instance.files import pretty_json
 
     write_atomically(path, pretty_json(dict(make())).encode())
+
+
+# --- the log of the library ------------------------------------------------------------------------
+
+
+class _Lines(logging.Handler):
+    """Log lines on the standard error of the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line; the traceback comes with ``-vv`` alone."""
+        line = self.format(record) if self.level <= logging.DEBUG else record.getMessage()
+        sys.stderr.write(f"optsched: {line}\n")
+
+
+def _format(file: str) -> logging.Formatter:
+    """Lines of JSON for a file whose name says so."""
+    if not file.lower().endswith(".jsonl"):
+        return logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    from optsched.rounds.telling import JsonLines
+
+    return JsonLines()
+
+
+@contextmanager
+def logging_to(verbosity: int, file: str | None) -> Iterator[None]:
+    """Send the log of optsched to standard error (warnings; INFO with ``-v``, DEBUG from two on) and to a file."""
+    log = logging.getLogger("optsched")
+    level = logging.DEBUG if verbosity > 1 else logging.INFO
+    handlers: list[logging.Handler] = [_Lines()]
+    if file is not None:
+        try:
+            handlers.append(logging.FileHandler(file, encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"cannot write {file}: {error.strerror}") from None
+        handlers[-1].setFormatter(_format(file))
+    before = log.level
+    log.setLevel(level)
+    for handler in handlers:
+        handler.setLevel(level)
+    if not verbosity:
+        # Without -v only warnings reach the screen, but the file gets everything
+        handlers[0].setLevel(logging.WARNING)
+    for handler in handlers:
+        log.addHandler(handler)
+    try:
+        yield
+    # A program may run several command lines, as tests do
+    finally:
+        log.setLevel(before)
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
-from optsched.cli.options import OUTPUT, Json, ModelFile
-from optsched.cli.progress import progress
-from optsched.cli.shell import Shell, check_target, written_to
-from optsched.cli.simulate_options import Conditions, PolicyChoice, check_options, options_of
-from optsched.cli.sweep_options import (
-    RowsFile,
-    SweepRunning,
-    run_sweep,
-    sweep_exit_code,
-    write_rows,
+from optsched.cli.options import (
+    DEFAULT_FORMULATION,
+    NOTHING_FOUND,
+    OUTPUT,
+    PROBLEM,
+    Json,
+    ModelFile,
+    given_fields,
 )
-from optsched.errors import UsageError
+from optsched.cli.progress import progress
+from optsched.cli.rounds import read_policy
+from optsched.cli.shell import Shell, check_target, written_to
+from optsched.cli.sweeps import RowsFile, Tasks, run_sweep, sweep_exit_code, write_rows
+from optsched.cli.values import Bytes, Kind, Seconds
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.processes import few_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from optsched.benchmarking.simulations import Simulations
     from optsched.instance import Instance
 
-LIMIT = 5
 PAGES = (".html", ".svg", ".png", ".pdf")
-
-EXAMPLES = """
-    optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
-    optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2 -o results.csv
-    optsched simulate trace.json -p finish-time-fairness --mode gavel --json
-    optsched simulate trace.json -p max-min-fairness -p srtf --failures 100 --keep runs --page runs.html
-"""
+POLICY_FILES = (".json", ".yaml", ".yml")
 
 
 def prepare() -> None:
@@ -44,23 +39,132 @@ def prepare() -> None:
     few_threads()
 
 
-def ratio(text: str, option: str) -> str:
+# --- what is simulated -----------------------------------------------------------------------------
+
+
+def policy_document(text: str) -> dict[str, Any]:
+    """``NAME``, ``NAME:key=value,...`` or a file, as a document of `RoundPolicy`."""
+    from optsched.registry import policy_kind
+    from optsched.rounds.policy import RoundPolicy
+
+    if Path(text).suffix.lower() in POLICY_FILES:
+        return read_policy(text).model_dump(mode="json", exclude_unset=True)
+    name, given = values.named(text, "--policy", "a formulation or a ranking")
+    # What is no field of a policy is an option of its formulation or ranking
+    known = set(RoundPolicy.model_fields) - {"formulation", "ranking", "options"}
+    try:
+        document: dict[str, Any] = {policy_kind(name, also=", or a policy file"): name}
+    except UsageError as error:
+        raise UsageError(f"--policy: {error}") from None
+    if own := {key: value for key, value in given.items() if key not in known}:
+        document["options"] = own
+    return document | {key: value for key, value in given.items() if key in known}
+
+
+def _policies(texts: Sequence[str], option: str) -> list[dict[str, Any]]:
+    return [policy_document(text) for text in texts]
+
+
+def _ratio(text: str, option: str) -> str:
     """A kind of finish-time ratio."""
     from optsched.simulation.options import RHO
 
     return values.choice(*get_args(RHO))(text, option)
 
 
-@dataclass(frozen=True)
-class RunningSimulations(SweepRunning):
-    """How the simulations are run."""
+Policies = Annotated[list[dict[str, Any]], Kind(_policies, values.NAMED, many=True)]
 
-    time_limit: Annotated[
-        float | None, Option("Of a simulation.", "TIME", read=values.duration)
-    ] = None
-    memory_limit: Annotated[float | None, Option("Of a simulation.", "SIZE", read=values.size)] = (
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """The policies, and how time passes."""
+
+    section: ClassVar = PROBLEM
+
+    policies: Annotated[
+        Policies,
+        Option(
+            "A formulation or a ranking, with its own options or those of rounds "
+            "(hysteresis=0.5); or a policy file. Can be repeated.  [default: max-min-fairness]",
+            flag="--policy",
+            short="-p",
+        ),
+    ] = field(default_factory=list)
+    seeds: Annotated[
+        values.Json,
+        Option(
+            "Seeds of noise, failures and random choices: how many, or which (3..7).",
+            "N",
+            default="1",
+        ),
+    ] = "1"
+    mode: Annotated[
+        str,
+        Option(
+            "rounds, fluid (every job gets exactly its allocation), or gavel (by the rules of "
+            "Gavel's simulator).",
+            "MODE",
+        ),
+    ] = "rounds"
+    round: Annotated[Seconds | None, Option("Length of a round, in the place of the trace's.")] = (
         None
     )
+    replan: Annotated[
+        str | None,
+        Option(
+            "rounds (default), or events: also when a job comes or ends or a node changes.", "WHEN"
+        ),
+    ] = None
+    warm_up: Annotated[
+        float | None, Option("Share of the jobs, from the first, that no metric counts.", "PART")
+    ] = None
+    cool_down: Annotated[
+        float | None, Option("Share of the jobs, from the last, that no metric counts.", "PART")
+    ] = None
+    until: Annotated[
+        Seconds | None,
+        Option("Stop at this time after the first arrival, even if jobs still run."),
+    ] = None
+    reset_interval: Annotated[
+        Seconds | None, Option("Mode gavel: time between two allocations.")
+    ] = None
+    pool_order: Annotated[str | None, Option("Mode gavel: listed or random.", "HOW")] = None
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the world does to the jobs."""
+
+    section: ClassVar = "World"
+
+    noise: Annotated[
+        float | None,
+        Option("Standard deviation of the log of each job's true rate.", "SD"),
+    ] = None
+    observe: Annotated[bool, Option("Tell the scheduler the true rates.")] = False
+    failures: Annotated[
+        float | None, Option("Mean time between two failures of a node.", "HOURS")
+    ] = None
+    repair: Annotated[
+        float | None, Option("Time that a failed node is down.  [default: 1]", "HOURS")
+    ] = None
+    checkpoint: Annotated[
+        Seconds | None, Option("Time between two checkpoints of a job.  [default: a round]")
+    ] = None
+    restart_cost: Annotated[
+        Seconds | None, Option("Time without progress after each start but the first.")
+    ] = None
+    truth: Annotated[
+        str | None, Option("Performance model by which jobs really run.", "FILE", source=True)
+    ] = None
+
+
+@dataclass(frozen=True)
+class SimulationTasks(Tasks):
+    """How the simulations are run."""
+
+    time_limit: Annotated[Seconds | None, Option("Time limit of a simulation.")] = None
+    memory_limit: Annotated[Bytes | None, Option("Memory limit of a simulation.")] = None
 
 
 @dataclass(frozen=True)
@@ -74,16 +178,18 @@ class ResultOptions:
         Option(
             "Finish-time ratio: isolated (Themis), contention (Sia) or static (Shockwave).",
             "KIND",
-            read=ratio,
+            read=_ratio,
         ),
     ] = "isolated"
-    unfair: Annotated[float, Option("A larger ratio is unfair.", "R", default="1")] = 1.0
+    unfair: Annotated[
+        float, Option("A job with a larger ratio is treated unfairly.", "R", default="1")
+    ] = 1.0
     output: RowsFile = None
     keep: Annotated[str | None, Option("Keep every simulation there (npz).", "FOLDER")] = None
     page: Annotated[
         str | None,
         Option(
-            "FILE.html: tables and pictures; .svg, .png or .pdf: pictures. Of what --keep keeps.",
+            "FILE.html: tables and pictures; .svg, .png or .pdf: pictures. It needs --keep.",
             "FILE",
         ),
     ] = None
@@ -117,46 +223,57 @@ class ResultOptions:
         return self.keep
 
 
+# --- the command -----------------------------------------------------------------------------------
+
+
 def simulate(
     shell: Shell,
     trace: Annotated[
         str, Argument("TRACE", "Trace or instance: file (json, yaml, npz), or @name.")
     ],
-    simulated: PolicyChoice,
+    policy: PolicyChoice,
     *,
     model: ModelFile = None,
-    conditions: Conditions,
-    running: RunningSimulations,
+    world: Conditions,
+    running: SimulationTasks,
     results: ResultOptions,
     as_json: Json = False,
 ) -> int:
-    """Let policies schedule the jobs of a trace, from the first arrival to the last end, and compare what comes of it.
+    """Simulate how policies schedule the jobs of a trace, and compare the outcomes.
 
-    The same command goes on where it was interrupted or killed, and ends with the same table.
+    A simulation goes from the first arrival to the end of the last job. The same command continues where it was
+    interrupted or killed, and ends with the same table.
 
-    Exit codes: 0 every simulation came to its end, else the code of the first that failed, 5 if that hit --time-limit;
-    130 interrupted; what there is is kept.
+    Exit codes: 0 every simulation reached its end, else the code of the first that failed, 5 if that hit --time-limit;
+    130 interrupted; the results so far are kept.
+
+    Examples:
+        optsched simulate trace.json --policy max-min-fairness --policy srtf --policy tiresias
+        optsched simulate trace.json -p water-filling:hysteresis=0.5 --seeds 5 --noise 0.1 --jobs 2 -o results.csv
+        optsched simulate trace.json -p finish-time-fairness --mode gavel --json
+        optsched simulate trace.json -p max-min-fairness -p srtf --failures 100 --keep runs --page runs.html
     """
     if trace == "-":
         raise UsageError(
             "TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file"
         )
-    options, policies = options_of(simulated, conditions), simulated.documents
+    options = given_fields(policy, "policies", "seeds") | given_fields(world, "truth")
+    policies = policy.policies or [policy_document(DEFAULT_FORMULATION)]
     results.check_page()
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sources import seeds_of
     from optsched.benchmarking.table import rows_document
-    from optsched.cli.simulate_view import simulate_view
+    from optsched.cli.sweep_view import simulate_view
     from optsched.traces import load_trace
 
     with progress(shell, "reading"):
         loaded = load_trace(trace)
-    models = {"performance": model, "truth": conditions.truth}
+    models = {"performance": model, "truth": world.truth}
     simulations = Simulations(
         loaded,
         trace,
         policies,
-        seeds_of(simulated.seeds, 0, "--seeds"),
+        seeds_of(policy.seeds, 0, "--seeds"),
         options,
         {name: file for name, file in models.items() if file},
         results.rho,
@@ -166,7 +283,7 @@ def simulate(
         running.memory_limit,
     )
     # Refused by the names of the command line, before any task starts
-    check_options(options)
+    _check_options(options)
     sweep = run_sweep(shell, simulations, running, results.output)
     rows: list[dict[str, Any]] = [dict(row) for row in sweep.rows]
     write_rows(rows, results.output, running.append)
@@ -184,11 +301,22 @@ def simulate(
         written,
     )
     failures = [
-        LIMIT if row["status"] == "limit" else int(row.get("exit_code") or 1)
+        NOTHING_FOUND if row["status"] == "limit" else int(row.get("exit_code") or 1)
         for row in rows
         if row["status"] != "ok"
     ]
     return sweep_exit_code(shell, sweep, len(simulations.tasks()), results.output, failures)
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse options of a simulation by the names of the command line."""
+    from optsched.simulation.options import simulation_options
+
+    try:
+        simulation_options(options)
+    except InvalidInput as error:
+        name = error.path.split(".")[1].replace("_", "-")
+        raise InvalidArgument(f"--{name}", error.found, error.expected) from None
 
 
 def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -215,7 +343,7 @@ def _draw(sweep: Simulations, rows: list[dict[str, Any]], page: str) -> None:
 
     kept = [read_simulation(path) for path in sweep.kept(rows)]
     if not kept:
-        raise UsageError("--page: no simulation came to its end: there is nothing to draw")
+        raise UsageError("--page: no simulation reached its end: there is nothing to draw")
     if page.lower().endswith(".html"):
         write_simulation_page(kept, page, rho=sweep.rho, unfair=sweep.unfair)
     else:

@@ -12,7 +12,7 @@ import numpy as np
 from optsched.api import make_formulation
 from optsched.candidates import Absence, Classes
 from optsched.cli.tables import (
-    count,
+    bullets,
     facts,
     heading,
     listed,
@@ -26,6 +26,7 @@ from optsched.cli.tables import (
     share,
     table,
 )
+from optsched.display import count
 from optsched.placement.running import must_stay
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
@@ -746,3 +747,50 @@ def _runs(indices: list[int]) -> str:
         else:
             runs.append([index])
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+# --- programs that no formulation made --------------------------------------------------------------
+
+# Columns of the point that are listed, at most.
+NONZERO = 40
+
+
+def program_view(solution: ProgramSolution) -> Iterator[RenderableType]:
+    """Heading, result, the columns that are not 0, rows that cannot all hold."""
+    rows, columns = solution.arrays.shape
+    integer = int(solution.arrays.integer.sum())
+    sense = "maximise" if solution.arrays.maximise else "minimise"
+    yield heading(name(solution.name))
+    kind = f" ({integer:,} integer)" if integer else ""
+    size = count(solution.arrays.A.nnz, "coefficient")
+    yield f"{sense}: {count(rows, 'row')}, {count(columns, 'column')}{kind}, {size}"
+    yield ""
+    yield facts(_program_facts(solution))
+    if solution.x is not None:
+        used = [(key, value) for key, value in solution.values.items() if value != 0]
+        cells = [[name(key), number(value)] for key, value in used[:NONZERO]]
+        if cells:
+            yield table(
+                "column",
+                "value",
+                rows=cells,
+                title=f"Columns that are not 0: {len(used):,} of {columns:,}",
+            )
+        yield from more(len(used) - NONZERO)
+    if solution.conflicts:
+        yield ""
+        yield heading("These rows cannot all hold:")
+        yield bullets([listed(solution.conflicts, most=NONZERO)])
+    if solution.outcome.explanation is not Explanation.IRREDUCIBLE:
+        yield explanation_words(solution.outcome.explanation, bool(solution.conflicts))
+
+
+def _program_facts(solution: ProgramSolution) -> Iterator[tuple[str, str | Text]]:
+    yield "status", status_words(solution.status, solution.termination, "point")
+    yield from objective_facts(solution)
+    yield (
+        "certificate",
+        certificate_words(solution.certificate, solution.status, solution.x is not None, "point"),
+    )
+    yield from solver_facts(solution.solver)
+    yield "time", time_words(solution.timings)

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli.command import Option
-from optsched.cli.exit_codes import certificate_failed, exit_code
 from optsched.cli.options import (
     DEFAULT_FORMULATION,
     OUTPUT,
     SOLVER,
     InstanceOrProgram,
     Json,
-    Problem,
+    ProblemOptions,
     Search,
+    certificate_failed,
+    exit_code,
     formulation_option,
     output_option,
     solved,
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, written_to
-from optsched.errors import InvalidArgument, UsageError
+from optsched.cli.values import Target
+from optsched.errors import InvalidArgument, UsageError, wrong_ending
 
 if TYPE_CHECKING:
-    from optsched.instance.durations import Deadline
     from optsched.solution import Solution
-
-ROUNDS = "Rounds"
-
-EXAMPLES = """
-    optsched solve @quickstart
-    optsched solve cluster.json -f makespan -o plan.json
-    optsched solve cluster.json -f max-throughput -O integral=true --time-limit 30s
-    optsched solve cluster.json --rounds auto -o plan.json
-    optsched solve @quickstart -f max-throughput -O integral=true --place
-    optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
-    optsched solve cluster.json --start yesterday.json -o today.json
-    optsched solve model.mps --time-limit 5m -o model.sol
-"""
+    from optsched.study.direct import ProgramSolution
 
 
 @dataclass(frozen=True)
-class Solved(Problem):
+class Solved(ProblemOptions):
     """What is to be solved: an instance with a formulation, or a program."""
 
     instance: InstanceOrProgram
@@ -58,7 +48,7 @@ class Solved(Problem):
 class RoundsOptions:
     """How an allocation is cut into rounds."""
 
-    section: ClassVar = ROUNDS
+    section: ClassVar = "Rounds"
 
     rounds: Annotated[
         str | None,
@@ -70,9 +60,7 @@ class RoundsOptions:
     ] = None
     window: Annotated[
         int | None,
-        Option(
-            "Rounds that the slices last together (default: one per slice; by priority: 100).", "N"
-        ),
+        Option("Length of all slices together, in rounds (default: one per slice; priority: 100)."),
     ] = None
 
     def check(self) -> None:
@@ -92,21 +80,17 @@ class RoundsOptions:
         if self.rounds not in METHODS:
             raise InvalidArgument("--rounds", repr(self.rounds), f"one of {', '.join(METHODS)}")
 
-    def cut(self, shell: Shell, solution: Solution, search: Search, deadline: Deadline) -> Solution:
+    def cut(self, shell: Shell, solution: Solution, search: Search) -> Solution:
         """The solution with its rounds, made within what is left of the time."""
         from optsched import api
 
         assert self.rounds is not None
         if not solution.certificate.ok:
             return solution
+        given = {key: search.limits[key] for key in ("threads", "seed") if key in search.limits}
         with progress(shell, "cutting into rounds"):
             return api.realise(
-                solution,
-                self.rounds,
-                rounds=self.window,
-                time_limit=deadline,
-                threads=search.threads,
-                seed=search.seed,
+                solution, self.rounds, rounds=self.window, time_limit=search.deadline, **given
             )
 
 
@@ -131,8 +115,10 @@ def solve(
     ] = False,
     *,
     slices: RoundsOptions,
-    place: Annotated[bool, Option("Put what runs first on GPUs of nodes.", section=OUTPUT)] = False,
-    output: Annotated[str | None, output_option("Write the solution (json, or .sol).")] = None,
+    place: Annotated[
+        bool, Option("Place the rows that run first on GPUs of nodes.", section=OUTPUT)
+    ] = False,
+    output: Annotated[Target | None, output_option("Write the solution (json, or .sol).")] = None,
     duals: Annotated[
         bool, Option("Write all row duals, however many there are.", section=OUTPUT)
     ] = False,
@@ -142,12 +128,21 @@ def solve(
 
     Exit codes: 0 solved and certified, 2 usage, 3 invalid input, 4 infeasible or unbounded, 5 nothing found within the
     limits, 6 certificate failed, 7 solver missing or crashed, 130 interrupted.
+
+    Examples:
+        optsched solve @quickstart
+        optsched solve cluster.json -f makespan -o plan.json
+        optsched solve cluster.json -f max-throughput -O integral=true --time-limit 30s
+        optsched solve cluster.json --rounds auto -o plan.json
+        optsched solve @quickstart -f max-throughput -O integral=true --place
+        optsched solve cluster.json -C deadlines:soft=true --json | jq .objective
+        optsched solve cluster.json --start yesterday.json -o today.json
+        optsched solve model.mps --time-limit 5m -o model.sol
     """
-    # The clock starts before anything is checked, imported or read; all that follows shares it
-    deadline = search.deadline
+    # Before anything is checked, imported or read: all that follows shares this clock
+    search.deadline  # noqa: B018
     slices.check()
-    from optsched.cli.program_solution import program_view, solve_program_file
-    from optsched.cli.solution_view import solution_view
+    from optsched.cli.solution_view import program_view, solution_view
     from optsched.formats.mps import is_program
 
     program = is_program(problem.instance)
@@ -157,14 +152,13 @@ def solve(
             "--generate-columns needs": generate_columns,
             "--rounds and --place need": place or slices.rounds is not None,
         }
-        solution = solve_program_file(
-            shell, problem, search, start, output, duals=duals, needs_instance=needs_instance
-        )
+        _check_program(problem, output, duals, needs_instance)
+        solution = _solve_program(shell, problem.instance, search, start)
     else:
         chosen = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
         solution = solved(shell, chosen, search, start=start, generate_columns=generate_columns)
         if slices.rounds is not None and solution.allocation is not None:
-            solution = slices.cut(shell, solution, search, deadline)
+            solution = slices.cut(shell, solution, search)
     code = exit_code(solution, require_optimal)
     if certificate_failed(shell, solution):
         return code
@@ -206,3 +200,50 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     else:
         write_solution(solution, output, duals)
     return True
+
+
+# --- programs that no formulation made --------------------------------------------------------------
+
+
+def _check_program(
+    problem: ProblemOptions, output: str | None, duals: bool, needs_instance: Mapping[str, bool]
+) -> None:
+    """Refuse options that a program does not have, before it is solved.
+
+    ``needs_instance`` says which further options, in words, were given that only an instance can have.
+    """
+    given = {
+        "-f": problem.formulation,
+        "-O": problem.options,
+        "-C": problem.constraints,
+        "--no-classes": problem.no_classes,
+        "--model": problem.model,
+        "--duals": duals,
+    }
+    wrong = [option for option, value in given.items() if value]
+    if wrong:
+        verb = "are" if len(wrong) > 1 else "is"
+        raise UsageError(
+            f"{problem.instance} is a program: {', '.join(wrong)} {verb} for instances"
+        )
+    for words, asked in needs_instance.items():
+        if asked:
+            raise UsageError(f"{words} an instance: {problem.instance} is a program")
+    if output is None or output == "-":
+        return
+    if Path(output).suffix.lower() not in (".sol", ".json"):
+        raise wrong_ending(output, ".sol or .json for the solution of a program")
+
+
+def _solve_program(
+    shell: Shell, program: str, search: Search, start: str | None
+) -> ProgramSolution:
+    from optsched.study.direct import solve_program
+
+    with progress(shell, "solving", shown=not search.solver_log) as on_progress:
+        return solve_program(
+            program,
+            start=start,
+            on_progress=on_progress,
+            **search.limits | {"time_limit": search.deadline},
+        )

@@ -1,21 +1,21 @@
-"""``optsched solvers``."""
+"""``optsched solvers``: which solvers there are, and whether one keeps what it claims."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optsched.cli.command import Option
-from optsched.cli.options import Json
+from optsched.cli.options import NOT_CERTIFIED, Json
+from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.tables import Grid, seconds, table
 
 if TYPE_CHECKING:
-    from optsched.cli.grid import Grid
+    from rich.text import Text
 
-EXAMPLES = """
-    optsched solvers
-    optsched solvers --json
-    optsched solvers --check glop
-"""
+    from optsched.conformance import Result
 
 
 def solvers(
@@ -29,19 +29,20 @@ def solvers(
     """List the solvers: version, or why one is not available, and capabilities.
 
     Exit codes of --check: 0 all that it claims holds, 6 a case failed, 7 the solver is not here.
+
+    Examples:
+        optsched solvers
+        optsched solvers --json
+        optsched solvers --check glop
     """
     if check is not None:
-        from optsched.cli import conformance
-
-        return conformance.check(shell, check, as_json)
+        return _check(shell, check, as_json)
     found = solver_documents()
     shell.answer(as_json, lambda: {"solvers": found}, [_table(found)])
     return 0
 
 
 def _table(found: list[dict[str, Any]]) -> Grid:
-    from optsched.cli.tables import table
-
     rows = [
         [
             item["name"],
@@ -71,3 +72,57 @@ def solver_documents() -> list[dict[str, Any]]:
             item["reason"] = str(error)
         found.append(item)
     return found
+
+
+# --- the conformance suite as a table ---------------------------------------------------------------
+
+UNCLAIMED = "does not claim"
+STYLE = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
+
+
+def _check(shell: Shell, name: str, as_json: bool) -> int:
+    """Run a solver through the suite and show what came out; returns the exit code."""
+    from optsched.conformance import check_solver, summary
+
+    with progress(shell, f"checking {name}"):
+        results = check_solver(name)
+    counts = summary(results)
+    document = {"solver": name, "ok": not counts["failed"], "counts": counts}
+    # What a solver does not claim is no failure, and would fill the table
+    claimed = [result for result in results if not result.reason.startswith(UNCLAIMED)]
+    hidden = len(results) - len(claimed)
+    outcome = f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped'] - hidden} skipped"
+    if hidden:
+        outcome += f"; {hidden} more need what it does not claim"
+    shell.answer(
+        as_json,
+        lambda: {
+            **document,
+            "cases": [{"bank": result.bank, **asdict(result)} for result in results],
+        },
+        _cases(name, claimed),
+        written=[outcome],
+    )
+    failed = [result for result in results if result.verdict == "failed"]
+    # Which ones and why is said above
+    if failed and (as_json or not shell.quiet):
+        shell.complain(f"error: {name} fails {len(failed):,} of {len(results):,} cases")
+    elif failed:
+        for result in failed:
+            shell.complain(f"error: {name} fails {result.case!r}: {result.reason}")
+    return NOT_CERTIFIED if counts["failed"] else 0
+
+
+def _cases(name: str, results: Sequence[Result]) -> Iterator[Grid]:
+    columns = ("bank", "case", "result", "time")
+    rows: list[list[str | Text]] = [
+        [result.bank, result.case, _verdict(result), seconds(result.seconds)] for result in results
+    ]
+    yield table(*columns, rows=rows, left=3, title=f"Conformance of {name}")
+
+
+def _verdict(result: Result) -> Text:
+    from rich.text import Text
+
+    text = Text(str(result.verdict), style=STYLE[result.verdict])
+    return text.append(f": {result.reason}", style="default") if result.reason else text

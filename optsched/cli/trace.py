@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optsched.cli import values
-from optsched.cli.command import Argument, Option, build_group
-from optsched.cli.options import OUTPUT, Json
+from optsched.cli.command import Argument, build_group
+from optsched.cli.options import Json, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.tables import bullets, facts, heading, name, percent, rounded, seconds, table
+from optsched.cli.values import Picture
+from optsched.display import count
 
-EXAMPLES = """
-    optsched trace describe @quickstart
-    optsched generate trace --jobs 2000 --load 0.8 -o trace.json
-    optsched trace describe trace.json -o trace.png
-    optsched trace describe trace.json --json
-"""
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.traces.summary import Part, TraceSummary
 
 
 def build_traces() -> typer.Typer:
     return build_group(
         "Look at traces: jobs that arrive over time, and what happens to them.",
-        {"describe": (trace_describe, EXAMPLES)},
+        {"describe": trace_describe},
     )
 
 
@@ -33,14 +34,7 @@ def trace_describe(
         str, Argument("TRACE", "Trace or instance (.json, .yaml, .npz), @NAME, or - for stdin.")
     ],
     output: Annotated[
-        str | None,
-        Option(
-            "Draw a page to FILE.png, .svg or .pdf.",
-            "FILE",
-            short="-o",
-            section=OUTPUT,
-            read=values.picture,
-        ),
+        Picture | None, output_option("Draw a page to FILE.png, .svg or .pdf.")
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -49,8 +43,13 @@ def trace_describe(
     Demand is counted where a job needs fewest GPU-hours, and for comparison with every pool where it can run
     as likely as it has GPUs.
     The load is that demand over the GPU-hours of the cluster from the first arrival to the last.
+
+    Examples:
+        optsched trace describe @quickstart
+        optsched generate trace --jobs 2000 --load 0.8 -o trace.json
+        optsched trace describe trace.json -o trace.png
+        optsched trace describe trace.json --json
     """
-    from optsched.cli.trace_view import trace_view
     from optsched.traces import describe, load_trace
 
     with progress(shell, "reading"):
@@ -62,3 +61,110 @@ def trace_describe(
     written = [f"picture written to {output}"] if output is not None else []
     shell.answer(as_json, summary.document, trace_view(summary), written=written)
     return 0
+
+
+# --- the summary as a view -------------------------------------------------------------------------
+
+# Rows of a table; further ones are added up.
+ROWS = 12
+
+
+def trace_view(summary: TraceSummary) -> Iterator[RenderableType]:
+    """Facts, then tables of pools, gangs, workloads, tenants and of what can run nowhere."""
+    yield heading(
+        f"{name(summary.name)}: {count(summary.jobs, 'job')} on {count(summary.gpus, 'GPU')}"
+    )
+    yield ""
+    yield facts(_facts(summary))
+    if not summary.jobs:
+        return
+    yield table(
+        "pool", "GPUs", "jobs that can run", "only here", "GPU-hours wanted", "load", title="Pools",
+        rows=[
+            [name(pool.name), f"{pool.gpus:,}", f"{pool.runnable:,}", f"{pool.only:,}", rounded(pool.gpu_hours),
+             _load(pool.load)]
+            for pool in summary.pools
+        ],
+    )  # fmt: skip
+    yield _parts("GPUs", "Gangs", summary.gangs, summary)
+    for title, parts in (("Workloads", summary.workloads), ("Tenants", summary.tenants)):
+        if parts:
+            yield _parts(title.lower().removesuffix("s"), title, parts, summary)
+    if summary.nowhere:
+        yield ""
+        yield heading("Jobs that can run nowhere")
+        yield bullets(
+            f"{count(item.jobs, 'job')} ({'' if item.jobs == 1 else 'first '}{name(item.first)}): {item.reason}"
+            for item in summary.nowhere[:ROWS]
+        )
+
+
+def _facts(summary: TraceSummary) -> Iterator[tuple[str, str]]:
+    if summary.first is not None and summary.last is not None:
+        rate = (
+            "all at once" if summary.per_hour is None else f"{rounded(summary.per_hour)} per hour"
+        )
+        yield "arrivals", f"{rate}, from {_clock(summary.first)} to {_clock(summary.last)}"
+        yield "span", _clock(summary.span)
+    found = [
+        f"{key} {seconds(value)}" for key, value in summary.durations.items() if value is not None
+    ]
+    if found:
+        yield "durations", f"{', '.join(found)}, in the fastest configuration"
+    yield (
+        "demand",
+        f"{rounded(summary.gpu_hours)} GPU-hours; {rounded(summary.gpu_hours_mean)} where pools take turns",
+    )
+    if summary.load is not None and summary.load_mean is not None:
+        yield (
+            "offered load",
+            f"{_load(summary.load)}; {_load(summary.load_mean)} where pools take turns",
+        )
+    due = summary.deadlines
+    if due.jobs:
+        jobs = f"{count(due.jobs, 'job')} ({percent(due.jobs / summary.jobs)}), {due.soft:,} of them soft"
+        yield "deadlines", jobs
+        tight = [
+            f"{key} {rounded(value)}" for key, value in due.tightness.items() if value is not None
+        ]
+        if tight:
+            yield "", f"{', '.join(tight)} durations after the arrival"
+        if due.hopeless:
+            yield "", f"{count(due.hopeless, 'job')} cannot end in time, even alone"
+    if summary.regime_changes:
+        changes = count(summary.regime_changes, "change")
+        yield "regimes", f"{count(summary.regime_jobs, 'job')} with {changes} of rates on the way"
+    events = summary.node_events
+    if events["nodes"]:
+        changes = ", ".join(f"{events[state]:,} {state}" for state in ("down", "drain", "up"))
+        yield "node events", f"{changes}, on {count(events['nodes'], 'node')}"
+
+
+def _clock(time: float) -> str:
+    return seconds(time) if time > 0 else f"{time:,.6g} s"
+
+
+def _load(load: float | None) -> str:
+    return "-" if load is None else f"{load:,.3g}"
+
+
+def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary) -> RenderableType:
+    shown = list(
+        parts if len(parts) <= ROWS else sorted(parts, key=lambda part: -part.jobs)[: ROWS - 1]
+    )
+    if len(parts) > ROWS:
+        # In the order that they have
+        shown = [part for part in parts if part in shown]
+        jobs, hours = (
+            summary.jobs - sum(part.jobs for part in shown),
+            sum(part.gpu_hours for part in shown),
+        )
+        left = len(parts) - len(shown)
+        shown.append(type(parts[0])(f"{left:,} more", jobs, max(summary.gpu_hours - hours, 0.0)))
+    total = max(summary.gpu_hours, 1e-300)
+    rows = [
+        [name(part.name), f"{part.jobs:,}", percent(part.jobs / summary.jobs), rounded(part.gpu_hours),
+         percent(part.gpu_hours / total)]
+        for part in shown
+    ]  # fmt: skip
+    return table(column, "jobs", "", "GPU-hours", "", rows=rows, title=title)

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
     from optsched.candidates import Candidates
 
-EXAMPLES = """
-    optsched validate cluster.json
-    optsched validate - < cluster.json
-    optsched validate --schema > optsched-instance.schema.json
-"""
-
 DROPPED = {
     "ZERO_RATE": "rate 0",
     "NO_RATE": "no rate is given",
@@ -52,6 +46,11 @@ def validate(
     """Check an instance and say what it holds, without solving it.
 
     Exit codes: 0 the instance is valid, 3 it is not, with the field, what it holds and what was expected.
+
+    Examples:
+        optsched validate cluster.json
+        optsched validate - < cluster.json
+        optsched validate --schema > optsched-instance.schema.json
     """
     if schema:
         import json
@@ -133,7 +132,8 @@ def _view(document: dict[str, Any]) -> Iterator[RenderableType]:
 
 def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Sizes of the instance, and what it compiles to."""
-    from optsched.cli.tables import count, listed, name, spread
+    from optsched.cli.tables import listed, name, spread
+    from optsched.display import count
 
     def amounts(mapping: dict[str, int]) -> str:
         return listed([f"{name(key)} {value:,}" for key, value in mapping.items()], most=8)

@@ -1,12 +1,17 @@
-"""Values as they are typed on the command line: durations, ``key=value``, side constraints, pools."""
+"""Values as they are typed on the command line: durations, ``key=value``, side constraints, pools.
+
+A reader takes the text and the name of the option, and refuses a wrong text by that name. At the end of the file
+readers become types, which options are declared with.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from optsched.cli.shell import check_target
 from optsched.errors import InvalidArgument, UsageError
@@ -18,11 +23,32 @@ NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 
 
+@dataclass(frozen=True)
+class Kind:
+    """How texts of the command line become the values of a type.
+
+    A type carries its kind, as in ``Annotated[float, Kind(read_duration, "TIME")]``; options of that type need not
+    say it again.
+
+    Attributes
+    ----------
+    read : callable
+        Makes the value of the text and the name of the option.
+    metavar : str
+        What the help shows in the place of the value.
+    many : bool
+        Whether the option can be repeated; ``read`` then gets all the texts.
+    """
+
+    read: Callable[[Any, str], Any]
+    metavar: str
+    many: bool = False
+
+
 def duration(text: str | None, option: str) -> float | None:
     """Seconds of ``90``, ``90s``, ``5m``, ``2h`` or ``1d``."""
-    from optsched.instance.durations import (
-        seconds_or_none,
-    )  # not loaded where only help is shown
+    # Not loaded where only help is shown
+    from optsched.instance.durations import seconds_or_none
 
     return seconds_or_none(text, option)
 
@@ -181,3 +207,29 @@ def pool_sizes(text: str, option: str) -> dict[str, int]:
             raise UsageError(f"{option}: {name} is given twice")
         sizes[name] = int(gpus)
     return sizes
+
+
+# --- types of options -----------------------------------------------------------------------------
+
+
+def texts(given: Iterable[str], option: str) -> list[str]:
+    return list(given)
+
+
+# The kinds of types that cannot carry their own.
+KINDS: Mapping[Any, Kind] = {
+    int: Kind(whole, "N"),
+    float: Kind(real, "X"),
+    list[str]: Kind(texts, "TEXT", many=True),
+}
+NAMED = "NAME[:KEY=VALUE,...]"
+
+Seconds = Annotated[float, Kind(duration, "TIME")]
+Bytes = Annotated[float, Kind(size, "SIZE")]
+Json = Annotated[Any, Kind(typed, "VALUE")]
+Settings = Annotated[dict[str, Any], Kind(pairs, "KEY=VALUE", many=True)]
+Constraints = Annotated[list[dict[str, Any]], Kind(constraints, "KIND[:KEY=VALUE,...]", many=True)]
+Named = Annotated[tuple[str, dict[str, Any]], Kind(named, NAMED)]
+NamedList = Annotated[list[tuple[str, dict[str, Any]]], Kind(named_each, NAMED, many=True)]
+Target = Annotated[str, Kind(target, "FILE")]
+Picture = Annotated[str, Kind(picture, "FILE")]

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
 REFUSED = 6
 
-EXAMPLES = """
-    optsched verify cluster.json plan.json
-    optsched solve @quickstart --json | optsched verify @quickstart -
-    optsched verify cluster.json plan.json --resolve
-    optsched verify model.mps solution.json
-"""
-
 BOUND = {
     "verified": "its bound was recomputed",
     "consistent": "its bound is a claim that nothing contradicts",
@@ -43,6 +36,12 @@ def verify(
     """Check a solution file against its instance, or its program, with every number recomputed.
 
     Exit codes: 0 the solution is right, 6 it is refused, with a line for each wrong field on standard error.
+
+    Examples:
+        optsched verify cluster.json plan.json
+        optsched solve @quickstart --json | optsched verify @quickstart -
+        optsched verify cluster.json plan.json --resolve
+        optsched verify model.mps solution.json
     """
     with progress(shell, "verifying"):
         found = _checked(instance, solution, model, resolve)

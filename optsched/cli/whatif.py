@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Option
-from optsched.cli.exit_codes import NOT_CERTIFIED, certificate_failed, exit_code
-from optsched.cli.options import PROBLEM, Json, Problem, Search, solved
+from optsched.cli.options import (
+    NOT_CERTIFIED,
+    PROBLEM,
+    Json,
+    ProblemOptions,
+    Search,
+    certificate_failed,
+    exit_code,
+    solved,
+)
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.values import Kind
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from optsched.sensitivity import WhatIf
 
-EXAMPLES = """
-    optsched whatif @quickstart --add v100:8
-    optsched whatif @quickstart -f makespan --add v100:4 --add k80:-2
-    optsched whatif @quickstart -f max-throughput --add v100:4 --add p100:4 --add k80:4 --each
-    optsched whatif @quickstart -f max-throughput --ranging
-    optsched whatif @quickstart -f makespan --curve v100
-    optsched whatif cluster.json --add budget:50 --json | jq '.changes[0].difference'
-"""
 
-
-def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
+def _amounts(texts: Sequence[str], option: str) -> dict[str, float]:
     """Amounts by resource, of texts such as ``v100:8``."""
     found: dict[str, float] = {}
     for text in texts:
@@ -43,38 +43,39 @@ def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
     return found
 
 
+Amounts = Annotated[dict[str, float], Kind(_amounts, "NAME:AMOUNT", many=True)]
+
+
 @dataclass(frozen=True)
 class Question:
-    """What is to be known; one of ``add``, ``ranging`` and ``curve``."""
+    """What is asked; one of ``add``, ``ranging`` and ``curve``."""
 
     section: ClassVar = PROBLEM
 
     add: Annotated[
-        dict[str, float] | None,
+        Amounts,
         Option(
             "GPUs of a pool, or units of a resource of the instance: budget:50 is of a resource "
-            "called budget, not of the constraint -C budget. Negative: taken away. Can be repeated: "
-            "all together.",
-            "NAME:AMOUNT",
-            read=amounts,
-            many=True,
+            "called budget, not of the constraint -C budget. A negative amount is taken away. Can be "
+            "repeated: all together."
         ),
-    ] = None
-    each: Annotated[bool, Option("Each --add by itself, in one table.")] = False
+    ] = field(default_factory=dict)
+    each: Annotated[bool, Option("Try each --add by itself, in one table.")] = False
     ranging: Annotated[
-        bool, Option("Between which capacities does the price of each resource hold?")
+        bool, Option("Show between which capacities the price of each resource holds.")
     ] = False
     curve: Annotated[
         str | None,
         Option(
-            "The optimum over all capacities of one resource, with every breakpoint.", "RESOURCE"
+            "Show the optimum over all capacities of one resource, with every breakpoint.",
+            "RESOURCE",
         ),
     ] = None
 
     def check(self) -> None:
         """Refuse none and several of them."""
         if self.each and not self.add:
-            raise UsageError("--each says how several --add are to be taken: give these")
+            raise UsageError("--each needs --add")
         if [bool(self.add), self.ranging, self.curve is not None].count(True) != 1:
             raise UsageError(
                 "expected one of --add NAME:AMOUNT (once or more), --ranging, --curve RESOURCE"
@@ -82,7 +83,7 @@ class Question:
 
 
 def whatif(
-    shell: Shell, problem: Problem, search: Search, question: Question, as_json: Json = False
+    shell: Shell, problem: ProblemOptions, search: Search, question: Question, as_json: Json = False
 ) -> int:
     """Solve an instance with other capacities, beside what the prices had said.
 
@@ -91,6 +92,14 @@ def whatif(
     amount, and no held change is better. GPUs come and go in nodes of the pool's size.
 
     Exit codes: 0 solved with the other capacities (with --each: any of them), else as for `optsched solve`.
+
+    Examples:
+        optsched whatif @quickstart --add v100:8
+        optsched whatif @quickstart -f makespan --add v100:4 --add k80:-2
+        optsched whatif @quickstart -f max-throughput --add v100:4 --add p100:4 --add k80:4 --each
+        optsched whatif @quickstart -f max-throughput --ranging
+        optsched whatif @quickstart -f makespan --curve v100
+        optsched whatif cluster.json --add budget:50 --json | jq '.changes[0].difference'
     """
     question.check()
     if question.add:
@@ -99,12 +108,11 @@ def whatif(
 
 
 def _changes(
-    shell: Shell, problem: Problem, search: Search, question: Question, as_json: bool
+    shell: Shell, problem: ProblemOptions, search: Search, question: Question, as_json: bool
 ) -> int:
     from optsched import sensitivity
-    from optsched.cli.whatif_view import whatif_view
+    from optsched.cli.comparison_view import whatif_view
 
-    assert question.add is not None
     with progress(shell, "solving", shown=not search.solver_log) as on_progress:
         found = sensitivity.whatif(
             problem.instance,
@@ -133,10 +141,10 @@ def _exit_code(shell: Shell, found: WhatIf) -> int:
 
 
 def _ranges(
-    shell: Shell, problem: Problem, search: Search, curve: str | None, as_json: bool
+    shell: Shell, problem: ProblemOptions, search: Search, curve: str | None, as_json: bool
 ) -> int:
     from optsched import sensitivity
-    from optsched.cli import whatif_view as view
+    from optsched.cli import comparison_view as view
     from optsched.solution import Status
 
     solution = solved(shell, problem, search)
@@ -148,10 +156,9 @@ def _ranges(
             f"error: the solution is {solution.status}: prices are told of optimal solutions only"
         )
         return code or exit_code(solution, require_optimal=True)
+    not_of_ranges = ("prove", "gap", "work_limit")
     given: dict[str, Any] = {
-        key: value
-        for key, value in search.limits.items()
-        if key not in ("prove", "gap", "work_limit")
+        key: value for key, value in search.limits.items() if key not in not_of_ranges
     }
     with progress(shell, "ranging", shown=not search.solver_log):
         if curve is not None:

@@ -9,6 +9,7 @@ from optsched.display.text import amount as amount
 from optsched.display.text import count as count
 from optsched.display.text import first_of as first_of
 from optsched.display.text import one_line as one_line
+from optsched.display.text import printable as printable
 from optsched.errors import SolverUnavailable
 
 if TYPE_CHECKING:

@@ -25,3 +25,12 @@ def first_of(names: Sequence[str], most: int = 5) -> str:
 def one_line(text: str) -> str:
     """The text without line breaks and other control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def printable(text: str) -> str:
+    """The text with control characters written as escapes: a job's name may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -7,7 +7,7 @@ from optsched.lazy import lazy_names
 if TYPE_CHECKING:
     from optsched.study.comparison import Comparison, ComparisonRow, compare
     from optsched.study.direct import ProgramSolution, solve_program, verify_program
-    from optsched.study.explaining import JobExplanation, explain_job
+    from optsched.study.explaining import JobExplanation, explain_job, explanation
     from optsched.study.fitting import (
         evaluate_models,
         fit_model,
@@ -28,6 +28,7 @@ __getattr__ = lazy_names(
         "compare": ".comparison",
         "evaluate_models": ".fitting",
         "explain_job": ".explaining",
+        "explanation": ".explaining",
         "fit_model": ".fitting",
         "fit_pairs": ".fitting",
         "fits": ".fitting",
@@ -46,6 +47,7 @@ __all__ = [
     "compare",
     "evaluate_models",
     "explain_job",
+    "explanation",
     "fit_model",
     "fit_pairs",
     "fits",

@@ -21,8 +21,8 @@ import optsched
 
 # Private names: parts of a command are checked without a command line
 from optsched.benchmarking.results_file import parse_lines
-from optsched.cli.bench_sweep import Contest, Swept, benchmark_of
-from optsched.cli.bench_view import bench_view
+from optsched.cli.bench import Contest, Swept, benchmark_of
+from optsched.cli.sweep_view import bench_view
 
 pytestmark = pytest.mark.process
 
@@ -245,7 +245,9 @@ def test_sweep_files(
     names = ["small.json", "generate:cluster:jobs=8,seed=5"]
     entries = [("makespan", {}), ("max-throughput", {})]
     given = Swept(names, entries, ["max-throughput:integral=true"])
-    tasks.append(benchmark_of(given, Contest(["highs"], time_limit=60.0, memory_limit=2e9)).tasks())
+    tasks.append(
+        benchmark_of(given, Contest(solvers=["highs"], time_limit=60.0, memory_limit=2e9)).tasks()
+    )
     assert tasks[0] == tasks[1] == tasks[2]
     rows = run("bench", tmp_path / "sweep.toml", "-f", "makespan", "--json").json["rows"]
     assert [(row["instance"], row["status"]) for row in rows] == [

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 # Private names: parts of a command are checked without a command line
-from optsched.cli.grid import Grid
+from optsched.cli.tables import Grid
 
 WIDTHS = (60, 80, 120, 200)
 WORDS = (

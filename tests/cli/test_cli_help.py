@@ -13,7 +13,7 @@ import pytest
 from optsched import __version__
 
 # Private names: parts of a command are checked without a command line
-from optsched.cli import checks
+from optsched.cli import doctor as checks
 from optsched.cli.command import ORDER
 from optsched.registry import load_solver
 

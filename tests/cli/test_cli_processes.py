@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 # Private names: parts of a command are checked without a command line
-from optsched.cli.signals import terminated_like_interrupted
+from optsched.cli.main import terminated_like_interrupted
 from optsched.solvers.interrupt import interrupt_flag
 
 pytestmark = pytest.mark.process

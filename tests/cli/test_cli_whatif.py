@@ -159,7 +159,7 @@ def test_a_curve(run: Any) -> None:
     [
         ([], "expected one of --add NAME:AMOUNT (once or more), --ranging, --curve RESOURCE"),
         (["--add", "v100:1", "--ranging"], "expected one of --add"),
-        (["--each", "--ranging"], "--each says how several --add are to be taken: give these"),
+        (["--each", "--ranging"], "--each needs --add"),
         (["--add", "v100"], "--add: found 'v100', expected name:amount, such as v100:8 or k80:-4"),
         (["--add", "v100:many"], "--add v100: found 'many', expected a number"),
         (["--add", "v100:1", "--add", "v100:2"], "--add: v100 is given twice"),

@@ -10,18 +10,18 @@ import pytest
 from optsched.benchmarking import Progress, Task
 
 # Private names: parts of a command are checked without a command line
-from optsched.cli import sweep_progress
+from optsched.cli import progress as lines
 from optsched.cli.shell import Shell
 
 
 def test_the_words() -> None:
     progress = Progress(40, done=12, resumed=2, failed=1, started=time.monotonic() - 30.0)
     assert (
-        sweep_progress.words(progress)
+        lines.sweep_words(progress)
         == "12 of 40 tasks done, 1 without an answer, 30 s, about 84 s left"
     )
     fresh = Progress(40, done=2, resumed=2, started=time.monotonic() - 30.0)
-    assert sweep_progress.words(fresh) == "2 of 40 tasks done, 30 s"
+    assert lines.sweep_words(fresh) == "2 of 40 tasks done, 30 s"
 
 
 def test_what_is_under_way() -> None:
@@ -32,8 +32,8 @@ def test_what_is_under_way() -> None:
     two = Task.of({"x": 2}, {"trace": "t.json", "policy": "fifo"})
     now = time.monotonic()
     progress = Progress(3, running={two: now - 1.0, one: now - 3.0})
-    assert sweep_progress.under_way(progress) == "; now @quickstart makespan highs (3 s) and 1 more"
-    assert sweep_progress.under_way(Progress(3)) == ""
+    assert lines.under_way(progress) == "; now @quickstart makespan highs (3 s) and 1 more"
+    assert lines.under_way(Progress(3)) == ""
 
 
 @pytest.mark.clock
@@ -41,9 +41,9 @@ def test_what_is_under_way() -> None:
 def test_where_there_is_no_terminal(
     quiet: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep_progress, "ELSEWHERE", 0.02)
-    with sweep_progress.sweep_line(Shell(quiet=quiet)) as line:
-        line.on_start(Progress(5, done=1), ["take care"])
+    monkeypatch.setattr(lines, "ELSEWHERE", 0.02)
+    with lines.sweep_progress(Shell(quiet=quiet)) as on_start:
+        on_start(Progress(5, done=1), ["take care"])
         time.sleep(0.1)
     told = capsys.readouterr().err.splitlines()
     if quiet:

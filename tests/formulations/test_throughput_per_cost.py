@@ -18,9 +18,6 @@ import optsched
 from formulations.throughput_per_cost import ThroughputPerCost
 from optsched import Instance
 from optsched.candidates import Classes
-
-# Private names: the inner steps of an answer are compared with a reference
-from optsched.cli.explanation import explanation
 from optsched.errors import UsageError
 from optsched.formats.mps import allocation_names
 from optsched.formulation import SideConstraint
@@ -29,7 +26,9 @@ from optsched.program.ratio import dual_of
 from optsched.registry import load_solver
 from optsched.solution import dual_bound
 from optsched.solving import Engine
-from optsched.study import explain_job
+
+# Private names: the inner steps of an answer are compared with a reference
+from optsched.study import explain_job, explanation
 from optsched.verify.starts import sol_of
 
 pytestmark = pytest.mark.property

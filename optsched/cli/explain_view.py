@@ -1,18 +1,26 @@
-"""One job of a solution as people read it: what it gets, what it pays, what holds it, what else it could run in."""
+"""Explanations as people read them: of a solution, and of one of its jobs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optsched.cli.solution_view import conflicts, result_facts
+from optsched.cli.solution_view import (
+    classes_of,
+    conflicts,
+    idle_jobs,
+    resource_tables,
+    result_facts,
+    title,
+    unplaced,
+)
 from optsched.cli.tables import (
-    count,
     facts,
     heading,
+    listed,
     more,
     name,
     number,
@@ -24,9 +32,10 @@ from optsched.cli.tables import (
     spread,
     table,
 )
+from optsched.display import count
 from optsched.performance.concave import concave_envelope, envelope_gap
 from optsched.registry import objective_words
-from optsched.solution import Status
+from optsched.solution import Solution, Status
 from optsched.study.explaining import JobExplanation
 
 if TYPE_CHECKING:
@@ -34,7 +43,68 @@ if TYPE_CHECKING:
 
     from optsched.solution.job_explanation import Way
 
+# Rows of each table and list, at most.
 SHOWN = 20
+
+
+def explanation_view(solution: Solution, document: Mapping[str, Any]) -> Iterator[RenderableType]:
+    yield from title(solution, classes_of(solution))
+    shown = ("options", "constraints", "status", "objective", "bound")
+    yield facts((key, words) for key, words in result_facts(solution) if key in shown)
+    if solution.allocation is not None:
+        yield from _pools(solution)
+        yield from _holding(solution, document["holding"])
+        yield from _requirements(document["requirements"])
+        # Jobs of a schedule may run later
+        if solution.schedule is None:
+            yield from idle_jobs(solution.allocation)
+    yield from unplaced(solution.unplaced)
+    yield from unplaced(solution.declined, "Not admitted")
+    yield from conflicts(solution)
+
+
+def _pools(solution: Solution) -> Iterator[RenderableType]:
+    yield from resource_tables(solution)
+    if solution.status is not Status.OPTIMAL:
+        yield "Prices are told of optimal solutions only."
+        return
+    if not solution.prices:
+        yield "An integer program or a rule has no prices."
+        return
+    # A price of 0 is an answer too: more of this resource would not help
+    free = [name for name, price in solution.prices.items() if price == 0]
+    if 0 < len(free) < len(solution.prices):
+        yield f"More of {listed(free)} would not help."
+
+
+def _holding(solution: Solution, holding: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Jobs whose level is the smallest, by how much of the objective hangs on them."""
+    if not holding:
+        return
+    words, _ = objective_words(solution.formulation)
+    yield ""
+    yield heading(f"Jobs that hold the {words} {'up' if solution.sense == 'min' else 'down'}")
+    rows = []
+    for item in holding[:SHOWN]:
+        others = f" and {item['jobs'] - 1:,} like it" if item["jobs"] > 1 else ""
+        rows.append([name(item["job"]) + others, rounded(item["rate"]), percent(item["share"])])
+    yield table("job", "steps/s", "share", rows=rows)
+    yield from more(len(holding) - SHOWN, "class of jobs", "classes of jobs", see="--json")
+    yield "share: if the job ran 1 % faster everywhere, the objective would improve by this part of 1 %"
+
+
+def _requirements(requirements: list[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Side rows with a price."""
+    items = [
+        f"{item['requirement']}: 1 % less of it would be worth {rounded(item['worth'])}"
+        for item in requirements
+    ]
+    title = "Requirements that cost something:"
+    yield from section(title, items, SHOWN, "requirement", see="--json")
+
+
+# --- one job ---------------------------------------------------------------------------------------
+
 MOST_POOLS = 4
 # Relative gap up to which a curve counts as concave.
 CONCAVE = 1e-9
@@ -48,7 +118,7 @@ def job_view(found: JobExplanation) -> Iterator[RenderableType]:
     shown = ("options", "constraints", "status", "objective")
     yield facts(
         [(key, words) for key, words in result_facts(solution) if key in shown]
-        + list(_facts(found))
+        + list(job_facts(found))
     )
     if found.unplaced is not None:
         yield ""
@@ -60,7 +130,7 @@ def job_view(found: JobExplanation) -> Iterator[RenderableType]:
     yield from conflicts(solution)
 
 
-def _facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
+def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
     """What the job is and gets."""
     instance = found.solution.instance
     row = instance.jobs_table.names.index(found.job)

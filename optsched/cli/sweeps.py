@@ -1,4 +1,4 @@
-"""How sweeps run: the options that ``optsched bench`` and ``optsched simulate`` share, and their files of rows."""
+"""Sweeps: what ``optsched bench`` and ``optsched simulate`` share, from the options to the files of rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from optsched.cli.command import Option
-from optsched.cli.options import OUTPUT
+from optsched.cli.options import output_option
+from optsched.cli.progress import sweep_progress
 from optsched.cli.shell import INTERRUPTED, Shell, check_target
-from optsched.cli.sweep_progress import sweep_line
+from optsched.cli.values import Kind
 
 if TYPE_CHECKING:
     from optsched.benchmarking import Row
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
     from optsched.benchmarking.simulations import Simulations
     from optsched.benchmarking.sweep import Benchmark
 
-RUNNING = "Running"
 
-
-def rows_file(path: str, option: str) -> str:
+def _rows_file(path: str, option: str) -> str:
     """A file for rows that can be written."""
     from optsched.benchmarking.table import check_results_name
 
@@ -31,47 +30,31 @@ def rows_file(path: str, option: str) -> str:
 
 
 RowsFile = Annotated[
-    str | None,
-    Option(
-        "FILE.csv or .json, with rows as they come in FILE.jsonl; or that alone.",
-        "FILE",
-        flag="--output",
-        short="-o",
-        section=OUTPUT,
-        read=rows_file,
-    ),
+    Annotated[str, Kind(_rows_file, "FILE")] | None,
+    output_option("FILE.csv or .json, with rows as they come in FILE.jsonl; or FILE.jsonl alone."),
 ]
 
 
 @dataclass(frozen=True)
-class SweepRunning:
+class Tasks:
     """How the tasks are run."""
 
-    section: ClassVar = RUNNING
+    section: ClassVar = "Running"
 
-    jobs: Annotated[
-        int,
-        Option("Tasks at a time.", "N"),
-    ] = 1
-    append: Annotated[
-        bool,
-        Option("Add to the results of another sweep."),
-    ] = False
+    jobs: Annotated[int, Option("Tasks at a time.")] = 1
+    append: Annotated[bool, Option("Add to the results of another sweep.")] = False
     resume: Annotated[
         bool,
         Option(
-            "Go on with the results that are there (default), or begin anew and lose them.",
+            "Continue with the results of an earlier run (default), or delete them and start again.",
             flag="--resume/--restart",
         ),
     ] = True
-    retry: Annotated[
-        bool,
-        Option("Do again what ended in error, memory or limit."),
-    ] = False
+    retry: Annotated[bool, Option("Run tasks again that ended in error, memory or limit.")] = False
 
 
 def run_sweep(
-    shell: Shell, sweep: Benchmark | Simulations, running: SweepRunning, output: str | None
+    shell: Shell, sweep: Benchmark | Simulations, running: Tasks, output: str | None
 ) -> Sweep:
     """Run all tasks, with a line of progress; rows go to a file of lines as they come."""
     # Wrong values are refused before a file is touched
@@ -79,13 +62,13 @@ def run_sweep(
     lines = lines_file(output)
     if lines is not None and not running.resume and lines.exists():
         _remove(lines)
-    with sweep_line(shell) as line:
+    with sweep_progress(shell) as on_start:
         return sweep.run(
             processes=running.jobs,
             results_file=lines,
             append=running.append,
             retry=running.retry,
-            on_start=line.on_start,
+            on_start=on_start,
         )
 
 

@@ -1,0 +1,510 @@
+"""The commands on rounds: ``optsched round``, ``optsched replay``, ``optsched top``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from optsched.cli import values
+from optsched.cli.command import Argument, Option
+from optsched.cli.options import (
+    NOTHING_FOUND,
+    OUTPUT,
+    PROBLEM,
+    SOLVER,
+    Json,
+    ModelFile,
+    SolverChoice,
+    SolverLimits,
+    constraints_option,
+    formulation_option,
+    given_fields,
+    output_option,
+    settings_option,
+)
+from optsched.cli.progress import progress
+from optsched.cli.shell import Shell, colourful, write_document, written_to
+from optsched.cli.values import Bytes, Constraints, Kind, Seconds, Settings, Target
+from optsched.errors import InvalidArgument, InvalidInput, UsageError
+
+if TYPE_CHECKING:
+    from optsched.rounds.plan import Plan
+    from optsched.rounds.policy import RoundPolicy
+    from optsched.rounds.state import RoundState
+    from optsched.rounds.watching import Watcher
+    from optsched.solvers.isolated import SolverProcess
+
+POLICY = "Policy"
+Journal = Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")]
+
+
+# --- policies --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PolicyOptions(SolverLimits, SolverChoice):
+    """Fields of a `RoundPolicy` that replace those of the file or the state."""
+
+    section: ClassVar = SOLVER
+
+    time_limit: Annotated[
+        Seconds | None,
+        Option("Time of the solver in a round; then the plan falls back.  [default: 10s]"),
+    ] = None
+    memory_limit: Annotated[
+        Bytes | None,
+        Option(
+            "Memory of the solver's process above its imports, such as 4GB.  "
+            "[default: half of the machine's]"
+        ),
+    ] = None
+    policy_file: Annotated[
+        str | None,
+        Option(
+            "Policy (json, yaml) in the place of the state's; further options change it.",
+            "FILE",
+            section=PROBLEM,
+            source=True,
+        ),
+    ] = None
+    formulation: Annotated[
+        str | None, formulation_option("What the rounds follow: see `optsched formulations`.")
+    ] = None
+    ranking: Annotated[
+        str | None,
+        Option(
+            "Follow an order of the jobs instead, such as fcfs or srtf; no program is solved.",
+            "NAME",
+            section=PROBLEM,
+        ),
+    ] = None
+    options: Annotated[
+        Settings | None,
+        settings_option("Option of the formulation or the ranking. Can be repeated."),
+    ] = None
+    constraints: Annotated[
+        Constraints | None,
+        constraints_option("Side constraint, beside those of the instance. Can be repeated."),
+    ] = None
+    hysteresis: Annotated[
+        float | None,
+        Option(
+            "Rounds that a waiting job must be owed more than a running job before it takes its "
+            "GPUs.",
+            "ROUNDS",
+            section=POLICY,
+        ),
+    ] = None
+    max_moves: Annotated[
+        int | None, Option("Running jobs that a plan preempts or moves at most.", section=POLICY)
+    ] = None
+    patience: Annotated[
+        int | None,
+        Option(
+            "Rounds after which a waiting job goes before all others.", "ROUNDS", section=POLICY
+        ),
+    ] = None
+
+    def applied(self, policy: RoundPolicy) -> RoundPolicy:
+        """A policy with these fields; raises `UsageError` and `InvalidInput`."""
+        from optsched.instance.reading import validate
+        from optsched.rounds.policy import RoundPolicy
+
+        if self.formulation is not None and self.ranking is not None:
+            raise UsageError("--formulation and --ranking: a formulation or a ranking, not both")
+        given = given_fields(self, "policy_file")
+        if self.policy_file is not None:
+            policy = read_policy(self.policy_file)
+        if not given:
+            return policy
+        # Fields that the file leaves out stay unset, so that defaults remain defaults
+        document = policy.model_dump(mode="json", exclude_unset=True)
+        # Options belong to the formulation or the ranking that they were given with
+        if "formulation" in given or "ranking" in given:
+            for name in ("formulation", "ranking", "options"):
+                document.pop(name, None)
+        return validate(RoundPolicy, document | given, "policy")
+
+
+def read_policy(source: str) -> RoundPolicy:
+    """A policy from a file; ``-`` is standard input."""
+    from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
+    from optsched.instance.yaml_text import parse_yaml
+    from optsched.rounds.policy import RoundPolicy
+
+    data = read_stdin() if source == "-" else read_bytes(Path(source))
+    with named(source):
+        # Standard input is JSON
+        yaml = Path(source).suffix.lower() in (".yaml", ".yml")
+        document = parse_yaml(data, "policy") if yaml else parse_json(data, "policy")
+        if not isinstance(document, Mapping):
+            raise InvalidInput("", show(document), "an object with the keys of a policy")
+        return validate(RoundPolicy, document)
+
+
+# --- optsched round --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlanOutput:
+    """Where the plan and the state after it go."""
+
+    section: ClassVar = OUTPUT
+
+    output: Annotated[Target | None, output_option("Write the plan.")] = None
+    following: Annotated[
+        Target | None, Option("Write the state after the plan is followed.", flag="--next")
+    ] = None
+    schema: Annotated[
+        str | None,
+        Option(
+            "Print the JSON Schema of a state or a plan instead.",
+            "WHAT",
+            read=values.choice("state", "plan"),
+        ),
+    ] = None
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Refuse two documents on standard output."""
+        if self.following == "-" and (self.as_json or self.output == "-"):
+            raise UsageError("the plan and the next state cannot both go to standard output")
+
+    def show(self, shell: Shell, state: RoundState, plan: Plan) -> None:
+        """Write the files that were asked for, and show the plan where the next state is not shown."""
+        from optsched.cli.rounds_view import plan_view
+        from optsched.rounds.transitions import followed
+
+        after = None if self.following is None else followed(state, plan)
+        write_document(plan.to_document, self.output)
+        if after is not None:
+            write_document(after.to_document, self.following)
+            if self.following == "-":
+                shell.document(after.to_document())
+                return
+        shell.answer(
+            self.as_json or self.output == "-",
+            plan.to_document,
+            plan_view(plan, state),
+            written=written_to(plan=self.output, next_state=self.following),
+        )
+
+
+def plan_round(
+    shell: Shell,
+    policy: PolicyOptions,
+    output: PlanOutput,
+    state: Annotated[
+        str | None,
+        Argument(
+            "STATE",
+            "State of a round (json, yaml), or an instance before its first one; - for standard "
+            "input, or @name.",
+            source=True,
+        ),
+    ] = None,
+    now: Annotated[
+        str | None,
+        Option(
+            "When the round begins: seconds on the state's clock, or +6m after the state's time.",
+            "TIME",
+            section=PROBLEM,
+        ),
+    ] = None,
+    model: ModelFile = None,
+    require_optimal: Annotated[
+        bool,
+        Option("Exit 5 if the plan falls back, or optimality is not proven.", section=SOLVER),
+    ] = False,
+) -> int:
+    """Plan one round: which jobs start, continue, move, are preempted or wait, and why.
+
+    The same state gives the same plan. Give --next back as the STATE of the following round, with --now: running jobs
+    have then received the time between. Where no solver answers in time, the plan follows the last allocation as far as
+    that is possible, and says so.
+
+    Exit codes: 0 there is a plan, 2 usage, 3 invalid input, 5 with --require-optimal: a fallback, or no proof of
+    optimality, 130 interrupted.
+
+    Examples:
+        optsched round @quickstart
+        optsched round @quickstart --next state.json
+        optsched round state.json --now +6m -o plan.json --next state.json
+        optsched round @quickstart --ranking srtf --json | jq .start
+        optsched round state.json -f makespan --max-moves 2 --time-limit 1s
+        optsched round --schema state > optsched-round.schema.json
+    """
+    if output.schema is not None:
+        return _print_schema(shell, output.schema)
+    if state is None:
+        raise UsageError("missing argument STATE")
+    output.check()
+    begun, plan = _plan(shell, state, policy, now, model)
+    output.show(shell, begun, plan)
+    if not require_optimal:
+        return 0
+    from optsched.solution import Status
+
+    proven = plan.solution is not None and plan.solution.status is Status.OPTIMAL
+    return 0 if proven and plan.fallback is None else NOTHING_FOUND
+
+
+def _plan(
+    shell: Shell, source: str, policy: PolicyOptions, now: str | None, model: str | None
+) -> tuple[RoundState, Plan]:
+    """The state as it is planned from, and its plan."""
+    from optsched.assembly import load
+    from optsched.registry import load_solver
+    from optsched.rounds.state import state_of
+    from optsched.solvers.isolated import SolverProcess, half_of_memory
+
+    # A solver that hangs or runs out of memory must not take the plan with it
+    with SolverProcess(load_solver, memory=half_of_memory()) as process:
+        # The process loads its solver while the state is read here
+        process.load("highs")
+        process.start()
+        given = state_of(source)
+        if model is not None:
+            given = replace(given, instance=load(given.instance, model))
+        begun = _at(given, policy.applied(given.policy), now)
+        if begun.policy.memory_limit is not None:
+            process.limit_memory(begun.policy.memory_limit)
+        with progress(shell, "planning"):
+            return begun, _planned(begun, process)
+
+
+def _planned(state: RoundState, process: SolverProcess) -> Plan:
+    """The plan, by solvers in a process of their own, which is killed when the time of the round is up."""
+    from optsched.rounds.policy_checks import check_policy
+    from optsched.rounds.solve_round import solve_round
+
+    check_policy(state.policy, state.instance, process.load)
+    # Wait for the process: a solver that is missing is an error, and no reason to fall back
+    if state.policy.ranking is None:
+        process.load("highs" if state.policy.solver == "auto" else state.policy.solver).version()
+    return solve_round(state, load=process.load)
+
+
+def _at(state: RoundState, policy: RoundPolicy, now: str | None) -> RoundState:
+    """The state at the time of ``--now``, under a policy."""
+    from optsched.instance.documents import LARGEST
+    from optsched.rounds.transitions import advanced
+
+    state = replace(state, policy=policy)
+    if now is None:
+        return state
+    # +6m counts from the state's time; a bare number is on its clock
+    if now.lstrip().startswith("+"):
+        time = state.now + (values.duration(now.lstrip()[1:], "--now") or 0.0)
+    else:
+        time = values.real(now, "--now") or 0.0
+    if time < state.now:
+        raise InvalidArgument(
+            "--now", f"{time:g}", f"at least {state.now:g}, the time of the state"
+        )
+    if time > LARGEST:
+        raise InvalidArgument("--now", f"{time:g}", f"at most {LARGEST:g} s")
+    return advanced(state, time)
+
+
+def _print_schema(shell: Shell, what: str) -> int:
+    import json
+
+    from optsched.rounds.plan_document import plan_schema
+    from optsched.rounds.state_document import state_schema
+
+    shell.write(json.dumps(state_schema() if what == "state" else plan_schema(), indent=1) + "\n")
+    return 0
+
+
+# --- optsched replay -------------------------------------------------------------------------------
+
+
+def _file(path: str, option: str) -> str:
+    """A file that can be written; standard output is for the plan alone."""
+    if path == "-":
+        raise UsageError("expected a file to write; --json prints the plan")
+    return values.target(path, option)
+
+
+File = Annotated[str, Kind(_file, "FILE")]
+
+
+@dataclass(frozen=True)
+class ReplayFiles:
+    """What is written of the round."""
+
+    section: ClassVar = OUTPUT
+
+    output: Annotated[File | None, output_option("Write the plan.")] = None
+    instance: Annotated[
+        File | None, Option("Write the instance (json, yaml, npz) that was planned for.")
+    ] = None
+    state: Annotated[
+        File | None,
+        Option("Write the state that was planned from: `optsched round` takes it."),
+    ] = None
+
+
+def replay(
+    shell: Shell,
+    journal: Journal,
+    files: ReplayFiles,
+    round: Annotated[int | None, Option("Which round.  [default: the last one]")] = None,
+    listing: Annotated[
+        bool, Option("Only list the rounds that were planned.", flag="--list")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Plan a round of a journal again, and check that the plan is the same as then.
+
+    The journal is only read, and may be in use. Rounds before the oldest snapshot that was kept are gone.
+
+    Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the plan is another one
+    here, as with another version of a solver.
+
+    Examples:
+        optsched replay cluster.journal --list
+        optsched replay cluster.journal
+        optsched replay cluster.journal --round 812 -o plan.json --instance instance.json
+        optsched replay cluster.journal --round 812 --state state.json
+    """
+    if listing:
+        if round is not None or files != ReplayFiles():
+            raise UsageError("--list only lists: give no round and no file with it")
+        return _list(shell, journal, as_json)
+    if round is not None and round < 0:
+        raise InvalidArgument("--round", str(round), "0 or more")
+    from optsched.api import write_atomically
+    from optsched.cli.rounds_view import plan_view
+    from optsched.instance import instance_bytes
+    from optsched.instance.files import kind_of
+    from optsched.rounds.recovery import replay as planned_again
+
+    # Refused before the round is planned again, which may take minutes
+    kind = "" if files.instance is None else kind_of(Path(files.instance))
+    with progress(shell, "replaying"):
+        found = planned_again(journal, round)
+    write_document(found.plan.to_document, files.output)
+    if files.instance is not None:
+        write_atomically(files.instance, instance_bytes(found.state.instance, kind))
+    write_document(found.state.to_document, files.state)
+    shell.answer(
+        as_json,
+        found.plan.to_document,
+        plan_view(found.plan, found.state),
+        written=written_to(plan=files.output, instance=files.instance, state=files.state),
+    )
+    return 0
+
+
+# What a list tells of each round; the allocation of a round is large, and no part of a list.
+LISTED = (
+    "round",
+    "now",
+    "jobs",
+    "gpus",
+    "gpus_in_use",
+    "status",
+    "objective",
+    "gap",
+    "fallback",
+    "seconds",
+    "digest",
+)
+
+
+def _list(shell: Shell, journal: str, as_json: bool) -> int:
+    from optsched.cli.rounds_view import list_view
+    from optsched.rounds.watching import planned
+
+    rounds = [{key: record[key] for key in LISTED} for record in planned(journal)]
+    document = {"journal": journal, "rounds": rounds}
+    shell.answer(as_json, lambda: document, list_view(journal, rounds))
+    return 0
+
+
+# --- optsched top ----------------------------------------------------------------------------------
+
+
+def top(
+    shell: Shell,
+    journal: Journal,
+    once: Annotated[bool, Option("Show the state of now, and end.")] = False,
+    interval: Annotated[
+        Seconds, Option("Time between two looks at the journal.", default="1s")
+    ] = 1.0,
+    prometheus: Annotated[
+        bool, Option("Print the figures in the format of Prometheus.", section=OUTPUT)
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Watch a running scheduler by its journal: rounds, use of the pools, jobs, fallbacks, events.
+
+    Nothing is planned again, and nothing is written: the scheduler does not notice. Ctrl-C ends the view. Without a
+    terminal, and with --once, --json or --prometheus, the state of now is printed once.
+
+    Exit codes: 0, also at Ctrl-C, 2 no such journal, 3 the journal is damaged.
+
+    Examples:
+        optsched top cluster.journal
+        optsched top cluster.journal --once
+        optsched top cluster.journal --interval 5s
+        optsched top cluster.journal --prometheus > optsched.prom
+    """
+    if interval < 0.05:
+        raise InvalidArgument("--interval", f"{interval:g}", "at least 0.05 s")
+    if as_json and prometheus:
+        raise UsageError("--json and --prometheus: one of them")
+    from optsched.rounds.watching import Watcher
+
+    with Watcher(journal) as watcher:
+        if prometheus:
+            shell.write(watcher.metrics.prometheus())
+        elif as_json:
+            shell.document(_watched(watcher))
+        elif not shell.quiet:
+            _show(shell, watcher, interval, once or not colourful(sys.stdout))
+    return 0
+
+
+def _watched(watcher: Watcher) -> dict[str, Any]:
+    """All figures, the last plan and the last events."""
+    last = dict(watcher.plans[-1]) if watcher.plans else None
+    if last is not None:
+        last.pop("allocation", None)
+    figures = {key: value for key, value in watcher.metrics.document().items() if key != "last"}
+    return {
+        "journal": str(watcher.path),
+        "policy": watcher.policy,
+        **figures,
+        "plan": last,
+        "events": list(watcher.events)[-20:],
+    }
+
+
+def _show(shell: Shell, watcher: Watcher, every: float, once: bool) -> None:
+    from optsched.cli.rounds_view import top_view
+
+    if once:
+        shell.print(*top_view(watcher, time.time()))
+        return
+    from rich.console import Group
+    from rich.live import Live
+
+    def view() -> Group:
+        return Group(*top_view(watcher, time.time(), live.console.width, live.console.height - 1))
+
+    with Live(screen=True, auto_refresh=False) as live:
+        try:
+            while True:
+                live.update(view(), refresh=True)
+                time.sleep(every)
+                watcher.poll()
+        except KeyboardInterrupt:
+            # That is how a view ends
+            pass

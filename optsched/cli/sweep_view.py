@@ -1,0 +1,195 @@
+"""Rows of sweeps as people read them: of a benchmark, of simulations, and what a profile makes of both."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optsched.benchmarking.profiles import time_profile
+from optsched.cli.shell import terminal_width
+from optsched.cli.tables import (
+    bullets,
+    heading,
+    name,
+    number,
+    optional,
+    percent,
+    seconds,
+    share,
+    table,
+)
+from optsched.display import count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from optsched.benchmarking.results import Results
+    from optsched.benchmarking.summary_table import SummaryTable
+    from optsched.traces import Trace
+
+
+# --- a benchmark -----------------------------------------------------------------------------------
+
+# An objective that is better than the best known by less is not.
+ROUNDING = 1e-9
+# Rows that are listed one by one.
+SHOWN = 40
+# Errors that are listed.
+ERRORS = 10
+
+
+def bench_view(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    yield heading(f"{count(len(rows), 'task')}: {_counts(rows)}" if rows else "no task is done")
+    if 0 < len(rows) <= SHOWN:
+        columns = (
+            "instance",
+            "formulation",
+            "solver",
+            "status",
+            "objective",
+            "gap",
+            "to best",
+            "time",
+        )
+        yield table(*columns, rows=[_cells(row) for row in rows], left=4)
+    errors = [f"{_title(row)}: {row['error']}" for row in rows if row.get("error")]
+    if errors:
+        yield ""
+        yield heading("Without an answer:")
+        yield bullets(errors[:ERRORS])
+        if len(errors) > ERRORS:
+            yield f"... and {len(errors) - ERRORS:,} more"
+
+
+def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
+    statuses = [str(row["status"]) for row in rows]
+    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    solver = row.get("solver_used") or row["solver"]
+    objective, gap, best, spent = (
+        row.get(key) for key in ("objective", "gap", "gap_to_best", "total_s")
+    )
+    return [
+        name(str(row["instance"])),
+        f"{row['formulation'] or '-'}{' *' if row.get('options') else ''}",
+        str(solver) if row["seed"] == 0 else f"{solver} seed {row['seed']}",
+        str(row["status"]),
+        optional(objective, number),
+        optional(gap, share),
+        "" if best is None else share(best) if best > -ROUNDING else f"-{share(-best)}",
+        seconds(row["wall_s"] if spent is None else spent),
+    ]
+
+
+def _title(row: Mapping[str, Any]) -> str:
+    named = [row["instance"], row["formulation"], row["solver"]]
+    return " ".join(str(part) for part in named if part is not None)
+
+
+# --- simulations -----------------------------------------------------------------------------------
+
+# Heading, metric, and how it is written; a column that no row has is left out.
+COLUMNS: Sequence[tuple[str, str, Any]] = (
+    ("mean JCT", "mean_jct", seconds),
+    ("p50", "p50_jct", seconds),
+    ("p99", "p99_jct", seconds),
+    ("makespan", "makespan", seconds),
+    ("used", "utilisation", share),
+    ("worst rho", "worst_rho", lambda value: f"{value:.2f}"),
+    ("unfair", "unfair_fraction", share),
+    ("in time", "deadlines_met", share),
+    ("restarts", "restarts_per_job", lambda value: f"{value:.1f}"),
+    ("cost, USD", "cost", number),
+    ("kWh", "energy", number),
+)
+
+
+def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Trace, policies, what could not be done."""
+    instance = trace.instance
+    gpus = sum(int(pool.node_gpus.sum()) for pool in instance.cluster.pools)
+    seeds = len({row["seed"] for row in rows})
+    title = f"{name(trace.name)}: {count(len(instance.jobs_table), 'job')} on {count(gpus, 'GPU')}"
+    yield heading(title + (f"; means over {seeds} seeds" if seeds > 1 else ""))
+    done = [row for row in rows if row["status"] == "ok"]
+    policies = list(dict.fromkeys(str(row["policy"]) for row in done))
+    shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in done)]
+    if done:
+        cells = [
+            _means(policy, [row for row in done if row["policy"] == policy], shown)
+            for policy in policies
+        ]
+        whole = all(row["completed"] == row["jobs"] for row in done)
+        titles = [*(() if whole else ("complete",)), *(title for title, _, _ in shown)]
+        yield table(
+            "policy",
+            *titles,
+            rows=[[line[0], *line[2 if whole else 1 :]] for line in cells],
+            left=1,
+        )
+    words = [
+        f"{row['policy']}, seed {row['seed']}: {row['error']}" for row in rows if row.get("error")
+    ]
+    words += [
+        f"{row['policy']}, seed {row['seed']}: {row['notices']}"
+        for row in done
+        if row.get("notices")
+    ]
+    if words:
+        yield ""
+        yield bullets(words)
+
+
+def _means(
+    policy: str, rows: Sequence[Mapping[str, Any]], shown: Sequence[tuple[str, str, Any]]
+) -> list[str]:
+    """Means over the seeds; a dash where a seed has none."""
+    complete = {f"{row['completed']:,} of {row['jobs']:,}" for row in rows}
+    cells = [name(policy), " / ".join(sorted(complete))]
+    for _, metric, written in shown:
+        found = [float(row[metric]) for row in rows if row.get(metric) is not None]
+        cells.append(written(float(np.mean(found))) if len(found) == len(rows) else "-")
+    return cells
+
+
+# --- a profile -------------------------------------------------------------------------------------
+
+FACTORS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0)
+
+
+def profile_view(results: Results, tables: Sequence[SummaryTable]) -> Iterator[RenderableType]:
+    """Heading, tables, and words below each."""
+    rows, problems = count(len(results.rows), "row"), count(len(results.problems), "problem")
+    yield heading(
+        f"{rows}: {problems}, {count(len(results.methods), 'method')} by {' '.join(results.by)}"
+    )
+    for item in tables:
+        left = sum(column.kind == "text" for column in item.columns)
+        yield table(
+            *(column.name for column in item.columns), rows=item.texts, left=left, title=item.title
+        )
+        yield from _words(item.words)
+        if item.name == "times":
+            yield from _profile(results)
+
+
+def _profile(results: Results) -> Iterator[RenderableType]:
+    profile = time_profile(results)
+    if profile is None or len(results.methods) < 2:
+        return
+    names = [results.method_name(method) for method in results.methods]
+    rows = [[name, *(percent(profile.share(name, factor)) for factor in FACTORS)] for name in names]
+    columns = (" ".join(results.by), *(f"x {factor:g}" for factor in FACTORS))
+    yield table(*columns, rows=rows, title="Performance profile of times")
+    yield from _words(
+        "On what share of all problems a method settles them within so many times the least time."
+    )
+
+
+def _words(text: str) -> Iterator[str]:
+    yield from textwrap.wrap(text, terminal_width())
