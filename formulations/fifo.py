@@ -35,7 +35,8 @@ class Fifo(Rule):
             T_ij = 0 for all j in R_i     ->  leave i out and go on
             else                          ->  x_ij = 1 for the j in R_i with the largest T_ij (ties: the first pool)
 
-    Jobs without any column, such as a gang larger than every pool, block nobody.
+    Jobs without any column, such as a gang larger than every pool, block nobody. The objective reported is the total
+    throughput.
 
     Options
         variant    ``heterogeneity-aware``: as above.
@@ -45,8 +46,6 @@ class Fifo(Rule):
                    start), if that exceeds 1.5; stop at the first i without such an l.
         seed       of the draws of ``agnostic``; by default that of the run.
         bound      also solve max-throughput with jobs that share time and GPUs, for a bound and a gap.
-
-    The objective reported is the total throughput.
 
     References
         D. Narayanan et al., OSDI 2020, repository policies ``fifo_perf``, ``fifo`` (there without its draw and the

@@ -100,15 +100,15 @@ class Gandiva(_Packing):
                divided by max(1, sum_j W_j / (m_j s_r))
     Without pairs this is `formulations.isolated`. On a pool where a pair is dropped its two jobs are single.
 
-    The objective reported is the total gain of the pairs over taking turns, sum over (i, l) of max_j ratio_ilj - 1 >=
-    0, and each job's figure ``gain`` is that of its pair. `Matching` has the largest; ``greedy`` reaches at least half
-    of that, ``random`` guarantees nothing.
+    The objective reported is the total gain of the pairs over taking turns, sum over (i, l) of
+    max_j ratio_ilj - 1 >= 0, and each job's figure ``gain`` is that of its pair. ``matching`` has the largest;
+    ``greedy`` reaches at least half of that.
 
     Options
         pairing    ``random``, as published, or ``greedy``.
         seed       of the draws; by default that of the run.
         pack       ``when-needed``: only if more GPUs are requested than there are; ``always``.
-        bound      bound of the matching's linear relaxation (see `Matching`).
+        bound      bound of the linear relaxation of ``matching``.
 
     References
         W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018.
@@ -132,7 +132,7 @@ class Gandiva(_Packing):
 
 
 class Matching(_Packing):
-    """Pair jobs for the largest total gain, exactly; everything else as in `Gandiva`.
+    """Pair jobs for the largest total gain, exactly; otherwise as in `formulations.gandiva`.
 
     Sets
         a in K: kinds, n_a equal jobs each;
@@ -149,7 +149,7 @@ class Matching(_Packing):
     jobs, and any matching counted by kinds is such a z. It has one variable per two kinds, whatever the number of jobs.
 
     Options
-        pack     as in `Gandiva`.
+        pack     as in `formulations.gandiva`.
         bound    the bound claimed by the solver, which is the objective.
 
     References

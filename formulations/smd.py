@@ -81,7 +81,7 @@ class Smd(Formulation):
 class SmdTight(Smd):
     """As SMD, but admitted jobs reserve what they use, not their limits.
 
-    Symbols as in `Smd`.
+    Symbols as in ``smd``.
     Program
         inner     (w_i*, p_i*) = argmin tau_i(w, p)  inside the limit,   u_i = mu_i(tau_i*)
         outer     maximise  sum_i u_i x_i
@@ -92,7 +92,7 @@ class SmdTight(Smd):
         value(smd)  <=  value(smd-tight)  <=  value(multiple-choice).
 
     References
-        As for `Smd`.
+        As for ``smd``.
     """
 
     name = "smd-tight"

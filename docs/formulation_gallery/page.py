@@ -23,7 +23,8 @@ HEAD = """# Formulations
 
 Every formulation and side constraint with its mathematics, options, commands and an answer on an instance that ships.
 `optsched formulations NAME` shows the same in a terminal. [Which objective?](../concepts/objectives.md) helps to
-choose; [Words](../concepts/words.md) explains job, class and column.
+choose; [Words](../concepts/words.md) explains job, class and column. [Side
+constraints](constraints.md) has a table of these.
 
 With `-O quantile=0.9`, deadlines (the side constraint, or `lease`) use the throughput that is reached with a
 probability of 90 % by the performance model; objectives use the median.
@@ -108,11 +109,9 @@ def page(entries: Sequence[Entry]) -> str:
     constraints = [entry for entry in entries if not entry.is_formulation]
     links = {entry.document["module"]: entry.name for entry in reversed(entries)}
     rows = [(_link(entry), _kind(entry), entry.docstring.summary) for entry in formulations]
-    asks = [(_link(entry), entry.docstring.summary) for entry in constraints]
     parts = [
         HEAD,
         _table(("formulation", "kind of program", "what it does"), rows),
-        _table(("side constraint", "what it asks for"), asks),
         *(_section(entry, links) for entry in formulations),
         *(_section(entry, links) for entry in constraints),
     ]
@@ -168,7 +167,8 @@ def _facts(entry: Entry) -> Iterator[str]:
     document = entry.document
     if entry.is_formulation:
         yield f"- {_kind(entry)}; {SENSES[document['sense']]}: {markdown(document['objective'])}"
-    yield f"- reads of each job: {_codes(document['reads']) or 'its columns only'}"
+    if document["reads"]:
+        yield f"- reads of each job: {_codes(document['reads'])}"
     if document.get("aliases"):
         yield f"- also called {_codes(document['aliases'])}"
     yield f"- code: `{document['module'].replace('.', '/')}.py`"
@@ -202,5 +202,5 @@ def _codes(words: Sequence[str]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    lines = [f"| {' | '.join(cells)} |\n" for cells in (head, *rows)]
+    return lines[0] + "|---" * len(head) + "|\n" + "".join(lines[1:])

@@ -23,7 +23,7 @@ from optsched.solution import Conflict
 class MinimumService(SideConstraint):
     """Every job runs at least a fraction of the time, or at a fraction of its isolated throughput.
 
-    With a the fraction, for every class k of the jobs that are meant:
+    With a the fraction, for every class k of the jobs:
 
         of=time       sum_c member_kc x_c  >=  n_k a                                 (minimum-service)
         of=isolated   sum_c T_kc x_c       >=  n_k a iso_k

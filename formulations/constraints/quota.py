@@ -114,7 +114,7 @@ class Quota(_OfTenant):
 class MinimumShare(_OfTenant):
     """A tenant's jobs hold at least so many GPUs, on average over time.
 
-    f_c and g_c as in `Quota`; d_k GPUs of the largest column of class k alone on the pools that count:
+    f_c and g_c as in ``quota``; d_k GPUs of the largest column of class k alone on the pools that count:
 
         sum_c f_c g_c x_c  >=  min(G, D),    D = sum_k n_k d_k over the tenant's classes           (minimum-share)
 
