@@ -37,8 +37,8 @@ FUNCTIONS = ("log", "exp", "floor", "ceil", "median", "max", "min")
 
 PART = r"(?:\{[^}]*\}|\([^)\s]*\)|-?\w+'?)"
 RAISED = rf"(?:\([^)]*\)|{PART})"
-INDENT, LAST = 2, 14
-"""Least width of a column of a grid, and of the last one, in digits."""
+LAST = 14
+"""Least width of the last column of a grid, in digits."""
 FULL = 84
 """Columns from which a line of text is full, so that the next one may go on with its sentence."""
 TOKEN = re.compile(
@@ -81,14 +81,21 @@ def _grid(lines: list[str]) -> str:
     rows = _joined([_cells(line) for line in lines])
     starts = sorted({start for row in rows for start, _ in row})
     found = []
+    indents = set(range(1, len(starts)))
     for number, row in enumerate(rows, 1):
         ends = [*(start for start, _ in row[1:]), None]
         for (start, cell), end in zip(row, ends, strict=True):
-            last = -1 if end is None else starts.index(end) + 1
-            area = f"{number} / {starts.index(start) + 1} / auto / {last}"
-            found.append(f'<span style="grid-area: {area}">{inline(cell)}</span>')
-    # A column is at least as wide as an indent; the last one takes what is left, and its words wrap.
-    columns = f"repeat({len(starts) - 1}, minmax({INDENT}ch, auto)) " if len(starts) > 1 else ""
+            first, last = starts.index(start) + 1, -1 if end is None else starts.index(end) + 1
+            if last == first + 1:
+                indents.discard(first)
+            found.append(
+                f'<span style="grid-area: {number} / {first} / auto / {last}">{inline(cell)}</span>'
+            )
+    # A column in which no cell ends would have no width. The last one takes what is left, and its words wrap.
+    found += [
+        f'<span class="indent" style="grid-column: {column}"></span>' for column in sorted(indents)
+    ]
+    columns = f"repeat({len(starts) - 1}, auto) " if len(starts) > 1 else ""
     return (
         f'<div style="grid-template-columns: {columns}minmax({LAST}ch, 1fr)">{"".join(found)}</div>'
     )
