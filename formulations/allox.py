@@ -47,19 +47,19 @@ class Allox(Formulation):
         x >= 0;   x_kgi only for the n machine places (g, i) that are cheapest for k
 
     A job delays itself and all that run after it on its machine, hence i p_kg. The program is an assignment problem:
-    its vertices are whole numbers, so it is solved as a linear program, and its duals prove the optimum. (Of a solver
-    that returns no vertex, the best whole point inside its face is taken.) Machines of a group are exchangeable. Some
-    optimum uses only the n cheapest places of each job, because the n - 1 other jobs cannot hold them all.
+    its vertices are whole numbers, so it is solved as a linear program, and its duals prove the optimum. Some optimum
+    uses only the n cheapest places of each job, because the n - 1 other jobs cannot hold them all.
 
-    Running jobs keep their GPU until they end; their ends count in the objective. With ``keep_running=false``
-    preemptible ones are planned anew, at no cost of moving. Jobs that have not arrived are left out: with release dates
-    the program would only be a lower bound. Columns of two jobs that share a GPU are left out. Refused: jobs that
-    cannot run on exactly one GPU or that have predecessors (``after``), and other resources that may run out.
+    Running jobs keep their GPU until they end; their ends count in the objective. Jobs that have not arrived are left
+    out: with release dates the program would only be a lower bound. So are columns of two jobs that share a GPU.
+    Refused: jobs that cannot run on exactly one GPU or that have predecessors (``after``), and other resources that
+    may run out.
 
     Options
         alpha         of m waiting jobs, only the first max(floor(alpha m), free GPUs) by arrival are planned; the
                       others are unplaced.
-        keep_running  whether all running jobs keep their GPU; otherwise only those that cannot be preempted.
+        keep_running  whether all running jobs keep their GPU; otherwise preemptible ones are planned anew, at no cost
+                      of moving.
 
     References
         T. N. Le, X. Sun, M. Chowdhury, Z. Liu, "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020;

@@ -62,9 +62,9 @@ class Lease(Formulation):
     Among plans of the same value the earliest is taken, and among those the one with the fewest pieces:
         starts    minimise  sum_o sum_t (L t / b_o) X_ot      the mean start of a job's leases, added up over jobs
         pieces    minimise  the stretches of leases in which jobs run without interruption (`formulations.lease_pieces`)
-    Status, bound and gap certify the value only; the ``stages`` of the solution have the values of starts and pieces
-    and the solver's bounds on them. A stage is not solved if its program has more than 4,000 columns or no time is
-    left; then every job is moved as early as the others leave room.
+    Status, bound and gap certify the value only; starts and pieces are ``stages`` of the solution. A stage is not
+    solved if its program has more than 4,000 columns or no time is left; then jobs are moved as early as others leave
+    room.
 
     Solvers start from the plan by earliest deadline first, which is also the answer if a limit leaves nothing better.
     Without ``admission`` it exists only if it keeps all deadlines. Rounds use ``admission`` and ``refine=shift`` unless

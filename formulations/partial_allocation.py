@@ -44,9 +44,9 @@ class PartialAllocation(Formulation):
         where x^-k is the optimum without one of the jobs of class k
         allocation:  f_k x*_kc
 
-    f_k <= 1, because x* without the job's part is feasible without it. A job's discounted throughput f_k T_k x*_k is
-    the product over all jobs, which x* maximises, divided by what the others could have without it, which it cannot
-    influence. So no job gains by misreporting its throughputs, and each keeps at least 1/e of its part of x*.
+    f_k <= 1. A job's discounted throughput is the product over all jobs, which x* maximises, divided by what the others
+    could have without it, which it cannot influence. So no job gains by misreporting its throughputs, and each keeps at
+    least 1/e of its part of x*.
 
     The objective is the geometric mean of the levels at x*, exp(sum_k n_k w_k log(level_k) / sum_k n_k w_k), BEFORE the
     discounts; bound, prices and certificate are of x* too. The figure ``discount`` of each job is f_k, from one more

@@ -40,8 +40,8 @@ class ThroughputPerCost(Formulation):
 
         sum_c (sum_k T_kc) x_c  =  sum_c r_c g_c price_j(c) x_c  <=  (max_c r_c) sum_c g_c price_j(c) x_c
 
-    with equality exactly where only columns of the best r_c run. So max_c r_c is the optimum, and as much as fits of
-    these columns is taken, in their order. Most jobs get nothing: use the ratio with deadlines or a minimum service.
+    with equality exactly where only columns of the best r_c run. As much as fits of these is taken, in their order.
+    Most jobs get nothing: use the ratio with deadlines or a minimum service.
 
     Options
         objective   ``sum``: every column by the price of one of its GPUs; ``ratio``: total throughput by total cost.
