@@ -70,7 +70,7 @@ class Swept:
     constraints: Annotated[
         Constraints | None,
         constraints_option(
-            "Side constraint of all, beside those of the instances. Can be repeated."
+            "Side constraint of all tasks, in addition to those of the instances. Can be repeated."
         ),
     ] = None
 
@@ -114,12 +114,12 @@ def bench(
     best: Best = None,
     as_json: Json = False,
 ) -> int:
-    """Solve many instances with many formulations and solvers, each in a process of its own, and keep a table.
+    """Solve many instances with many formulations and solvers, each in its own process, and write a table.
 
-    The same command goes on where it was interrupted or killed, and ends with the same table.
+    The same command continues where it was interrupted or killed, and ends with the same table.
 
     Exit codes: 0 every task has an answer or hit a limit, else the code of the first task that failed (see `optsched
-    solve`), 130 interrupted; what there is is kept.
+    solve`), 130 interrupted; the results so far are kept.
 
     Examples:
         optsched bench @quickstart @packing -f makespan -f max-throughput --solver highs --solver clarabel

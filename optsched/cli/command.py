@@ -18,6 +18,8 @@ from optsched.errors import UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 COMMON = "Messages"
+# The order of the sections of every help; "" stands for all other sections.
+SECTIONS = ("Arguments", "Problem", "", "Output", COMMON)
 
 ORDER = (
     "solve",
@@ -123,15 +125,15 @@ class Messages:
     verbose: Annotated[
         int,
         Option(
-            "Log on standard error what is done and why (-vv: more).",
+            "Log to standard error what is done and why (-vv: more).",
             short="-v",
             count=True,
         ),
     ] = 0
-    log: Annotated[str | None, Option("Append the log to a file; as JSON to a .jsonl.", "FILE")] = (
-        None
-    )
-    debug: Annotated[bool, Option("Show where an error comes from.")] = False
+    log: Annotated[
+        str | None, Option("Append the log to a file; to a .jsonl file as JSON.", "FILE")
+    ] = None
+    debug: Annotated[bool, Option("Show the traceback of an error.")] = False
 
 
 class Command(TyperCommand):
@@ -148,7 +150,7 @@ class Command(TyperCommand):
         return [*names, "[OPTIONS]"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections: arguments, then options in the order of declaration."""
+        """Write the sections in the order of `SECTIONS`."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
         for parameter in self.get_params(ctx):
             if parameter.param_type_name == "argument":
@@ -156,11 +158,10 @@ class Command(TyperCommand):
                     (_name(parameter), getattr(parameter, "help", None) or "")
                 )
             elif (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(
-                    getattr(parameter, "rich_help_panel", None) or COMMON, []
-                ).append(record)
-        for title, records in sections.items():
-            if records:
+                panel = getattr(parameter, "rich_help_panel", None) or "Options"
+                sections.setdefault(panel, []).append(record)
+        for title in sorted(sections, key=_place):
+            if records := sections[title]:
                 with formatter.section(title):
                     formatter.write_dl(records)
 
@@ -186,6 +187,11 @@ class Commands(TyperGroup):
         rows = [(name, _sentence(self.commands[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def _place(section: str) -> int:
+    """Where a section stands in a help; those with the same place in the order of declaration."""
+    return SECTIONS.index(section) if section in SECTIONS else SECTIONS.index("")
 
 
 def _sentence(command: Any) -> str:

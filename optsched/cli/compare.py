@@ -58,19 +58,18 @@ class Comparing:
     formulations: Annotated[
         NamedList | None,
         formulations_option(
-            "Can be repeated, also with other options. Default: all that take the instance."
+            "Can be repeated, also with other options. Default: all formulations that accept the instance."
         ),
     ] = None
     options: Annotated[
         OptionsByFormulation,
-        settings_option(
-            "Option of the formulation NAME, wherever it is compared. Can be repeated."
-        ),
+        settings_option("Option of the formulation NAME. Can be repeated."),
     ] = field(default_factory=dict)
     constraints: Annotated[
         Constraints,
         constraints_option(
-            "Side constraint of all, beside those of the instance. Can be repeated."
+            "Side constraint of all formulations, in addition to those of the instance. "
+            "Can be repeated."
         ),
     ] = field(default_factory=list)
     model: ModelFile = None
@@ -103,9 +102,9 @@ def compare(
     output: Annotated[Target | None, output_option("Write the comparison.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Solve an instance with many formulations, and measure all answers alike.
+    """Solve an instance with many formulations, and compare the answers by the same measures.
 
-    The limits hold for each formulation by itself. One that refuses the instance is a row that says why.
+    The limits hold for each formulation separately. A formulation that refuses the instance is a row with the reason.
 
     Exit codes: 0 at least one formulation solved it, else the code of the first that did not (see `optsched solve`).
 

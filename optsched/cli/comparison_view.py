@@ -360,7 +360,7 @@ def ranging_view(
     )
     yield from more(len(ranges) - SHOWN, see="--json")
     if not all(item.finished for item in ranges.values()):
-        yield "A limit was reached: some prices hold further than is told here."
+        yield "A limit was reached: some prices may hold further than shown."
     yield worth_words(solution)
 
 
@@ -384,7 +384,7 @@ def curve_view(solution: Solution, curve: CapacityCurve) -> Iterator[RenderableT
     yield table("capacity", "objective", rows=rows[:SHOWN], left=0)
     yield from more(len(rows) - SHOWN, "breakpoint", see="--json")
     if not curve.finished:
-        yield "A limit was reached: further breakpoints may lie between these."
+        yield "A limit was reached: there may be further breakpoints between these."
 
 
 def curve_document(solution: Solution, curve: CapacityCurve) -> dict[str, Any]:

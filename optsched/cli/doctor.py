@@ -22,9 +22,9 @@ STYLE = {"ok": "green", "missing": "yellow", "FAILED": "bold red"}
 
 
 def doctor(shell: Shell, as_json: Json = False) -> int:
-    """Tell the versions of everything that counts, and check that the parts work together here.
+    """Show the versions of optsched and its packages, and check that they work together.
 
-    Exit codes: 0 all is well, 7 something that is needed is missing, or something is broken.
+    Exit codes: 0 all checks pass, 7 a required part is missing or broken.
 
     Examples:
         optsched doctor
@@ -267,7 +267,7 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
     version = outcome.solver.version()
     if right:
         return True, f"{version}: a tiny program solved and certified"
-    problems = "; ".join(outcome.certificate.problems) or "no problem told"
+    problems = "; ".join(outcome.certificate.problems) or "no problem reported"
     return (
         False,
         f"{version}: a tiny program ends {outcome.status} with {outcome.value}, expected 3 ({problems})",

@@ -23,15 +23,17 @@ def explain(
     search: Search,
     job: Annotated[
         str | None,
-        Option("One job: what it gets, what it pays, what else.", "ID", section=OUTPUT),
+        Option(
+            "Explain this job: what it gets and pays, and its alternatives.", "ID", section=OUTPUT
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Solve an instance, and say why the answer is what it is.
+    """Solve an instance, and explain the answer.
 
-    Infeasible: the requirements that conflict. Optimal: what one more GPU of each pool is worth, which jobs hold the
-    level down, which requirements cost something. Always: jobs without a place, and why. With --job: what one job gets
-    and pays, the rows that hold it, and what each other way to run would cost.
+    Of an infeasible instance: the requirements that conflict. Of an optimum: the worth of one more GPU of each pool,
+    the jobs that limit the objective, the requirements that cost something. Always: the jobs that are not placed, and
+    why. With --job: what one job gets and pays, the binding rows, and the cost of every other configuration.
 
     Exit codes: as for `optsched solve`.
 

@@ -66,7 +66,7 @@ def explanation_view(solution: Solution, document: Mapping[str, Any]) -> Iterato
 def _pools(solution: Solution) -> Iterator[RenderableType]:
     yield from resource_tables(solution)
     if solution.status is not Status.OPTIMAL:
-        yield "Prices are told of optimal solutions only."
+        yield "Only an optimal solution has prices."
         return
     if not solution.prices:
         yield "An integer program or a rule has no prices."
@@ -211,7 +211,7 @@ def _pays(found: JobExplanation) -> Iterator[RenderableType]:
         return
     if found.no_prices is not None:
         rows = [[name(item.resource), number(round(item.used, 6))] for item in found.pays]
-        yield table("resource", "holds", rows=rows, title="What it holds")
+        yield table("resource", "holds", rows=rows, title="What it uses")
         return
     rows = [
         [
@@ -223,7 +223,7 @@ def _pays(found: JobExplanation) -> Iterator[RenderableType]:
         for item in found.pays
     ]
     yield table(
-        "resource", "holds", "price of one", "pays", rows=rows, title="What it holds and pays"
+        "resource", "holds", "price of one", "pays", rows=rows, title="What it uses and pays"
     )
     words, unit = objective_words(found.solution.formulation)
     change = "fall" if found.solution.sense == "min" else "rise"
@@ -237,7 +237,7 @@ def _binding(found: JobExplanation) -> Iterator[RenderableType]:
     for item in found.binding:
         worth = eased.get(item.row, "easing it by 1 would be worth")
         items.append(item.words + (f": {worth} {rounded(item.price)}" if item.price else ""))
-    yield from section("What holds it", items, SHOWN, "row", see="--json")
+    yield from section("Binding rows", items, SHOWN, "row", see="--json")
 
 
 def _ways(found: JobExplanation) -> Iterator[RenderableType]:
@@ -264,11 +264,13 @@ def _ways(found: JobExplanation) -> Iterator[RenderableType]:
         head: column[:SHOWN] for head, column in cells.items() if head in needed or any(column)
     }
     yield table(
-        *shown, rows=[list(row) for row in zip(*shown.values(), strict=True)], title="Ways to run"
+        *shown,
+        rows=[list(row) for row in zip(*shown.values(), strict=True)],
+        title="Configurations",
     )
     yield from more(len(ways) - SHOWN, "column", see="--json")
     if priced:
-        yield "reduced cost: what all its time there would change the objective by; 0 where it runs or could as well"
+        yield "reduced cost: change of the objective if the job spent all its time there; 0 where that costs nothing"
         yield from _best(found.best_alternative)
     elif found.no_prices is not None and found.solution.status is not Status.INFEASIBLE:
         yield found.no_prices
@@ -338,4 +340,4 @@ def _dropped(found: JobExplanation) -> Iterator[RenderableType]:
     items = [
         words + (f" ({times:,} columns)" if times > 1 else "") for words, times in places.items()
     ]
-    yield from section("Where it cannot run", items, SHOWN, "reason", see="--json")
+    yield from section("Configurations that cannot run", items, SHOWN, "reason", see="--json")

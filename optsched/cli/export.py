@@ -24,7 +24,7 @@ class Exported(ProblemOptions):
     formulation: Annotated[
         str,
         formulation_option(
-            "Write the program of this formulation (mps, lp). Without: the instance."
+            "Write the program of this formulation (mps, lp). Default: write the instance."
         ),
     ] = ""
 
@@ -42,7 +42,7 @@ def export(
 ) -> int:
     """Write the program of a formulation as MPS or LP, or the instance in another format.
 
-    Beside a program FILE.names.json says what its columns and rows stand for: jobs, pools, requirements.
+    With a program, FILE.names.json is written, which says what its columns and rows mean: jobs, pools, requirements.
 
     Examples:
         optsched export cluster.json -f makespan -o makespan.mps

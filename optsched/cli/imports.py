@@ -48,7 +48,7 @@ def importer(command: Callable[..., Imported]) -> Callable[..., Imported]:
 def build_imports() -> typer.Typer:
     """The commands below ``import``."""
     return build_group(
-        "Make an instance of other projects' files, or of tables.",
+        "Make an instance from files of other projects, or from tables.",
         {name: _writing(command) for name, command in FORMATS.items()},
     )
 
@@ -332,7 +332,7 @@ def csv(
         optsched import csv jobs.csv rates.csv --pools pools.csv -o - | optsched solve -
     """
     if (pool is None) == (pools is None):
-        raise UsageError("the cluster is told by --pool NAME=NODES[xGPUS] or by --pools FILE")
+        raise UsageError("give the cluster by --pool NAME=NODES[xGPUS] or by --pools FILE")
     from optsched.formats.csv import import_csv, read_jobs, read_pools, read_rates
 
     job_table = read_jobs(_bytes(jobs), Path(jobs).name)
@@ -568,7 +568,7 @@ def philly(
     """
     # Philly's logs name machines by address; their GPUs stand in another file, or nowhere
     if (machines is None) == (pool is None):
-        raise UsageError("the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]")
+        raise UsageError("give the cluster by --machines FILE or by --pool POOL=NODES[xGPUS]")
     from optsched.formats.philly import import_philly, read_machines
 
     if machines is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def instances(shell: Shell, as_json: Json = False) -> int:
-    """List the instances that ship; `@name` stands for one wherever an instance is asked for.
+    """List the shipped instances; every command that reads an instance also reads `@name`.
 
     Examples:
         optsched instances

@@ -69,7 +69,7 @@ def _root(
     version: Version = False,
     help: Help = False,
 ) -> int:
-    """Optimal scheduling of GPU clusters: an instance becomes an allocation, and a certificate of how good it is."""
+    """Schedule GPU clusters by mathematical optimization, with a certificate for every answer."""
     if context.invoked_subcommand is None:
         sys.stdout.write(context.get_help() + "\n")
         return USAGE

@@ -69,20 +69,20 @@ class ProfileReading:
 
     workload: Annotated[
         str | None,
-        Option("Workload of tables that name none.", "NAME"),
+        Option("Workload of tables that do not name it.", "NAME"),
     ] = None
     gpu: Annotated[
         str | None,
-        Option("GPU type of tables that name none.", "TYPE"),
+        Option("GPU type of tables that do not name it.", "TYPE"),
     ] = None
     gpus_per_node: Annotated[
         int | None,
-        Option("Of tables that do not tell nodes.", "N"),
+        Option("GPUs per node, of tables without a column of nodes.", "N"),
     ] = None
     repeats: Annotated[
         str | None,
         Option(
-            "Which of several measurements of one way to run count (AdaptDL's files: first, else all).",
+            "Which of several measurements of one configuration count (default: first in AdaptDL's files, else all).",
             "first|all",
         ),
     ] = None
@@ -336,10 +336,9 @@ def fit(
 ) -> int:
     """Fit a performance model to measured times of steps.
 
-    Without --model each workload on each GPU type gets the law (pollux, usl or interpolation) that best predicts
-    measured ways that are left out of the fit. Several --model make a chain: each speaks of what those before it do not
-    know. The file goes to --model of `optsched solve` and the other commands, or into the instance as its
-    `performance`.
+    Without --model, cross-validation chooses the law (pollux, usl or interpolation) of each workload on each GPU type.
+    Several --model make a chain: each answers where those before it have no answer. `optsched solve` and other commands
+    read the file with --model; it can also be the `performance` of an instance.
 
     Exit codes: 0 fitted and written, 2 usage, 3 the profiles are wrong or cannot determine the model, 7 an extra that
     the model needs is missing.
@@ -431,7 +430,7 @@ def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
             ("GPU types", listed(found["gpu_types"], most=8)),
             (
                 "error on them",
-                "it has no word for any of them"
+                "it predicts none of them"
                 if found["mape"] is None
                 else f"{percent(found['mape'])} mean, {percent(found['median_ape'])} median"
                 + (
@@ -446,7 +445,7 @@ def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield ""
         yield from _chosen_view(found["chosen"])
     yield ""
-    yield "`optsched model evaluate` says how well it tells what it has not seen."
+    yield "`optsched model evaluate` measures its errors on data that are left out of the fit."
 
 
 # Rows of the table of laws, at most.
@@ -496,7 +495,7 @@ def fit_pairs(
     alone: Annotated[
         list[str] | None,
         Option(
-            "Rates alone (gpu, workload, rate), where the pairs do not have them. Can be repeated.",
+            "Rates of jobs alone (gpu, workload, rate), if the pairs lack them. Can be repeated.",
             "FILE",
             section=PROFILES,
         ),
@@ -517,18 +516,18 @@ def fit_pairs(
     base: Annotated[
         str | None,
         Option(
-            "What jobs run at alone: a file of `optsched model fit`. Default: what the instance states.",
+            "Model of jobs alone (`optsched model fit`). Default: the rates of the instance.",
             "MODEL.json",
             section=MODELS,
         ),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Fit a model of jobs that share GPUs to measured pairs of them.
+    """Fit a model of jobs that share GPUs to measured pairs.
 
-    It is written as an `interference` model: alone, jobs run as the instance states or as the model of --base says; in
-    pairs, each keeps the fraction of that rate that the pairs say. The file goes to --model of `optsched solve` and the
-    other commands, or into the instance as its `performance`.
+    The file is an `interference` model: a job alone runs at the rate of the instance, or of the model of --base; in a
+    pair it keeps a fraction of that rate, which is fitted. `optsched solve` and other commands read the file with
+    --model; it can also be the `performance` of an instance.
 
     Exit codes: 0 fitted and written, 2 usage, 3 the pairs are wrong or cannot determine the model, 7 an extra that the
     model needs is missing.
@@ -602,7 +601,7 @@ def _pairs_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 # Share of the intervals that are shown.
 NOMINAL = 0.9
-WAYS = "Ways to run, instead of PROFILES"
+WAYS = "Configurations, instead of PROFILES"
 
 
 def _counts(text: str, option: str) -> list[int]:
@@ -623,16 +622,17 @@ class Asked:
 
     section: ClassVar = WAYS
 
-    gpus: Annotated[Counts | None, Option("Numbers of GPUs, of --workload on --gpu.", "K,...")] = (
-        None
-    )
-    nodes: Annotated[
-        Counts | None, Option("Nodes that these are spread over, one for each.", "N,...")
+    gpus: Annotated[
+        Counts | None, Option("Numbers of GPUs; give --workload and --gpu too.", "K,...")
     ] = None
-    batch: Annotated[Counts | None, Option("Samples of a step of the whole job.", "B,...")] = None
-    batch_per_gpu: Annotated[Counts | None, Option("Samples of one GPU in a step.", "M,...")] = None
+    nodes: Annotated[
+        Counts | None, Option("Numbers of nodes, one for each of --gpus.", "N,...")
+    ] = None
+    batch: Annotated[Counts | None, Option("Batch of the whole job, in samples.", "B,...")] = None
+    batch_per_gpu: Annotated[Counts | None, Option("Batch of one GPU, in samples.", "M,...")] = None
     max_batch_per_gpu: Annotated[
-        Counts | None, Option("Most of them at a time; more take several passes.", "M")
+        Counts | None,
+        Option("Largest batch that fits one GPU at once; a larger one takes several passes.", "M"),
     ] = None
 
     def given(self) -> bool:
@@ -650,13 +650,13 @@ def predict(
     reading: ProfileReading,
     profiles: Annotated[
         list[str] | None,
-        Argument("[PROFILES...]", "Measured steps: what is said beside them."),
+        Argument("[PROFILES...]", "Measured steps to compare with the predictions."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Tell how fast workloads run, by a fitted model, with intervals that hold 90 %, and from which source.
+    """Predict how fast workloads run, with 90 % intervals and the source of each prediction.
 
-    Exit codes: 0 told (a way that the model does not know has no rate), 2 usage, 3 a file is wrong.
+    Exit codes: 0 predicted (without a rate where the model has no answer), 2 usage, 3 a file is wrong.
 
     Examples:
         optsched model predict model.json profiles.csv
@@ -858,24 +858,30 @@ def evaluate(
             section=LEFT_OUT,
         ),
     ] = None,
-    seeds: Annotated[int, Option("Draws of random and few-shot.", "N", section=LEFT_OUT)] = 3,
+    seeds: Annotated[
+        int, Option("Random draws of random and few-shot.", "N", section=LEFT_OUT)
+    ] = 3,
     nominal: Annotated[
         float,
-        Option("Share that the intervals should hold.", "P", section=LEFT_OUT),
+        Option("Nominal coverage of the intervals.", "P", section=LEFT_OUT),
     ] = 0.9,
-    chain: Annotated[bool, Option("Also the chain of all models.", section=MODELS)] = False,
-    workloads: Annotated[bool, Option("Also each workload by itself.", section=OUTPUT)] = False,
+    chain: Annotated[
+        bool, Option("Also evaluate the chain of all models.", section=MODELS)
+    ] = False,
+    workloads: Annotated[
+        bool, Option("Also show each workload separately.", section=OUTPUT)
+    ] = False,
     plot: Annotated[
         Picture | None,
         Option("Draw predicted against measured (png, svg or pdf).", section=OUTPUT),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Say how well models tell times of steps that they were not fitted to.
+    """Measure the errors of models on times of steps that are left out of the fit.
 
-    random: a part of each workload's ways to run is left out; few-shot: all but 1 GPU, one placement on a node and one
-    over several; more-gpus: more GPUs than were profiled; workload-out: a workload as a whole; gpu-out: a GPU type but
-    for its rows on 1 GPU.
+    Left out are: random: a part of the configurations of each workload; few-shot: all configurations but 1 GPU, one
+    placement on one node and one over several; more-gpus: configurations with more GPUs than were profiled;
+    workload-out: a whole workload; gpu-out: a GPU type except on 1 GPU.
 
     Exit codes: 0 evaluated, 2 usage, 3 the profiles are wrong, 7 an extra that a model needs is missing.
 
@@ -934,8 +940,8 @@ def _errors_view(found: Evaluation, workloads: bool) -> Iterator[RenderableType]
     yield (
         f"{count(len(profiles), 'measured step')} of {count(len(profiles.ways.workloads), 'workload')} on "
         f"{count(len(profiles.ways.gpu_types), 'GPU type')}; MAPE: mean absolute error of the times that are known, "
-        "and its standard deviation over seeds; bias: above 0 where times are told too long; last: share of times in "
-        "the interval that should hold so many"
+        "and its standard deviation over seeds; bias: above 0 where predicted times are too long; last: share of times "
+        "in the interval, which should be as large as its heading says"
     )
 
 

@@ -25,7 +25,7 @@ PROBLEM, SOLVER, OUTPUT = "Problem", "Solver and limits", "Output"
 DEFAULT_FORMULATION = "max-min-fairness"
 INFEASIBLE, NOTHING_FOUND, NOT_CERTIFIED, SOLVER_FAILED = 4, 5, 6, 7
 
-FILE = "File (json, yaml, npz), - for standard input, or @name of one that ships"
+FILE = "File (json, yaml, npz), - for standard input, or @name of a shipped instance"
 InstanceFile = Annotated[str, Argument("INSTANCE", f"{FILE}.", source=True)]
 InstanceOrProgram = Annotated[
     str, Argument("INSTANCE", f"{FILE}; or a program (mps, lp, .gz).", source=True)
@@ -33,7 +33,7 @@ InstanceOrProgram = Annotated[
 ModelFile = Annotated[
     str | None,
     Option(
-        "Performance model (`optsched model fit`) in the place of the instance's own.",
+        "Performance model (`optsched model fit`) instead of the instance's own.",
         "FILE",
         section=PROBLEM,
         source=True,
@@ -86,14 +86,14 @@ class ProblemOptions:
     options: Annotated[
         Settings,
         settings_option(
-            "Option of the formulation: true, false, a number, JSON, else text. Can be repeated."
+            "Option of the formulation; VALUE is true, false, a number, JSON or text. Can be repeated."
         ),
     ] = field(default_factory=dict)
     constraints: Annotated[
         Constraints,
         constraints_option(
-            "Side constraint, beside those of the instance; deadlines and moves replace its own. "
-            "Can be repeated."
+            "Side constraint in addition to those of the instance; `deadlines` and `moves` replace "
+            "the instance's. Can be repeated."
         ),
     ] = field(default_factory=list)
     no_classes: Annotated[
@@ -120,7 +120,7 @@ class ProblemOptions:
 SolverOptions = Annotated[
     Settings,
     Option(
-        "Option by the solver's own name for it. Can be repeated.",
+        "Option of the solver, under the solver's own name. Can be repeated.",
         flag="--solver-option",
         section=SOLVER,
     ),
@@ -147,14 +147,15 @@ class SolverLimits:
         Seconds | None, Option("Stop after 90, 90s, 5m, 2h or 1d with the best answer so far.")
     ] = None
     work_limit: Annotated[
-        int | None, Option("Stop after N iterations, nodes or conflicts: reproducible.")
+        int | None,
+        Option("Stop after N iterations, nodes or conflicts; unlike a time limit, reproducible."),
     ] = None
     gap: Annotated[
         float | None, Option("Relative gap at which an integer program may stop.", "G")
     ] = None
-    threads: Annotated[
-        int | None, Option("Threads of the solver; 0: one per core.  [default: 1]")
-    ] = None
+    threads: Annotated[int | None, Option("Threads of the solver; 0: all cores.  [default: 1]")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class Search(SolverLimits, SolverChoice):
 
     tolerance: Annotated[
         float | None,
-        Option("Feasibility and optimality asked of the solver.  [default: 1e-9]", "T"),
+        Option("Feasibility and optimality tolerance of the solver.  [default: 1e-9]", "T"),
     ] = None
     prove: Annotated[
         bool, Option("Cross-check a claim of optimality with a second solver or search.")

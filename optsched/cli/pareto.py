@@ -40,7 +40,7 @@ class Objectives:
     objectives: Annotated[
         NamedList,
         formulations_option(
-            "The two objectives: give it twice. `cost` is what is in use per hour. Formulations of "
+            "The two objectives: give the option twice. `cost` is the cost per hour. Formulations of "
             "several stages (finish-time-fairness, water-filling, drf), ratios "
             "(throughput-per-cost), rules and plans are refused."
         ),
@@ -48,7 +48,7 @@ class Objectives:
     constraints: Annotated[
         Constraints,
         constraints_option(
-            "Side constraint of all points, beside those of the instance. Can be repeated."
+            "Side constraint of all points, in addition to those of the instance. Can be repeated."
         ),
     ] = field(default_factory=list)
     points: Annotated[int, Option("Points, both ends included.")] = 11
@@ -65,11 +65,11 @@ def pareto(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Find the compromises between two objectives, each one certified.
+    """Compute a Pareto front of two objectives, every point certified.
 
-    The first objective is optimised while the second keeps a level; the levels are equidistant between the two ends,
-    at which one objective is as good as can be, and the other as good as that allows. Points that others dominate are
-    left out. The second objective must be linear or a minimum. --time-limit is that of the whole front.
+    The first objective is optimised while the second keeps at least a level; the levels are equidistant between the two
+    lexicographic optima. Dominated points are left out. The second objective must be linear or a minimum. --time-limit
+    is for the whole front.
 
     Exit codes: 0 there are points, all certified, else as for `optsched solve`.
 

@@ -67,10 +67,10 @@ def plot(
         ),
     ] = None,
 ) -> int:
-    """Draw an instance or a solution: allocation, cluster and placement, schedule, rounds, prices, solver's progress.
+    """Draw a solution or a cluster: allocation, topology, Gantt diagram, rounds, prices, progress of the solver.
 
-    Without SOLUTION the instance is solved first; --kind topology then draws the cluster and what runs on it now,
-    unless -f asks for a solution.
+    Without SOLUTION the instance is solved first. --kind topology without SOLUTION and without -f draws the cluster and
+    the running jobs, and solves nothing.
 
     Exit codes: as for `optsched solve`; 7 also where matplotlib is missing.
 

@@ -72,7 +72,7 @@ class Readings:
 def profile(
     shell: Shell,
     results: Annotated[
-        list[str], Argument("RESULTS...", "Files of rows: .csv, .json or .jsonl; read together.")
+        list[str], Argument("RESULTS...", "Files of results: .csv, .json or .jsonl; read together.")
     ],
     readings: Readings,
     output: Annotated[
@@ -92,9 +92,9 @@ def profile(
     ] = "time",
     as_json: Json = False,
 ) -> int:
-    """Tell what the rows of a sweep say: outcomes, times, pairwise tests, gaps, performance profiles.
+    """Summarise the results of a sweep: outcomes, times, pairwise tests, gaps, performance profiles.
 
-    What is missing is counted, and never averaged over. Methods are compared on the tasks that they have all solved.
+    Missing values are counted, never averaged over. Methods are compared on the tasks that all of them solved.
 
     Examples:
         optsched profile results.csv

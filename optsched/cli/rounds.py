@@ -65,7 +65,7 @@ class PolicyOptions(SolverLimits, SolverChoice):
     policy_file: Annotated[
         str | None,
         Option(
-            "Policy (json, yaml) in the place of the state's; further options change it.",
+            "Policy (json, yaml) instead of the state's; further options change it.",
             "FILE",
             section=PROBLEM,
             source=True,
@@ -88,7 +88,9 @@ class PolicyOptions(SolverLimits, SolverChoice):
     ] = None
     constraints: Annotated[
         Constraints | None,
-        constraints_option("Side constraint, beside those of the instance. Can be repeated."),
+        constraints_option(
+            "Side constraint in addition to those of the instance. Can be repeated."
+        ),
     ] = None
     hysteresis: Annotated[
         float | None,
@@ -223,9 +225,9 @@ def plan_round(
 ) -> int:
     """Plan one round: which jobs start, continue, move, are preempted or wait, and why.
 
-    The same state gives the same plan. Give --next back as the STATE of the following round, with --now: running jobs
-    have then received the time between. Where no solver answers in time, the plan follows the last allocation as far as
-    that is possible, and says so.
+    The same state gives the same plan. The file that --next writes is the STATE of the following round; its
+    --now says how much time has passed. Where no solver answers in time, the plan follows the last allocation as far
+    as that is possible, and says so.
 
     Exit codes: 0 there is a plan, 2 usage, 3 invalid input, 5 with --require-optimal: a fallback, or no proof of
     optimality, 130 interrupted.
@@ -342,11 +344,11 @@ class ReplayFiles:
 
     output: Annotated[File | None, output_option("Write the plan.")] = None
     instance: Annotated[
-        File | None, Option("Write the instance (json, yaml, npz) that was planned for.")
+        File | None, Option("Write the instance of the round (json, yaml, npz).")
     ] = None
     state: Annotated[
         File | None,
-        Option("Write the state that was planned from: `optsched round` takes it."),
+        Option("Write the state before the round, which `optsched round` reads."),
     ] = None
 
 
@@ -364,8 +366,8 @@ def replay(
 
     The journal is only read, and may be in use. Rounds before the oldest snapshot that was kept are gone.
 
-    Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the plan is another one
-    here, as with another version of a solver.
+    Exit codes: 0 the plan is the same, 2 no such journal or round, 3 the journal is damaged, 6 the plan is
+    different here, as with another version of a solver.
 
     Examples:
         optsched replay cluster.journal --list
@@ -434,7 +436,7 @@ def _list(shell: Shell, journal: str, as_json: bool) -> int:
 def top(
     shell: Shell,
     journal: Journal,
-    once: Annotated[bool, Option("Show the state of now, and end.")] = False,
+    once: Annotated[bool, Option("Show the current state once, and end.")] = False,
     interval: Annotated[
         Seconds, Option("Time between two looks at the journal.", default="1s")
     ] = 1.0,
@@ -445,8 +447,8 @@ def top(
 ) -> int:
     """Watch a running scheduler by its journal: rounds, use of the pools, jobs, fallbacks, events.
 
-    Nothing is planned again, and nothing is written: the scheduler does not notice. Ctrl-C ends the view. Without a
-    terminal, and with --once, --json or --prometheus, the state of now is printed once.
+    Nothing is planned again, and nothing is written: the scheduler is not disturbed. Ctrl-C ends the view. Without a
+    terminal, and with --once, --json or --prometheus, the current state is printed once.
 
     Exit codes: 0, also at Ctrl-C, 2 no such journal, 3 the journal is damaged.
 

@@ -128,7 +128,7 @@ def _running(plan: Plan) -> Iterator[RenderableType]:
         "", "job", "GPUs", "count", *(["configuration"] if plan.setups else []), rows=rows, left=3
     )
     yield from more(len(items) - RUNNING, "job")
-    yield from _reasons("Why jobs move", plan.move)
+    yield from _reasons("Reasons for moves", plan.move)
 
 
 def _reasons(title: str, items: tuple[Decision, ...]) -> Iterator[RenderableType]:
@@ -156,7 +156,7 @@ def list_view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Ren
     yield heading(f"{name(journal)}: {count(len(rounds), 'round')}")
     yield f"{count(fell, 'fallback')} among them" if fell else "no fallbacks"
     if len(rounds) > ROUNDS:
-        yield f"the last {ROUNDS} of them (--json tells all):"
+        yield f"the last {ROUNDS} of them (--json lists all):"
     rows = []
     for record in rounds[-ROUNDS:]:
         jobs, gpus = record["jobs"], record["gpus"]

@@ -106,20 +106,19 @@ class PolicyChoice:
             "MODE",
         ),
     ] = "rounds"
-    round: Annotated[Seconds | None, Option("Length of a round, in the place of the trace's.")] = (
-        None
-    )
+    round: Annotated[Seconds | None, Option("Length of a round, instead of the trace's.")] = None
     replan: Annotated[
         str | None,
         Option(
-            "rounds (default), or events: also when a job comes or ends or a node changes.", "WHEN"
+            "rounds (default), or events: plan also when a job arrives or ends or a node changes.",
+            "WHEN",
         ),
     ] = None
     warm_up: Annotated[
-        float | None, Option("Share of the jobs, from the first, that no metric counts.", "PART")
+        float | None, Option("Fraction of the jobs at the beginning that no metric counts.", "PART")
     ] = None
     cool_down: Annotated[
-        float | None, Option("Share of the jobs, from the last, that no metric counts.", "PART")
+        float | None, Option("Fraction of the jobs at the end that no metric counts.", "PART")
     ] = None
     until: Annotated[
         Seconds | None,
@@ -185,7 +184,9 @@ class ResultOptions:
         float, Option("A job with a larger ratio is treated unfairly.", "R", default="1")
     ] = 1.0
     output: RowsFile = None
-    keep: Annotated[str | None, Option("Keep every simulation there (npz).", "FOLDER")] = None
+    keep: Annotated[
+        str | None, Option("Write every simulation (npz) to this folder.", "FOLDER")
+    ] = None
     page: Annotated[
         str | None,
         Option(

@@ -51,13 +51,13 @@ STOPPED = {
     "work_limit": "the work limit was reached",
     "gap_limit": "the gap is small enough",
     "interrupted": "interrupted",
-    "imprecise": "the solver gets no more precise",
+    "imprecise": "the solver stopped before reaching the tolerance",
 }
 PROOF = {
     "dual": "bound recomputed from the duals",
     "claimed": "bound claimed by the solver",
     "cross-checked": "cross-checked with a second run",
-    "rule": "closed form, nothing to prove",
+    "rule": "closed form, needs no proof",
     "none": "no bound",
 }
 METHOD = {
@@ -267,7 +267,7 @@ def certificate_words(certificate: Certificate, status: Status, found: bool, wha
         if LARGEST_SHARE in certificate.residuals:
             return Text(f"every {what} leaves a job without any time; recomputed from the duals")
         least = certificate.residuals["least_violation"]
-        words = f"every {what} misses its rows by {least:.2g} in all, relative to their size"
+        words = f"every {what} violates its rows by at least {least:.2g} in total, relative to their size"
         return Text(f"{words}; recomputed from the duals")
     if not found:
         return Text("nothing to certify")
@@ -571,7 +571,7 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
         yield table(*columns, rows=lines)
         yield from more(len(rows) - RESOURCES)
     if known and not prices:
-        yield "One more of any would not help: all prices are 0."
+        yield "More of any resource would not help: all prices are 0."
     elif prices:
         yield worth_words(solution)
 

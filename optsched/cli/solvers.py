@@ -22,13 +22,13 @@ def solvers(
     shell: Shell,
     check: Annotated[
         str | None,
-        Option("Run one through the conformance suite instead.", "NAME"),
+        Option("Run the conformance suite on this solver instead.", "NAME"),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """List the solvers: version, or why one is not available, and capabilities.
+    """List the solvers: version, or why a solver is not available, and capabilities.
 
-    Exit codes of --check: 0 all that it claims holds, 6 a case failed, 7 the solver is not here.
+    Exit codes of --check: 0 the solver has the capabilities that it claims, 6 a case failed, 7 the solver is missing.
 
     Examples:
         optsched solvers

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def build_traces() -> typer.Typer:
     return build_group(
-        "Look at traces: jobs that arrive over time, and what happens to them.",
+        "Describe traces: jobs that arrive over time, and events.",
         {"describe": trace_describe},
     )
 
@@ -38,11 +38,11 @@ def trace_describe(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Tell what is in a trace: its jobs, arrivals and durations, and the load that they are for the cluster.
+    """Summarise a trace: its jobs, arrivals and durations, and the offered load.
 
-    Demand is counted where a job needs fewest GPU-hours, and for comparison with every pool where it can run
-    as likely as it has GPUs.
-    The load is that demand over the GPU-hours of the cluster from the first arrival to the last.
+    The demand of a job is its GPU-hours in the configuration that needs fewest; a second figure is the mean over the
+    pools in which it can run, weighted by their GPUs. The load is the demand over the GPU-hours of the cluster between
+    the first arrival and the last.
 
     Examples:
         optsched trace describe @quickstart

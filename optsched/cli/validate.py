@@ -43,9 +43,9 @@ def validate(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Check an instance and say what it holds, without solving it.
+    """Check an instance and summarise what it contains, without solving it.
 
-    Exit codes: 0 the instance is valid, 3 it is not, with the field, what it holds and what was expected.
+    Exit codes: 0 the instance is valid, 3 it is not; the message names the field, its value and what was expected.
 
     Examples:
         optsched validate cluster.json

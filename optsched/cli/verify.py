@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from optsched.cli.command import Argument, Option
-from optsched.cli.options import InstanceOrProgram, Json, ModelFile
+from optsched.cli.options import PROBLEM, InstanceOrProgram, Json, ModelFile
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
 from optsched.errors import UsageError
@@ -30,10 +30,10 @@ def verify(
         str, Argument("SOLUTION", "Solution file, or - for standard input.", source=True)
     ],
     model: ModelFile = None,
-    resolve: Annotated[bool, Option("Also solve again and compare.")] = False,
+    resolve: Annotated[bool, Option("Also solve again and compare.", section=PROBLEM)] = False,
     as_json: Json = False,
 ) -> int:
-    """Check a solution file against its instance, or its program, with every number recomputed.
+    """Check a solution file against its instance or program: every number is recomputed.
 
     Exit codes: 0 the solution is right, 6 it is refused, with a line for each wrong field on standard error.
 

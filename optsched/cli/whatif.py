@@ -85,13 +85,13 @@ class Question:
 def whatif(
     shell: Shell, problem: ProblemOptions, search: Search, question: Question, as_json: Json = False
 ) -> int:
-    """Solve an instance with other capacities, beside what the prices had said.
+    """Solve an instance with other capacities, and compare with what the prices predict.
 
-    "change" is that of the objective with a truly larger (or smaller) cluster, everything recompiled; "held" that with
-    all coefficients held, also those normalisers of throughputs that depend on the cluster; "by prices" is price x
-    amount, and no held change is better. GPUs come and go in nodes of the pool's size.
+    "change" is the change of the objective when the instance is compiled again with the other cluster. "held" is the
+    change when only the capacities differ and all coefficients stay, also normalisers that depend on the cluster. "by
+    prices" is price x amount, an upper bound of the improvement "held". GPUs are added and removed in whole nodes.
 
-    Exit codes: 0 solved with the other capacities (with --each: any of them), else as for `optsched solve`.
+    Exit codes: 0 solved with the other capacities (with --each: at least one of them), else as for `optsched solve`.
 
     Examples:
         optsched whatif @quickstart --add v100:8
@@ -153,7 +153,7 @@ def _ranges(
         return code
     if solution.status is not Status.OPTIMAL:
         shell.complain(
-            f"error: the solution is {solution.status}: prices are told of optimal solutions only"
+            f"error: the solution is {solution.status}: only an optimal solution has prices"
         )
         return code or exit_code(solution, require_optimal=True)
     not_of_ranges = ("prove", "gap", "work_limit")

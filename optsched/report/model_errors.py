@@ -63,9 +63,7 @@ def evaluation_picture(found: Evaluation) -> Axes:
     splits = list(dict.fromkeys(points.split for points in drawn))
     models = list(dict.fromkeys(points.model for points in drawn))
     if not drawn:
-        raise UsageError(
-            "there are no errors to draw: no model had a word for a time that was left out"
-        )
+        raise UsageError("there are no errors to draw: no model predicts a time that was left out")
     if len(splits) * len(models) > MOST_PANELS:
         raise UsageError(
             f"{len(splits)} splits of {len(models)} models are too many panels, {MOST_PANELS} at most"

@@ -64,7 +64,7 @@ class PriceBars:
         """
         if answer.status != Status.OPTIMAL:
             raise UsageError(
-                f"the solution is {answer.status}: prices are told of optimal solutions only"
+                f"the solution is {answer.status}: only an optimal solution has prices"
             )
         prices = answer if isinstance(answer, Prices) else answer.prices
         if not prices:

@@ -109,7 +109,7 @@ class ProgressLines:
         kept = tuple(events)
         if not any(event.incumbent is not None or event.bound is not None for event in kept):
             raise UsageError(
-                "the solver told neither an incumbent nor a bound: there is no progress to draw"
+                "the solver reported neither an incumbent nor a bound: there is no progress to draw"
             )
         elapsed = np.array([event.elapsed for event in kept])
         again = np.flatnonzero(np.diff(elapsed) < 0) + 1

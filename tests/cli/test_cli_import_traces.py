@@ -50,7 +50,7 @@ def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.csv"
     jobs.write_text(TABLE)
     for options, message in (
-        ([], "the cluster is told by --machines FILE or by --pool POOL=NODES[xGPUS]"),
+        ([], "give the cluster by --machines FILE or by --pool POOL=NODES[xGPUS]"),
         (["--pool", "p=1", "--pool", "p=2"], "--pool: a pool is given twice"),
         (
             ["--pool", "p=1", "--speed", "p"],

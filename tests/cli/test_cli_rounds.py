@@ -256,7 +256,7 @@ def test_moves_and_stops_have_reasons(run: Any, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     assert run("round", "@packing", "-q", "--next", state).code == 0
     out = run("round", state, "--now", "+2h", "--hysteresis", 0, columns=80).out
-    moves, stops = out.split("\nWhy jobs move: ")[1].split("\nStops: ")
+    moves, stops = out.split("\nReasons for moves: ")[1].split("\nStops: ")
     assert re.search(
         r"^- .+: (its turn on \w+: [\d.]+ % of the time is its there|it goes on )",
         moves,

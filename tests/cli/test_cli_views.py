@@ -268,7 +268,7 @@ def test_prices_are_not_told_of_a_point_that_is_not_optimal(run: Any) -> None:
     out = run("solve", *given).out
     assert "status       feasible  the work limit was reached" in out
     assert "one more is worth" not in out
-    assert "Prices are told of optimal solutions only." in run("explain", *given).out
+    assert "Only an optimal solution has prices." in run("explain", *given).out
 
 
 def test_names_cannot_write_on_the_terminal(run: Any, small: dict[str, Any], write: Write) -> None:
@@ -441,9 +441,12 @@ def test_explain_tells_that_more_would_not_help(
     assert "More of slow would not help.\n" in out
     del small["jobs"][1:]
     out = run("solve", write(small)).out
-    assert "One more of any would not help: all prices are 0.\n" in out
+    assert "More of any resource would not help: all prices are 0.\n" in out
     assert "one more is worth" not in out
-    assert "One more of any would not help: all prices are 0.\n" in run("explain", write(small)).out
+    assert (
+        "More of any resource would not help: all prices are 0.\n"
+        in run("explain", write(small)).out
+    )
     rule = run("explain", "@quickstart", "-f", "isolated").out
     assert "An integer program or a rule has no prices.\n" in rule
 

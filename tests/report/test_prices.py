@@ -140,7 +140,7 @@ def test_without_prices_there_is_no_picture() -> None:
     with pytest.raises(UsageError, match="isolated has no prices"):
         price_bars(optsched.solve("@quickstart", "isolated"))
     with pytest.raises(
-        UsageError, match="the solution is infeasible: prices are told of optimal solutions only"
+        UsageError, match="the solution is infeasible: only an optimal solution has prices"
     ):
         price_bars(optsched.solve("@infeasible", "max-throughput"))
 

@@ -322,7 +322,7 @@ def test_a_point_that_is_not_optimal_has_no_prices() -> None:
     told = explain_job(
         optsched.solve("@quickstart", solver="highs-ipm", work_limit=1), "resnet-50-1"
     )
-    assert told.no_prices == "Prices are told of optimal solutions only."
+    assert told.no_prices == "Only an optimal solution has prices."
     assert told.ways[0].gain is None
 
 
