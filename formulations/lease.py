@@ -21,6 +21,7 @@ from optsched.arrays.matrices import rows_of, sum_by
 from optsched.candidates import Absence, Candidates, Classes
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formulation import Formulation, FormulationOptions, Infeasible
+from optsched.instance import Instance
 from optsched.instance.reading import show
 from optsched.program import Assumption, LinearProgram, Variables
 from optsched.solution import Conflict, Schedule
@@ -29,6 +30,8 @@ from optsched.solution.plan import Later, LinearPlan
 MOST_COLUMNS = 2_000_000
 MOST_REBUILT = 20_000
 """Options up to which a plan is also built from scratch in other orders to make it earlier."""
+OFF = 1e-6
+"""Part of a lease by which the times of a schedule may be off."""
 BEST_EFFORT = "it has no deadline: best effort, not planned"
 FirstLease = Literal["ignore", "minimise", "maximise", "random"]
 Capacity = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -119,10 +122,24 @@ class Lease(Formulation):
         return super().classes(candidates.without_jobs(free, BEST_EFFORT))
 
     def build(self, C: Classes) -> LinearPlan:
+        _refuse_coarse_clock(C.instance)
         plan = LeaseProgram(
             C, self.options.capacity, self.options.admission, self.options.first_lease
         ).plan()
         return replace(plan, solves_later=self.options.refine == "solve")
+
+
+def _refuse_coarse_clock(instance: Instance) -> None:
+    """Leases must not run into each other where numbers are far apart: by 128 s at 1e18, as of ns since 1970."""
+    step = float(np.spacing(abs(instance.now)))
+    whole = math.fmod(instance.round, step) == 0.0
+    if not whole and 0.5 * step > OFF * instance.round:
+        latest = 2.0 * OFF * instance.round / np.finfo(np.float64).eps
+        raise InvalidInput(
+            "now",
+            f"{instance.now:g} s, where floating-point numbers are {step:g} s apart",
+            f"at most {latest:.1g} s, with leases of {instance.round:g} s",
+        )
 
 
 @dataclass(frozen=True)
@@ -588,7 +605,7 @@ class LeaseProgram:
             raise ValueError("a job runs in a configuration that is no option with a deadline")
         begin, end = (schedule.start - now) / self.L, (schedule.end - now) / self.L
         t0, t1 = np.round(begin).astype(np.int64), np.round(end).astype(np.int64)
-        off = np.maximum(np.abs(begin - t0), np.abs(end - t1)) > 1e-6
+        off = np.maximum(np.abs(begin - t0), np.abs(end - t1)) > OFF
         for wrong, told in (
             (off, "does not run in whole leases"),
             ((t0 < 0) | (t1 <= t0), "runs before now, or for no time"),

@@ -250,8 +250,9 @@ class _Parameter:
             default = default if required else None
         elif self._kind is not None:
             shown = str if required else str | None
-            if not required and default is not None:
-                default = option.default or str(default)
+            if not required:
+                # '' would be a text that was typed, and refused: it stands for an option left out.
+                default = option.default or str(default) if default not in (None, "") else None
         declared = typer.Option(
             self._flag(option),
             *([option.short] if option.short else []),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from optsched.cli import values
 from optsched.cli.command import Argument, Option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
@@ -47,7 +48,7 @@ Json = Annotated[bool, Option("Print JSON and nothing else.", flag="--json", sec
 
 def formulation_option(help: str) -> Option:
     """-f NAME."""
-    return Option(help, "NAME", short="-f", section=PROBLEM)
+    return Option(help, "NAME", short="-f", section=PROBLEM, read=values.name)
 
 
 def formulations_option(help: str) -> Option:

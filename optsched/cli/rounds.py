@@ -80,6 +80,7 @@ class PolicyOptions(SolverLimits, SolverChoice):
             "Follow an order of the jobs instead, such as fcfs or srtf; no program is solved.",
             "NAME",
             section=PROBLEM,
+            read=values.name,
         ),
     ] = None
     options: Annotated[

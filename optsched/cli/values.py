@@ -17,6 +17,7 @@ from optsched.cli.shell import check_target
 from optsched.errors import InvalidArgument, UsageError
 
 SIZE = re.compile(r"(\d+\.?\d*|\.\d+)\s*(?:([KMGT])?(i)?B)?", re.ASCII | re.IGNORECASE)
+MOST_DIGITS = 18
 # What follows a comma that ends one ``key=value``; other commas belong to the value.
 NEXT_KEY = re.compile(r"\s*[A-Za-z_][\w-]*\s*=")
 # A quoted text as a whole, or one character.
@@ -69,9 +70,21 @@ def whole(text: str | None, option: str) -> int | None:
     """A whole number, with or without a sign."""
     if text is None:
         return None
-    if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text, re.ASCII):
+    if not re.fullmatch(r"\s*[+-]?\d+\s*", text, re.ASCII):
         raise InvalidArgument(option, repr(text), "a whole number")
+    # Arrays hold 64 bits; what an option takes at most is for the library to say.
+    digits = len(text.strip().lstrip("+-"))
+    if digits > MOST_DIGITS:
+        expected = f"a whole number of at most {MOST_DIGITS} digits"
+        raise InvalidArgument(option, f"one of {digits} digits", expected)
     return int(text)
+
+
+def name(text: str | None, option: str) -> str | None:
+    """A name; text without any letter is none, and would be taken for an option that is left out."""
+    if text is not None and not text.strip():
+        raise InvalidArgument(option, repr(text), "a name")
+    return text
 
 
 def real(text: str | None, option: str) -> float | None:

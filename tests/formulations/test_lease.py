@@ -338,3 +338,17 @@ def test_whole_gangs_that_cannot_all_run_are_named() -> None:
         "job j0 (and 1 like it) needs 2 leases of 2 GPUs each, 3 before its deadline",
         *(f"lease {t} has 3 GPUs of pool v100" for t in range(3)),
     ]
+
+
+@pytest.mark.parametrize("now", [1e17, 1.7e18])
+def test_a_clock_that_does_not_tell_leases_apart_is_refused(now: float) -> None:
+    """Such as nanoseconds since 1970: numbers are 16 s apart, or 256 s."""
+    instance = optsched.Instance.from_arrays(
+        pools={"p": 2},
+        throughput=np.ones((4, 1)),
+        steps=np.full(4, 700.0),
+        deadline=np.full(4, now + 5000.0),
+        now=now,
+    )
+    with refuses(f"now: found {now:g} s, where..., expected at most 3e+12 s, with leases of 360 s"):
+        optsched.solve(instance, "lease")
