@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import optsched
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 from optsched.report import (
     ProgressLines,
     ProgressRecorder,

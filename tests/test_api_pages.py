@@ -26,7 +26,7 @@ OPEN = {
     "optsched.InstanceBuilder.add_constraint",
     "optsched.fit_model",
     "optsched.fit_pairs",
-    "optsched.generate.catalogue.generate",
+    "optsched.generate.generate",
     "optsched.solve",
 }
 """Functions with ``**options``: a kind, a model or a formulation says which there are."""

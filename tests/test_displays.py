@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 import optsched
-from optsched.benchmarking.sources import from_names
-from optsched.benchmarking.sweep import Benchmark
+from optsched.benchmarking import Benchmark, from_names
 from optsched.display import Displayed, DisplayedTable
 from optsched.errors import InvalidArgument, SolverUnavailable
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 from optsched.sensitivity import capacity_curve
 from optsched.solution import Rounds
 
@@ -148,12 +147,11 @@ def test_results_draw_themselves(
 SHOWN = """
 import json, sys
 import optsched
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 
 kind = sys.argv[1]
 if kind == "sweep":
-    from optsched.benchmarking.sources import from_names
-    from optsched.benchmarking.sweep import Benchmark
+    from optsched.benchmarking import Benchmark, from_names
     problems = from_names(["@quickstart"])
     value = Benchmark(problems, [("makespan", {})], solvers=["highs", "clarabel"]).run()
 elif kind == "schedule":

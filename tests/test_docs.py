@@ -19,14 +19,13 @@ import pytest
 from pydantic import BaseModel
 
 import optsched
-from optsched import errors, registry
+from optsched import RoundPolicy, errors, registry
 from optsched.instance import documents
 from optsched.ranking import RankingOptions
 from optsched.rounds import Scheduler
 
 # Private names: documents, pages and names are compared with the code
 from optsched.rounds.plan_document import PlanDocument
-from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.service import Service
 from optsched.rounds.state_document import RoundDocument
 from optsched.solution import Status, Termination

@@ -11,7 +11,7 @@ import optsched
 from optsched import errors
 from optsched.benchmarking.table import check_results_name
 from optsched.errors import InvalidArgument, InvalidInput, JournalDamaged
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 
 
 def test_the_sentence_of_a_wrong_value() -> None:

@@ -238,8 +238,8 @@ def test_functions_that_take_a_time_limit_take_text() -> None:
 
 
 def test_sweeps_take_text_and_make_the_same_tasks() -> None:
+    from optsched.benchmarking import Benchmark
     from optsched.benchmarking.sources import ProblemSource
-    from optsched.benchmarking.sweep import Benchmark
 
     source = ProblemSource("a", {"format": "optsched-instance/1"}, False)
     keys = {Benchmark([source], time_limit=limit).tasks()[0].key for limit in (300, 300.0, "5m")}

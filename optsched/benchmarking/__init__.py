@@ -7,15 +7,39 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from optsched.benchmarking.best_known import with_best_known
+    from optsched.benchmarking.results import Results
     from optsched.benchmarking.results_file import ResultsFile, Row
     from optsched.benchmarking.run import Progress, Sweep, run_tasks
+    from optsched.benchmarking.sources import from_names
+    from optsched.benchmarking.sweep import Benchmark
     from optsched.benchmarking.task import Task
 
 # Loaded when used, so that `optsched.processes.few_threads` can be called before numpy is loaded.
-_HOME = {"ResultsFile": ".results_file", "Row": ".results_file", "Task": ".task"} | dict.fromkeys(
-    ("Progress", "Sweep", "run_tasks"), ".run"
-)
+_HOME = {
+    "Benchmark": ".sweep",
+    "Progress": ".run",
+    "Results": ".results",
+    "ResultsFile": ".results_file",
+    "Row": ".results_file",
+    "Sweep": ".run",
+    "Task": ".task",
+    "from_names": ".sources",
+    "run_tasks": ".run",
+    "with_best_known": ".best_known",
+}
 
-__all__ = ["Progress", "ResultsFile", "Row", "Sweep", "Task", "run_tasks"]
+__all__ = [
+    "Benchmark",
+    "Progress",
+    "Results",
+    "ResultsFile",
+    "Row",
+    "Sweep",
+    "Task",
+    "from_names",
+    "run_tasks",
+    "with_best_known",
+]
 
 __getattr__ = lazy_names(__name__, _HOME)

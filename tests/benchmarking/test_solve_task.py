@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import optsched
+from optsched.benchmarking import Benchmark, from_names
 
 # Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
-from optsched.benchmarking.sources import from_names
-from optsched.benchmarking.sweep import Benchmark
 
 KNAPSACK = """Maximize
  value: 5 a + 4 b + 3 c

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
 
+from optsched.benchmarking import Results
+
 # Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.profiles import gap_profile, profile_of, time_profile
-from optsched.benchmarking.results import Results
 from optsched.benchmarking.statistics import holm, mean_interval, paired, shifted_geometric_mean
 from optsched.benchmarking.summary import Reading, summary
 from optsched.benchmarking.summary_table import cell_text

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from optsched.benchmarking.best_known import best_of, problem_of, read_best, with_best_known
-from optsched.benchmarking.sources import from_names, generated, seeds_of
+from optsched.benchmarking import from_names, with_best_known
+from optsched.benchmarking.best_known import best_of, problem_of, read_best
+from optsched.benchmarking.sources import generated, seeds_of
 
 # Private names: statistics, rows and their files are checked without a sweep
 from optsched.benchmarking.table import LAST, ORDER, csv_text, read_rows, write_table

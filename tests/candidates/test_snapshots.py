@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import optsched
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 from optsched.instance import (
     Instance,
     instance_bytes,

@@ -11,7 +11,7 @@ import pytest
 
 # Private names: parts of a command are checked without a command line
 from optsched.cli.generate import EXAMPLES
-from optsched.generate.catalogue import GENERATORS, generate
+from optsched.generate import GENERATORS, generate
 from optsched.instance import instance_bytes, read_instance
 
 SMALL: dict[str, list[str]] = {

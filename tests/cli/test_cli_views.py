@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import optsched
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 
 # Private names: parts of a command are checked without a command line
 from optsched.instance.shipped import shipped_names

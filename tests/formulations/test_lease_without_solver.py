@@ -13,7 +13,7 @@ import optsched
 from formulations.lease_room import earliest, most_that_fit
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 from optsched.solution import Termination, Values
 from optsched.solvers import HighsSession, Limits
 

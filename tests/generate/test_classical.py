@@ -18,8 +18,7 @@ import optsched
 from optsched.errors import UsageError
 
 # Private names: the draws and steps that generators are made of
-from optsched.generate import gap, knapsack, leases, unrelated
-from optsched.generate.catalogue import GENERATORS, generate
+from optsched.generate import GENERATORS, gap, generate, knapsack, leases, unrelated
 from optsched.instance import Instance, instance_bytes
 
 pytestmark = pytest.mark.property

@@ -16,7 +16,7 @@ from optsched.errors import UsageError
 
 # Private names: the draws and steps that generators are made of
 from optsched.generate import cluster as cluster_module
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 from optsched.generate.generator import significant
 from optsched.generate.load import GpuDemand, balanced_prices, highest, level_bound
 from optsched.instance import Instance, instance_bytes, topology_graph

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from optsched.errors import UsageError
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 
 # Private names: the draws and steps that generators are made of
 from optsched.generate.jobs import (

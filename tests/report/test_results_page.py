@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optsched.benchmarking import Results
+
 # Private names: what a picture or a page is made of, before it is drawn
 from optsched.benchmarking.profiles import profile_of
-from optsched.benchmarking.results import Results
 from optsched.benchmarking.summary import summary
 from optsched.errors import UsageError
 from optsched.report.page import Section, inline_svg, page, table_html

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import Entry, Journal, Snapshot, read_latest, records
 
 RECORDS: list[dict[str, Any]] = [

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from optsched import Instance
+from optsched import Instance, solve_round
 from optsched.ranking import RankedJobs
 from optsched.rounds import Plan, RoundPolicy, RoundState, advanced, followed
-from optsched.rounds.solve_round import solve_round
 
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.transitions import with_instance

@@ -14,6 +14,7 @@ from refusals import refuses
 from storm_world import document
 
 import optsched.rounds.scheduler as scheduling
+from optsched import solve_round
 from optsched.errors import (
     InvalidInput,
     JournalDamaged,
@@ -27,7 +28,6 @@ from optsched.rounds import Plan, Scheduler
 
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import disk
-from optsched.rounds.solve_round import solve_round
 from optsched.solvers.isolated import half_of_memory
 
 pytestmark = pytest.mark.process

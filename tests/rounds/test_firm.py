@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import optsched
+from optsched import solve_round
 from optsched.rounds import Plan, RoundPolicy, RoundState, Verdict, advanced, followed
-from optsched.rounds.solve_round import solve_round
 
 Document = dict[str, Any]
 

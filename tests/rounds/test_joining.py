@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import optsched
+from optsched import solve_round
 from optsched.rounds import Plan, RoundPolicy, RoundState, Verdict, advanced, followed
-from optsched.rounds.solve_round import solve_round
 
 pytestmark = pytest.mark.property
 

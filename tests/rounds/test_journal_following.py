@@ -12,8 +12,6 @@ import pytest
 from journal_cases import RECORDS
 
 from optsched.errors import JournalDamaged, JournalError
-
-# Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.journal import Journal, disk, follow, read_from, records
 from optsched.rounds.journal import reader as reading
 from optsched.rounds.journal.layout import Layout, list_folder

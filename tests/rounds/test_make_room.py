@@ -9,8 +9,8 @@ import pytest
 from room_cases import LENGTH, random_state, rooms
 
 import optsched
+from optsched import solve_round
 from optsched.rounds import Plan, RoundPolicy, RoundState, Verdict, advanced, followed
-from optsched.rounds.solve_round import solve_round
 
 pytestmark = pytest.mark.property
 

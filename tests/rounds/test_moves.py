@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import optsched
+from optsched import solve_round
 from optsched.errors import InvalidInput, ReplayDiffers, UsageError
 from optsched.registry import names
 from optsched.rounds import Plan, RoundPolicy, RoundState
 
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.moves import seconds_saved
-from optsched.rounds.solve_round import solve_round
 
 Document = dict[str, Any]
 

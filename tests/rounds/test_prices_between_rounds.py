@@ -10,10 +10,10 @@ from programs import scattered
 from refusals import refuses
 
 import optsched
+from optsched import solve_round
 from optsched.errors import SolverUnavailable
 from optsched.registry import load_solver
 from optsched.rounds import RoundPolicy, RoundState, Scheduler, advanced, followed
-from optsched.rounds.solve_round import solve_round
 from optsched.solvers import Limits
 from optsched.solvers.isolated import SolverProcess
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranked_cases import Document, Simulation, instance, job, planned, seen, simulated
 
+from optsched import solve_round
 from optsched.arrays import FloatArray
 from optsched.errors import Interrupted
 from optsched.ranking import RankedJobs, Ranking
@@ -19,7 +20,6 @@ from optsched.rounds import policy as policies
 
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.order import Order
-from optsched.rounds.solve_round import solve_round
 
 pytestmark = pytest.mark.property
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import optsched
+from optsched import solve_round
 from optsched.instance import Instance
 from optsched.rounds import RoundPolicy, RoundState, advanced, followed
-from optsched.rounds.solve_round import solve_round
 
 pytestmark = pytest.mark.property
 

@@ -11,7 +11,7 @@ from programs import program
 import optsched
 from optsched.arrays import FloatArray
 from optsched.errors import SolverCrashed
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 
 # Private names: single strategies, without the engine that chooses them
 from optsched.instance.durations import Deadline

@@ -20,7 +20,7 @@ from optsched.candidates import Candidates
 from optsched.candidates.configuration_table import first_largest
 from optsched.cli.main import main
 from optsched.errors import UsageError
-from optsched.generate.catalogue import generate
+from optsched.generate import generate
 from optsched.solution import dual_bound
 from optsched.solving.column_generation import Chosen, ConfigurationPricing, Duals
 from optsched.solving.column_generation.configuration_generation import restricted

@@ -11,7 +11,8 @@ import pytest
 from programs import infeasible
 
 import optsched
-from optsched.generate.catalogue import generate
+from optsched.formats.mps import program_names
+from optsched.generate import generate
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Status, Termination, Values
@@ -29,7 +30,6 @@ from optsched.solving.infeasibility import (
     rows_alone,
 )
 from optsched.study import ProgramSolution, solve_program, verify_program
-from optsched.study.direct import program_names
 
 
 def whole_jobs(jobs: int = 2, spare: int = 3) -> LinearArrays:
