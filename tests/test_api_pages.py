@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import optsched
-from optsched.solving.limits import LimitOptions
+from optsched.solving import LimitOptions
 
 pytestmark = pytest.mark.documentation
 
