@@ -31,7 +31,6 @@ class AlphaFairness(Formulation):
                    ``proportional``  m_k = prop_k, w_k = p_k;
                    ``max-min``       m_k = prop_k p_k / s_k, w_k = 1 (the levels of max-min fairness).
 
-    Internally levels are divided by an estimate S of the common level: f(v) = S^(1 - alpha) f(v / S), alpha not 0 or 1.
     The bound comes from the duals of the tangent program (`optsched.program.total.Total.tangent`): tangents of f lie
     above f.
 

@@ -37,8 +37,8 @@ class DominantResourceFairness(Formulation):
         nt_k(x) = sum_c T_kc x_c / prop_k as in `formulations.water_filling`: among the allocations with these shares,
         the one with the highest throughput.
 
-    A user with many tasks is a tenant with as many jobs. Example of the paper: users A and B with tasks <1 CPU, 4 GB>
-    and <3 CPU, 1 GB> on <9 CPU, 18 GB> run 3 and 2 tasks, both with a dominant share of 2/3.
+    A user with many tasks is a tenant with as many jobs. With tasks <1 CPU, 4 GB> and <3 CPU, 1 GB> on <9 CPU, 18 GB>
+    users A and B run 3 and 2 tasks, both with a dominant share of 2/3.
 
     Options
         tenants    whether tenants share (default), or all jobs rise by their own weights.
