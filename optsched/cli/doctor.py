@@ -31,7 +31,8 @@ def doctor(shell: Shell, as_json: Json = False) -> int:
         optsched doctor --json
     """
     with progress(shell, "checking"):
-        versions, checks = versions_here(), list(all_checks())
+        versions = versions_here()
+        checks = list(all_checks())
     failed = [check for check in checks if check.verdict == "FAILED"]
     document = {
         "ok": not failed,
@@ -222,7 +223,8 @@ def check_entry_points() -> Iterator[Check]:
             text = f"{len(found)} names" if what == "solver" else ", ".join(found)
             ok, words = bool(found), text if found else "none was found; is optsched installed?"
         except Exception as error:  # a third party's package may fail in any way
-            ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
+            ok = False
+            words = f"{type(error).__name__}: {one_line(str(error))}"
         yield Check(f"{what}s", ok, words)
 
 
@@ -236,9 +238,12 @@ def check_solvers() -> Iterator[Check]:
         try:
             ok, words = _solve_tiny(name)
         except SolverUnavailable as error:
-            ok, words, needed = False, one_line(str(error)), not load_solver(name).optional
+            ok = False
+            words = one_line(str(error))
+            needed = not load_solver(name).optional
         except Exception as error:  # the check is there to tell
-            ok, words = False, f"{type(error).__name__}: {one_line(str(error))}"
+            ok = False
+            words = f"{type(error).__name__}: {one_line(str(error))}"
         yield Check(f"solver {name}", ok, words, needed)
 
 
@@ -252,7 +257,8 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
     from optsched.solvers import Capability
     from optsched.solving.engine import Engine
 
-    engine, capabilities = Engine(load_solver, name), load_solver(name).capabilities
+    engine = Engine(load_solver, name)
+    capabilities = load_solver(name).capabilities
     if capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
         program = LinearProgram()
         x = program.variables(

@@ -134,10 +134,8 @@ def job_facts(found: JobExplanation) -> Iterator[tuple[str, str]]:
     """What the job is and gets."""
     instance = found.solution.instance
     row = instance.jobs_table.names.index(found.job)
-    left, deadline = (
-        float(instance.jobs_table.steps_left[row]),
-        float(instance.jobs_table.deadline[row]),
-    )
+    left = float(instance.jobs_table.steps_left[row])
+    deadline = float(instance.jobs_table.deadline[row])
     words = f"{number(left)} steps left"
     if np.isfinite(deadline):
         due = deadline - instance.now

@@ -109,7 +109,8 @@ def described(owner: Any) -> dict[str, Any]:
 
 def _type_name(annotation: Any) -> str:
     """``true | false | literal``, ``number``, ``list of text``: a type as it is typed on the command line."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is Annotated:
         return _type_name(arguments[0])
     if origin is Literal:
@@ -186,7 +187,8 @@ def _other_names(found: list[dict[str, Any]]) -> Iterator[str]:
 def _one(document: dict[str, Any]) -> Iterator[RenderableType]:
     from optsched.cli.tables import facts, heading, table
 
-    kind, name = document["kind"], document["name"]
+    kind = document["kind"]
+    name = document["name"]
     yield heading(f"{name}, a {'side constraint' if kind == 'constraint' else kind}")
     yield ""
     lines = []

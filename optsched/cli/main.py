@@ -189,7 +189,8 @@ def _refused(shell: Shell, error: BaseException) -> int:
     # Only what typer and click refuse has a message of this form
     if not hasattr(error, "format_message"):
         return shell.failed(error)
-    message, context = str(error.format_message()).removesuffix("."), getattr(error, "ctx", None)
+    message = str(error.format_message()).removesuffix(".")
+    context = getattr(error, "ctx", None)
     shell.complain(f"error: {message[:1].lower()}{message[1:]}")
     shell.complain(f"try '{'optsched' if context is None else context.command_path} --help'")
     return USAGE

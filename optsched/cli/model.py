@@ -298,7 +298,8 @@ HOW = {
 def _model_view(document: dict[str, Any]) -> Iterator[RenderableType]:
     from optsched.registry import load_model
 
-    model, made_of = document["name"], document["made_of"]
+    model = document["name"]
+    made_of = document["made_of"]
     parts = getattr(load_model(model), "made_of", "of") if made_of == COMPOSED else ""
     yield heading(f"{model}, a {'model of pairs' if made_of == PAIRED else 'performance model'}")
     yield ""
@@ -555,8 +556,10 @@ def _pairs_summary(document: Mapping[str, Any], measured: PairProfiles) -> dict[
     """What was fitted, to what, and how many of the pairs that are possible were measured."""
     import numpy as np
 
-    pairs, known = measured.pairs, measured.features
-    low, high = np.minimum(pairs.first, pairs.second), np.maximum(pairs.first, pairs.second)
+    pairs = measured.pairs
+    known = measured.features
+    low = np.minimum(pairs.first, pairs.second)
+    high = np.maximum(pairs.first, pairs.second)
     workloads = len(known.workloads)
     fitted = document["pairs"]
     return {

@@ -147,7 +147,8 @@ def _write_page(
     from optsched.report.page import page, write_page
     from optsched.report.results_page import result_sections
 
-    problems, methods = len(results.problems), len(results.methods)
+    problems = len(results.problems)
+    methods = len(results.methods)
     lead = f"{problems:,} problems, {methods:,} methods ({' '.join(results.by)})"
     write_page(page("Results", lead, result_sections(results, tables, files)), output)
 

@@ -159,7 +159,8 @@ def list_view(journal: str, rounds: Sequence[Mapping[str, Any]]) -> Iterator[Ren
         yield f"the last {ROUNDS} of them (--json lists all):"
     rows = []
     for record in rounds[-ROUNDS:]:
-        jobs, gpus = record["jobs"], record["gpus"]
+        jobs = record["jobs"]
+        gpus = record["gpus"]
         spent = record["seconds"]
         rows.append(
             [
@@ -197,7 +198,8 @@ def top_view(
     """The whole view; ``now`` is the time, seconds since 1970."""
     from rich.text import Text
 
-    width, lines = terminal_width() if width is None else width, LINES if lines is None else lines
+    width = terminal_width() if width is None else width
+    lines = LINES if lines is None else lines
     last = watcher.plans[-1] if watcher.plans else watcher.metrics.last
     age = max(now - watcher.written, 0.0)
     rounds = f"round {last['round']:,}" if last else "no round yet"

@@ -63,7 +63,8 @@ class Shell:
         from optsched.cli.tables import Grid
 
         # Rich writes into a string, so that a reader that has gone away is met in one place
-        paper, colour = _Paper(), colourful(sys.stdout)
+        paper = _Paper()
+        colour = colourful(sys.stdout)
         console = Console(
             file=paper,
             width=terminal_width(most=None),

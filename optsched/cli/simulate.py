@@ -328,11 +328,13 @@ def _notes(instance: Instance, policies: Sequence[Mapping[str, Any]]) -> Iterato
 
     for policy in map(policy_of, policies):
         if policy.ranking is not None:
-            name, read = policy.ranking, policy.made_ranking().reads
+            name = policy.ranking
+            read = policy.made_ranking().reads
         else:
             in_force = constraints_in_force(instance, policy.constraints)
             formulation = make_formulation(policy.formulation, policy.options, in_force)
-            name, read = policy.formulation, formulation.all_reads
+            name = policy.formulation
+            read = formulation.all_reads
         if read is not None and (note := unread_note(name, read | OF_SIMULATIONS, instance)):
             yield note
 

@@ -130,7 +130,8 @@ def title(solution: Solution, classes: Classes) -> Iterator[RenderableType]:
 
 def cluster_words(instance: Instance) -> str:
     """``16 GPUs in 3 pools: v100 8, p100 4, k80 4``."""
-    pools, sizes = instance.cluster.pools, instance.cluster.gpus(instance.now).tolist()
+    pools = instance.cluster.pools
+    sizes = instance.cluster.gpus(instance.now).tolist()
     shown = listed(
         [f"{name(pool.name)} {size:,}" for pool, size in zip(pools, sizes, strict=True)], most=8
     )
@@ -324,7 +325,8 @@ def decided_elsewhere(assumptions: Iterable[Assumption]) -> Iterator[RenderableT
 
 def conflicts(solution: Solution) -> Iterator[RenderableType]:
     """The requirements that cannot all hold, or of which none can; and what decides more than that."""
-    found, explanation = solution.conflicts, solution.explanation
+    found = solution.conflicts
+    explanation = solution.explanation
     if found:
         title = f"{sentence(conflict_statement(found, solution.certificate.proof))}:"
         yield from section(title, [conflict.words for conflict in found], REQUIREMENTS)
@@ -469,7 +471,8 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
     C = allocation.classes
     # Of two jobs that share in one class only one begins a row.
     rows, complete = allocation.first_rows(2 * JOBS + 2)
-    names, pools = C.instance.jobs_table.names, C.instance.cluster.pools
+    names = C.instance.jobs_table.names
+    pools = C.instance.cluster.pools
     jobs = len(C.instance.jobs_table)
     key = rows.job * (jobs + 1) + rows.partner + 1
     order = np.argsort(key, kind="stable")
@@ -480,11 +483,15 @@ def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
     options = C.instance.options
     lines: dict[int, Line] = {}
     for row in order[:end].tolist():
-        job, partner, column = int(rows.job[row]), int(rows.partner[row]), int(rows.column[row])
-        fraction, rates = float(rows.fraction[row]), [float(rows.rate[row])]
+        job = int(rows.job[row])
+        partner = int(rows.partner[row])
+        column = int(rows.column[row])
+        fraction = float(rows.fraction[row])
+        rates = [float(rows.rate[row])]
         rates += [float(rows.partner_rate[row])] if partner >= 0 else []
         c = int(C.configuration[column])
-        pool, option = int(C.configurations.pool[c]), int(option_of[column])
+        pool = int(C.configurations.pool[c])
+        option = int(option_of[column])
         bare = pool < 0 and option >= 0
         part = LinePart(
             "" if pool < 0 else pools[pool].name,
@@ -514,8 +521,10 @@ def mode_words(C: Classes, column: int, job: int, numbered: str | None) -> str:
     First comes the number of the option in the job's own list, from 0 as in solution files, where that list has
     several; ``numbered`` is what stands before the number, and None leaves it out.
     """
-    configuration, table = int(C.configuration[column]), C.configurations
-    option, words = int(C.candidates.columns.option[C.kind_column[column]]), []
+    configuration = int(C.configuration[column])
+    table = C.configurations
+    option = int(C.candidates.columns.option[C.kind_column[column]])
+    words = []
     if numbered is not None and option >= 0:
         first, end = C.instance.options.indptr[C.instance.jobs_table.options[job] :][:2].tolist()
         words = [f"{numbered}{option - first}"] if end - first > 1 else []
@@ -551,7 +560,8 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
     """GPUs of the pools, then further resources: capacity, use, and what one more is worth."""
     allocation = solution.allocation
     assert allocation is not None
-    resources, usage = allocation.classes.resources, allocation.usage
+    resources = allocation.classes.resources
+    usage = allocation.usage
     # Duals of a point that is not optimal are no prices
     known = solution.prices if solution.status is Status.OPTIMAL else {}
     prices = known if any(known.values()) else {}
@@ -564,7 +574,8 @@ def resource_tables(solution: Solution) -> Iterator[RenderableType]:
         columns = [title, unit, "used", "utilisation"] + (["one more is worth"] if prices else [])
         lines = []
         for row in rows[:RESOURCES].tolist():
-            capacity, used = float(resources.capacity[row]), float(usage[row])
+            capacity = float(resources.capacity[row])
+            used = float(usage[row])
             line = [name(resources.names[row]), number(capacity), number(round(used, 6))]
             line.append(percent(min(used / capacity, 1.0)) if capacity > 0 else "")
             lines.append(line + ([price(prices[resources.names[row]])] if prices else []))
@@ -599,8 +610,11 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
     if not len(schedule):
         yield "No job is planned."
         return
-    C, instance = schedule.classes, schedule.classes.instance
-    names, pools, now = instance.jobs_table.names, instance.cluster.pools, instance.now
+    C = schedule.classes
+    instance = schedule.classes.instance
+    names = instance.jobs_table.names
+    pools = instance.cluster.pools
+    now = instance.now
     deadline = instance.jobs_table.deadline
     nodes = C.configurations.nodes[C.configuration]
     cells: list[dict[str, str]] = []
@@ -716,7 +730,8 @@ def _placement_facts(figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     )
     bound = "" if placed == wanted else f"; no placement has more than {most:,}"
     yield "placed", f"{placed:,} of {count(wanted, 'row')}{bound}"
-    spanned, least = int(figures["nodes_spanned"]), int(figures["nodes_bound"])
+    spanned = int(figures["nodes_spanned"])
+    least = int(figures["nodes_bound"])
     tight = "the fewest" if spanned == least else f"at least {least:,}"
     yield "nodes spanned", f"{spanned:,} in all ({tight} for so many rows)"
     if figures["bandwidth"]:

@@ -69,7 +69,8 @@ def is_sweep_file(name: str) -> bool:
 def read_sweep(name: str) -> SweepDocument:
     """A sweep from its file; raises `InvalidInput` with the path of the field."""
     path = Path(name)
-    data, kind = read_bytes(path), SUFFIXES[path.suffix.lower()]
+    data = read_bytes(path)
+    kind = SUFFIXES[path.suffix.lower()]
     with named(path):
         return validate(SweepDocument, _parsed(data, kind))
 

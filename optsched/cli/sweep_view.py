@@ -164,7 +164,8 @@ FACTORS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0)
 
 def profile_view(results: Results, tables: Sequence[SummaryTable]) -> Iterator[RenderableType]:
     """Heading, tables, and words below each."""
-    rows, problems = count(len(results.rows), "row"), count(len(results.problems), "problem")
+    rows = count(len(results.rows), "row")
+    problems = count(len(results.problems), "problem")
     yield heading(
         f"{rows}: {problems}, {count(len(results.methods), 'method')} by {' '.join(results.by)}"
     )

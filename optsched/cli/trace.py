@@ -155,10 +155,8 @@ def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary
     if len(parts) > ROWS:
         # In the order that they have
         shown = [part for part in parts if part in shown]
-        jobs, hours = (
-            summary.jobs - sum(part.jobs for part in shown),
-            sum(part.gpu_hours for part in shown),
-        )
+        jobs = summary.jobs - sum(part.jobs for part in shown)
+        hours = sum(part.gpu_hours for part in shown)
         left = len(parts) - len(shown)
         shown.append(type(parts[0])(f"{left:,} more", jobs, max(summary.gpu_hours - hours, 0.0)))
     total = max(summary.gpu_hours, 1e-300)

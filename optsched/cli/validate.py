@@ -78,7 +78,8 @@ def summary(candidates: Candidates) -> dict[str, Any]:
     from optsched.performance import Source
     from optsched.registry import names
 
-    instance, dropped = candidates.instance, candidates.dropped.drop
+    instance = candidates.instance
+    dropped = candidates.dropped.drop
     jobs = instance.jobs_table.names
     sizes = instance.cluster.gpus(instance.now).tolist()
     constraints = own_constraints(instance)
@@ -138,7 +139,8 @@ def _facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     def amounts(mapping: dict[str, int]) -> str:
         return listed([f"{name(key)} {value:,}" for key, value in mapping.items()], most=8)
 
-    jobs, present = document["jobs"], document["present"]
+    jobs = document["jobs"]
+    present = document["present"]
     kinds = count(document["kinds"], "kind")
     yield "jobs", f"{jobs:,}, of which {present:,} can run now, in {kinds}"
     if document["workloads"]:

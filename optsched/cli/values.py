@@ -200,7 +200,9 @@ def picture(path: str, option: str) -> str:
 def _parts(text: str) -> list[str]:
     """``key=value,key=value`` cut at the commas before a key that stand in no quotes and no brackets."""
     # A comma may stand in JSON, in a quoted text or in a list of names: only one before a key cuts
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
     for token in TOKEN.finditer(text):
         depth += (token[0] in "[{") - (token[0] in "]}")
         if token[0] == "," and depth <= 0 and NEXT_KEY.match(text, token.end()):

@@ -163,7 +163,8 @@ def _ranges(
     with progress(shell, "ranging", shown=not search.solver_log):
         if curve is not None:
             drawn = sensitivity.capacity_curve(solution, curve, **given)
-            document, shown = view.curve_document(solution, drawn), view.curve_view(solution, drawn)
+            document = view.curve_document(solution, drawn)
+            shown = view.curve_view(solution, drawn)
         else:
             ranges = sensitivity.capacity_ranging(solution, **given)
             document = view.ranging_document(solution, ranges)

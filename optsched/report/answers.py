@@ -13,6 +13,7 @@ import numpy as np
 from optsched.arrays import FloatArray, IntArray
 from optsched.assembly import compile_for, make_formulation
 from optsched.candidates import Classes
+from optsched.display import amount
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.reading import (
@@ -24,7 +25,6 @@ from optsched.instance.reading import (
     show,
     validate,
 )
-from optsched.report.pictures import amount
 from optsched.solution import Allocation, Prices, Rounds, Schedule, Solution, Status
 from optsched.solution.document import CertificateDocument, SolutionDocument
 
@@ -231,7 +231,8 @@ def shares_of(source: Allocation | Rounds | SolutionFile) -> Shares:
     """The rows of an allocation, or of the one that was cut into rounds."""
     if isinstance(source, SolutionFile):
         return _allocation_in(source)
-    rows, table = source.rows, source.classes.configurations
+    rows = source.rows
+    table = source.classes.configurations
     configuration = source.classes.configuration[rows.column]
     gpus = table.gpus[configuration] * table.share[configuration]
     return Shares(rows.job, rows.partner, table.pool[configuration], gpus, rows.fraction)
@@ -245,10 +246,8 @@ def schedule_of(answer: Answer | Schedule) -> Runs:
     if schedule is None:
         assert isinstance(answer, Solution)
         raise _lacks(answer, "schedule")
-    table, configuration = (
-        schedule.classes.configurations,
-        schedule.classes.configuration[schedule.column],
-    )
+    table = schedule.classes.configurations
+    configuration = schedule.classes.configuration[schedule.column]
     alone = np.full(len(schedule), NOBODY)
     gpus = table.gpus[configuration] * table.share[configuration]
     return Runs(schedule.job, alone, schedule.pool, gpus, schedule.start, schedule.end)
@@ -262,7 +261,8 @@ def slices_of(answer: Answer | Rounds) -> Slices:
     if rounds is None:
         assert isinstance(answer, Solution)
         raise _lacks(answer, "rounds")
-    duration, runs = rounds.length * rounds.window, rounds.runs.toarray() > 0
+    duration = rounds.length * rounds.window
+    runs = rounds.runs.toarray() > 0
     return _slices(shares_of(rounds), duration, runs, rounds.window, rounds.scale)
 
 
@@ -273,10 +273,8 @@ def placement_of(answer: Answer) -> tuple[Held, ...]:
     placement = answer.placement
     if placement is None:
         raise _lacks(answer, "placement")
-    job, partner = (
-        placement.rows.job[placement.row].tolist(),
-        placement.rows.partner[placement.row].tolist(),
-    )
+    job = placement.rows.job[placement.row].tolist()
+    partner = placement.rows.partner[placement.row].tolist()
     return tuple(
         Held((a,) if b < 0 else (a, b), gpus)
         for a, b, gpus in zip(job, partner, placement.gpus, strict=True)
@@ -324,20 +322,23 @@ def _schedule_in(file: SolutionFile) -> Runs:
     rows = file.document.schedule
     if rows is None:
         raise _lacks(file, "schedule")
-    job, pool = [], []
+    job = []
+    pool = []
     for place, row in enumerate(rows):
         job.append(_job(file.instance, row.job, f"schedule[{place}].job"))
         pool.append(_pool(file.instance, row.pool, f"schedule[{place}].pool"))
         if row.end < row.start:
             expected = f"at least its start, {row.start:g}"
             raise InvalidInput(f"schedule[{place}].end", show(row.end), expected)
-    start, end = np.array([row.start for row in rows]), np.array([row.end for row in rows])
+    start = np.array([row.start for row in rows])
+    end = np.array([row.end for row in rows])
     gpus = np.array([row.gpus * row.share for row in rows], np.float64)
     return Runs(_rows(job), np.full(len(rows), NOBODY), _rows(pool), gpus, start, end)
 
 
 def _slices_in(file: SolutionFile) -> Slices:
-    rounds, allocation = file.document.rounds, file.document.allocation
+    rounds = file.document.rounds
+    allocation = file.document.allocation
     if rounds is None:
         raise _lacks(file, "rounds")
     if rounds.window <= 0:
@@ -358,15 +359,19 @@ def _slices_in(file: SolutionFile) -> Slices:
 
 def _allocation_in(file: SolutionFile) -> Shares:
     """The rows of the allocation of a solution file."""
-    instance, rows = file.instance, file.document.allocation
-    job, partner, pool = [], [], []
+    instance = file.instance
+    rows = file.document.allocation
+    job = []
+    partner = []
+    pool = []
     for place, row in enumerate(rows):
         path = f"allocation[{place}]"
         first, second = (row.job, None) if row.jobs is None else row.jobs
         job.append(_job(instance, first, f"{path}.job" if row.jobs is None else f"{path}.jobs[0]"))
         partner.append(NOBODY if second is None else _job(instance, second, f"{path}.jobs[1]"))
         pool.append(_pool(instance, row.pool, f"{path}.pool"))
-    gpus, fraction = [row.gpus * row.share for row in rows], [row.fraction for row in rows]
+    gpus = [row.gpus * row.share for row in rows]
+    fraction = [row.fraction for row in rows]
     return Shares(
         _rows(job), _rows(partner), _rows(pool), np.array(gpus, float), np.array(fraction, float)
     )

@@ -67,7 +67,8 @@ def comparison_picture(comparison: Comparison) -> Axes:
         raise UsageError(f"found {len(rows)} answers, expected at most {MOST} in one picture")
     values = {panel: [getattr(row.measures, panel.measure) for row in rows] for panel in PANELS}
     panels = [panel for panel in PANELS if any(value is not None for value in values[panel])]
-    width, height = 2.2 + 2.1 * len(panels), 1.5 + 0.3 * len(rows)
+    width = 2.2 + 2.1 * len(panels)
+    height = 1.5 + 0.3 * len(rows)
     _, grid = new_panels(width, height, 1, len(panels), one_scale=True)
     axes: list[Axes] = np.atleast_1d(grid).tolist()
     names = [short(row.formulation, 30) for row in rows]

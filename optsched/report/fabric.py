@@ -99,7 +99,8 @@ def fabric_of(instance: Instance) -> Fabric:
     UsageError
         If the cluster has more GPUs than a picture has room for.
     """
-    pools, now = instance.cluster.pools, instance.now
+    pools = instance.cluster.pools
+    now = instance.now
     total = sum(int(pool.node_gpus.sum()) for pool in pools)
     if total > MOST_GPUS:
         raise UsageError(f"the cluster has {total:,} GPUs; a picture has room for {MOST_GPUS:,}")
@@ -178,7 +179,9 @@ def _condensed(
     for one, other, data in graph.edges(data=True):
         if graph.is_directed() and graph.has_edge(other, one) and str(other) < str(one):
             continue
-        a, b, bandwidth = owner[one], owner[other], data.get("bandwidth")
+        a = owner[one]
+        b = owner[other]
+        bandwidth = data.get("bandwidth")
         if a == b:
             if isinstance(a, int):
                 inside.setdefault(a, []).append(bandwidth)
@@ -197,7 +200,8 @@ def _levels(leaves: Iterable[str], links: Iterable[Link]) -> dict[str, int]:
         if isinstance(one, str) and isinstance(other, str):
             near.setdefault(one, set()).add(other)
             near.setdefault(other, set()).add(one)
-    frontier, depth = sorted(leaves), 0
+    frontier = sorted(leaves)
+    depth = 0
     level = dict.fromkeys(frontier, 0)
     while frontier:
         depth += 1

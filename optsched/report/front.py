@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.display import amount, count
 from optsched.errors import UsageError
 from optsched.report.palette import INK, MAIN, MUTED, PAPER, SECOND, SMALL, WARNING
 from optsched.report.pictures import (
-    amount,
-    count,
     grid_below,
     head,
     legend_below,
@@ -84,7 +83,8 @@ class FrontLines:
             for point in front.points
             if point.solution.allocation
         )
-        both, hidden = both[seen], int((~seen).sum())
+        both = both[seen]
+        hidden = int((~seen).sum())
         finite = both.min(axis=0), both.max(axis=0)
         worst = tuple(
             float(finite[1][place] if axis.sense == "min" else finite[0][place])
@@ -194,7 +194,8 @@ def _number(ax: Axes, lines: FrontLines) -> None:
     """The numbers of the points beside them, on the side of the nadir; of many points those of the ends alone."""
     last = len(lines.first) - 1
     rows = range(last + 1) if last < LABELLED else (0, last)
-    ideal, nadir = lines.ideal or (0.0, 0.0), lines.nadir or (0.0, 0.0)
+    ideal = lines.ideal or (0.0, 0.0)
+    nadir = lines.nadir or (0.0, 0.0)
     right, up = (nadir[place] > ideal[place] for place in (0, 1))
     for row in rows:
         words = f"{amount(float(lines.first[row]))}, {amount(float(lines.second[row]))}"

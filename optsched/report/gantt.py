@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.tables import JobNames
@@ -33,7 +34,6 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
-    count,
     grid_below,
     head,
     legend_below,
@@ -107,7 +107,8 @@ def lay_out(
     before: dict[int, IntArray] = {}
     blocks: list[tuple[int, int, int]] = []
     for stretch in np.lexsort((owner, -height, start)).tolist():
-        wanted, who = int(height[stretch]), int(owner[stretch])
+        wanted = int(height[stretch])
+        who = int(owner[stretch])
         free = np.flatnonzero(busy_until <= start[stretch] + slack)
         if len(free) < wanted:
             more = wanted - len(free)
@@ -172,7 +173,8 @@ class GanttRows:
     @classmethod
     def of_schedule(cls, answer: Answer | Schedule) -> GanttRows:
         """The schedule of a solution or of a solution file, on an axis that counts from now."""
-        runs, instance = schedule_of(answer), instance_of(answer)
+        runs = schedule_of(answer)
+        instance = instance_of(answer)
         if not len(runs):
             raise UsageError("the schedule is empty: there is nothing to draw")
         scale, unit = time_unit(
@@ -180,7 +182,8 @@ class GanttRows:
         )
         last = _last_of_job(runs)
         deadline = np.where(last, instance.jobs_table.deadline[runs.job], np.inf)
-        missed, due = int((runs.end > deadline + 1e-6).sum()), int(np.isfinite(deadline).sum())
+        missed = int((runs.end > deadline + 1e-6).sum())
+        due = int(np.isfinite(deadline).sum())
         told = [_amounts(runs), f"{missed} of {count(due, 'deadline')} missed" if due else ""]
         return cls(
             instance,
@@ -197,7 +200,8 @@ class GanttRows:
     @classmethod
     def of_rounds(cls, answer: Answer | Rounds) -> GanttRows:
         """The rounds of a solution or of a solution file: seconds where the window is known, else percent of it."""
-        slices, instance = slices_of(answer), instance_of(answer)
+        slices = slices_of(answer)
+        instance = instance_of(answer)
         if not len(slices.runs):
             raise UsageError("nothing runs in the rounds: there is nothing to draw")
         scale, unit = time_unit(slices.window)
@@ -216,7 +220,8 @@ class GanttRows:
 
 
 def _moved(runs: Runs, origin: float, scale: float) -> Runs:
-    start, end = (runs.start - origin) / scale, (runs.end - origin) / scale
+    start = (runs.start - origin) / scale
+    end = (runs.end - origin) / scale
     return Runs(runs.job, runs.partner, runs.pool, runs.gpus, start, end)
 
 
@@ -454,7 +459,8 @@ def _draw_pools(ax: Axes, bands: Sequence[Band]) -> None:
 def _boxes(rows: GanttRows, band: Band) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Left, top, right and bottom of the blocks of a band."""
     lanes = band.lanes
-    stretch, height = band.runs[lanes.stretch], band.of_gpu / lanes.per_gpu
+    stretch = band.runs[lanes.stretch]
+    height = band.of_gpu / lanes.per_gpu
     top = np.asarray(band.top + height * lanes.lane, np.float64)
     return (
         rows.runs.start[stretch],
@@ -470,7 +476,8 @@ def _stretches(rows: GanttRows, bands: Sequence[Band]) -> Blocks:
     stretch, left, top, right, bottom = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
-    job, partner = rows.runs.job[stretch], rows.runs.partner[stretch]
+    job = rows.runs.job[stretch]
+    partner = rows.runs.partner[stretch]
     pair = partner >= 0
     middle = np.where(pair, (top + bottom) / 2, bottom)
     return Blocks(
@@ -488,7 +495,8 @@ def beside(blocks: Blocks) -> Mapping[int, set[int]]:
     found: dict[int, set[int]] = {}
     if len(blocks.job) > MAX_TOUCHING:
         return found
-    slack, lane = 1e-3 * float(np.ptp([blocks.left.min(), blocks.right.max()])), 1e-6
+    slack = 1e-3 * float(np.ptp([blocks.left.min(), blocks.right.max()]))
+    lane = 1e-6
     for place, job in enumerate(blocks.job.tolist()):
         here = (blocks.left <= blocks.right[place] + slack) & (
             blocks.right >= blocks.left[place] - slack
@@ -504,13 +512,16 @@ def write_names(ax: Axes, names: JobNames, blocks: Blocks, colours: Mapping[int,
     """The name of a job in the largest block of each stretch that has room for it."""
     named = set()
     inch = size_of(ax)[0] / float(np.ptp(ax.get_xlim()))
-    width, height = (blocks.right - blocks.left) * inch, blocks.bottom - blocks.top
+    width = (blocks.right - blocks.left) * inch
+    height = blocks.bottom - blocks.top
     for place in np.argsort(-width * height, kind="stable")[:MAX_LABELS].tolist():
-        job, owner = int(blocks.job[place]), int(blocks.owner[place])
+        job = int(blocks.job[place])
+        owner = int(blocks.owner[place])
         fits = height[place] >= LOWEST and width_of(names[job], SMALL) <= width[place] - 0.05
         if fits and owner not in named:
             named.add(owner)
-            x, y = (blocks.left + blocks.right)[place] / 2, (blocks.top + blocks.bottom)[place] / 2
+            x = (blocks.left + blocks.right)[place] / 2
+            y = (blocks.top + blocks.bottom)[place] / 2
             ax.text(
                 x,
                 y,
@@ -528,7 +539,10 @@ def add_boxes(ax: Axes, blocks: Blocks, colours: Mapping[int, str]) -> Collectio
     """Draw the blocks in the colours of their jobs."""
     from matplotlib.collections import PolyCollection
 
-    left, top, right, bottom = blocks.left, blocks.top, blocks.right, blocks.bottom
+    left = blocks.left
+    top = blocks.top
+    right = blocks.right
+    bottom = blocks.bottom
     edge = 0.7 if len(left) <= 400 else 0.2
     fill = [colours[job] for job in blocks.job.tolist()]
     boxes = PolyCollection(
@@ -556,7 +570,9 @@ def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
         (False, INK, "|", "deadline"),
         (True, WARNING, "X", "missed deadline"),
     ):
-        at, height, end = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+        at = [np.zeros(0)]
+        height = [np.zeros(0)]
+        end = [np.zeros(0)]
         for band in bands:
             _, top, _, bottom = _boxes(rows, band)
             first = np.unique(band.lanes.stretch, return_index=True)[
@@ -569,7 +585,9 @@ def _draw_deadlines(ax: Axes, rows: GanttRows, bands: Sequence[Band]) -> None:
                 (bottom - np.minimum((bottom - top) / 2, 0.1))[first[mine]]
             )  # below the name
             end.append(rows.runs.end[stretch[mine]])
-        x, y, until = np.concatenate(at), np.concatenate(height), np.concatenate(end)
+        x = np.concatenate(at)
+        y = np.concatenate(height)
+        until = np.concatenate(end)
         if len(x):
             ax.hlines(
                 y,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import count
 from optsched.errors import UsageError
 from optsched.instance import Instance
 from optsched.instance.cluster import Numbering
@@ -32,7 +33,6 @@ from optsched.report.palette import (
 )
 from optsched.report.pictures import (
     SINCE_FIRST,
-    count,
     head,
     legend_below,
     new_axes,
@@ -82,7 +82,9 @@ class Holders:
         """Segments that overlap on the same lowest GPU share their GPUs: they are one holder."""
         count = len(segments)
         order = np.lexsort((segments.start, segments.first_gpu))
-        start, end, gpu = segments.start[order], segments.end[order], segments.first_gpu[order]
+        start = segments.start[order]
+        end = segments.end[order]
+        gpu = segments.first_gpu[order]
         changes = np.diff(gpu, prepend=gpu[:1]) != 0
         by_end = np.argsort(end, kind="stable")
         rank = np.empty(count, np.int64)
@@ -137,7 +139,8 @@ def parts_on_nodes(instance: Instance, holders: Holders) -> Parts:
     numbering = instance.cluster.numbering
     node = numbering.node_of(holders.first_gpu)
     single = holders.nodes <= 1
-    rows, spread = np.flatnonzero(single), np.flatnonzero(~single)
+    rows = np.flatnonzero(single)
+    spread = np.flatnonzero(~single)
     found = [(rows, node[rows], holders.gpus[rows])]
     for pool in np.unique(numbering.pool[node[spread]]).tolist():
         members = np.flatnonzero(numbering.pool == pool)
@@ -198,7 +201,8 @@ def _shared_out(free: IntArray, first: int, gpus: int, nodes: int) -> tuple[IntA
     others = later[np.argsort(-free[later], kind="stable")][: nodes - 1]
     row = np.concatenate([[first], np.sort(others)]).astype(np.int64)
     # One at least on each
-    left, count = gpus - len(row), np.ones(len(row), np.int64)
+    left = gpus - len(row)
+    count = np.ones(len(row), np.int64)
     for place in np.argsort(-free[row], kind="stable").tolist():
         more = min(left, max(int(free[row[place]]) - 1, 0))
         count[place] += more
@@ -220,7 +224,8 @@ def gpus_of(instance: Instance, holders: Holders, parts: Parts) -> tuple[IntArra
     for holder, node, wanted in zip(
         parts.holder.tolist(), parts.node.tolist(), parts.gpus.tolist(), strict=True
     ):
-        first, stop = int(start[node]), int(start[node + 1])
+        first = int(start[node])
+        stop = int(start[node + 1])
         free = first + np.flatnonzero(until[first:stop] <= holders.start[holder] + slack)
         lowest = int(np.searchsorted(free, holders.first_gpu[holder]))
         taken = np.sort(np.roll(free, -lowest)[:wanted]) if lowest < len(free) else free[-wanted:]
@@ -270,17 +275,18 @@ def blocks_of(
 ) -> tuple[Blocks, int]:
     """Rectangles in seconds and inches; where two jobs share GPUs, halves lie over those. And how many halves."""
     order = np.lexsort((gpu, holder))
-    holder, gpu = holder[order], gpu[order]
+    holder = holder[order]
+    gpu = gpu[order]
     node = numbering.node_of(gpu)
     new = np.ones(len(gpu), bool)
     new[1:] = (holder[1:] != holder[:-1]) | (gpu[1:] != gpu[:-1] + 1) | (node[1:] != node[:-1])
     begins = np.flatnonzero(new)
     last = np.append(begins[1:], len(gpu)) - 1
-    owner, top, bottom = holder[begins], rows.top[gpu[begins]], rows.top[gpu[last]] + rows.of_gpu
-    first, stop = (
-        np.searchsorted(owner, holders.of_segment),
-        np.searchsorted(owner, holders.of_segment, side="right"),
-    )
+    owner = holder[begins]
+    top = rows.top[gpu[begins]]
+    bottom = rows.top[gpu[last]] + rows.of_gpu
+    first = np.searchsorted(owner, holders.of_segment)
+    stop = np.searchsorted(owner, holders.of_segment, side="right")
     first_half, second_half, left, right = shared_spells(shown, holders)
     segment = np.concatenate([np.arange(len(shown)), first_half, second_half])
     begin = np.concatenate([shown.start, left, left])
@@ -293,7 +299,8 @@ def blocks_of(
         + np.arange(len(entry))
         - np.repeat(np.cumsum(pieces) - pieces, pieces)
     )
-    middle, half = (top[piece] + bottom[piece]) / 2, half[entry]
+    middle = (top[piece] + bottom[piece]) / 2
+    half = half[entry]
     return Blocks(
         shown.job[segment[entry]],
         entry,
@@ -308,7 +315,8 @@ def shared_spells(
     shown: Segments, holders: Holders
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
     """Pairs of segments that share GPUs, and from when to when."""
-    first, second = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    first = [np.zeros(0, np.int64)]
+    second = [np.zeros(0, np.int64)]
     order = np.argsort(holders.of_segment, kind="stable")
     bounds = np.searchsorted(holders.of_segment[order], np.arange(len(holders) + 1))
     for begin, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -316,11 +324,10 @@ def shared_spells(
             a, b = np.triu_indices(stop - begin, 1)
             first.append(order[begin + a])
             second.append(order[begin + b])
-    one, other = np.concatenate(first), np.concatenate(second)
-    left, right = (
-        np.maximum(shown.start[one], shown.start[other]),
-        np.minimum(shown.end[one], shown.end[other]),
-    )
+    one = np.concatenate(first)
+    other = np.concatenate(second)
+    left = np.maximum(shown.start[one], shown.start[other])
+    right = np.minimum(shown.end[one], shown.end[other])
     both = right > left
     return one[both], other[both], left[both], right[both]
 
@@ -377,7 +384,8 @@ def gpu_gantt_picture(
     SolverUnavailable
         If matplotlib is not installed.
     """
-    everything, instance = simulation.segments, simulation.trace.instance
+    everything = simulation.segments
+    instance = simulation.trace.instance
     if not len(everything):
         raise UsageError("there is nothing to draw: the simulation has no segments")
     if (everything.first_gpu < 0).any():
@@ -444,12 +452,15 @@ def _names(ax: Axes, simulation: Simulation, rows: GpuRows, by_gpu: bool) -> Non
     node_top = rows.top[numbering.start[:-1][np.diff(numbering.start) > 0]]
     node_gpus = np.diff(numbering.start)[np.diff(numbering.start) > 0]
     named = bool((node_gpus * rows.of_gpu).min() >= LABELLED) and by_gpu
-    bands, labels, first = [], [], 0
+    bands = []
+    labels = []
+    first = 0
     for pool in pools:
         size = int(pool.node_gpus.sum())
         if not size:
             continue
-        top, bottom = float(rows.top[first]), float(rows.top[first + size - 1]) + rows.of_gpu
+        top = float(rows.top[first])
+        bottom = float(rows.top[first + size - 1]) + rows.of_gpu
         bands.append((top, bottom))
         labels.append(f"{short(pool.name, 16)}\n{count(size, 'GPU')}")
         if named:
@@ -538,7 +549,8 @@ def _draw_nodes(
     for row, pool in enumerate(instance.cluster.pools):
         mine = np.flatnonzero((numbering.pool == row) & (size > 0))
         if len(mine):
-            top, here = float(rows.top[gpus]), int(pool.node_gpus.sum())
+            top = float(rows.top[gpus])
+            here = int(pool.node_gpus.sum())
             bottom = float(rows.top[gpus + here - 1]) + rows.of_gpu
             image = ax.imshow(
                 share[mine],

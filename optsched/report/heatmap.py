@@ -76,17 +76,23 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
     A row is a job; else a class of jobs that are equal for the formulation; and if even these are too many, the jobs
     are sorted by the pool that they use most, and neighbours are put together.
     """
-    shares, C = shares_of(source), source.classes
+    shares = shares_of(source)
+    C = source.classes
     fraction, runs, places = _by_job(C, shares)
     jobs = np.flatnonzero(C.of_job >= 0)
-    fraction, runs = fraction[jobs], runs[jobs]
+    fraction = fraction[jobs]
+    runs = runs[jobs]
     if len(jobs) <= MAX_LABELLED:
-        words, group = "job (GPUs)", np.arange(len(jobs), dtype=np.int64)
+        words = "job (GPUs)"
+        group = np.arange(len(jobs), dtype=np.int64)
     elif len(C) <= MAX_LABELLED:
-        words, group = "class of equal jobs (GPUs)", C.of_job[jobs]
+        words = "class of equal jobs (GPUs)"
+        group = C.of_job[jobs]
     else:
-        words, group = "jobs, by the pool that they use most", _bands(fraction)
-    first, size = np.unique(group, return_index=True)[1], np.bincount(group)
+        words = "jobs, by the pool that they use most"
+        group = _bands(fraction)
+    first = np.unique(group, return_index=True)[1]
+    size = np.bincount(group)
     labels: tuple[str, ...] = ()
     if len(size) <= MAX_LABELLED:
         labels = tuple(
@@ -105,7 +111,8 @@ def heatmap_rows(source: Allocation | SolutionFile) -> HeatmapRows:
 
 def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
     """Fractions of every job in every place, where it can run, and the names of the places."""
-    jobs, pools = len(C.instance.jobs_table), C.instance.cluster.pools
+    jobs = len(C.instance.jobs_table)
+    pools = C.instance.cluster.pools
     # The last place: no pool (-1)
     fraction = np.zeros((jobs, len(pools) + 1))
     shared = shares.partner >= 0
@@ -125,10 +132,8 @@ def _by_job(C: Classes, shares: Shares) -> tuple[FloatArray, BoolArray, tuple[st
 
 def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[FloatArray, BoolArray]:
     size = np.bincount(group)
-    total, some = (
-        np.zeros((len(size), fraction.shape[1])),
-        np.zeros((len(size), fraction.shape[1]), bool),
-    )
+    total = np.zeros((len(size), fraction.shape[1]))
+    some = np.zeros((len(size), fraction.shape[1]), bool)
     np.add.at(total, group, fraction)
     np.logical_or.at(some, group, runs)
     return total / size[:, np.newaxis], some
@@ -136,7 +141,8 @@ def _means(fraction: FloatArray, runs: BoolArray, group: IntArray) -> tuple[Floa
 
 def _bands(fraction: FloatArray) -> IntArray:
     """Group of each job: sorted by the place used most, then by how much, and cut into bands of nearly equal size."""
-    count, most = len(fraction), fraction.argmax(axis=1)
+    count = len(fraction)
+    most = fraction.argmax(axis=1)
     most = np.where(fraction.max(axis=1) >= VISIBLE, most, fraction.shape[1])
     order = np.lexsort((-fraction.sum(axis=1), -fraction.max(axis=1), most))
     rank = np.empty(count, np.int64)
@@ -147,7 +153,8 @@ def _bands(fraction: FloatArray) -> IntArray:
 def _label(instance: Instance, job: int, count: int) -> str:
     table = instance.jobs_table
     name = short(table.names[job], 28)
-    low, high = int(table.gpus_min[job]), int(table.gpus_max[job])
+    low = int(table.gpus_min[job])
+    high = int(table.gpus_max[job])
     gpus = f"{low}" if low == high else f"{low}-{high}"
     return f"{name} ({gpus})" + (f" and {count - 1} like it" if count > 1 else "")
 

@@ -113,10 +113,8 @@ def _draw(
     colour = np.array(
         [colours[row] for row in found.profiles.ways.workload[points.row[known]].tolist()]
     )
-    predicted, width = (
-        points.predicted[known],
-        np.exp(ndtri((1 + found.nominal) / 2) * points.log_sd[known]),
-    )
+    predicted = points.predicted[known]
+    width = np.exp(ndtri((1 + found.nominal) / 2) * points.log_sd[known])
     order = np.argsort(points.seconds[known], kind="stable")
     some = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), INTERVALS)).astype(int))]
     crowded = len(some) < len(known)

@@ -55,7 +55,8 @@ def job_colours(
     always differ. Of more jobs each gets its own choice, and colours repeat; a job that stands ``beside`` others of the
     same colour takes the next one that none of them has.
     """
-    rows, count = sorted(set(jobs)), len(JOBS)
+    rows = sorted(set(jobs))
+    count = len(JOBS)
     if len(rows) > count:
         own: dict[int, int] = {}
         for row in rows:

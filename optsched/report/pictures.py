@@ -14,8 +14,6 @@ import numpy as np
 
 from optsched.api import write_atomically
 from optsched.arrays import FloatArray
-from optsched.display import amount as amount
-from optsched.display import count as count
 from optsched.errors import SolverUnavailable, wrong_ending
 from optsched.report.palette import INK, LABEL, LINE, MUTED, SMALL, SUBTITLE, TITLE
 

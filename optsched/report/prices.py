@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.display import count
 from optsched.errors import UsageError
 from optsched.registry import objective_words
 from optsched.report.answers import Answer, headline
 from optsched.report.palette import IDLE, INK, MAIN, MUTED, SMALL
 from optsched.report.pictures import (
-    count,
     grid_below,
     head,
     new_axes,
@@ -71,7 +71,8 @@ class PriceBars:
             raise UsageError(
                 f"the solution of {answer.formulation} has no prices: integer programs and rules have none"
             )
-        names, price = tuple(prices), np.array(list(prices.values()), np.float64)
+        names = tuple(prices)
+        price = np.array(list(prices.values()), np.float64)
         share = answer.used if isinstance(answer, Prices) else answer.metrics.get("utilisation", {})
         used = np.array([share.get(name, np.nan) for name in names], np.float64)
         order = np.argsort(-price, kind="stable")[:MOST]
@@ -127,9 +128,11 @@ def price_bars(answer: Answer | Prices, ax: Axes | None = None) -> Axes:
 
 def _draw(ax: Axes, bars: PriceBars) -> None:
     plain_frame(ax, "left")
-    rows, worth = np.arange(len(bars.names)), bars.price != 0
+    rows = np.arange(len(bars.names))
+    worth = bars.price != 0
     ax.barh(rows, bars.price, height=0.68, color=MAIN, zorder=2)
-    low, high = min(float(bars.price.min()), 0.0), max(float(bars.price.max()), 0.0)
+    low = min(float(bars.price.min()), 0.0)
+    high = max(float(bars.price.max()), 0.0)
     span = high - low or 1.0
     room = 0.04 + max(width_of(_words(price), SMALL) for price in bars.price.tolist()) / 5.5
     ax.set_xlim(low - (room * span if low < 0 else 0.0), high + room * span)

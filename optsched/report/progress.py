@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.display import count
 from optsched.errors import UsageError
 from optsched.registry import objective_words
 from optsched.report.answers import headline
 from optsched.report.palette import INK, LABEL, LINE, MAIN, MUTED, PAPER, SECOND
 from optsched.report.pictures import (
-    count,
     grid_below,
     head,
     legend_below,
@@ -311,7 +311,8 @@ def _range(lines: ProgressLines) -> tuple[float, float]:
     )
     late = late[np.isfinite(late)]
     seen = late if len(late) else values
-    low, high = float(seen.min()), float(seen.max())
+    low = float(seen.min())
+    high = float(seen.max())
     margin = max(0.08 * (high - low), 1e-4 * max(abs(low), abs(high))) or 1.0
     return low - margin, high + 2 * margin
 

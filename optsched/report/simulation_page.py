@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import optsched
+from optsched.display import count
 from optsched.display.html import facts_html
 from optsched.errors import UsageError
 from optsched.report.gpu_gantt import gpu_gantt_picture
@@ -24,7 +25,6 @@ from optsched.report.page import (
 )
 from optsched.report.palette import MUTED, SMALL
 from optsched.report.pictures import (
-    count,
     first_names,
     new_panels,
     plain_frame,
@@ -95,7 +95,8 @@ def facts(shown: Simulated) -> list[tuple[str, str]]:
 
 
 def _jobs_words(run: Simulation) -> str:
-    jobs, measured = len(run.measured), int(run.measured.sum())
+    jobs = len(run.measured)
+    measured = int(run.measured.sum())
     return f"{jobs:,}" if measured == jobs else f"{jobs:,}, of which {measured:,} measured"
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.display import count
 from optsched.errors import UsageError
 from optsched.report.palette import INK, SMALL
 from optsched.report.pictures import (
     LEGEND,
     SINCE_FIRST,
-    count,
     fixed_ticks,
     grid_below,
     head,
@@ -176,7 +176,9 @@ def _draw_shares(shown: Simulated, values: Sequence[FloatArray], ax: Axes | None
     ax = ax or new_axes(6.8 if names <= INSIDE else 9.4, 4.0)
     plain_frame(ax, "left", "bottom")
     known = np.concatenate([run[~np.isnan(run)] for run in values])
-    low, high, wide = float(known.min()), float(known.max()), _wide(known)
+    low = float(known.min())
+    high = float(known.max())
+    wide = _wide(known)
     start = low / 1.15 if wide else min(low, 0.0)
     end = high * 1.15 if wide else high + 0.03 * max(high - start, 1e-9)
     for policy in shown.policies:
@@ -345,7 +347,8 @@ def _draw_over_time(shown: Simulated, ax: Axes | None, amounts: Amounts) -> tupl
 
 def _rounds(run: Simulation, amounts: Amounts) -> tuple[FloatArray, FloatArray]:
     """Steps of a line through all rounds; broken where there is none, or nothing to be a part of."""
-    rounds, origin = run.rounds, first_arrival(run)
+    rounds = run.rounds
+    origin = first_arrival(run)
     if not len(rounds):
         return np.zeros(0), np.zeros(0)
     amount, whole = amounts(rounds)
@@ -385,7 +388,8 @@ def window_means(run: Simulation, amounts: Amounts, edges: FloatArray) -> FloatA
     edges : FloatArray, shape (windows + 1,)
         Seconds after the first arrival.
     """
-    rounds, origin = run.rounds, first_arrival(run)
+    rounds = run.rounds
+    origin = first_arrival(run)
     if not len(rounds):
         return np.full(len(edges) - 1, np.nan)
     seconds = rounds.end - rounds.start

@@ -11,7 +11,8 @@ import numpy as np
 from optsched.arrays import FloatArray
 from optsched.benchmarking.statistics import holm, mean_interval, paired
 from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
-from optsched.report.pictures import amount, time_unit
+from optsched.display import amount
+from optsched.report.pictures import time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
 # After the point, at most, of a mean with an interval.
@@ -73,7 +74,8 @@ def metrics_table(
 
     Where a run of a policy has no value, the policy has none: no mean is taken over what happens to be known.
     """
-    columns, cells = [Column("policy", "text")], []
+    columns = [Column("policy", "text")]
+    cells = []
     several = shown.seeds > 1
     if several:
         columns.append(Column("seeds", "count"))
@@ -145,7 +147,8 @@ def _compared(
         )
         if a is not None and b is not None
     ]
-    base, values = np.array([pair[0] for pair in both]), np.array([pair[1] for pair in both])
+    base = np.array([pair[0] for pair in both])
+    values = np.array([pair[1] for pair in both])
     cells = [f"{figure.heading}{unit}", other.name, f"{len(both):,}"]
     if not both:
         return [*cells, *[NOTHING] * 6], None
@@ -171,15 +174,16 @@ def jobs_table(shown: Simulated) -> SummaryTable:
     first = shown.policies[0]
     rows = []
     for other in shown.policies[1:]:
-        ratios, before, after = [np.zeros(0)], 0, 0
+        ratios = [np.zeros(0)]
+        before = 0
+        after = 0
         for mine, its in shown.pairs(first, other):
-            a, b = shown.simulations[mine], shown.simulations[its]
+            a = shown.simulations[mine]
+            b = shown.simulations[its]
             counted = a.measured & b.measured
             ends = (a.completed & counted, b.completed & counted)
-            before, after = (
-                before + int((ends[0] & ~ends[1]).sum()),
-                after + int((ends[1] & ~ends[0]).sum()),
-            )
+            before = before + int((ends[0] & ~ends[1]).sum())
+            after = after + int((ends[1] & ~ends[0]).sum())
             both = ends[0] & ends[1] & (a.completion_times > 0) & (b.completion_times > 0)
             ratios.append(b.completion_times[both] / a.completion_times[both])
         rows.append((other.name, *_of_ratios(np.concatenate(ratios)), before, after))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import count
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.instance.documents import parse_index
@@ -32,7 +33,6 @@ from optsched.report.palette import (
     job_colours,
 )
 from optsched.report.pictures import (
-    count,
     figure_of,
     head,
     legend_below,
@@ -116,14 +116,16 @@ def _cells(
                 raise InvalidInput(f"placement[{place}].gpus[{position}]", show(name), expected)
             found += [(int(fabric.first[host[node]]) + number, job) for job in holder.jobs]
     table = np.unique(np.array(found, np.int64).reshape(-1, 2), axis=0)
-    gpu, job = table[:, 0], table[:, 1]
+    gpu = table[:, 0]
+    job = table[:, 1]
     begin = np.searchsorted(gpu, gpu, side="left")
     slots = np.searchsorted(gpu, gpu, side="right") - begin
     return fabric, gpu, job, np.arange(len(gpu)) - begin, slots
 
 
 def _amounts(fabric: Fabric, gpu: IntArray, job: IntArray, *_: IntArray) -> str:
-    held, jobs = len(np.unique(gpu)), len(np.unique(job))
+    held = len(np.unique(gpu))
+    jobs = len(np.unique(job))
     states = np.bincount(fabric.state, minlength=len(STATES))
     off = [
         f"{count(int(states[row]), 'node')} {STATES[row]}"
@@ -256,7 +258,8 @@ def grid(gpus: int) -> tuple[int, int]:
 def header_of(fabric: Fabric, group: HostGroup) -> str:
     """How many hosts of what size."""
     sizes = fabric.gpus[group.hosts]
-    low, high = int(sizes.min()), int(sizes.max())
+    low = int(sizes.min())
+    high = int(sizes.max())
     each = f"{low}" if low == high else f"{low} to {high}"
     return f"{len(sizes):,} node{'s' if len(sizes) != 1 else ''} x {each} GPU{'s' if high != 1 else ''}"
 
@@ -270,7 +273,8 @@ def bandwidth_words(values: tuple[float, ...]) -> str:
 
 def bandwidths_of(group: HostGroup) -> str:
     """Bandwidths inside a host and to its switches, where stated."""
-    inside, uplink = bandwidth_words(group.inside), bandwidth_words(group.uplink)
+    inside = bandwidth_words(group.inside)
+    uplink = bandwidth_words(group.uplink)
     parts = [f"{inside} inside" if inside else "", f"{uplink} up" if uplink else ""]
     text = ", ".join(filter(None, parts))
     return f"GB/s: {text}" if text else ""
@@ -357,7 +361,8 @@ def _place(
     linked = len(blocks) <= MOST_LINKED
     per_shelf = math.ceil(len(blocks) / shelves)
     top = LEVEL * max(fabric.levels.values(), default=0) if linked else 0.0
-    host, gpu = np.zeros((len(fabric.names), 4)), np.zeros((fabric.total, 2))
+    host = np.zeros((len(fabric.names), 4))
+    gpu = np.zeros((fabric.total, 2))
     panels: list[HostPanel] = []
     leaves: list[Bar] = []
     right = 0.0
@@ -403,7 +408,8 @@ def _place_hosts(
     host[group.hosts] = np.stack([x, y, np.full(len(x), wide), np.full(len(x), high)], axis=1)
     columns, _ = grid(int(fabric.gpus[group.hosts].max(initial=1)))
     for number, at_x, at_y in zip(group.hosts.tolist(), x.tolist(), y.tolist(), strict=True):
-        first, count = int(fabric.first[number]), int(fabric.gpus[number])
+        first = int(fabric.first[number])
+        count = int(fabric.gpus[number])
         cell = np.arange(count)
         gpu[first : first + count, 0] = at_x + sizes.pad + (cell % columns) * sizes.cell
         gpu[first : first + count, 1] = (
@@ -499,7 +505,8 @@ def _draw(cells: TopologyCells, layout: ClusterLayout, ax: Axes | None) -> Axes:
         if layout.linked or not cells.fabric.levels
         else "; links above the leaf switches are not drawn"
     )
-    subtitle, width = cells.subtitle + more, layout.width + 0.12
+    subtitle = cells.subtitle + more
+    width = layout.width + 0.12
     colours = job_colours(cells.jobs)
     handles = _handles(cells, colours, NUMBERED if layout.sizes.named else len(JOBS))
     columns = max(int(width / 1.75), 1)
@@ -525,8 +532,11 @@ def _draw(cells: TopologyCells, layout: ClusterLayout, ax: Axes | None) -> Axes:
 
 def _own_axes(layout: ClusterLayout, words: float, lines: int) -> Axes:
     """Axes whose unit is an inch, with room for the words above and so many lines of the legend below."""
-    width, height = layout.width + 0.12, layout.height + 0.12
-    above, below, side = 0.62, 0.25 + 0.185 * lines, 0.1
+    width = layout.width + 0.12
+    height = layout.height + 0.12
+    above = 0.62
+    below = 0.25 + 0.185 * lines
+    side = 0.1
     page = (max(width, words) + 2 * side, height + above + below)
     ax = new_axes(*page)
     figure = figure_of(ax)
@@ -542,7 +552,8 @@ def link_width(bandwidth: float | None) -> float:
 
 def _draw_panel(ax: Axes, cells: TopologyCells, layout: ClusterLayout, panel: HostPanel) -> None:
     """The ground of a group with its words, and in a picture with names the links from its hosts to the leaf switch."""
-    group, named = panel.group, layout.sizes.named
+    group = panel.group
+    named = layout.sizes.named
     _add_rounded(ax, panel.left, panel.top, panel.width, panel.height, PANEL, 0.5)
     pool = cells.instance.cluster.pools[group.pool]
     room = max(int((panel.width - 2 * MARGIN) / 0.078), 3)
@@ -599,7 +610,9 @@ def _draw_links(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
     from matplotlib.collections import LineCollection
 
     bars = {bar.name: bar for bar in reversed(layout.leaves)} | dict(layout.switches)
-    lines, widths, labels = [], [], Labels()
+    lines = []
+    widths = []
+    labels = Labels()
     for link in cells.fabric.links:
         ends = [_end(vertex, bars, layout) for vertex in link.ends]
         if ends[0] is None or ends[1] is None:
@@ -666,7 +679,8 @@ def _draw_hosts(ax: Axes, cells: TopologyCells, layout: ClusterLayout) -> None:
     """Boxes of the hosts, hatched by their state, with names where there is room."""
     from matplotlib.collections import PolyCollection
 
-    fabric, line = cells.fabric, 0.8 if layout.sizes.named else min(0.6, 4 * layout.sizes.cell)
+    fabric = cells.fabric
+    line = 0.8 if layout.sizes.named else min(0.6, 4 * layout.sizes.cell)
     for state, hatch in enumerate(HATCHES):
         mine = fabric.state == state
         if mine.any():
@@ -708,7 +722,9 @@ def _draw_gpus(
     """Free cells, held cells or stripes of them, and the numbers of the jobs where there is room."""
     from matplotlib.collections import PolyCollection
 
-    fabric, side, named = cells.fabric, layout.sizes.cell, layout.sizes.named
+    fabric = cells.fabric
+    side = layout.sizes.cell
+    named = layout.sizes.named
     margin = 0.08 * side
     free = np.repeat(fabric.state == 0, fabric.gpus)
     free[cells.gpu] = False

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.display import amount, count
 from optsched.errors import UsageError
 from optsched.report.palette import INK, MAIN, PAPER, SECOND, SMALL
 from optsched.report.pictures import (
     LEGEND,
     SINCE_FIRST,
-    amount,
-    count,
     grid_below,
     head,
     new_axes,
@@ -115,7 +114,8 @@ def durations_picture(summary: TraceSummary, ax: Axes | None = None) -> Axes:
     demand = summary.demand
     runs = demand.runs & (np.nan_to_num(demand.seconds) > 0)
     order = np.argsort(demand.seconds[runs], kind="stable")
-    seconds, hours = demand.seconds[runs][order], demand.least[runs][order]
+    seconds = demand.seconds[runs][order]
+    hours = demand.least[runs][order]
     subtitle = "no job can run"
     if len(seconds):
         for weights, colour, words in (

@@ -193,8 +193,10 @@ def _common_classes(f: Formulation, g: Formulation, candidates: Candidates) -> C
     """Classes of jobs that neither formulation can tell apart, nor any side constraint."""
     # A formulation that reads what both read: its classes are those that neither can tell apart
     wider: type[Formulation] = type(f.name, (type(f),), {"reads": f.reads | g.reads})
-    C, other = wider(f.options, f.constraints).classes(candidates), g.classes(candidates)
-    ours, theirs = C.candidates.columns, other.candidates.columns
+    C = wider(f.options, f.constraints).classes(candidates)
+    other = g.classes(candidates)
+    ours = C.candidates.columns
+    theirs = other.candidates.columns
     for name in ("kind", "partner", "pool", "gpus", "nodes", "option", "workers", "servers"):
         if not np.array_equal(getattr(ours, name), getattr(theirs, name)):
             raise UsageError(
@@ -231,7 +233,8 @@ class _Search:
 
     def front(self, axes: tuple[Axis, Axis], count: int) -> Front:
         """All points; see the module."""
-        best_f, best_g = self.first.run(self.first.program), self.second.run(self.second.program)
+        best_f = self.first.run(self.first.program)
+        best_g = self.second.run(self.second.program)
         ends = tuple(
             held.solution(held.program, outcome)
             for held, outcome in ((self.first, best_f), (self.second, best_g))
@@ -263,7 +266,8 @@ class _Search:
                 found.append(point)
                 if point.solution.termination is Termination.INTERRUPTED:
                     break
-        kept, missing = efficient(found), count - len(found)
+        kept = efficient(found)
+        missing = count - len(found)
         removed = len(found) - len(kept)
         return Front(
             instance, axes, ends, tuple(kept), removed, missing, self._runs, self._rebuilt, notes
@@ -315,7 +319,8 @@ class _Search:
         """Equidistant levels of g from the first end to the second: in its objective if that is finite."""
         low = 0.0 if 0 <= low <= NOTHING * high else min(low, high)
         second = self.second.program.units
-        worst, best = second.objective(low), second.objective(high)
+        worst = second.objective(low)
+        best = second.objective(high)
         # Where the objective has no finite value, levels are equidistant in the program's own units
         if not np.isfinite([worst, best]).all() or worst == best:
             return [float(value) for value in np.linspace(low, high, count)]
@@ -362,7 +367,8 @@ class _Search:
 
     def _without_noise(self, program: AllocationProgram, outcome: Outcome) -> Outcome:
         """An outcome whose value and bound are both nothing is optimal, however far apart they are relatively."""
-        bound, x = outcome.bound, outcome.x
+        bound = outcome.bound
+        x = outcome.x
         if outcome.certificate.ok or bound is None or x is None or outcome.value is None:
             return outcome
         if max(abs(bound), abs(outcome.value)) > NOTHING * abs(self.best[0]):

@@ -198,7 +198,8 @@ class Front(DisplayedTable):
         one, other = (axis.formulation for axis in self.axes)
         # One formulation with two sets of options
         if one == other:
-            one, other = f"{one} (first)", f"{other} (second)"
+            one = f"{one} (first)"
+            other = f"{other} (second)"
         return {
             one: [point.objectives[0] for point in points],
             other: [point.objectives[1] for point in points],

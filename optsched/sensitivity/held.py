@@ -119,7 +119,8 @@ class HeldProgram:
             program.extend is not None
         ):  # implied bounds of a researcher's own columns may come from the right sides
             return program.to_linear().arrays
-        lower, upper = self.arrays.row_lower.copy(), self.arrays.row_upper.copy()
+        lower = self.arrays.row_lower.copy()
+        upper = self.arrays.row_upper.copy()
         upper[self.arrays.row_block("capacity").slice] = program.classes.capacity
         for side in program.side:
             rows = self.arrays.row_block(side.name).slice

@@ -111,7 +111,8 @@ class WhatIf(DisplayedTable):
         float or None
             None if one of the objectives does not exist.
         """
-        old, new = self.base.objective, None if solution is None else solution.objective
+        old = self.base.objective
+        new = None if solution is None else solution.objective
         return (
             None if old is None or new is None or not np.isfinite([old, new]).all() else new - old
         )

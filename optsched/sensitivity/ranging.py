@@ -120,7 +120,8 @@ class CapacityCurve(DisplayedTable):
         }  # fmt: skip
 
     def _headline(self) -> str:
-        low, high = amount(float(self.capacity[0])), amount(float(self.capacity[-1]))
+        low = amount(float(self.capacity[0]))
+        high = amount(float(self.capacity[-1]))
         return f"of {self.resource}: {count(len(self.capacity), 'breakpoint')} from {low} to {high}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
@@ -274,7 +275,8 @@ def _range(solution: Solution, held: HeldProgram, row: int) -> CapacityRange:
         # More than all jobs could use never helps
         above = Tangent(up, here.at(up), 0.0)
     down, below, down_finished = value.end_of_line(here, 0.0)
-    name, prices = solution.allocation.classes.resources.names[row], (below, above)
+    name = solution.allocation.classes.resources.names[row]
+    prices = (below, above)
     told = [None if line is None else _price(held.program, line) for line in prices]
     return CapacityRange(
         name, capacity, solution.prices[name], down, np.inf if above is None and up_finished else up, told[0], told[1],

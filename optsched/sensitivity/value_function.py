@@ -94,7 +94,8 @@ class ValueFunction:
 
     def _least(self) -> float:
         """Least use of the resource that meets all other rows: minimise usage @ x without its own row."""
-        held, row = self._held, self._row
+        held = self._held
+        row = self._row
         trial = self._capacity.copy()
         # Its own capacity must not bind while the least use is sought
         trial[row] = np.inf
@@ -137,7 +138,8 @@ class ValueFunction:
                     break
                 step *= 4.0
             while trial is not None and not self._on(here, trial):
-                beyond, end = trial, here.meets(trial)
+                beyond = trial
+                end = here.meets(trial)
                 between = (
                     min(here.capacity, trial.capacity) < end < max(here.capacity, trial.capacity)
                 )
@@ -159,13 +161,15 @@ class ValueFunction:
 
         Empty if nothing is feasible. At most so many runs.
         """
-        left, right = self.lowest(low), self.at(high)
+        left = self.lowest(low)
+        right = self.at(high)
         if left is None or right is None or left.capacity > high:
             return [], True
         found = {left.capacity: left.value, right.capacity: right.value}
         # Two tangents meet at a breakpoint, or above v: then the point below splits the stretch in
         # two
-        stack, last = [(left, right)], self._held.runs + most
+        stack = [(left, right)]
+        last = self._held.runs + most
         while stack:
             left, right = stack.pop()
             if self._on(left, right) or self._on(right, left):

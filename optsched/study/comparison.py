@@ -68,7 +68,8 @@ class ComparisonRow:
 
     def to_document(self) -> dict[str, Any]:
         """The row as plain data: every key is always there, what does not exist is null."""
-        solution, owner = self.solution, load_formulation(self.formulation)
+        solution = self.solution
+        owner = load_formulation(self.formulation)
         document: dict[str, Any] = {
             "formulation": self.formulation,
             "options": dict(self.options),

@@ -269,7 +269,9 @@ def _found_again(
 ) -> Verification:
     """What was found, and whether another run agrees: an optimum is the same, no objective is beyond a bound."""
     again = solve_program(program)
-    status, stated, bound = document["status"], document["objective"], document["bound"]
+    status = document["status"]
+    stated = document["objective"]
+    bound = document["bound"]
     told = f"solving again gives {again.objective!r} ({again.status})"
     beyond = 0.0
     if again.objective is not None and bound is not None:
@@ -319,7 +321,8 @@ def point_of(
                 if objective is None
                 else read_start(source, names, objective)
             )
-        where, source = str(source), _values_of(Path(source))
+        where = str(source)
+        source = _values_of(Path(source))
     place = {name: number for number, name in enumerate(names)}
     x = np.zeros(len(names))
     for name, value in source.items():

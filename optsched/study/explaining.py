@@ -88,7 +88,8 @@ class JobExplanation:
 
     def to_document(self) -> dict[str, Any]:
         """The explanation in the format ``optsched-job-explanation/1``."""
-        solution, best = self.solution, self.best_alternative
+        solution = self.solution
+        best = self.best_alternative
         paid = [payment.paid for payment in self.pays if payment.paid is not None]
         return {
             "format": FORMAT,
@@ -179,7 +180,8 @@ def explain_job(solution: Solution, job: str) -> JobExplanation:
             no_prices="The duals of this solution are not those of one program: there are no prices.",
         )
     x = formulation.optimum(C, allocation.x, by_class(C, solution.figures))
-    share, worth = share_of(allocation, row), program.worth_of_duals(x)
+    share = share_of(allocation, row)
+    worth = program.worth_of_duals(x)
     left = left_for(allocation, share) if allocation.integral else None
     ways = ways_of(C, row, share, costs, worth, left=left)
     return replace(
@@ -231,7 +233,7 @@ def _why_no_prices(solution: Solution) -> str | None:
     if solution.allocation is None:
         return "Nothing was found: there are no prices."
     if solution.status is not Status.OPTIMAL:
-        return "Prices are told of optimal solutions only."
+        return "Only an optimal solution has prices."
     if solution.schedule is not None:
         return "A plan of whole jobs has no prices."
     if solution.duals is None:
@@ -301,7 +303,8 @@ def _dropped(solution: Solution, row: int) -> list[dict[str, Any]]:
     kind = int(candidates.kinds.of_job[row])
     if kind < 0:
         return []
-    pools, columns = solution.instance.cluster.pools, candidates.dropped
+    pools = solution.instance.cluster.pools
+    columns = candidates.dropped
     return [
         {
             "pool": None if columns.pool[number] < 0 else pools[int(columns.pool[number])].name,

@@ -276,7 +276,8 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
         kinds[:, 0], np.arange(len(ways.workloads) + 1)
     )  # of each workload among the sorted kinds
     turn = np.arange(len(kinds)) - first[kinds[:, 0].astype(np.int64)]
-    seconds, log_sd = np.full(len(ways), np.nan), np.zeros(len(ways))
+    seconds = np.full(len(ways), np.nan)
+    log_sd = np.zeros(len(ways))
     source = np.zeros(len(ways), np.uint8)
     for number in range(int(turn.max(initial=-1)) + 1):
         asked = np.flatnonzero(turn[kind] == number)
