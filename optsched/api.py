@@ -147,8 +147,6 @@ def solve(
     ------
     UsageError, InvalidInput, SolverUnavailable, SolverCrashed, Interrupted
     """
-    from optsched.placement import packed
-
     deadline = deadline_of(time_limit)
     limits = make_limits(
         deadline, work_limit, gap, tolerance, threads, seed, solver_options, on_progress, on_log
@@ -206,7 +204,11 @@ def solve(
         # A job that the first columns leave nowhere to run may have another one, and the reasons are those of all.
         everything = compile_for(chosen, given, model, deadline=deadline)
         solution = chosen.solve(everything if classes else everything.per_job(), engine)
-    side_by_side = packed(solution.allocation, solution.schedule)
+    side_by_side, allocation = None, solution.allocation
+    if solution.schedule is not None or (allocation is not None and allocation.integral):
+        from optsched.placement import packed  # fractions of time do not run side by side
+
+        side_by_side = packed(allocation, solution.schedule)
     timings["total"] = clock() - started
     if engine.start is not None and not engine.start_used:
         log.warning(

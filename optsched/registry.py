@@ -45,16 +45,17 @@ def _installed() -> Mapping[str, Sequence[EntryPoint]]:
     Only the packages that name one of the groups are parsed: `importlib.metadata.entry_points` parses them all, which
     takes twice as long.
     """
+    packages = [
+        package
+        for package in distributions()
+        if "[optsched." in (package.read_text("entry_points.txt") or "")
+    ]
+    if len(packages) > 1:
+        # The first package of a name on the path is the one that is imported. A name is in the
+        # metadata, which takes an e-mail parser to read.
+        packages = list({package.name: package for package in reversed(packages)}.values())
     found: dict[str, list[EntryPoint]] = {group: [] for group in GROUPS.values()}
-    seen: set[str] = set()
-    for package in distributions():
-        if "[optsched." not in (package.read_text("entry_points.txt") or ""):
-            continue
-        if (
-            package.name in seen
-        ):  # one further behind on the path: it is not the one that is imported
-            continue
-        seen.add(package.name)
+    for package in packages:
         for entry in package.entry_points:
             if entry.group in found:
                 found[entry.group].append(entry)

@@ -127,7 +127,7 @@ def is_range(rows: AnyArray, count: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Groups:
     """Rows put together where they are equal, in order of first appearance.
 

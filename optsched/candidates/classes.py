@@ -62,7 +62,7 @@ READABLE = {
 """Job arrays that a formulation may declare in ``reads``; the gang belongs to the kind and is always known."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Candidates(Displayed):
     """Every way in which the jobs of an instance can run, by kind.
 
@@ -365,7 +365,7 @@ def _intern_configurations(
     return groups.inverse, table
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Classes(DisplayedTable):
     """What a program is built from: K classes of n_k equal jobs, N columns, R resources.
 
@@ -720,7 +720,7 @@ def build_classes(
     return assemble(candidates, reads, groups, alone, pairs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobGroups:
     """Jobs of the program, merged: class of each job (-1: not in the program), first job and size of each class."""
 

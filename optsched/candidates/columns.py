@@ -39,7 +39,7 @@ class Drop(IntEnum):
     OVER_CAPACITY = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ways:
     """Ways to run, of which many columns have the same: arrays of length W; two rows may be alike.
 
@@ -75,7 +75,7 @@ class Ways:
         return rank
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KindColumns:
     """Columns before classes: kind (or pair of kinds) x configuration; arrays of length N.
 

@@ -19,7 +19,7 @@ from optsched.arrays import (
 from optsched.candidates.classes import Classes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobRows:
     """An allocation row by row: a job (or two that share) in a configuration for a fraction of the time.
 

@@ -46,7 +46,7 @@ class Absence(IntEnum):
     """The formulation does not deal with such jobs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kinds:
     """Kinds of the jobs that are present, in order of first appearance.
 

@@ -16,7 +16,7 @@ from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Resources:
     """Rows of ``usage``.
 

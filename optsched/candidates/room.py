@@ -16,7 +16,8 @@ will; consumable resources, which fractions of time do stretch; and resources of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ CELLS = 2_000_000
 """Pairs of a demand and a size of nodes that are looked at together: 16 MB each array."""
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """What generated columns need of nodes, and what these host; arrays of as many rows as columns were asked for.
 
     Attributes

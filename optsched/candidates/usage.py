@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +13,7 @@ from optsched.arrays import AnyArray, FloatArray, IntArray, blocks
 from optsched.arrays.matrices import largest_of_rows, one_per_column
 
 
-@dataclass(frozen=True)
-class ByWay:
+class ByWay(NamedTuple):
     """Columns of which each holds one resource, as its way tells.
 
     Attributes
@@ -30,7 +30,7 @@ class ByWay:
     amount: FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Usage:
     """What one unit of each of N columns holds of R resources.
 

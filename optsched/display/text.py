@@ -22,6 +22,12 @@ def first_of(names: Sequence[str], most: int = 5) -> str:
     return f"{listed} and {len(names) - most:,} more" if len(names) > most else listed
 
 
+def enumerated(words: Sequence[str], conjunction: str) -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    *first, last = words
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
 def one_line(text: str) -> str:
     """The text without line breaks and other control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

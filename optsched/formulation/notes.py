@@ -14,6 +14,7 @@ import numpy as np
 from optsched.arrays import AnyArray
 from optsched.candidates import Candidates
 from optsched.candidates.kinds import Absence
+from optsched.display.text import enumerated
 from optsched.formulation.base import Formulation
 from optsched.instance import Instance
 
@@ -135,8 +136,8 @@ def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
     ]
     if not words:
         return ""
-    told = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    return f"{reader} does not read these fields of the instance, so they have no effect on the answer: {told}"
+    fields = enumerated(words, "and")
+    return f"{reader} does not read these fields of the instance, so they have no effect on the answer: {fields}"
 
 
 def _not_arrived(candidates: Candidates) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from optsched.solution.plan import Plan
 
 
-@dataclass(frozen=True)
-class Auxiliary:
+class Auxiliary(NamedTuple):
     """A program beside the formulation's own.
 
     Attributes
@@ -37,15 +36,13 @@ class Auxiliary:
     exact: bool = False
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """A program that is run once, for whatever feasible point it finds; nothing is proved."""
 
     program: LinearArrays
 
 
-@dataclass(frozen=True)
-class Optimum:
+class Optimum(NamedTuple):
     """What is known of a program that was solved.
 
     Attributes
@@ -67,8 +64,7 @@ class Optimum:
     termination: Termination
 
 
-@dataclass(frozen=True)
-class Reduced:
+class Reduced(NamedTuple):
     """An allocation that is less than the optimum of the formulation's own program (`Formulation.optimum`).
 
     Attributes
@@ -82,8 +78,7 @@ class Reduced:
     figures: Mapping[str, FloatArray]
 
 
-@dataclass(frozen=True)
-class Undecided:
+class Undecided(NamedTuple):
     """Why the optimum could not be reduced: it is the answer as it is, and not called optimal.
 
     Attributes
@@ -97,7 +92,7 @@ class Undecided:
     words: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RuleDecision:
     """An allocation that a rule computed.
 

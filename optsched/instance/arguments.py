@@ -1,16 +1,22 @@
-"""Arguments of public functions, checked by their annotations before anything is done."""
+"""Arguments of public functions, checked by their annotations before anything is done.
+
+Annotations are read as text: many name classes of layers above this one, which the modules of the
+functions import for type checkers alone.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, signature
 from numbers import Integral, Real
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
+from optsched.display.text import enumerated
 from optsched.errors import InvalidArgument
 from optsched.instance.reading import show
 
@@ -29,6 +35,13 @@ def _is_number(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind) and not isinstance(value, bool)
 
 
+def _instance_of(name: str, article: str) -> Kind:
+    """A class by its name: most are defined in layers above this one."""
+    return lambda value: any(
+        owner.__name__ == name for owner in type(value).__mro__
+    ), f"{article} {name}"
+
+
 KINDS: Mapping[str, Kind] = {
     "None": (lambda value: value is None, ""),
     "bool": (_is((bool, np.bool_)), "true or false"),
@@ -45,13 +58,18 @@ KINDS: Mapping[str, Kind] = {
     "Extend": (callable, "a function"),
     "PerformanceModel": (lambda value: hasattr(value, "predict"), "a performance model"),
     "FloatArray": (_is(np.ndarray), "an array"),
+    "Candidates": _instance_of("Candidates", "a"),
+    "Instance": _instance_of("Instance", "an"),
+    "LinearArrays": _instance_of("LinearArrays", "a"),
+    "LinearProgram": _instance_of("LinearProgram", "a"),
+    "PairProfiles": _instance_of("PairProfiles", "a"),
+    "Profiles": _instance_of("Profiles", "a"),
+    "ReadProgram": _instance_of("ReadProgram", "a"),
+    "RoundPolicy": _instance_of("RoundPolicy", "a"),
+    "Solution": _instance_of("Solution", "a"),
+    "Trace": _instance_of("Trace", "a"),
 }
 """Kinds by the names that annotations have for them."""
-CLASSES = (
-    "Candidates", "Instance", "LinearArrays", "LinearProgram", "PairProfiles", "Profiles", "ReadProgram",
-    "RoundPolicy", "Solution", "Trace",
-)  # fmt: skip
-"""Classes by name: most are defined in layers above this one."""
 ALIASES = {
     "Performance": "Mapping | str | Path",
     "PointSource": "Mapping | FloatArray | Sequence | str | Path",
@@ -87,17 +105,19 @@ def checks_arguments(function: Callable[Given, Result]) -> Callable[Given, Resul
     What an annotation means is looked up in `KINDS`; parameters with other annotations are left to
     the function itself.
     """
-    parameters = list(signature(function).parameters.values())
-    names = [parameter.name for parameter in parameters]
-    kinds = {item.name: kinds_of(item) for item in parameters if kinds_of(item)}
+
+    @cache  # at the first call: most functions of the library are imported and never called
+    def kinds() -> dict[str, list[Kind]]:
+        return {item.name: kinds_of(item) for item in signature(function).parameters.values()}
 
     @wraps(function)
     def checked(*positional: Given.args, **named: Given.kwargs) -> Result:
-        for name, value in (*zip(names, positional, strict=False), *named.items()):
-            allowed = kinds.get(name)
+        known = kinds()
+        for name, value in (*zip(known, positional, strict=False), *named.items()):
+            allowed = known.get(name)
             if allowed and not any(holds(value) for holds, _ in allowed):
                 words = [words for _, words in allowed if words]
-                raise InvalidArgument(name, show(value), listed(words))
+                raise InvalidArgument(name, show(value), enumerated(words, "or"))
         return function(*positional, **named)
 
     return checked
@@ -109,32 +129,13 @@ def kinds_of(parameter: Parameter) -> list[Kind]:
     variadic = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     if variadic or parameter.name in CHECKED_LATER or not isinstance(annotation, str):
         return []
-    parts = [
-        name for part in alternatives(annotation) for name in alternatives(ALIASES.get(part, part))
-    ]
-    found = [KINDS.get(name) or _class_kind(name) for name in parts]
+    spelled = " | ".join(ALIASES.get(name, name) for name in alternatives(annotation))
+    found = [KINDS.get(name) for name in alternatives(spelled)]
     return [kind for kind in found if kind] if all(found) else []
-
-
-def _class_kind(name: str) -> Kind | None:
-    if name not in CLASSES:
-        return None
-    article = "an" if name[0] in "AEIOU" else "a"
-    return lambda value: any(
-        owner.__name__ == name for owner in type(value).__mro__
-    ), f"{article} {name}"
 
 
 def alternatives(annotation: str) -> list[str]:
     """Names of the types in ``A | B[C | D]``, without what stands in brackets."""
-    depth, plain = 0, ""
-    for character in annotation:
-        depth += character == "["
-        plain += character if depth == 0 else ""
-        depth -= character == "]"
-    return [part.strip() for part in plain.split("|")]
-
-
-def listed(words: list[str]) -> str:
-    """``a``, ``a or b``, ``a, b or c``."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    while "[" in annotation:  # the innermost brackets first
+        annotation = re.sub(r"\[[^\[\]]*\]", "", annotation)
+    return [name.strip() for name in annotation.split("|")]

@@ -34,7 +34,7 @@ from optsched.instance.tables import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Header:
     """Everything of an instance but its jobs, validated; ``rates`` has the workloads' profiles and takes the jobs'."""
 
@@ -59,8 +59,9 @@ class Header:
             workloads=workloads,
             tenants=self.tenants,
             colocation=build_colocation(self.document.colocation, self.cluster, workloads, table),
-            constraints=tuple(constraint.model_dump() for constraint in self.document.constraints),
-            performance=self.document.performance.model_dump(),
+            # dict() and not model_dump(), for which pydantic would build a schema of its own.
+            constraints=tuple(dict(constraint) for constraint in self.document.constraints),
+            performance=dict(self.document.performance),
             round=self.document.round,
             now=self.document.now,
         )

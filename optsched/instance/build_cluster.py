@@ -88,9 +88,7 @@ def _pool(document: PoolDocument) -> Pool:
         cost_per_gpu_hour=document.cost_per_gpu_hour,
         watts_per_gpu=document.watts_per_gpu,
         watts_idle=document.watts_idle,
-        bandwidth={}
-        if document.bandwidth is None
-        else document.bandwidth.model_dump(exclude_none=True),
+        bandwidth={link: speed for link, speed in document.bandwidth or () if speed is not None},
         partitions=tuple(
             Partition(p.profile, p.compute_slices, p.memory_slices, tuple(p.starts), p.memory)
             for p in document.partitions or ()

@@ -20,7 +20,7 @@ NONE = -1
 """Number of a name that nothing has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Partition:
     """One MIG profile: compute slices of 7, memory slices of 8, and the slices where it may start."""
 
@@ -31,7 +31,7 @@ class Partition:
     memory: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
     """A group of nodes with one GPU type; nodes may differ in size and state.
 
@@ -189,7 +189,7 @@ class _Known(dict[str, int]):
         return self.get(name, NONE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resource:
     """A capacity beside GPUs, CPUs and memory: of the cluster (pool and nodes None), a pool, or some nodes."""
 
@@ -200,7 +200,7 @@ class Resource:
     nodes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tenant:
     """A group of jobs: share by ``weight`` among tenants, by ``policy`` (fairness or fifo) inside."""
 
@@ -209,7 +209,7 @@ class Tenant:
     policy: str = "fairness"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cluster:
     """Pools, resources and the topology document (None: the default tree, see `optsched.instance.topology`)."""
 

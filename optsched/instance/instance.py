@@ -45,7 +45,7 @@ class Job:
     throughput: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Instance(DisplayedTable):
     """A scheduling problem: a cluster, workloads, tenants and a table of jobs.
 

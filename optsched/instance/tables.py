@@ -23,7 +23,7 @@ ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Workload:
     """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models.
 
@@ -39,7 +39,7 @@ class Workload:
     label: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Colocation:
     """Throughputs (steps/s) of two jobs, or any two jobs of two workloads, on the same GPUs of a pool."""
 
@@ -51,7 +51,7 @@ class Colocation:
     throughput: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class RateTable:
     """Interned throughput profiles; profile p owns the entries ``indptr[p]:indptr[p + 1]``.
 
@@ -105,7 +105,7 @@ class RateTable:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class OptionTable:
     """Interned lists of explicit options; list o owns the rows ``indptr[o]:indptr[o + 1]``.
 
@@ -142,7 +142,7 @@ class OptionTable:
         return len(self.indptr) - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StatedNeeds:
     """Needs of workloads and of options. Rounds ask for the names alone; the arrays are made when they are used.
 
@@ -247,7 +247,7 @@ class JobNames:
         return self._index[name]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobTable:
     """Jobs as arrays, one entry per job.
 

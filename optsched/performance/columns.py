@@ -11,7 +11,7 @@ import numpy as np
 from optsched.arrays import IntArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Columns:
     """Base of a dataclass whose array fields have one entry for each row.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ ONE_GPU, ONE_NODE, ONE_POOL = 0, 2, 3
 """Link levels: one GPU; several on one node; several nodes of a pool (1, an NVLink island, needs a topology)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Configurations:
     """What describes a way to run, once per way (not per job).
 
@@ -82,8 +82,7 @@ STRIDE = 2**40
 """More than any count of GPUs: multiples of it keep the pools apart in one sorted array."""
 
 
-@dataclass(frozen=True)
-class PoolSizes:
+class PoolSizes(NamedTuple):
     """GPUs on the usable nodes of every pool.
 
     Attributes

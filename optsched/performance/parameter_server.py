@@ -22,7 +22,7 @@ SLACK = 1e-9
 """Relative slack when whole workers and servers are fitted into a limit: 0.3 holds three times 0.1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParameterServers:
     """Laws of L workloads whose jobs run on w workers and p parameter servers, each 1, 2, 3, ...
 

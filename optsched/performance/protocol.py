@@ -40,7 +40,7 @@ class Feasibility(IntEnum):
     OUT_OF_MEMORY = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobBatch(Columns):
     """Kinds of jobs that a model is asked about, structure of arrays of length J.
 
@@ -77,7 +77,7 @@ def expand_edges(
     return job, configuration, shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prediction(Columns):
     """Throughputs, dense (J, C), or (E,) when edges were given.
 
@@ -117,7 +117,7 @@ class Prediction(Columns):
         self.feasible[rows], self.source[rows] = part.feasible, part.source
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Observations:
     """Measured throughputs: O jobs, each in a row of the configurations, with its rate in steps/s."""
 
@@ -184,7 +184,7 @@ class RateModel(ABC):
         return set()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PairPrediction:
     """What two jobs that share all their GPUs do, arrays of length E.
 

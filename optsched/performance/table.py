@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +51,7 @@ def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
         yield own, np.repeat(first, length) + rates.place[own]
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """The pairs (profile, place) that a rate table has, numbered in order.
 
     Attributes
@@ -103,8 +101,7 @@ class Places:
         return find_sorted(self.keys, key)
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """Numbers below each of the places of the level above.
 
     Attributes
@@ -152,8 +149,7 @@ class Level:
         return rows, self.keys[ranges(first, length)] % STRIDE
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     """The entries of a table, level by level: (profile, place), then its GPU counts, then the nodes spanned of each.
 
     Attributes
@@ -186,8 +182,7 @@ class Entries:
 # --- tables of plain numbers ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PlainRates:
+class PlainRates(NamedTuple):
     """Rates of a table of plain numbers alone, as matrices of jobs and pools become, profile by profile.
 
     Attributes

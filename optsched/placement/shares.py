@@ -21,7 +21,6 @@ On which node a GPU is does not matter here: that is for the placement.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +40,7 @@ COUNTED = 2_000
 """Rows up to which a bisection looks for how many of them a packing holds; above, one first fit counts."""
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """What rows hold of the GPUs of pools in which some row holds a share.
 
     Attributes

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a process loads the utilities and candidates that it needs
     from optsched.program.total import Total
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class AllocationProgram(FeasibleRegion, Displayed):
     """Choose x, the totals of the class columns, to maximise a utility of levels over a `FeasibleRegion`.
 

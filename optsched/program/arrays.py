@@ -23,7 +23,7 @@ from optsched.program.parts import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """Consecutive rows or columns with a name: ``start`` inclusive, ``stop`` exclusive."""
 
@@ -40,7 +40,7 @@ class Block:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class LinearArrays(Displayed):
     """optimise c'x + offset  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper,  x_j integer where marked.
 

@@ -63,7 +63,7 @@ class Minimum(Utility):
         return SideRows(name, R.levels, lower, endless, lambda row: f"the {name} objective")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DelayedMinimum(Minimum):
     """Maximise the smallest of the values 1 / (a_k + 1 / level_k).
 
@@ -128,7 +128,7 @@ class DelayedMinimum(Minimum):
         return R.with_own_rows(lp, variables)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LexicographicMinimum(Minimum):
     """Raise all levels together; who cannot rise any more stays where it is, and the others go on (water filling).
 

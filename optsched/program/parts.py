@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from optsched.arrays import FloatArray, blocks, constant, is_constant
 
 
-@dataclass(frozen=True)
-class ColumnPart:
+class ColumnPart(NamedTuple):
     """Some columns beside each other: which, and what a program says of them; arrays of shape (columns,)."""
 
     at: slice
@@ -35,8 +33,7 @@ class ColumnPart:
         return is_constant(self.cost) and not self.cost[:1].any()
 
 
-@dataclass(frozen=True)
-class RowPart:
+class RowPart(NamedTuple):
     """Some rows beside each other: which, and their sides; arrays of shape (rows,)."""
 
     at: slice
@@ -108,12 +105,11 @@ class PairedSlices(Protocol):
         """Those of some columns beside each other."""
 
 
-@dataclass(frozen=True)
 class Both:
     """Two arrays, some by some."""
 
-    first: ColumnSlices
-    second: ColumnSlices
+    def __init__(self, first: ColumnSlices, second: ColumnSlices) -> None:
+        self.first, self.second = first, second
 
     def __getitem__(self, part: slice) -> tuple[FloatArray, FloatArray]:
         return self.first[part], self.second[part]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,8 +12,7 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 
 
-@dataclass(frozen=True)
-class Assumption:
+class Assumption(NamedTuple):
     """What rows take for granted of the requirement that they stand for.
 
     Where such rows cannot hold, it is shown only that the requirement cannot be met in this way. Every sentence about
@@ -31,7 +31,7 @@ class Assumption:
     decided_by: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SideRows:
     """Rows over the columns of the classes that a side constraint adds: lower <= matrix @ x <= upper.
 

@@ -6,9 +6,8 @@ lead back, and travel with the program, so that a formulation has nothing to rem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, nan
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,8 +22,7 @@ class Units(Protocol):
         """Improvement of the objective per improvement of the value, at this value; at least 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Multiple:
+class Multiple(NamedTuple):
     """objective = factor * value.  A negative factor is for objectives that are minimised."""
 
     factor: float = 1.0
@@ -40,8 +38,7 @@ AS_IT_IS = Multiple()
 """The objective is the value itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inverse:
+class Inverse(NamedTuple):
     """objective = scale / value, which is minimised; infinite where the value is not positive."""
 
     scale: float = 1.0
@@ -53,8 +50,7 @@ class Inverse:
         return self.scale / value**2 if value > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(NamedTuple):
     """objective = scale * exp(value / weight): of a sum of logarithms of this total weight, the geometric mean."""
 
     scale: float

@@ -64,7 +64,7 @@ class ColumnRecords:
         return found
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Allocation(DisplayedTable):
     """The allocation matrix of a solution.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optsched.display.picture import Picture
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Schedule(DisplayedTable):
     """Stretches of time in which jobs run, in order of (start, job).
 

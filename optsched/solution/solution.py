@@ -161,7 +161,7 @@ class JobAnswer(DisplayedTable):
         return columns_of(self.rows[:first])
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Solution(DisplayedTable):
     """The answer of a formulation for an instance.
 

@@ -10,7 +10,7 @@ from optsched.arrays import FloatArray
 from optsched.program import Assumption
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One program of several that were solved one after the other; the last one is the solution's own.
 

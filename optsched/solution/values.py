@@ -40,7 +40,7 @@ LOWER, BASIC, UPPER = 0, 1, 2
 """Codes of a `Basis`: at the lower bound, and basic."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Basis:
     """A simplex basis: status codes of columns and rows (HiGHS: 0 lower, 1 basic, 2 upper, 3 zero, 4 nonbasic)."""
 
@@ -48,7 +48,7 @@ class Basis:
     rows: IntArray
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Values(Displayed):
     """The outcome of one run of a solver: claims, to be certified.
 

@@ -76,7 +76,7 @@ def _version_of(highspy: ModuleType) -> str:
     return str(highspy.Highs().version())
 
 
-@dataclass
+@dataclass(eq=False)
 class HighsRun:
     """One run of a session: its clock, its limits, and what its callbacks hear.
 

@@ -24,7 +24,7 @@ MODERATE = (2.0**-10, 2.0**24)
 """Ranges of columns that are left as they are: job-fractions, mostly."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaling:
     """x = columns * x', rows of A are multiplied by ``rows``, the objective by ``objective``."""
 

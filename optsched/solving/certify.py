@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -58,8 +58,7 @@ Certify = Callable[[Values, FloatArray | None], Outcome]
 # --- what a point and duals are worth -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EvaluatedPoint:
+class EvaluatedPoint(NamedTuple):
     """A point of a program, and its objective, recomputed.
 
     Attributes
@@ -85,8 +84,7 @@ class EvaluatedPoint:
     program: AllocationProgram | None = None
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """A bound, where it comes from, and the duals that prove it.
 
     Attributes

@@ -52,7 +52,7 @@ SHARE = 0.25
 """Part of the time left that such a program may take."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Engine(SolverRuns):
     """Solves programs on solvers within one budget; see `SolverRuns` for its parameters."""
 
@@ -234,7 +234,7 @@ class Engine(SolverRuns):
 # --- attempts: other solvers after a failure, the best point, and the best bound -----------------
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempts:
     """What was tried on one program.
 

@@ -29,7 +29,7 @@ STOPPED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """A certified run.
 
@@ -71,7 +71,7 @@ class Outcome:
     by_clock: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SolvedProgram:
     """A program that was solved by one of the methods of `optsched.solving`.
 

@@ -103,7 +103,7 @@ class _Unfinished(Exception):
         self.outcome = outcome
 
 
-@dataclass
+@dataclass(eq=False)
 class _Run:
     """One run of a procedure.
 

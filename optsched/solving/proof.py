@@ -35,7 +35,7 @@ OTHER_SEARCH = {"permute_variable_randomly": True, "symmetry_level": 0}
 """Options of CP-SAT under which a claim of its default search is tried again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CutOffResult:
     """What came of a cut-off: a ``bound`` (nothing is better), something better (``x``), or neither: it was stopped."""
 

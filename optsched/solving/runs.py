@@ -32,7 +32,7 @@ RESERVED = 0.25
 """Part of the time limit that is kept back for what comes after the solver, at most."""
 
 
-@dataclass
+@dataclass(eq=False)
 class SolverRuns:
     """Chooses solvers, runs them, and counts what they took.
 

@@ -17,7 +17,6 @@ from optsched.solution.stage import Stage
 from optsched.solving.certify import nothing_found, without_point
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import SolvedProgram
-from optsched.solving.proof import proved_allocation, proved_linear
 
 log = logging.getLogger("optsched")
 
@@ -33,9 +32,12 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> SolvedProgra
 
 
 def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
-    return SolvedProgram(
-        program, proved_allocation(engine, program, engine.solve_allocation(program))
-    )
+    outcome = engine.solve_allocation(program)
+    if program.integral:
+        from optsched.solving.proof import proved_allocation  # few programs have whole jobs
+
+        outcome = proved_allocation(engine, program, outcome)
+    return SolvedProgram(program, outcome)
 
 
 def _by_tangents(engine: Engine, program: AllocationProgram) -> SolvedProgram:
@@ -60,6 +62,8 @@ STRATEGIES: dict[Method, Callable[[Engine, AllocationProgram], SolvedProgram]] =
 
 def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
     """How little the rows that may give way must; then the program with that fixed."""
+    from optsched.solving.proof import proved_linear  # few programs have such rows
+
     engine.require_rows("requirements that give way")
     arrays = engine.build(lambda: relaxation.to_linear().arrays)
     outcome = proved_linear(engine, arrays, engine.solve_linear(arrays))

@@ -26,7 +26,7 @@ X = "x"
 """The block of the class columns."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WarmStart:
     """The basis in which a program ended.
 
@@ -118,7 +118,7 @@ class WarmStart:
         return was
 
 
-@dataclass
+@dataclass(eq=False)
 class Bases:
     """Where the first run of an engine starts, and where it ends.
 
