@@ -34,7 +34,8 @@ from optsched.solution import document as solution_documents
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-from notebooks import notebook  # noqa: E402
+import notebooks  # noqa: E402
+from notebooks import code_cells, notebook, printed, with_outputs  # noqa: E402
 
 pytestmark = pytest.mark.documentation
 
@@ -465,12 +466,15 @@ TUTORIALS = [page for page in PAGES if page.startswith("docs/tutorials/")]
 
 @pytest.mark.parametrize("page", TUTORIALS)
 def test_a_notebook_is_its_page(page: str) -> None:
-    """So its cells run: those of the page do."""
+    """With the outputs of a run; `test_a_notebook_runs_in_a_kernel` runs it again."""
     path = ROOT / page
     found = path.with_suffix(".ipynb").read_text("utf-8")
-    assert found == notebook(path.read_text("utf-8")), "run: cd docs && python notebooks.py"
-    cells = json.loads(found)["cells"]
-    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    cells = code_cells(json.loads(found)["cells"])
+    made = with_outputs(notebook(path.read_text("utf-8")), [printed(cell) for cell in cells])
+    assert found == made, "run: cd docs && python notebooks.py"
+    silent = [cell["source"] for cell in cells if not printed(cell) and "print(" in cell["source"]]
+    assert silent == []
+    code = [cell["source"] for cell in cells]
     lines = [line for block in code for line in block.splitlines()]
     assert [line[1:] for line in lines if line.startswith("!")] == [
         line for block in blocks(page, "sh") for line in block.splitlines()
@@ -509,3 +513,16 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(f"docs/{name}" for name in nav) == sorted(
         page for page in PAGES if page.startswith("docs/")
     )
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_notebook_runs_in_a_kernel(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("nbclient", "ipykernel"):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install -e '.[dev]'")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    text = (ROOT / page).with_suffix(".ipynb").read_text("utf-8")
+    stored = [printed(cell) for cell in code_cells(json.loads(text)["cells"])]
+    outputs = notebooks.run(text)
+    assert [bool(output) for output in outputs] == [bool(output) for output in stored]
+    failed = [output for output in outputs if "error:" in output]
+    assert failed == []

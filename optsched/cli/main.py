@@ -107,6 +107,8 @@ def _command(name: str | None) -> Any:
 
 def run() -> int:
     """The ``optsched`` program: `main` with its own command line."""
+    # A notebook names the backend of its kernel to its children. They may not have it, and write files only.
+    os.environ.pop("MPLBACKEND", None)
     code = main()
     solving = sys.modules.get("optsched.solvers.new_thread")
     # Python would wait for it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -71,6 +72,11 @@ class ProgressLog(ProgressLine):
             self._shell.complain(self._text())
 
 
+def on_terminal() -> bool:
+    """Whether a line can be written again and again: on a terminal that knows more than plain text."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 # --- of a solver -----------------------------------------------------------------------------------
 
 
@@ -80,7 +86,7 @@ def progress(
 ) -> Iterator[Callable[[Progress], None] | None]:
     """A progress callback with its line, or None where nobody would see one."""
     # Escape codes have no place in a log file
-    if not shown or shell.quiet or not sys.stderr.isatty():
+    if not shown or shell.quiet or not on_terminal():
         yield None
         return
     started = time.perf_counter()
@@ -131,12 +137,12 @@ def sweep_progress(
         if progress.done == progress.total:
             return
 
-        def on_terminal() -> str:
+        def whole_line() -> str:
             return f"{sweep_words(progress)} {STOPS}{under_way(progress)}"
 
         lines.append(
-            ProgressLine(on_terminal)
-            if sys.stderr.isatty()
+            ProgressLine(whole_line)
+            if on_terminal()
             else ProgressLog(lambda: sweep_words(progress), shell)
         )
         lines[0].start()
