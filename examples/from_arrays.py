@@ -5,11 +5,11 @@ What you learn
 --------------
 - how to make an instance from arrays, without a file;
 - what a price says: how much the fair level rises with one more GPU of a pool;
-- how to check a price by solving again, and why the true gain is never above it: the level is a concave function of
-  the capacity, and the price is its slope here.
+- how to check a price by solving again, and why the true gain is never larger: the level is a concave function of the
+  capacity, and the price is its slope.
 
-Throughputs are measured against ``prop``, what an equal share of the cluster gives. That yardstick itself moves with
-the cluster, so the check keeps the old one (through the weights, by which every level is divided).
+Throughputs are normalised by ``prop``, that of an equal share of the cluster. ``prop`` changes with the cluster, so the
+check keeps the old one (through the weights, by which every level is divided).
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A constraint of one's own.
+"""A constraint of your own.
 
 What you learn
 --------------

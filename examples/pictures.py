@@ -3,7 +3,7 @@
 
 What you learn
 --------------
-- that each picture is one call which takes a solution and gives matplotlib axes back, yours if you like;
+- how to draw each picture with one call, on your own matplotlib axes if you like;
 - how to record the progress of a solver and draw it;
 - that equal solutions give equal files, byte for byte.
 """

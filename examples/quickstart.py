@@ -4,9 +4,9 @@
 What you learn
 --------------
 - how to load an instance and solve it with any formulation;
-- that the same cluster looks very different through different objectives: what is best for the sum is hard on the
-  slowest job, and a plan that ends early need not be fair;
-- that every answer comes with a bound and a certificate of its own.
+- how objectives differ on the same cluster: the best total starves the slowest job, and the shortest makespan need
+  not be fair;
+- that every answer has a bound and a certificate.
 """
 
 import numpy as np

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""A scheduler that lives: a day of 60 jobs, with a node that fails and nodes that are serviced.
+"""A scheduler: a day of 60 jobs, with a failing node and maintenance.
 
 What you learn
 --------------
-- how a scheduler is told what happens (`submit`, `complete`, `node_down`, `reserve`, ...) and asked for plans;
-- that a plan says which jobs start, run on, move and stop, with the GPUs of each;
-- that everything stands in a journal: the scheduler goes on from it, and any round can be planned again.
+- how to report events (`submit`, `complete`, `node_down`, `reserve`, ...) and ask for plans;
+- what a plan says: which jobs start, run on, move and stop, on which GPUs;
+- how a journal lets the scheduler go on after a crash, and any round be planned again.
 """
 
 import logging
