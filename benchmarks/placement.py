@@ -98,7 +98,7 @@ def first_fit(jobs: int, nodes: int, load: float, running: float) -> Callable[[]
 
 def beside(jobs: int, nodes: int, starts: int) -> Callable[[], Any]:
     """Some rows start, all others stand where `place_rows` has put them; GPU names are known from a round before."""
-    from optsched.placement import Standing, place_beside, place_rows
+    from optsched.placement import Occupied, place_beside, place_rows
     from optsched.registry import load_solver
     from optsched.solving.engine import Engine
 
@@ -111,8 +111,8 @@ def beside(jobs: int, nodes: int, starts: int) -> Callable[[], Any]:
     ]
 
     def run() -> Any:
-        standing = Standing.of_rows(classes, rows, placed.row[~start], gpus)
-        return len(place_beside(classes, rows, placed.row[start], standing))
+        occupied = Occupied.of_rows(classes, rows, placed.row[~start], gpus)
+        return len(place_beside(classes, rows, placed.row[start], occupied))
 
     run()
     return run

@@ -23,11 +23,11 @@ from optsched import RoundPolicy, errors, registry
 from optsched.instance import documents
 from optsched.ranking import RankingOptions
 from optsched.rounds import Scheduler
+from optsched.rounds.ledger import Service
 
 # Private names: documents, pages and names are compared with the code
 from optsched.rounds.plan_document import PlanDocument
-from optsched.rounds.service import Service
-from optsched.rounds.state_document import RoundDocument
+from optsched.rounds.state import RoundDocument
 from optsched.solution import Status, Termination
 from optsched.solution import document as solution_documents
 

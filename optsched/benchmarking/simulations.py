@@ -15,8 +15,8 @@ from optsched.benchmarking.task import Task, canonical
 from optsched.errors import UsageError
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_formulation, load_solver
+from optsched.rounds.allocation import check_policy
 from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.policy_checks import check_policy
 from optsched.simulation import simulate
 from optsched.simulation.files import simulation_bytes
 from optsched.simulation.options import RHO, simulation_options

@@ -282,7 +282,7 @@ def _plan(
 
 def _planned(state: RoundState, process: SolverProcess) -> Plan:
     """The plan, by solvers in a process of their own, which is killed when the time of the round is up."""
-    from optsched.rounds.policy_checks import check_policy
+    from optsched.rounds.allocation import check_policy
     from optsched.rounds.solve_round import solve_round
 
     check_policy(state.policy, state.instance, process.load)
@@ -318,7 +318,7 @@ def _print_schema(shell: Shell, what: str) -> int:
     import json
 
     from optsched.rounds.plan_document import plan_schema
-    from optsched.rounds.state_document import state_schema
+    from optsched.rounds.state import state_schema
 
     shell.write(json.dumps(state_schema() if what == "state" else plan_schema(), indent=1) + "\n")
     return 0

@@ -27,7 +27,7 @@ from optsched.cli.tables import (
     table,
 )
 from optsched.display import count
-from optsched.placement.running import must_stay
+from optsched.placement.occupied import must_stay
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
 from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, alike

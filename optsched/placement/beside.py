@@ -1,24 +1,51 @@
-"""GPUs for rows that start, while all others stay where they are: no program, no bound, in the time of a round."""
+"""Placement in a round: GPUs for rows that start, and room that is made for them.
+
+1. `place_beside` gives free GPUs to rows that start; everything else stays where it is. No program
+   is solved and no bound is computed, so that it costs no more than a round may take.
+2. `move_plain` makes room for many plain gangs at once, by moving plain gangs to other nodes.
+3. `Occupants.make_room` makes room for one row of any kind: others go elsewhere, or make way for it.
+   `Clearing` finds out who has to go.
+
+All three count what is free in a `FreeRoom` and find nodes by `choose`
+(`optsched.placement.best_fit`). That 2 and 3 choose differently who moves is history that journals
+depend on: see decision 031 in `docs/developers/decisions`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
-from optsched.placement.best_fit import best_fit
-from optsched.placement.plain import Movable, is_plain, move_plain, place_plain
-from optsched.placement.problem import Assignment, Problem
-from optsched.placement.refusal import why_refused
-from optsched.placement.requests import Requests
-from optsched.placement.standing import Standing, refuse_standing
+from optsched.placement.best_fit import (
+    FreeRoom,
+    best_fit,
+    choose,
+    fullest_with_room,
+    why_refused,
+)
+from optsched.placement.occupied import Occupied, refuse_placed_twice
+from optsched.placement.problem import Problem
+from optsched.placement.requests import Requests, members, needs_per_gpu
+
+GpuNames = tuple[str, ...]
+"""GPUs of one gang, ``node/index``."""
+GpusByRow = dict[int, GpuNames]
+
+NODES_TRIED = 8
+"""Nodes that are tried for a plain gang, before it is left without a place."""
+SETS_TRIED = 4
+"""Sets of others that are tried for going elsewhere, before some make way."""
 
 
-class Unseated(NamedTuple):
+# --- rows that start --------------------------------------------------------------------------
+
+
+class RefusedRow(NamedTuple):
     """A row without a place.
 
     Attributes
@@ -28,8 +55,8 @@ class Unseated(NamedTuple):
     reason : str
         What it needs, and what is free.
     scattered : bool
-        Its pool has as many free GPUs as it asks for, but not where it needs them: moving what
-        stands may make room.
+        Its pool has as many free GPUs as it asks for, but not where it needs them: moving
+        others may make room.
     """
 
     row: int
@@ -38,7 +65,7 @@ class Unseated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seated:
+class PlacedRows:
     """GPUs of rows that start.
 
     Attributes
@@ -47,13 +74,13 @@ class Seated:
         Rows of the allocation that have a place, in the order in which they were wanted.
     gpus : tuple of tuples of str, length P
         GPUs of each, written ``node/index``.
-    refused : tuple of Unseated
+    refused : tuple of RefusedRow
         Rows that found none, in that order.
     """
 
     row: IntArray
     gpus: tuple[tuple[str, ...], ...]
-    refused: tuple[Unseated, ...]
+    refused: tuple[RefusedRow, ...]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -63,18 +90,18 @@ def place_beside(
     classes: Classes,
     rows: JobRows,
     wanted: IntArray,
-    standing: Standing,
+    occupied: Occupied,
     constraints: Iterable[Mapping[str, Any]] = (),
     *,
     barred: Sequence[Collection[str]] | None = None,
-) -> Seated:
-    """GPUs for rows that start, while everything that stands stays where it is.
+) -> PlacedRows:
+    """GPUs for rows that start, while all others stay where they are.
 
     Best fit (`optsched.placement.best_fit`) on what is left: larger gangs first, of equal ones
     those that are wanted first; a gang without room may push smaller ones that start as well. A row
-    that is refused fits nowhere beside what stands and what has got a place (where no node belongs
-    to two of the resources of some nodes); another choice of places, or moving what stands
-    (`optsched.placement.making_room`), may still have room for it.
+    that is refused fits nowhere beside occupied GPUs and what has got a place (where no node belongs
+    to two of the resources of some nodes); another choice of places, or moving others
+    (`move_plain`, `Occupants`), may still have room for it.
 
     Parameters
     ----------
@@ -84,22 +111,22 @@ def place_beside(
     wanted : IntArray, shape (W,)
         Rows that start, the most important first; those without GPUs need no place and are left
         out.
-    standing : Standing
-        What stands. Nodes that take no work keep what stands on them and get nothing new.
+    occupied : Occupied
+        GPUs that are held. Nodes that take no work keep their jobs and get no new ones.
     constraints : iterable of mappings
-        Side constraints; those of kind ``anti-affinity`` are read, for what starts and what stands.
+        Side constraints; those of kind ``anti-affinity`` are read, for rows that start and jobs that have GPUs.
     barred : sequence of collections of str, length W, optional
         Names of nodes of which each row gets nothing.
 
     Returns
     -------
-    Seated
+    PlacedRows
         The same for the same arguments.
 
     Raises
     ------
     ValueError
-        A job is wanted twice, or stands already.
+        A job is wanted twice, or has GPUs already.
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
@@ -110,65 +137,481 @@ def place_beside(
         raise ValueError(
             f"job {classes.instance.jobs_table.names[int(once[np.argmax(count)])]} is to be placed twice"
         )
-    refuse_standing(standing, jobs)
-    if is_plain(requests, standing):
-        found = place_plain(requests, standing)
-        if all(j in found for j in np.flatnonzero(requests.span > 1).tolist()):
-            return _seated_plainly(classes, rows, requests, standing, found)
-    problem = Problem.of(requests, np.unique(requests.pool).tolist(), standing)
+    refuse_placed_twice(occupied, jobs)
+    problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
     assignment = best_fit(problem, keep=True)
     names = problem.gpu_names(assignment)
-    return Seated(
-        requests.row[list(names)],
-        tuple(names.values()),
-        _unseated(requests, problem, assignment),
-    )
-
-
-def _unseated(requests: Requests, problem: Problem, assignment: Assignment) -> tuple[Unseated, ...]:
-    return tuple(
-        Unseated(int(requests.row[request]), words, scattered)
+    refused = (
+        RefusedRow(int(requests.row[request]), words, scattered)
         for request, words, scattered in why_refused(problem, assignment)
     )
+    return PlacedRows(requests.row[list(names)], tuple(names.values()), tuple(refused))
 
 
-def moving(
+# --- room for many plain gangs ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Movable:
+    """Plain gangs that each hold GPUs of one node and may be moved to another one of their pool.
+
+    Attributes
+    ----------
+    pool, node : IntArray, shape (M,)
+        The node by its number in the cluster.
+    gpus : sequence of lists of int, length M
+        Indices of their GPUs on it.
+    """
+
+    pool: IntArray
+    node: IntArray
+    gpus: Sequence[list[int]]
+
+    @classmethod
+    def of(
+        cls, occupied: Occupied, may_move: BoolArray, pool: IntArray
+    ) -> tuple[Movable, IntArray]:
+        """The holders that may move and are plain gangs; and which of all they are.
+
+        Parameters
+        ----------
+        occupied : Occupied, S holders
+        may_move : BoolArray, shape (S,)
+        pool : IntArray, shape (S,)
+        """
+        owner = occupied.owner
+        node = occupied.node
+        # GPUs are listed owner by owner: neighbours of one owner on two nodes are a gang that
+        # spans.
+        spans_nodes = (owner[1:] == owner[:-1]) & (node[1:] != node[:-1])
+        plain = (occupied.share == 1.0) & ~occupied.need.any(axis=1)
+        plain &= ~occupied.group_need.any(axis=1)
+        plain[owner[1:][spans_nodes]] = False
+        number = np.flatnonzero(may_move & plain)
+        node_of = np.zeros(len(occupied), np.int64)
+        node_of[owner] = node
+        index = occupied.gpu - occupied.instance.cluster.numbering.start[node]
+        first = np.searchsorted(owner, np.arange(len(occupied) + 1))
+        gpus = [index[first[one] : first[one + 1]].tolist() for one in number.tolist()]
+        return cls(pool[number], node_of[number], gpus), number
+
+
+def move_plain(
     classes: Classes,
     rows: JobRows,
     wanted: IntArray,
-    standing: Standing,
+    occupied: Occupied,
     movable: Movable,
     most: float,
-) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]] | None:
-    """Room for rows that `place_beside` refused, by moving gangs that stand (`optsched.placement.plain.move_plain`).
+) -> tuple[GpusByRow, GpusByRow] | None:
+    """Room for plain rows that `place_beside` refused, by moving gangs to other nodes.
+
+    For each row, the larger first, the nodes that lack fewest GPUs are tried: the smallest gang on
+    it that is large enough leaves, or the largest ones until there is room, if all that leave fit
+    on other nodes by best fit.
+
+    Parameters
+    ----------
+    classes : Classes
+    rows : JobRows
+    wanted : IntArray
+        Rows that found no room.
+    occupied : Occupied
+        All GPUs that are held.
+    movable : Movable
+        What of it may be moved.
+    most : float
+        How many of these may be moved at most.
 
     Returns
     -------
-    GPUs by row, and by the number of what is moved; None where the rows are not plain.
+    GPUs by row, and by the number of what is moved; None where the rows are not all plain
+    (`Problem.plain`).
     """
     requests = Requests.of(classes, rows, np.asarray(wanted, np.int64))
-    if not is_plain(requests, standing):
+    problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
+    if not problem.plain.all():
         return None
-    placed, moved = move_plain(requests, standing, movable, most)
-    return {int(requests.row[j]): gpus for j, gpus in placed.items()}, moved
+    room = FreeRoom(problem)
+    placed: GpusByRow = {}
+    moved: GpusByRow = {}
+    for pool in np.unique(requests.pool).tolist():
+        migration = _Migration(room, movable, pool)
+        mine = np.flatnonzero(requests.pool == pool)
+        for request in mine[np.argsort(-requests.gpus[mine], kind="stable")].tolist():
+            found = migration.make_room(int(requests.gpus[request]), most - len(moved))
+            if found is not None:
+                placed[int(requests.row[request])], migrated = found
+                moved |= migrated
+    return placed, moved
 
 
-def _seated_plainly(
-    classes: Classes,
-    rows: JobRows,
-    requests: Requests,
-    standing: Standing,
-    found: Mapping[int, tuple[str, ...]],
-) -> Seated:
-    """Plain gangs, with words for those that are refused."""
-    placed = sorted(found)
-    row = requests.row[placed]
-    gpus = tuple(found[j] for j in placed)
-    left = np.array([j for j in range(len(requests)) if j not in found], np.int64)
-    refused: tuple[Unseated, ...] = ()
-    if len(left):
-        rest = requests.take(left)
-        beside = standing.and_also(Standing.of_rows(classes, rows, row, gpus))
-        problem = Problem.of(rest, np.unique(rest.pool).tolist(), beside)
-        refused = _unseated(rest, problem, {})
-    return Seated(row, gpus, refused)
+class _Migration:
+    """Room on a node of a pool, made by moving gangs from it to other nodes."""
+
+    def __init__(self, room: FreeRoom, movable: Movable, pool: int) -> None:
+        self._room = room
+        self._here = room.problem.nodes.of_pool(pool)
+        nodes = room.problem.nodes
+        self._gpus = movable.gpus
+        self._size = np.fromiter(map(len, movable.gpus), np.int64, len(movable.gpus))
+        on_node = nodes.local()[movable.node]
+        gangs = np.flatnonzero((movable.pool == pool) & (on_node >= 0))
+        on = on_node[gangs]
+        self._movable_gpus = np.bincount(on, self._size[gangs], len(nodes)).astype(np.int64)
+        # Gangs sorted by node: those on node n are by_node[start[n]:start[n + 1]].
+        self._by_node = gangs[np.argsort(on, kind="stable")]
+        self._start = np.concatenate(([0], np.cumsum(np.bincount(on, minlength=len(nodes)))))
+        self._left: dict[int, list[int]] = {}
+
+    def make_room(self, gpus: int, most: float) -> tuple[GpuNames, GpusByRow] | None:
+        """GPUs for a gang, and the new GPUs of the gangs that move for it; None if at most ``most`` do not suffice."""
+        here = self._here
+        free = self._room.free[here]
+        # How many GPUs each node is short of.
+        lack = gpus - free
+        possible = np.flatnonzero(free + self._movable_gpus[here] >= gpus)
+        nearest = possible[np.argsort(lack[possible], kind="stable")][:NODES_TRIED]
+        for node, short in zip(
+            (nearest + here.start).tolist(), lack[nearest].tolist(), strict=True
+        ):
+            leaving = self._gangs_to_move(node, short)
+            targets = self._targets(node, leaving) if len(leaving) <= most else None
+            if targets is None:
+                continue
+            moved = {}
+            for gang, target in zip(leaving, targets, strict=True):
+                moved[gang] = self._claimed(target, int(self._size[gang]))
+                self._room.release(node, self._gpus[gang])
+                self._gangs_on(node).remove(gang)
+                self._movable_gpus[node] -= self._size[gang]
+            return self._claimed(node, gpus), moved
+        return None
+
+    def _claimed(self, node: int, gpus: int) -> GpuNames:
+        name = self._room.problem.nodes.name(node)
+        return tuple(f"{name}/{gpu}" for gpu in self._room.claim(node, gpus))
+
+    def _gangs_on(self, node: int) -> list[int]:
+        """Gangs that may leave a node and have not left it yet."""
+        if node not in self._left:
+            self._left[node] = self._by_node[self._start[node] : self._start[node + 1]].tolist()
+        return self._left[node]
+
+    def _gangs_to_move(self, node: int, lack: int) -> list[int]:
+        """The smallest gang that is large enough, else the largest gangs until there is room."""
+        if lack <= 0:
+            return []
+        by_size = sorted(self._gangs_on(node), key=lambda gang: (self._size[gang], gang))
+        # One gang that is large enough moves less than several small ones.
+        for gang in by_size:
+            if self._size[gang] >= lack:
+                return [gang]
+        leaving = []
+        for gang in reversed(by_size):
+            if lack <= 0:
+                break
+            leaving.append(gang)
+            lack -= int(self._size[gang])
+        return leaving
+
+    def _targets(self, node: int, leaving: list[int]) -> list[int] | None:
+        """Another node for each gang that leaves, in turn the one where least is left over."""
+        here = self._here
+        free = self._room.free[here].copy()
+        # The node that is cleared is no target.
+        free[node - here.start] = -1
+        targets = []
+        for size in self._size[leaving].tolist():
+            target = fullest_with_room(free, size)
+            if target is None:
+                return None
+            free[target] -= size
+            targets.append(here.start + target)
+        return targets
+
+
+# --- room for one row of any kind -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to change so that a row has room.
+
+    Attributes
+    ----------
+    gpus : dict of row to GPUs
+        Of the row, and of others that go elsewhere.
+    out : tuple of int
+        Rows that make way, and find no room elsewhere.
+    """
+
+    gpus: GpusByRow
+    out: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Occupants:
+    """Rows that have GPUs, and who of them may leave these.
+
+    Attributes
+    ----------
+    classes : Classes
+    rows : JobRows, A rows
+    constraints : sequence of mappings
+        Side constraints; those of kind ``anti-affinity`` are read.
+    fixed : Occupied
+        What has GPUs and is in none of the rows.
+    gpus : dict of row to GPUs
+    movable : BoolArray, shape (A,)
+        Rows that may leave their GPUs.
+    place : IntArray, shape (A,)
+        Place of each row in the order: those before others choose first where they go.
+    running : IntArray, shape (A,)
+        Running jobs that would be stopped or moved with each row.
+    barred : callable
+        Nodes that rows must not have.
+    """
+
+    classes: Classes
+    rows: JobRows
+    constraints: Sequence[Mapping[str, Any]]
+    fixed: Occupied
+    gpus: GpusByRow
+    movable: BoolArray
+    place: IntArray
+    running: IntArray
+    barred: Callable[[IntArray], list[Collection[str]] | None]
+
+    def make_room(self, row: int, victims: IntArray, most: float) -> Change | None:
+        """How a row gets room; None if it cannot.
+
+        Parameters
+        ----------
+        row : int
+        victims : IntArray
+            Rows that may make way for it, those first that are to go first.
+        most : float
+            Running jobs that may be stopped or moved, at most.
+        """
+        # Rows of other pools free nothing that this row could use.
+        near = self._in_the_way(row)
+        holder_of = {other: holder for holder, other in enumerate(near)}
+        bars = self.barred(np.array([row]))
+        clearing = Clearing(
+            self.classes,
+            self.rows,
+            row,
+            self._beside(near),
+            self._standing(near),
+            self.constraints,
+            bars[0] if bars else (),
+        )
+        # Nobody has to stop if GPUs are free, but scattered, and others can go elsewhere.
+        order = clearing.nearest()
+        for _ in range(SETS_TRIED if clearing.scattered else 0):
+            gone = clearing.needed(order)
+            if gone is None:
+                break
+            change = self._without(row, [near[holder] for holder in gone.tolist()], most)
+            if change is not None and not change.out:
+                return change
+            order = order[~np.isin(order, gone)]
+        behind = [holder_of[other] for other in victims.tolist() if other in holder_of]
+        gone = clearing.needed(np.array(behind, np.int64))
+        if gone is None:
+            return None
+        return self._without(row, [near[holder] for holder in gone.tolist()], most)
+
+    def _without(self, row: int, gone: list[int], most: float) -> Change | None:
+        """Where a row, and then those that go for it in their order, get GPUs."""
+        if self.running[gone].sum() > most:
+            return None
+        occupied = self._beside(gone)
+        found = self._placed([row], occupied)
+        if row not in found:
+            return None
+        # The row first: those that go take what it leaves.
+        occupied = occupied.and_also(self._standing([row], found))
+        in_order = sorted(gone, key=lambda other: int(self.place[other]))
+        found |= self._placed(in_order, occupied)
+        return Change(found, tuple(other for other in gone if other not in found))
+
+    def _placed(self, wanted: list[int], occupied: Occupied) -> GpusByRow:
+        """GPUs of those rows that find room beside occupied GPUs."""
+        if not wanted:
+            return {}
+        some = np.array(wanted, np.int64)
+        found = place_beside(
+            self.classes,
+            self.rows,
+            some,
+            occupied,
+            self.constraints,
+            barred=self.barred(some),
+        )
+        return dict(zip(found.row.tolist(), found.gpus, strict=True))
+
+    def _in_the_way(self, row: int) -> list[int]:
+        """Rows that may leave, and whose GPUs or needs can be in the way of one."""
+        C = self.classes
+        column = self.rows.column
+        rows = np.array(list(self.gpus), np.int64)
+        near = C.pool[column[rows]] == C.pool[column[row]]
+        # A resource of some nodes joins the pools that these belong to.
+        if needs_per_gpu(C, column[[row]])[1].any():
+            near |= needs_per_gpu(C, column[rows])[1].any(axis=1)
+        found: list[int] = rows[near & self.movable[rows]].tolist()
+        return found
+
+    def _beside(self, going: Collection[int]) -> Occupied:
+        """What has GPUs beside rows that go."""
+        away = set(going)
+        rows = [other for other in self.gpus if other not in away]
+        return self.fixed.and_also(self._standing(rows)) if rows else self.fixed
+
+    def _standing(self, rows: Sequence[int], gpus: GpusByRow | None = None) -> Occupied:
+        names = [(self.gpus if gpus is None else gpus)[row] for row in rows]
+        return Occupied.of_rows(self.classes, self.rows, np.array(rows, np.int64), names)
+
+
+class Clearing:
+    """Room for one gang beside occupied GPUs and stays, and beside as much of what may go as it leaves there.
+
+    Parameters
+    ----------
+    classes : Classes
+    rows : JobRows
+        The allocation row by row.
+    wanted : int
+        The row that needs room.
+    occupied : Occupied
+        what has GPUs and stays.
+    loose : Occupied
+        What may go, M holders.
+    constraints : iterable of mappings
+        Side constraints; those of kind ``anti-affinity`` are read.
+    barred : collection of str
+        Nodes of which it gets nothing.
+    """
+
+    def __init__(
+        self,
+        classes: Classes,
+        rows: JobRows,
+        wanted: int,
+        occupied: Occupied,
+        loose: Occupied,
+        constraints: Iterable[Mapping[str, Any]] = (),
+        barred: Collection[str] = (),
+    ) -> None:
+        requests = Requests.of(classes, rows, np.array([wanted]), constraints, [barred])
+        problem = Problem.of(requests, requests.pool.tolist(), occupied)
+        self._problem = problem
+        self._state = FreeRoom(problem)
+        self._loose = loose
+        self._gpus = int(requests.gpus[0])
+        self._span = int(requests.span[0])
+        nodes = problem.nodes
+        numbering = classes.instance.cluster.numbering
+        local = nodes.local()[loose.node]
+        here = local >= 0
+        self._node = local[here]
+        self._owner = loose.owner[here]
+        self._spot = (
+            self._node * nodes.room.shape[1] + (loose.gpu - numbering.start[loose.node])[here]
+        )
+        use = members(classes.instance)[:, loose.node].T * loose.group_need[loose.owner]
+        self._group_use = np.zeros((len(loose), len(nodes.groups)))
+        np.add.at(self._group_use, loose.owner, use)
+        sets = [requests.sets[number] for number in requests.apart[0]]
+        conflicting = np.concatenate([np.zeros(0, np.int64), *sets])
+        self._conflicts = np.isin(loose.job, conflicting) | np.isin(loose.partner, conflicting)
+
+    def fits(self, gone: BoolArray) -> bool:
+        """Whether the gang has room once the holders of a mask are gone."""
+        self._without(gone)
+        return choose(self._state, 0, self._span) is not None
+
+    @property
+    def scattered(self) -> bool:
+        """Whether as many GPUs are free as the gang asks for, wherever they are, while nobody is gone."""
+        self._without(np.zeros(len(self._loose), bool))
+        return bool(self._state.gpus_with_room(0).sum() >= self._gpus)
+
+    def needed(self, order: IntArray) -> IntArray | None:
+        """Holders that have to go; None if there is no room even without all that may go.
+
+        Of all sets that make room it is the one whose last holder in the order comes first; of
+        these the one whose second but last does, and so on.
+
+        Parameters
+        ----------
+        order : IntArray
+            Holders that may go, those first that are to go first; the others stay.
+
+        Returns
+        -------
+        IntArray
+            Ascending.
+        """
+        gone = np.zeros(len(self._loose), bool)
+        most = len(order)
+
+        def enough(first: int) -> bool:
+            mask = gone.copy()
+            mask[order[:first]] = True
+            return self.fits(mask)
+
+        if not enough(most):
+            return None
+        while not enough(0):
+            least = 0  # too few; `most` is enough
+            while most - least > 1:
+                # Room never shrinks when more holders go, so the smallest number that suffices is
+                # bisected.
+                half = (least + most) // 2
+                least, most = (least, half) if enough(half) else (half, most)
+            most -= 1
+            gone[order[most]] = True
+        return np.flatnonzero(gone)
+
+    def nearest(self) -> IntArray:
+        """All that may go, ordered so that the gang gets the nodes that lack fewest GPUs, by the fewest holders."""
+        nothing = np.zeros(len(self._loose), bool)
+        self._without(nothing)
+        now = self._state.available(0)
+        self._without(~nothing)
+        # What each node could give if all went that may: the most that clearing it can bring.
+        cleared = self._state.available(0)
+        if self._span == 1:
+            lack = np.where(cleared >= self._gpus, self._gpus - now, np.inf)
+        else:
+            lack = np.where(cleared > 0, cleared - now, np.inf).astype(np.float64)
+        far = np.zeros(len(self._loose))
+        np.maximum.at(far, self._owner, lack[self._node])
+        size = np.bincount(self._owner, minlength=len(self._loose))
+        # Of holders equally near those come first that make room alone, the smallest of them first.
+        alone = size >= np.minimum(far, self._gpus)
+        return np.lexsort((np.where(alone, size, -size), ~alone, far)).astype(np.int64)
+
+    def _without(self, gone: BoolArray) -> None:
+        """Let the state be what is left beside occupied GPUs and the holders that are not gone."""
+        state = self._state
+        nodes = self._problem.nodes
+        loose = self._loose
+        stays = ~gone[self._owner]
+        owner = self._owner[stays]
+        node = self._node[stays]
+        shape = nodes.room.shape
+        load = np.bincount(self._spot[stays], loose.share[owner], nodes.room.size).reshape(shape)
+        # GPUs that a node does not have keep room 0.
+        room: FloatArray = np.where(nodes.room > 0, np.maximum(nodes.room - load, 0.0), 0.0)
+        if self._conflicts.any():
+            room[node[self._conflicts[owner]]] = 0.0
+        state.reset(room)
+        if loose.need.any() and self._problem.requests.need.any():
+            used = [np.bincount(node, need[owner], shape[0]) for need in loose.need.T]
+            state.own = np.maximum(nodes.own - np.stack(used, axis=1), 0.0)
+        if self._group_use.any():
+            state.group = np.maximum(nodes.group_capacity - (~gone) @ self._group_use, 0.0)

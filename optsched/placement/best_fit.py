@@ -3,18 +3,33 @@
 The result breaks no rule of the problem, but it may place fewer requests or span more nodes than
 the optimum. The bounds (`optsched.placement.bounds`) say by how much at most.
 
-`State` counts what is free. `choose` finds nodes for one request. `make_room` and `tighten` repair
-the result: smaller requests move to other nodes, so that a gang finds room or spans fewer nodes.
+`FreeRoom` is what is free; it is the only such state, for whole placements, for rows that start in a
+round and for room that is made for them (`optsched.placement.beside`). `choose` finds nodes for one
+request. `make_room` and `tighten` repair the result: smaller requests move to other nodes, so that
+a gang finds room or spans fewer nodes. `why_refused` explains what found no room.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.placement.identities import with_identities
-from optsched.placement.nodes import largest_of_groups
-from optsched.placement.problem import ROUNDING, Assignment, Pieces, Problem, limit
+from optsched.placement.problem import (
+    Assignment,
+    Pieces,
+    Problem,
+    consecutive,
+    largest_of_groups,
+    limit,
+    with_identities,
+)
+from optsched.placement.requests import OWN
+from optsched.placement.shares import ROUNDING
 
 FAILURES = 100
 """Requests that may find no room even by pushing others, before the rest is refused without a try."""
@@ -24,12 +39,54 @@ CANDIDATES = 64
 """Nodes that are looked at for that, those with the most free GPUs."""
 PUSHED = 12
 """Requests that one may push elsewhere, at most."""
+MOST_NAMED = 4
+"""Nodes whose free GPUs a reason names."""
+SCANNED = 16
+"""Requests up to which plain ones scan all nodes."""
 TIGHTENED = 200
 """Requests that span more nodes than they need and are tried again, at most."""
 
 
-class State:
-    """Free GPUs, CPUs and memory of the nodes; it begins with what is left beside what stands.
+class NodesByFreeGpus:
+    """The nodes of a pool in heaps by the number of their free GPUs.
+
+    The best fit of a plain gang costs a few steps, however many nodes there are. Entries go stale
+    when free GPUs change, and are dropped when they come up.
+
+    Parameters
+    ----------
+    free : IntArray, shape (N,)
+        Free GPUs of all nodes; it may change, and `changed` must be told of it.
+    here : slice
+        Nodes of the pool.
+    most : int
+        GPUs of the largest node.
+    """
+
+    def __init__(self, free: IntArray, here: slice, most: int) -> None:
+        self._free = free
+        self._heaps: list[list[int]] = [[] for _ in range(most + 1)]
+        # In ascending order, so that each list is a heap from the start.
+        for node, count in enumerate(free[here].tolist(), here.start):
+            self._heaps[count].append(node)
+
+    def changed(self, node: int) -> None:
+        """The free GPUs of a node have changed."""
+        heappush(self._heaps[int(self._free[node])], node)
+
+    def best_fit(self, gpus: int) -> int | None:
+        """The node with the fewest free GPUs that are enough, of equal ones the first."""
+        for count in range(gpus, len(self._heaps)):
+            heap = self._heaps[count]
+            while heap and self._free[heap[0]] != count:
+                heappop(heap)
+            if heap:
+                return heap[0]
+        return None
+
+
+class FreeRoom:
+    """Free GPUs, CPUs and memory of the nodes; at first what occupied GPUs leave.
 
     Requests of whole GPUs are counted by node; which GPUs they get is decided at the end
     (`identities`). Requests that share GPUs get them at once.
@@ -49,7 +106,7 @@ class State:
         Where requests are placed.
     shared : dict
         GPUs of requests that share.
-    on : list of sets
+    on : mapping of node to set
         Requests of whole GPUs on each node.
     """
 
@@ -62,13 +119,17 @@ class State:
         self.group = nodes.group_capacity.copy()
         self.pieces: dict[int, Pieces] = {}
         self.shared: dict[int, IntArray] = {}
-        self.on: list[set[int]] = [set() for _ in range(len(nodes))]
+        self.on: defaultdict[int, set[int]] = defaultdict(set)
         # How many jobs of each anti-affinity set are on each node.
         sets = {number for numbers in problem.requests.apart for number in numbers}
         self._of_set = {number: np.zeros(len(nodes), np.int64) for number in sets}
+        # For a few requests a scan of all nodes is cheaper than these heaps.
+        self._indexed = len(problem) > SCANNED
+        self._by_free: dict[int, NodesByFreeGpus] = {}
+        self._indices: dict[int, list[int]] = {}
 
     @classmethod
-    def after(cls, problem: Problem, assignment: Assignment) -> State:
+    def after(cls, problem: Problem, assignment: Assignment) -> FreeRoom:
         """What is left beside an assignment."""
         state = cls(problem)
         share = problem.requests.share
@@ -80,6 +141,27 @@ class State:
             else:
                 state.take(request, _pieces_of(gpus))
         return state
+
+    def reset(self, room: FloatArray) -> None:
+        """Let this be the room of the GPUs, with nothing placed."""
+        self.room = room
+        self.free = np.asarray((room >= 1.0).sum(axis=1), np.int64)
+        self._by_free.clear()
+
+    # --- what a request could have --------------------------------------------------------
+
+    def plain_node(self, request: int) -> int | None:
+        """The best node for a plain request (`Problem.plain`), if one has as many free GPUs."""
+        gpus = int(self.problem.requests.gpus[request])
+        here = self.problem.of_pool(request)
+        if self._indexed:
+            pool = int(self.problem.requests.pool[request])
+            if pool not in self._by_free:
+                most = int(self.problem.nodes.gpus[here].max(initial=0))
+                self._by_free[pool] = NodesByFreeGpus(self.free, here, most)
+            return self._by_free[pool].best_fit(gpus)
+        node = fullest_with_room(self.free[here], gpus)
+        return None if node is None else here.start + node
 
     def gpus_with_room(self, request: int) -> IntArray:
         """GPUs of each node of its pool with room for a request, whatever else it needs of the node."""
@@ -112,10 +194,12 @@ class State:
         used = member @ np.array([gpus for _, gpus in pieces]) * need
         return bool((used <= self.group + ROUNDING * nodes.group_capacity).all())
 
+    # --- what requests take and give back -------------------------------------------------
+
     def take(self, request: int, pieces: Pieces) -> None:
         """Place a request of whole GPUs."""
         for node, gpus in pieces:
-            self.free[node] -= gpus
+            self._add_free(node, -gpus)
             self.on[node].add(request)
         self._charge(request, pieces, 1)
         self.pieces[request] = pieces
@@ -124,7 +208,7 @@ class State:
         """Undo `take`; returns the pieces that the request had."""
         pieces = self.pieces.pop(request)
         for node, gpus in pieces:
-            self.free[node] += gpus
+            self._add_free(node, gpus)
             self.on[node].remove(request)
         self._charge(request, pieces, -1)
         return pieces
@@ -134,11 +218,37 @@ class State:
         node, index = gpus.T
         before = self.room[node, index]
         self.room[node, index] = before - self.problem.requests.share[request]
-        np.subtract.at(self.free, node[before >= 1.0], 1)
+        for opened in node[before >= 1.0].tolist():
+            self._add_free(opened, -1)
         pieces = _pieces_of(gpus)
         self._charge(request, pieces, 1)
         self.pieces[request] = pieces
         self.shared[request] = gpus
+
+    def claim(self, node: int, count: int) -> list[int]:
+        """Take so many GPUs of a node at once, consecutive ones where possible; gives their indices."""
+        free = self._free_indices(node)
+        chosen = consecutive(free, count)
+        self._indices[node] = [gpu for gpu in free if gpu not in chosen]
+        self._add_free(node, -count)
+        return chosen
+
+    def release(self, node: int, gpus: list[int]) -> None:
+        """A gang that held GPUs of a node leaves them."""
+        self._indices[node] = sorted(self._free_indices(node) + gpus)
+        self._add_free(node, len(gpus))
+
+    def _free_indices(self, node: int) -> list[int]:
+        if node not in self._indices:
+            self._indices[node] = np.flatnonzero(self.room[node] >= 1.0).tolist()
+        return self._indices[node]
+
+    def _add_free(self, node: int, gpus: int) -> None:
+        self.free[node] += gpus
+        if self._by_free:
+            of_pool = self._by_free.get(int(self.problem.nodes.pool[node]))
+            if of_pool is not None:
+                of_pool.changed(node)
 
     def _charge(self, request: int, pieces: Pieces, sign: int) -> None:
         problem = self.problem
@@ -151,6 +261,12 @@ class State:
             amount = sign * gpus
             self.own[node] -= amount * R.need[request]
             self.group -= amount * R.group_need[request] * problem.nodes.member[:, node]
+
+
+def fullest_with_room(free: IntArray, gpus: int) -> int | None:
+    """The node with the fewest free GPUs that are enough, of equal ones the first."""
+    enough = np.flatnonzero(free >= gpus)
+    return int(enough[np.argmin(free[enough])]) if len(enough) else None
 
 
 def _pieces_of(gpus: IntArray) -> Pieces:
@@ -170,8 +286,12 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     3. A gang that finds no room, or that spans more nodes than it needs, may push smaller ones elsewhere.
     4. Requests of shares in decreasing share, on the fullest GPUs that have room.
     """
+    if smallest is None and problem.plain.all():
+        found = _place_plain(problem)
+        if found is not None:
+            return found
     R = problem.requests
-    state = State(problem)
+    state = FreeRoom(problem)
     possible = problem.fewest > 0
     later = np.zeros(len(problem), bool)
     if smallest is not None:
@@ -201,7 +321,26 @@ def best_fit(problem: Problem, keep: bool, smallest: int | None = None) -> Assig
     return with_identities(problem, state.pieces, state.shared, fixed)
 
 
-def _place_whole(state: State, order: list[int]) -> None:
+def _place_plain(problem: Problem) -> Assignment | None:
+    """Plain requests in decreasing size, each on one node; None if one would have to span several.
+
+    Nothing is repaired: where a gang is refused no node has its GPUs free, and only smaller ones
+    come after it, so that none of these could make room for it.
+    """
+    state = FreeRoom(problem)
+    R = problem.requests
+    # Spans do not matter on one node. The order is part of what a journal recovers: of equal
+    # sizes the first request comes first.
+    for request in np.argsort(-R.gpus, kind="stable").tolist():
+        node = state.plain_node(request)
+        if node is not None:
+            state.take(request, [(node, int(R.gpus[request]))])
+        elif R.span[request] > 1:
+            return None
+    return with_identities(problem, state.pieces, state.shared)
+
+
+def _place_whole(state: FreeRoom, order: list[int]) -> None:
     """Requests of whole GPUs in this order, then those that found no room, by pushing smaller ones elsewhere."""
     span = state.problem.requests.span
     refused = []
@@ -231,17 +370,22 @@ def _place_whole(state: State, order: list[int]) -> None:
 # --- nodes for one request --------------------------------------------------------------------
 
 
-def choose(state: State, request: int, span: int) -> Pieces | None:
+def choose(state: FreeRoom, request: int, span: int) -> Pieces | None:
     """Pieces of a request on at most ``span`` nodes, or None if it finds no room."""
     problem = state.problem
     here = problem.of_pool(request)
     gpus = int(problem.requests.gpus[request])
+    if problem.plain[request]:
+        node = state.plain_node(request)
+        if node is not None:
+            return [(node, gpus)]
     available = state.available(request)
     enough = np.flatnonzero(available >= gpus)
     if len(enough):
         # Least left over, so that large gangs still find whole nodes later.
         left = _left_over(state, request, enough)
-        return [(here.start + _best_node(problem, request, enough[left == left.min()]), gpus)]
+        best = _best_node(problem, request, enough[left == left.min()])
+        return [(here.start + best, gpus)]
     if span == 1:
         return None
     # The fewest nodes: the largest together reach furthest.
@@ -257,7 +401,7 @@ def choose(state: State, request: int, span: int) -> Pieces | None:
     return _by_gain(state, request, available, span)
 
 
-def _left_over(state: State, request: int, nodes: IntArray) -> IntArray | FloatArray:
+def _left_over(state: FreeRoom, request: int, nodes: IntArray) -> IntArray | FloatArray:
     """How much is left over on each of some nodes that could take a whole request.
 
     Of whole GPUs that is their number; for a request that shares it is the room on the fullest GPUs
@@ -314,7 +458,7 @@ def _fill(available: IntArray, gpus: int, nodes: int, here: slice) -> Pieces:
     return [*pieces, (here.start + last, rest)]
 
 
-def _by_gain(state: State, request: int, available: IntArray, span: int) -> Pieces | None:
+def _by_gain(state: FreeRoom, request: int, available: IntArray, span: int) -> Pieces | None:
     """GPUs on at most ``span`` nodes, each time the node that adds most within the resources of some nodes; or None.
 
     Where no two of these resources have a node in common this finds a place if there is one: what
@@ -346,7 +490,7 @@ def _by_gain(state: State, request: int, available: IntArray, span: int) -> Piec
     return None
 
 
-def _fullest_gpus(state: State, request: int, pieces: Pieces) -> IntArray:
+def _fullest_gpus(state: FreeRoom, request: int, pieces: Pieces) -> IntArray:
     """GPUs of a request that shares, rows (node, index): the fullest with room, of equal ones those that it holds."""
     problem = state.problem
     share = float(problem.requests.share[request])
@@ -374,7 +518,7 @@ def _running_largest_first(problem: Problem) -> list[int]:
     return sorted(running, key=lambda request: (-R.share[request], -R.gpus[request]))
 
 
-def _stay(state: State, request: int) -> None:
+def _stay(state: FreeRoom, request: int) -> None:
     """Let a request stay on GPUs that it holds, if these are on as few nodes as it needs and still free."""
     problem = state.problem
     R = state.problem.requests
@@ -388,7 +532,8 @@ def _stay(state: State, request: int) -> None:
     count = {node: min(len(gpus), int(most[node - here.start])) for node, gpus in by_node.items()}
     largest = sorted(count, key=lambda node: (-count[node], node))
     pieces, rest = _poured(
-        [(node, count[node]) for node in largest[: problem.fewest[request]]], int(R.gpus[request])
+        [(node, count[node]) for node in largest[: problem.fewest[request]]],
+        int(R.gpus[request]),
     )
     if rest or not state.keeps_groups(request, pieces):
         return
@@ -399,7 +544,7 @@ def _stay(state: State, request: int) -> None:
         state.take_shared(request, np.array(kept, np.int64))
 
 
-def _held_with_room(state: State, request: int) -> list[tuple[int, int]]:
+def _held_with_room(state: FreeRoom, request: int) -> list[tuple[int, int]]:
     """GPUs that a request which shares holds and that have room for it: those in use first.
 
     Of the untouched GPUs of a node only as many count as requests of whole GPUs leave free.
@@ -432,7 +577,7 @@ def _poured(nodes: Pieces, gpus: int) -> tuple[Pieces, int]:
 # --- repair -----------------------------------------------------------------------------------
 
 
-def make_room(state: State, request: int, span: int) -> bool:
+def make_room(state: FreeRoom, request: int, span: int) -> bool:
     """Place a request of whole GPUs by pushing smaller ones elsewhere; no node more is spanned by those.
 
     Returns whether it is placed; if it isn't, nothing has changed.
@@ -463,17 +608,17 @@ def make_room(state: State, request: int, span: int) -> bool:
     return False
 
 
-def _piece(state: State, request: int, node: int) -> int:
+def _piece(state: FreeRoom, request: int, node: int) -> int:
     return next(gpus for at, gpus in state.pieces[request] if at == node)
 
 
-def _smaller_on(state: State, request: int, node: int) -> list[int]:
+def _smaller_on(state: FreeRoom, request: int, node: int) -> list[int]:
     """Requests on a node that this one may push away: those of fewer GPUs."""
     gpus = state.problem.requests.gpus
     return [other for other in sorted(state.on[node]) if gpus[other] < gpus[request]]
 
 
-def _push_and_place(state: State, request: int, window: IntArray) -> bool:
+def _push_and_place(state: FreeRoom, request: int, window: IntArray) -> bool:
     """Push requests off some nodes until this one fits there, and place those elsewhere; or undo everything."""
     problem = state.problem
     R = state.problem.requests
@@ -530,7 +675,7 @@ def _one_to_push(pieces: dict[int, int], missing: int) -> int:
     return max(pieces, key=lambda other: (pieces[other], -other))
 
 
-def tighten(state: State) -> None:
+def tighten(state: FreeRoom) -> None:
     """Give requests that span more nodes than they need another try with the fewest."""
     problem = state.problem
     loose = [
@@ -548,3 +693,81 @@ def tighten(state: State) -> None:
             state.take(request, pieces)
         elif not make_room(state, request, fewest):
             state.take(request, before)
+
+
+# --- why a request was refused ----------------------------------------------------------------
+
+
+class Refused(NamedTuple):
+    """A request without a place: its number, why, and whether its pool has as many free GPUs as it asks for."""
+
+    request: int
+    words: str
+    scattered: bool
+
+
+def why_refused(problem: Problem, assignment: Assignment) -> Iterator[Refused]:
+    """Requests without a place, each with the reason."""
+    if len(assignment) == len(problem):
+        return
+    # What is free now, beside all that was placed: the words speak of that.
+    state = FreeRoom.after(problem, assignment)
+    for request in range(len(problem)):
+        if request not in assignment:
+            scattered = not problem.requests.clashing[request] and (
+                int(state.gpus_with_room(request).sum()) >= problem.requests.gpus[request]
+            )
+            yield Refused(request, _why(state, request), bool(scattered))
+
+
+def _why(state: FreeRoom, request: int) -> str:
+    problem = state.problem
+    R = state.problem.requests
+    named = R.named(request)
+    if R.clashing[request]:
+        return f"{named} share GPUs, but may not be on one node (anti-affinity)"
+    free = _free(problem, problem.of_pool(request), state.available(request))
+    return f"{named}: needs {_needs(problem, request)}; {free}"
+
+
+def _needs(problem: Problem, request: int) -> str:
+    R = problem.requests
+    instance = problem.nodes.instance
+    gpus = int(R.gpus[request])
+    span = int(R.span[request])
+    share = float(R.share[request])
+    pool = instance.cluster.pools[int(R.pool[request])].name
+    text = f"{gpus} GPU{'s' if gpus != 1 else ''} of {pool}"
+    text = text if share == 1.0 else f"{share:g} of {'each of ' if gpus > 1 else ''}{text}"
+    if gpus > 1:
+        text += f" on at most {span} node{'s' if span != 1 else ''}"
+    amounts = [*zip(OWN, R.need[request].tolist(), strict=True)]
+    amounts += [
+        (g.name, a)
+        for g, a in zip(problem.nodes.groups, R.group_need[request].tolist(), strict=True)
+    ]
+    each = [f"{amount:.4g} {name}" for name, amount in amounts if amount > 0]
+    text += f" with {' and '.join(each)} per GPU" if each else ""
+    barred = [
+        problem.nodes.instance.cluster.numbering.node_name(node)
+        for node in R.barred[request][: MOST_NAMED + 1].tolist()
+    ]
+    if barred:
+        text += f", not on {', '.join(barred[:MOST_NAMED])}{' and more' if len(barred) > MOST_NAMED else ''}"
+    return text + (" apart from jobs that it may not share a node with" if R.apart[request] else "")
+
+
+def _free(problem: Problem, here: slice, available: np.ndarray) -> str:
+    """``3 GPUs are free for it: 2 on v100-0, 1 on v100-1``."""
+    total = int(available.sum())
+    if not total:
+        return "no GPU is free for it"
+    largest = np.argsort(-available, kind="stable")
+    largest = largest[available[largest] > 0]
+    text = [
+        f"{available[n]} on {problem.nodes.name(here.start + int(n))}"
+        for n in largest[:MOST_NAMED].tolist()
+    ]
+    rest = len(largest) - len(text)
+    more = f" and less or as much on {rest} more node{'s' if rest != 1 else ''}" if rest else ""
+    return f"{total} GPU{'s are' if total != 1 else ' is'} free for it: {', '.join(text)}{more}"

@@ -9,8 +9,7 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray, group_rows, ranges
 from optsched.arrays.matrices import sum_by
-from optsched.placement.nodes import largest_of_groups
-from optsched.placement.problem import Bounds, Problem, Worth
+from optsched.placement.problem import Bounds, Problem, Worth, largest_of_groups
 from optsched.placement.shares import dual_feasible
 from optsched.program import LinearProgram
 from optsched.program.linear import Expression
@@ -40,7 +39,10 @@ def bounds(problem: Problem, worth: Worth, engine: Engine) -> Bounds:
         return cheap
     rows = cheap.rows if worth.rows == cheap.rows else pieces.most_rows(engine)
     nodes = cheap.nodes if worth.nodes == cheap.nodes else pieces.fewest_nodes(worth.rows, engine)
-    return Bounds(min(cheap.rows, max(rows, worth.rows)), max(cheap.nodes, min(nodes, worth.nodes)))
+    return Bounds(
+        min(cheap.rows, max(rows, worth.rows)),
+        max(cheap.nodes, min(nodes, worth.nodes)),
+    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class _Pieces:
         """The columns, or None if there are too many."""
         R = problem.requests
         N = problem.nodes
+        # Types of equal requests and classes of equal nodes keep the program small on large
+        # clusters.
         placeable = np.flatnonzero(problem.fewest > 0)
         keys = (
             R.pool,
@@ -87,7 +91,16 @@ class _Pieces:
             *R.group_need.T,
         )
         types = group_rows([key[placeable] for key in keys], len(placeable))
-        classes = group_rows([N.pool, N.gpus, *N.own.T, *N.member, *_told_apart(problem)], len(N))
+        classes = group_rows(
+            [
+                N.pool,
+                N.gpus,
+                *N.own.T,
+                *N.member,
+                *_further_differences(problem),
+            ],
+            len(N),
+        )
         first = placeable[types.first]
         types_of = []
         classes_of = []
@@ -145,7 +158,10 @@ class _Pieces:
         of_type = sum_by(t, np.ones(len(m)), len(self.first))
         fewest = self.problem.fewest[self.first]
         span = R.span[self.first]
-        program.constrain(sum_by(t, m, len(self.first)) @ y == z * R.gpus[self.first], name="size")
+        program.constrain(
+            sum_by(t, m, len(self.first)) @ y == z * R.gpus[self.first],
+            name="size",
+        )
         program.constrain(of_type @ y >= z * fewest, name="fewest")
         program.constrain(of_type @ y <= z * span, name="span")
         amount = m * R.share[j]
@@ -157,12 +173,18 @@ class _Pieces:
             # Valid for every k; together they exclude what sums of GPUs alone allow.
             packed = dual_feasible(amount / gpus[c], k)
             program.constrain(
-                sum_by(c, packed, len(self.nodes)) @ y <= self.nodes, name=f"packing{k}"
+                sum_by(c, packed, len(self.nodes)) @ y <= self.nodes,
+                name=f"packing{k}",
             )
         return program, y, z
 
     def _own(
-        self, program: LinearProgram, y: Expression, name: str, amount: FloatArray, has: FloatArray
+        self,
+        program: LinearProgram,
+        y: Expression,
+        name: str,
+        amount: FloatArray,
+        has: FloatArray,
     ) -> None:
         limited = np.flatnonzero(np.isfinite(has))
         if len(limited):
@@ -170,8 +192,8 @@ class _Pieces:
             program.constrain(used @ y <= has[limited] * self.nodes[limited], name=name)
 
 
-def _told_apart(problem: Problem) -> list[IntArray | FloatArray]:
-    """What else nodes differ in where something stands or is closed: the room of their GPUs, and to whom."""
+def _further_differences(problem: Problem) -> list[IntArray | FloatArray]:
+    """What else nodes differ in where GPUs are held or nodes closed: the room of their GPUs, and to whom."""
     nodes = problem.nodes
     room = [] if (nodes.free == nodes.gpus).all() else list(np.sort(nodes.room, axis=1).T)
     closed = {part.tobytes(): part for part in problem.closed if len(part)}
@@ -191,8 +213,17 @@ def most_bandwidth(problem: Problem) -> float:
     """Bound on the sum of bottlenecks: every gang of two or more GPUs without others beside it."""
     R = problem.requests
     gangs = np.flatnonzero((R.gpus > 1) & (problem.fewest > 0))
-    keys = (R.pool, R.gpus, R.span, R.share, problem.closed_as, *R.need.T, *R.group_need.T)
+    keys = (
+        R.pool,
+        R.gpus,
+        R.span,
+        R.share,
+        problem.closed_as,
+        *R.need.T,
+        *R.group_need.T,
+    )
     alike = group_rows([key[gangs] for key in keys], len(gangs))
+    # Gangs that are alike have the same best bottleneck: one of each kind is looked at.
     each = (_best_bottleneck(problem, j) for j in gangs[alike.first].tolist())
     return math.fsum(value * count for value, count in zip(each, alike.count.tolist(), strict=True))
 
@@ -202,7 +233,11 @@ def _best_bottleneck(problem: Problem, request: int) -> float:
     here = problem.of_pool(request)
     most = problem.at_most(request)
     R = problem.requests
-    levels = zip(problem.links.bandwidth.tolist(), problem.links.label[:, here], strict=True)
+    levels = zip(
+        problem.links.bandwidth.tolist(),
+        problem.links.label[:, here],
+        strict=True,
+    )
     for bandwidth, label in levels:
         _, reach = largest_of_groups(label, most, int(R.span[request]))
         if (reach >= R.gpus[request]).any():

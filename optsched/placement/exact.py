@@ -9,8 +9,15 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray, ranges
 from optsched.arrays.matrices import rows_of, sum_by
-from optsched.placement.identities import with_identities
-from optsched.placement.problem import ROUNDING, Assignment, Bounds, Pieces, Problem, Worth
+from optsched.placement.problem import (
+    Assignment,
+    Bounds,
+    Pieces,
+    Problem,
+    Worth,
+    with_identities,
+)
+from optsched.placement.shares import FULL, ROUNDING
 from optsched.program import LinearProgram
 from optsched.program.linear import Expression
 from optsched.solution.solution import Status
@@ -20,7 +27,7 @@ COLUMNS = 2_000
 """Pairs of a request and a node (or a GPU, of requests that share) up to which the integer program is solved."""
 WORK = 500
 """Nodes of branch and bound after which each search of `optsched.place` stops: some ten seconds at worst."""
-SLACK = 1e-9
+BANDWIDTH_SLACK = 1e-9
 """Relative slack of the bandwidth that the fewest moves may not give up."""
 
 
@@ -35,7 +42,7 @@ class PlacementProgram:
         part[j,h]   of a request that shares: whether it is on the GPU
         open[h]     whether the GPU is for those that share
         keep[j,h]   whether a request of whole GPUs keeps a GPU that it holds
-        level[j,b]  whether its nodes are joined at bandwidth b;  touch[j,b,c]  whether it is in group c of that level
+        level[j,b]  whether its nodes are joined at bandwidth b;  inside[j,b,c]  whether it is in group c of that level
 
     Rows, with a[j,n] its GPUs on the node:
 
@@ -44,9 +51,9 @@ class PlacementProgram:
         sum_j d_jr a[j,n] <= cap_nr;   of resources of some nodes: sum_jn d_jr a[j,n] <= cap_r
         sum over j of a set of used[j,n] <= 1
         sum_j keep[j,h] + open[h] <= 1;   sum over h on n of keep[j,h] <= a[j,n]
-        used[j,n] <= touch[j,b,c(n)];   sum_c touch[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
+        used[j,n] <= inside[j,b,c(n)];   sum_c inside[j,b,c] <= 1 + (k_j - 1)(1 - level[j,b])
 
-    G_n counts the free GPUs of a node, on which nothing stands; room_h is what is left of a GPU, 1
+    G_n counts the free GPUs of a node, which nobody holds; room_h is what is left of a GPU, 1
     if it is free. A request's bottleneck is the sum over levels of (b - next lower b) level[j,b].
     """
 
@@ -151,7 +158,7 @@ class PlacementProgram:
         R = self.problem.requests
         N = self.problem.nodes
         whole = (R.share[self.j] == 1.0).astype(np.float64)
-        taken = sum_by(self.n, whole, len(N)) @ amount
+        in_use = sum_by(self.n, whole, len(N)) @ amount
         if len(self.part_pair):
             gpus = len(self.open_gpu)
             room = self.room[self.open_gpu]
@@ -159,8 +166,8 @@ class PlacementProgram:
             share = sum_by(place, R.share[self.j[self.part_pair]], gpus)
             self.program.constrain(share @ self.part <= self.open * room, name="shares")
             free = (room >= 1.0).astype(float)
-            taken = taken + sum_by(self.gpu_node[self.open_gpu], free, len(N)) @ self.open
-        self.program.constrain(taken <= N.free, name="gpus")
+            in_use = in_use + sum_by(self.gpu_node[self.open_gpu], free, len(N)) @ self.open
+        self.program.constrain(in_use <= N.free, name="gpus")
 
     def _resources(self, amount: Expression) -> None:
         """CPUs and memory of every node, and resources of some nodes."""
@@ -171,14 +178,17 @@ class PlacementProgram:
             limited = np.flatnonzero(np.isfinite(N.own[:, place]))
             if len(limited) and R.need[:, place].any():
                 need = sum_by(self.n, R.need[self.j, place], len(N))[limited]
-                capacity = N.own[limited, place] * (1 + ROUNDING)
+                capacity = N.own[limited, place] * FULL
                 program.constrain(need @ amount <= capacity, name=name)
         for place, group in enumerate(N.groups):
             each = R.group_need[self.j, place] * N.member[place, self.n]
             if each.any():
                 row = sp.csr_matrix(each[None, :])
-                group_capacity = [N.group_capacity[place] * (1 + ROUNDING)]
-                program.constrain(row @ amount <= group_capacity, name=f"resource {group.name}")
+                group_capacity = [N.group_capacity[place] * FULL]
+                program.constrain(
+                    row @ amount <= group_capacity,
+                    name=f"resource {group.name}",
+                )
 
     def _anti_affinity(self) -> None:
         """At most one request of each anti-affinity set is on a node."""
@@ -238,11 +248,17 @@ class PlacementProgram:
                 groups = int(label.max()) + 1
                 number = rank[self.j[joined]] * groups + label[self.n[joined]]
                 key, place = np.unique(number, return_inverse=True)
-                touch = program.variables(len(key), name=f"touch{b}", upper=1.0)
+                inside = program.variables(len(key), name=f"inside{b}", upper=1.0)
                 used = rows_of(joined, len(self.j)) @ self.used
-                program.constrain(used <= rows_of(place, len(key)) @ touch, name=f"touched{b}")
-                parts = sum_by(key // groups, 1.0, len(gangs)) @ touch
-                program.constrain(parts + level * more_nodes <= 1.0 + more_nodes, name=f"joined{b}")
+                program.constrain(
+                    used <= rows_of(place, len(key)) @ inside,
+                    name=f"in group{b}",
+                )
+                parts = sum_by(key // groups, 1.0, len(gangs)) @ inside
+                program.constrain(
+                    parts + level * more_nodes <= 1.0 + more_nodes,
+                    name=f"joined{b}",
+                )
             total = level.sum() * value[b]
             self.bandwidth = total if self.bandwidth is None else self.bandwidth + total
 
@@ -377,7 +393,7 @@ def solve_exactly(problem: Problem, start: Worth, bounds: Bounds, engine: Engine
         if not improve():
             return Exact(best, False)
         # Floating point: exactly the bandwidth that was found might cut off its own point.
-        least = worth.bandwidth * (1 - SLACK)
+        least = worth.bandwidth * (1 - BANDWIDTH_SLACK)
         program.constrain(built.bandwidth >= least, name="best bandwidth")
     if any(held.running for held in problem.held):
         program.minimise(built.moved)

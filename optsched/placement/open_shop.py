@@ -31,7 +31,8 @@ from collections import deque
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.placement.instant import FULL, Instant
+from optsched.placement.instant import Instant
+from optsched.placement.shares import FULL
 
 
 class Matching:
@@ -115,17 +116,26 @@ class Matching:
             yielding = here[~self.must_match[self.job[here]]]
             if len(yielding):
                 return self._shift(
-                    came_by, place, int(yielding[np.argmax(slack[self.job[yielding]])])
+                    came_by,
+                    place,
+                    int(yielding[np.argmax(slack[self.job[yielding]])]),
                 )
             moving = np.zeros(len(self.edge), bool)
             moving[self.job[here]] = True
             self._reach(
-                np.flatnonzero(moving[self.job] & self.open & ~self.on), came_by, queue, left
+                np.flatnonzero(moving[self.job] & self.open & ~self.on),
+                came_by,
+                queue,
+                left,
             )
         raise AssertionError("no matching meets the demands")
 
     def _reach(
-        self, edges: IntArray, came_by: list[int], queue: deque[int], left: IntArray
+        self,
+        edges: IntArray,
+        came_by: list[int],
+        queue: deque[int],
+        left: IntArray,
     ) -> None:
         """Note the places at the far ends of edges that were not reached before."""
         for place in np.unique(self.place[edges]).tolist():
@@ -165,7 +175,11 @@ class Matching:
             now = self.edge[self.job[coming]]
             idle = coming[now < 0]
             if len(idle):
-                return self._pull(here, int(idle[np.argmax(wanted[self.job[idle]])]), leaves_by)
+                return self._pull(
+                    here,
+                    int(idle[np.argmax(wanted[self.job[idle]])]),
+                    leaves_by,
+                )
             coming = coming[now >= 0]
             now = now[now >= 0]
             for other in np.unique(self.place[now]).tolist():
@@ -225,6 +239,7 @@ def as_open_shop(instant: Instant) -> tuple[IntArray, IntArray] | None:
         amount = usage.data[usage.indptr[resource] : usage.indptr[resource + 1]]
         if amount.max() > amount.min() * FULL:
             return None
+        # All rows use as much of it, so that only their number counts.
         takes[resource] = int(FULL / amount.max())
     return place, takes
 
@@ -261,14 +276,23 @@ def decompose(
     slices = _Slices(of_job, place[entries], left[entries], takes.tolist(), len(jobs))
     total = slices.time
     lengths, runs = slices.cut()
-    return np.array(lengths, np.float64) / UNIT, [entries[part] for part in runs], total / UNIT
+    return (
+        np.array(lengths, np.float64) / UNIT,
+        [entries[part] for part in runs],
+        total / UNIT,
+    )
 
 
 class _Slices:
     """The state of a decomposition: what is left of the times, and the matching of the current slice."""
 
     def __init__(
-        self, job: IntArray, place: IntArray, left: IntArray, takes: list[int], jobs: int
+        self,
+        job: IntArray,
+        place: IntArray,
+        left: IntArray,
+        takes: list[int],
+        jobs: int,
     ) -> None:
         self.job = job
         self.place = place
@@ -280,7 +304,8 @@ class _Slices:
             sum(left[place == number].tolist()) for number in range(len(takes))
         ]  # beyond 64 bits
         shortest = max(
-            int(self.of_job.max()), *(-(-t // n) for t, n in zip(of_place, takes, strict=True))
+            int(self.of_job.max()),
+            *(-(-t // n) for t, n in zip(of_place, takes, strict=True)),
         )
         # Rounded up, so that every time is a multiple of the grid.
         self.time = -(-shortest // GRID) * GRID
@@ -326,6 +351,7 @@ class _Slices:
         matching = self.matching
         waiting = np.flatnonzero(matching.open & matching.idle()[self.job])
         while len(waiting):
+            # In passes over arrays: one entry of each job, as many for each place as it has room.
             room = np.array(self.takes) - np.array(matching.degree)
             waiting = waiting[room[self.place[waiting]] > 0]
             order = waiting[np.lexsort((-self.left[waiting], -self.of_job[self.job[waiting]]))]
@@ -350,6 +376,7 @@ class _Slices:
 
     def _advance(self, running: IntArray, delta: int) -> None:
         matching = self.matching
+        # Whoever does not run, and a pool that is not full, loses slack; all others keep theirs.
         self.time -= delta
         self.job_slack[matching.idle()] -= delta
         for place, takes in enumerate(self.takes):

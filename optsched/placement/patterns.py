@@ -49,10 +49,9 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import SolverCrashed
-from optsched.placement.instant import FULL, Instant
+from optsched.placement.instant import SCRAMBLE, Instant, run_matrix
 from optsched.placement.open_shop import decompose
-from optsched.placement.priority import SCRAMBLE, run_matrix
-from optsched.placement.shares import Shares
+from optsched.placement.shares import FULL, Shares
 from optsched.program import LinearProgram
 from optsched.solution.values import Termination
 from optsched.solvers import Session
@@ -116,7 +115,8 @@ class Items:
             need=np.array([instant.fraction[part].sum() for part in rows]),
             usage=use[:, first],
             member=sp.csr_matrix(
-                (np.ones(len(group)), (group, item_of)), shape=(len(groups), len(rows))
+                (np.ones(len(group)), (group, item_of)),
+                shape=(len(groups), len(rows)),
             ),
             count=np.array([len(jobs) for jobs in groups.values()], np.int64),
             rows=tuple(rows),
@@ -133,9 +133,13 @@ class Items:
         by_item = self.member.tocsc()
         counts = np.zeros(len(self))
         for item in order.tolist():
+            # As often as the scarcest resource, and the members that are left, allow.
             uses = self.usage[:, item]
             groups = by_item.indices[by_item.indptr[item] : by_item.indptr[item + 1]]
-            room = min((free[uses > 0] / uses[uses > 0]).min(initial=np.inf), members[groups].min())
+            room = min(
+                (free[uses > 0] / uses[uses > 0]).min(initial=np.inf),
+                members[groups].min(),
+            )
             counts[item] = taken = np.floor(min(room, most[item]))
             if taken > 0:
                 free -= taken * uses
@@ -209,7 +213,10 @@ def _rows_of_jobs(
         has_partner[instant.job[row]] = has_partner[instant.partner[row]] = True
         rows.setdefault(int(instant.partner[row]), [])
     keyed = {
-        job: (mine, tuple((int(kind[row]), float(instant.fraction[row])) for row in mine))
+        job: (
+            mine,
+            tuple((int(kind[row]), float(instant.fraction[row])) for row in mine),
+        )
         for job, mine in rows.items()
     }
     return keyed, has_partner
@@ -292,6 +299,7 @@ class Master:
 
     def __init__(self, need: FloatArray, patterns: sp.csc_matrix, engine: Engine) -> None:
         self.engine = engine
+        # No pattern runs longer than all items one after the other would.
         self.longest = float(need.sum()) + 1.0
         program = LinearProgram()
         z = program.variables(patterns.shape[1], name="patterns", implied=(0.0, self.longest))
@@ -321,11 +329,16 @@ class Pricing:
         most = np.minimum.reduce([np.full(len(items), float(items.count.max())), *_limits(items)])
         program = LinearProgram()
         c = program.variables(
-            len(items), name="count", upper=most, implied=(0.0, most), integer=True
+            len(items),
+            name="count",
+            upper=most,
+            implied=(0.0, most),
+            integer=True,
         )
         program.constrain(items.member @ c <= items.count, name="jobs")
         if len(items.usage):
             program.constrain(items.usage @ c <= FULL, name="resources")
+        # Any objective will do here: `exactly` sets the prices of the moment.
         program.maximise(c.sum())
         self.session = engine.open(program.arrays)
 
@@ -336,6 +349,7 @@ class Pricing:
         total = items.usage.sum(axis=0)
         largest = items.usage.max(axis=0, initial=0.0)
         found: dict[bytes, FloatArray] = {}
+        # Which measure of size fills best differs from prices to prices: all are tried.
         for size in (largest, total, np.ones(len(y)), np.sqrt(largest)):
             with np.errstate(divide="ignore"):
                 order = worth[np.argsort(-y[worth] / size[worth], kind="stable")]
@@ -402,7 +416,12 @@ def spread(
                 parts[number].append(
                     (
                         np.ones(1),
-                        [np.array([items.rows[item][0] for item in mine[chosen]], np.int64)],
+                        [
+                            np.array(
+                                [items.rows[item][0] for item in mine[chosen]],
+                                np.int64,
+                            )
+                        ],
                     )
                 )
             continue
@@ -428,7 +447,12 @@ def spread(
 
 
 def _shared_out(
-    items: Items, mine: IntArray, size: int, lengths: FloatArray, counts: FloatArray, engine: Engine
+    items: Items,
+    mine: IntArray,
+    size: int,
+    lengths: FloatArray,
+    counts: FloatArray,
+    engine: Engine,
 ) -> list[tuple[int, Part]]:
     """(slice, its parts) for a group of several members."""
     slices, places = np.nonzero(counts[:, mine])
@@ -449,7 +473,15 @@ def _shared_out(
         )
         ends = np.cumsum(cut) / max(total, 1.0)
         ends[ends > 1 - 1e-12] = 1.0
-        result.append((number, (ends, [rows[place[entry], member[entry]] for entry in running])))
+        result.append(
+            (
+                number,
+                (
+                    ends,
+                    [rows[place[entry], member[entry]] for entry in running],
+                ),
+            )
+        )
     return result
 
 
@@ -474,10 +506,14 @@ def _vertex(
         sp.kron(whole, of_place) @ t == np.tile(np.bincount(places, amount) / size, size),
         name="members",
     )
-    program.constrain(sp.kron(np.ones((1, size)), sp.eye_array(cells)) @ t == amount, name="cells")
+    program.constrain(
+        sp.kron(np.ones((1, size)), sp.eye_array(cells)) @ t == amount,
+        name="cells",
+    )
     if len(used) < cells:
         program.constrain(
-            sp.kron(whole, of_slice) @ t <= np.tile(lengths[used], size), name="slices"
+            sp.kron(whole, of_slice) @ t <= np.tile(lengths[used], size),
+            name="slices",
         )
     # any vertex will do: a cost without ties leads to one with few steps
     program.minimise(np.arange(1, size * cells + 1)[None, :] * SCRAMBLE % 1.0 @ t)

@@ -11,20 +11,26 @@ import numpy as np
 from optsched.arrays import IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.errors import UsageError
-from optsched.placement.best_fit import best_fit
+from optsched.placement.best_fit import best_fit, why_refused
 from optsched.placement.bounds import bounds, most_bandwidth
 from optsched.placement.exact import COLUMNS, size, solve_exactly
-from optsched.placement.keeping import unmoved
-from optsched.placement.needs import renewable_groups
-from optsched.placement.problem import ROUNDING, Bounds, Problem, Scored, Worth, better
-from optsched.placement.refusal import why_refused
-from optsched.placement.requests import Requests
-from optsched.placement.standing import Standing, refuse_standing
+from optsched.placement.occupied import Occupied, refuse_placed_twice
+from optsched.placement.problem import Bounds, Problem, Scored, Worth, better
+from optsched.placement.requests import Requests, renewable_groups
+from optsched.placement.shares import FULL, ROUNDING
+from optsched.placement.staying import pinned_rows
 from optsched.solution.placement import Placement
 from optsched.solution.solution import Solution
 from optsched.solving.engine import Engine
 
-FIGURES = ("rows_placed", "rows_bound", "nodes_spanned", "nodes_bound", "bandwidth", "gpus_moved")
+FIGURES = (
+    "rows_placed",
+    "rows_bound",
+    "nodes_spanned",
+    "nodes_bound",
+    "bandwidth",
+    "gpus_moved",
+)
 """Figures of a placement that are sums over its parts."""
 
 
@@ -37,12 +43,12 @@ def place_rows(
     *,
     columns: int = COLUMNS,
     work: int | None = None,
-    standing: Standing | None = None,
+    occupied: Occupied | None = None,
     barred: Sequence[Collection[str]] | None = None,
 ) -> Placement:
     """GPUs for rows of an allocation that run at the same time.
 
-    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.keeping`), and the
+    Jobs that run and cannot be preempted keep their GPUs (`optsched.placement.staying`), and the
     others find theirs beside them. Pools are placed one by one, or together where a resource of
     some nodes joins them: by best fit, and exactly where that leaves a gap to its bounds and the
     integer program has at most ``columns`` columns.
@@ -64,8 +70,8 @@ def place_rows(
     work : int, optional
         Nodes of branch and bound after which each integer program stops; by default the engine's
         own limit.
-    standing : Standing, optional
-        What stands and does not move, beside the running jobs of the rows wanted that can be
+    occupied : Occupied, optional
+        GPUs that are held and do not move, beside the running jobs of the rows wanted that can be
         preempted: they stay where they are unless that is in the way of more rows or fewer nodes.
     barred : sequence of collections of str, of the length of ``wanted``, optional
         Names of nodes of which each row gets nothing.
@@ -81,14 +87,14 @@ def place_rows(
     Raises
     ------
     ValueError
-        A job stands and is among the rows wanted.
+        A job has GPUs already and is among the rows wanted.
     UsageError
         ``barred`` has another length, or names that are no nodes.
     """
     constraints = list(constraints)
     wanted = np.asarray(wanted, np.int64)
     # 1. Jobs that cannot be preempted keep their GPUs.
-    fixed = unmoved(classes, rows, wanted, constraints, standing)
+    fixed = pinned_rows(classes, rows, wanted, constraints, occupied)
     placed = dict(zip(fixed.row.tolist(), fixed.gpus, strict=True))
     refused = {
         row: words for row, words in fixed.refused.items() if classes.gpus[rows.column[row]] > 0
@@ -98,14 +104,14 @@ def place_rows(
     if barred is not None and len(barred) == len(wanted):
         barred = [barred[i] for i in np.flatnonzero(others).tolist()]
     requests = Requests.of(classes, rows, wanted[others], constraints, barred)
-    refuse_standing(fixed.standing, requests.jobs_of_all)
+    refuse_placed_twice(fixed.occupied, requests.jobs_of_all)
     wanted_count = len(requests) + len(refused) + len(placed)
     # 3. Each set of pools that belong together is a problem of its own.
     searcher = engine
     if work is not None:
         searcher = Engine(engine.load, engine.solver, replace(engine.limits, work=work))
     solved = [
-        _solve(part, engine, searcher, columns) for part in _problems(requests, fixed.standing)
+        _solve(part, engine, searcher, columns) for part in _problems(requests, fixed.occupied)
     ]
     for part in solved:
         placed |= part.gpus
@@ -128,15 +134,22 @@ def place_rows(
     )
 
 
-def _problems(requests: Requests, standing: Standing) -> Iterator[Problem]:
+def _problems(requests: Requests, occupied: Occupied) -> Iterator[Problem]:
     """A placement problem for each set of pools that are placed together."""
     for pools in _components(requests):
         part = requests.take(np.flatnonzero(np.isin(requests.pool, pools)))
-        yield Problem.of(part, pools, standing)
+        yield Problem.of(part, pools, occupied)
 
 
 def _figures(worth: Worth, limits: Bounds) -> dict[str, float]:
-    values = (worth.rows, limits.rows, worth.nodes, limits.nodes, worth.bandwidth, worth.moved)
+    values = (
+        worth.rows,
+        limits.rows,
+        worth.nodes,
+        limits.nodes,
+        worth.bandwidth,
+        worth.moved,
+    )
     return dict(zip(FIGURES, map(float, values), strict=True))
 
 
@@ -251,10 +264,17 @@ def placement_worth(
 
 
 def _worth_of(
-    classes: Classes, rows: JobRows, chosen: IntArray, gpus: Sequence[Sequence[str]]
+    classes: Classes,
+    rows: JobRows,
+    chosen: IntArray,
+    gpus: Sequence[Sequence[str]],
 ) -> Worth:
     return placement_worth(
-        classes, rows.job[chosen], rows.partner[chosen], rows.column[chosen], gpus
+        classes,
+        rows.job[chosen],
+        rows.partner[chosen],
+        rows.column[chosen],
+        gpus,
     )
 
 
@@ -297,7 +317,7 @@ def _excess(classes: Classes, rows: JobRows, wanted: IntArray) -> str:
         return f"job {names[int(distinct[job])]} has {count[job]} rows"
     at_once = np.bincount(rows.column[wanted], minlength=classes.columns).astype(np.float64)
     usage = np.asarray(classes.usage @ at_once)
-    over = np.flatnonzero(resources.renewable & (usage > resources.capacity * (1 + ROUNDING)))
+    over = np.flatnonzero(resources.renewable & (usage > resources.capacity * FULL))
     if not len(over):
         return ""
     r = int(over[0])

@@ -1,38 +1,256 @@
 """The placement problem: requests on nodes; what an assignment of GPUs is worth, and which of two is better.
 
 Sets and parameters: requests j with g_j GPUs, a share s_j of each, at most k_j nodes, needs per GPU
-d_j; usable nodes n with what is left of their GPUs, CPUs and memory beside what stands and does not
-move; running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of nodes of
-its pool, or nothing, such that
+d_j; usable nodes n with what is left of their GPUs, CPUs and memory beside occupied GPUs, which do
+not move; running jobs with the GPUs that they hold. An assignment gives a request g_j GPUs of nodes
+of its pool, or nothing, such that
 
 - the shares of no GPU add up to more than 1, and no node or group of nodes is asked for more than it has;
 - a request spans at most k_j nodes;
-- no two requests of an anti-affinity set are on one node, nor one of them beside such a job that stands;
+- no two requests of an anti-affinity set are on one node, nor one of them beside such a job that is there already;
 - a request has no GPU of a node that is barred to it.
 
 Objective, in this order: most requests placed; fewest nodes spanned in total; greatest sum, over
-the requests of two or more GPUs, of the bottleneck bandwidth (`optsched.placement.nodes`); fewest
-GPUs moved: GPUs given to jobs that run now and do not hold them.
+the requests of two or more GPUs, of the bottleneck bandwidth; fewest GPUs moved: GPUs given to jobs
+that run now and do not hold them.
+
+The bottleneck of a gang is the least, over pairs of GPUs of its nodes, of the bandwidth of the
+widest path between the two. For every b, widest paths of b GB/s or more join GPUs into groups, and
+these groups are nested. So the graph is stored as one label per node and level of bandwidth. The
+bottleneck of a gang is that of the first level at which all its nodes have the same label. The GPUs
+of a node count as a whole: a node in two parts at a level has no label there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.candidates import gpus_allowed
-from optsched.placement.nodes import Links, Nodes
-from optsched.placement.requests import NO_NODE, Requests
-from optsched.placement.standing import Standing
+from optsched.instance import Instance
+from optsched.instance.cluster import Resource
+from optsched.instance.topology import INTRA_NODE, NODE
+from optsched.placement.occupied import Occupied
+from optsched.placement.requests import (
+    NO_NODE,
+    OWN,
+    Requests,
+    members,
+    renewable_groups,
+)
+from optsched.placement.shares import ROUNDING
 
-ROUNDING = 1e-9
-"""Slack of shares, and relative slack of CPUs, memory and other capacities."""
+# --- nodes and their links -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes that can take work now, pool by pool; nodes without GPUs are left out.
+
+    A node that is not up, or not available yet, takes nothing (`Pool.usable`), not even what runs
+    there now: the capacities of the program leave it out as well.
+
+    Attributes
+    ----------
+    instance : Instance
+    pool, row : IntArray, shape (N,)
+        The pool of each node, and its row in that pool.
+    number : IntArray, shape (N,)
+        Its number in the cluster (`Cluster.numbering`).
+    gpus : IntArray, shape (N,)
+        GPUs, free or not.
+    room : FloatArray, shape (N, most GPUs of a node)
+        What is left of each GPU: 1 where nobody holds any of it, 0 beyond the node's GPUs.
+    own : FloatArray, shape (N, 2)
+        CPUs and memory (GB) that are left; inf where the instance does not say.
+    groups : tuple of Resource, length G
+        Renewable resources that belong to some nodes.
+    group_capacity : FloatArray, shape (G,)
+        What is left of each of them.
+    member : BoolArray, shape (G, N)
+        Which nodes each of them belongs to.
+    """
+
+    instance: Instance
+    pool: IntArray
+    row: IntArray
+    number: IntArray
+    gpus: IntArray
+    room: FloatArray
+    own: FloatArray
+    groups: tuple[Resource, ...]
+    group_capacity: FloatArray
+    member: BoolArray
+
+    @classmethod
+    def of(cls, instance: Instance, pools: Sequence[int]) -> Nodes:
+        """The usable nodes of these pools, given in ascending order."""
+        cluster = instance.cluster
+        no_node = np.zeros(0, np.int64)
+        pool_of = [no_node]
+        rows = [no_node]
+        gpus = [no_node]
+        own = [np.zeros((0, len(OWN)))]
+        for which in pools:
+            part = cluster.pools[which]
+            here = np.flatnonzero(part.usable(instance.now) & (part.node_gpus > 0))
+            stated = np.stack([part.node_cpus[here], part.node_memory[here]], axis=1)
+            pool_of.append(np.full(len(here), which, np.int64))
+            rows.append(here)
+            gpus.append(part.node_gpus[here])
+            own.append(np.where(np.isnan(stated), np.inf, stated))
+        groups = renewable_groups(instance)
+        pool = np.concatenate(pool_of)
+        row = np.concatenate(rows)
+        count = np.concatenate(gpus)
+        number = cluster.numbering.first[pool] + row
+        # A rectangular table: nodes with fewer GPUs have room 0 in the columns beyond.
+        exists = np.arange(count.max(initial=0)) < count[:, None]
+        return cls(
+            instance=instance,
+            pool=pool,
+            row=row,
+            number=number,
+            gpus=count,
+            room=exists.astype(np.float64),
+            own=np.concatenate(own),
+            groups=groups,
+            group_capacity=np.array([group.capacity for group in groups], np.float64),
+            member=members(instance)[:, number],
+        )
+
+    def beside(self, occupied: Occupied) -> Nodes:
+        """The same nodes with what is left beside occupied GPUs."""
+        numbering = self.instance.cluster.numbering
+        index = np.arange(self.room.shape[1])
+        # Beyond the GPUs of a node the number is that of another one; room is 0 there.
+        gpu = np.minimum(numbering.start[self.number, None] + index, numbering.gpus - 1)
+        room = np.where(self.room > 0, np.maximum(1.0 - occupied.load[gpu], 0.0), 0.0)
+        own = np.maximum(self.own - occupied.used[self.number], 0.0)
+        group_capacity = np.maximum(self.group_capacity - occupied.group_used, 0.0)
+        return replace(self, room=room, own=own, group_capacity=group_capacity)
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @cached_property
+    def free(self) -> IntArray:
+        """GPUs of each node that nobody holds any of, shape (N,)."""
+        return np.asarray((self.room >= 1.0).sum(axis=1), np.int64)
+
+    def local(self) -> IntArray:
+        """Which of these every node of the cluster is, -1 for those that are none of them."""
+        local = np.full(self.instance.cluster.numbering.nodes, -1, np.int64)
+        local[self.number] = np.arange(len(self))
+        return local
+
+    def name(self, node: int) -> str:
+        """Name of a node."""
+        return self.instance.cluster.pools[int(self.pool[node])].node_name(int(self.row[node]))
+
+    def of_pool(self, pool: int) -> slice:
+        """The nodes of a pool, which are neighbours."""
+        start, stop = np.searchsorted(self.pool, [pool, pool + 1])
+        return slice(int(start), int(stop))
+
+
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Links:
+    """How well nodes are joined.
+
+    A link without a stated bandwidth limits nothing; what only such links join counts as joined at
+    the largest bandwidth that is stated. Nodes that the topology does not join, or does not have,
+    are joined at 0 GB/s.
+
+    Attributes
+    ----------
+    bandwidth : FloatArray, shape (L,)
+        Levels, GB/s per direction, descending.
+    label : IntArray, shape (L, N)
+        Nodes with equal labels are joined at that bandwidth; -1: not even the node's own GPUs are.
+    """
+
+    bandwidth: FloatArray
+    label: IntArray
+
+    @classmethod
+    def of(cls, nodes: Nodes) -> Links:
+        """The links of a cluster: its topology document, or the tree GPU - node - leaf per pool - spine."""
+        cluster = nodes.instance.cluster
+        if cluster.topology is None:
+            return cls(*_without_repetition(*_of_tree(nodes)))
+        bandwidth, label = cluster.joined
+        return cls(*_without_repetition(bandwidth, label[:, nodes.number]))
+
+    def bottleneck(self, nodes: IntArray) -> float:
+        """Bottleneck of a gang on these nodes, GB/s."""
+        labels = self.label[:, nodes]
+        joined = np.flatnonzero((labels[:, 0] >= 0) & (labels == labels[:, :1]).all(axis=1))
+        return float(self.bandwidth[joined[0]]) if len(joined) else 0.0
+
+
+def _of_tree(nodes: Nodes) -> tuple[FloatArray, IntArray]:
+    """Inside a node ``intra_node``; between two nodes of a pool the smaller of ``intra_node`` and ``node``."""
+    inside = np.zeros(len(nodes))
+    between = np.zeros(len(nodes))
+    for number, pool in enumerate(nodes.instance.cluster.pools):
+        stated = [pool.bandwidth[level] for level in (INTRA_NODE, NODE) if level in pool.bandwidth]
+        if stated:
+            here = nodes.of_pool(number)
+            inside[here] = pool.bandwidth.get(INTRA_NODE, max(stated))
+            between[here] = min(stated)
+    # Labels of nodes begin behind those of pools.
+    own = len(nodes.instance.cluster.pools) + np.arange(len(nodes))
+    bandwidth = np.unique(np.concatenate([inside, between]))[::-1]
+    bandwidth = bandwidth[bandwidth > 0]
+    level = bandwidth[:, None]
+    return bandwidth, np.where(
+        level <= between, nodes.pool, np.where(level <= inside, own, NONE)
+    ).astype(np.int64)
+
+
+def _without_repetition(bandwidth: FloatArray, label: IntArray) -> tuple[FloatArray, IntArray]:
+    """Leave out levels that join no more than the one above them."""
+    shape = label.copy()
+    for row in range(
+        len(label)
+    ):  # labels in order of first appearance, so that equal groupings are equal arrays
+        _, first, inverse = np.unique(label[row], return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        shape[row] = np.where(label[row] == NONE, NONE, rank[inverse])
+    new = np.ones(len(label), bool)
+    new[1:] = (shape[1:] != shape[:-1]).any(axis=1)
+    return bandwidth[new], shape[new]
+
+
+def largest_of_groups(
+    label: IntArray, available: IntArray, nodes: int
+) -> tuple[IntArray, IntArray]:
+    """Groups of nodes with equal labels, and what the ``nodes`` largest of each have together.
+
+    Nodes of label -1 are in no group.
+    """
+    # Within each group the largest first, so that sums of prefixes are the most of so many nodes.
+    order = np.lexsort((-available, label))
+    order = order[label[order] >= 0]
+    first = np.flatnonzero(np.diff(label[order], prepend=-1))
+    total = np.concatenate(([0], np.cumsum(available[order])))
+    end = np.append(first[1:], len(order))[: len(first)]
+    reach = total[np.minimum(first + nodes, end)] - total[first]
+    return label[order[first]], reach
+
+
+# --- requests on nodes -----------------------------------------------------------------------
 
 Assignment = Mapping[int, IntArray]
 """GPUs by request: rows (node, index on the node), sorted, shape (g, 2)."""
@@ -75,7 +293,12 @@ class Worth:
     @property
     def key(self) -> tuple[float, ...]:
         """The objective, to be minimised lexicographically."""
-        return (-self.rows, self.nodes, -float(f"{self.bandwidth:.12g}"), self.moved)
+        return (
+            -self.rows,
+            self.nodes,
+            -float(f"{self.bandwidth:.12g}"),
+            self.moved,
+        )
 
 
 class Scored(NamedTuple):
@@ -106,36 +329,43 @@ class Problem:
     ----------
     requests : Requests
     nodes : Nodes
-        With what is left beside what stands.
-    links : Links
+        With what is left beside occupied GPUs.
     held : tuple of HeldGpus, length P
     closed : tuple of IntArray, length P
         Nodes that a request may not have whatever is placed: barred ones, and those on which a job
-        of one of its anti-affinity sets stands.
+        of one of its anti-affinity sets has GPUs.
     """
 
     requests: Requests
     nodes: Nodes
-    links: Links
     held: tuple[HeldGpus, ...]
     closed: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, requests: Requests, pools: list[int], standing: Standing | None = None) -> Problem:
-        """The problem on the usable nodes of these pools, beside what stands."""
+    def of(
+        cls,
+        requests: Requests,
+        pools: list[int],
+        occupied: Occupied | None = None,
+    ) -> Problem:
+        """The problem on the usable nodes of these pools, beside occupied GPUs."""
         nodes = Nodes.of(requests.classes.instance, pools)
-        if standing is not None and len(standing):
-            nodes = nodes.beside(standing)
+        if occupied is not None and len(occupied):
+            nodes = nodes.beside(occupied)
         return cls(
             requests,
             nodes,
-            Links.of(nodes),
-            _held(requests, nodes),
-            _closed(requests, nodes, standing),
+            _gpus_held(requests, nodes),
+            _closed(requests, nodes, occupied),
         )
 
     def __len__(self) -> int:
         return len(self.requests)
+
+    @cached_property
+    def links(self) -> Links:
+        """How well the nodes are joined."""
+        return Links.of(self.nodes)
 
     def of_pool(self, request: int) -> slice:
         """The nodes of a request's pool."""
@@ -146,7 +376,7 @@ class Problem:
         return {int(pool): self.nodes.of_pool(int(pool)) for pool in np.unique(self.requests.pool)}
 
     def gpus_for(self, request: int) -> IntArray:
-        """GPUs of every node of its pool with room for the share of a request, beside what stands."""
+        """GPUs of every node of its pool with room for the share of a request, beside occupied GPUs."""
         here = self.of_pool(request)
         share = self.requests.share[request]
         return (
@@ -160,6 +390,30 @@ class Problem:
         """Mask of the requests that need CPUs, memory or resources of some nodes; shape (P,)."""
         need = np.hstack([self.requests.need, self.requests.group_need])
         return np.asarray(need.any(axis=1))
+
+    @cached_property
+    def plain(self) -> BoolArray:
+        """Mask of the requests that ask for whole GPUs of one node and for nothing else; shape (P,).
+
+        Their best node is the one with the fewest free GPUs that are enough: nodes of a pool are
+        equal to them, as they hold nothing there and no topology tells nodes apart.
+        """
+        R = self.requests
+        instance = R.classes.instance
+        if instance.cluster.topology is not None:
+            return np.zeros(len(self), bool)
+        largest = np.zeros(len(instance.cluster.pools), np.int64)
+        np.maximum.at(largest, self.nodes.pool, self.nodes.gpus)
+        tied = (bool(sets) or len(nodes) > 0 for sets, nodes in zip(R.apart, R.barred, strict=True))
+        bound = np.fromiter(tied, bool, len(self))
+        plain = ~bound & ~self.needy & (R.share == 1.0) & (R.gpus <= largest[R.pool])
+        places = instance.jobs_table.places
+        # The last entry is read for partner -1: a job alone.
+        running_in = np.full(len(instance.jobs_table) + 1, -1, np.int64)
+        running_in[places.job] = places.pool
+        for jobs in (R.job, R.partner):
+            plain &= running_in[jobs] != R.pool
+        return np.asarray(plain, bool)
 
     def within_needs(
         self, request: int, gpus: IntArray, own: FloatArray, group: FloatArray
@@ -177,7 +431,7 @@ class Problem:
         """
         R = self.requests
         here = self.of_pool(request)
-        if R.torn[request]:
+        if R.clashing[request]:
             return np.zeros_like(gpus)
         if self.needy[request]:
             gpus = np.minimum(gpus, limit(own[here], R.need[request]))
@@ -206,36 +460,35 @@ class Problem:
     def closed_as(self) -> IntArray:
         """Equal numbers for requests to which the same nodes are closed, 0 for those to which none is; shape (P,)."""
         known = {NO_NODE.tobytes(): 0}
+        if not any(map(len, self.closed)):
+            return np.zeros(len(self), np.int64)
         return np.array(
-            [known.setdefault(nodes.tobytes(), len(known)) for nodes in self.closed], np.int64
+            [known.setdefault(nodes.tobytes(), len(known)) for nodes in self.closed],
+            np.int64,
         )
 
     @cached_property
     def fewest(self) -> IntArray:
         """Fewest nodes that each request needs if it has no others beside it, 0 where it fits nowhere; shape (P,)."""
         R = self.requests
-        known = dict[tuple[object, ...], int]()
-        result = np.zeros(len(self), np.int64)
-        alike = zip(
-            R.pool.tolist(),
-            R.gpus.tolist(),
-            R.share.tolist(),
-            self.closed_as.tolist(),
-            R.torn.tolist(),
-            strict=True,
+        keys = (
+            R.pool,
+            R.gpus,
+            R.share,
+            R.clashing,
+            self.closed_as,
+            *R.need.T,
+            *R.group_need.T,
         )
-        for j, of in enumerate(alike):
-            key = (*of, R.need[j].tobytes(), R.group_need[j].tobytes())
-            if key not in known:
-                # The largest nodes first: no fewer nodes have as many GPUs.
-                reach = np.cumsum(np.sort(self.at_most(j))[::-1])
-                known[key] = (
-                    int(np.searchsorted(reach, R.gpus[j])) + 1
-                    if len(reach) and reach[-1] >= R.gpus[j]
-                    else 0
-                )
-            result[j] = known[key] if known[key] <= R.span[j] else 0
-        return result
+        alike = group_rows(keys, len(self))
+        fewest = np.zeros(len(alike.first), np.int64)
+        for group, j in enumerate(alike.first.tolist()):
+            # The largest nodes first: no fewer nodes have as many GPUs.
+            reach = np.cumsum(np.sort(self.at_most(j))[::-1])
+            if len(reach) and reach[-1] >= R.gpus[j]:
+                fewest[group] = np.searchsorted(reach, R.gpus[j]) + 1
+        needed = fewest[alike.inverse]
+        return np.where(needed <= R.span, needed, 0)
 
     def worth(self, assignment: Assignment) -> Worth:
         """Recompute the objective of an assignment."""
@@ -283,7 +536,7 @@ def limit(capacity: FloatArray, need: FloatArray) -> IntArray:
     return gpus_allowed(capacity, need)
 
 
-def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
+def _gpus_held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     """What the running jobs of each request hold."""
     running = requests.classes.instance.jobs_table.running
     numbering = nodes.instance.cluster.numbering
@@ -322,9 +575,9 @@ def _held(requests: Requests, nodes: Nodes) -> tuple[HeldGpus, ...]:
     return tuple(result)
 
 
-def _closed(requests: Requests, nodes: Nodes, standing: Standing | None) -> tuple[IntArray, ...]:
-    """Of each request: barred nodes, and those where a job stands beside which it may not be."""
-    beside = [NO_NODE if standing is None else standing.nodes_of(jobs) for jobs in requests.sets]
+def _closed(requests: Requests, nodes: Nodes, occupied: Occupied | None) -> tuple[IntArray, ...]:
+    """Of each request: barred nodes, and those of jobs beside which it may not be."""
+    beside = [NO_NODE if occupied is None else occupied.nodes_of(jobs) for jobs in requests.sets]
     if not any(map(len, beside)) and not any(map(len, requests.barred)):
         return (NO_NODE,) * len(requests)
     local = nodes.local()
@@ -339,3 +592,90 @@ def _closed(requests: Requests, nodes: Nodes, standing: Standing | None) -> tupl
             known[key] = closed[closed >= 0]
         result.append(known[key])
     return tuple(result)
+
+
+# --- from counts by node to GPUs -------------------------------------------------------------
+
+
+def with_identities(
+    problem: Problem,
+    pieces: Mapping[int, Pieces],
+    shared: Mapping[int, IntArray],
+    kept: Mapping[int, Iterable[tuple[int, int]]] | None = None,
+) -> Assignment:
+    """GPUs of every request.
+
+    Parameters
+    ----------
+    problem : Problem
+    pieces : mapping
+        Counts by node of the requests of whole GPUs (of those that share they are ignored).
+    shared : mapping
+        GPUs of the requests that share; no other request gets these.
+    kept : mapping, optional
+        GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first
+        served.
+    """
+    taken = {(node, gpu) for gpus in shared.values() for node, gpu in gpus.tolist()}
+    whole = [request for request in sorted(pieces) if request not in shared]
+    chosen: dict[int, list[tuple[int, int]]] = {}
+    # GPUs that a request holds are its own first.
+    for request in whole:
+        missing = dict(pieces[request])
+        wanted = _held_by_most(problem, request) if kept is None else sorted(kept.get(request, ()))
+        chosen[request] = mine = []
+        for node, gpu in wanted:
+            free = (node, gpu) not in taken and problem.nodes.room[node, gpu] >= 1.0
+            if free and missing.get(node, 0):
+                missing[node] -= 1
+                taken.add((node, gpu))
+                mine.append((node, gpu))
+    for node, wanted_here in _missing_by_node(pieces, chosen).items():
+        # GPUs with a part taken are for requests that share.
+        untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0).tolist()
+        left = [gpu for gpu in untouched if (node, gpu) not in taken]
+        # The most GPUs first: they need the longest run of consecutive ones.
+        for count, request in sorted(wanted_here, key=lambda item: (-item[0], item[1])):
+            for gpu in consecutive(left, count):
+                left.remove(gpu)
+                chosen[request].append((node, gpu))
+    result = {
+        request: np.array(sorted(spots), np.int64).reshape(-1, 2)
+        for request, spots in chosen.items()
+    }
+    for request, gpus in shared.items():
+        result[request] = gpus[np.lexsort((gpus[:, 1], gpus[:, 0]))]
+    return result
+
+
+def _missing_by_node(
+    pieces: Mapping[int, Pieces], chosen: Mapping[int, list[tuple[int, int]]]
+) -> dict[int, list[tuple[int, int]]]:
+    """(GPUs, request) of the GPUs that requests still need on each node."""
+    missing: dict[int, list[tuple[int, int]]] = {}
+    for request, spots in chosen.items():
+        for node, count in pieces[request]:
+            left = count - sum(spot[0] == node for spot in spots)
+            if left:
+                missing.setdefault(node, []).append((left, request))
+    return missing
+
+
+def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:
+    """GPUs that a request holds, those of both its jobs first."""
+    held = problem.held[request]
+    order = np.lexsort((held.gpus[:, 1], held.gpus[:, 0], -held.weight))
+    return [(node, gpu) for node, gpu in held.gpus[order].tolist()]
+
+
+def consecutive(free: list[int], count: int) -> list[int]:
+    """So many of the free GPUs, ascending: a part of the shortest run that has them, else the first ones."""
+    runs: list[list[int]] = []
+    for gpu in free:
+        if runs and runs[-1][-1] == gpu - 1:
+            runs[-1].append(gpu)
+        else:
+            runs.append([gpu])
+    # The shortest run that is enough leaves long ones to larger requests.
+    long_enough = [run for run in runs if len(run) >= count]
+    return (min(long_enough, key=len) if long_enough else free)[:count]

@@ -10,11 +10,16 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument, UsageError
-from optsched.placement.instant import FULL, Instant
+from optsched.placement.instant import (
+    Instant,
+    first_fit,
+    priority_slices,
+    run_matrix,
+)
+from optsched.placement.occupied import must_stay
 from optsched.placement.open_shop import as_open_shop, decompose
 from optsched.placement.patterns import Items, shortest, spread
-from optsched.placement.priority import first_fit, priority_slices, run_matrix
-from optsched.placement.running import must_stay
+from optsched.placement.shares import FULL
 from optsched.solution import Allocation, Rounds
 from optsched.solving.engine import Engine
 
@@ -73,7 +78,17 @@ def realise(
         rounds = PRIORITY_ROUNDS if rounds is None else rounds
         length, runs = priority_slices(instant, rounds)
         scale = _smallest_share(instant, length, runs)
-        return Rounds(allocation.classes, rows, length, runs, scale, 1.0, method, rounds, True)
+        return Rounds(
+            allocation.classes,
+            rows,
+            length,
+            runs,
+            scale,
+            1.0,
+            method,
+            rounds,
+            True,
+        )
     used, cut = _cut_by(method, instant, engine)
     length, runs = _firm_first(allocation, cut.length, cut.runs)
     if rounds is None:
@@ -234,14 +249,19 @@ def trimmed(
     # a slice is cut where the first part of a row in it ends; the row runs in all cuts up to there
     ends, end = np.unique(np.stack([number, stays], axis=1), axis=0, return_inverse=True)
     slice_of = ends[:, 0].astype(np.int64)
-    start = np.where(np.diff(slice_of, prepend=-1) != 0, 0.0, np.concatenate(([0.0], ends[:-1, 1])))
+    start = np.where(
+        np.diff(slice_of, prepend=-1) != 0,
+        0.0,
+        np.concatenate(([0.0], ends[:-1, 1])),
+    )
     first = np.searchsorted(slice_of, number)
     cuts = end.ravel() - first + 1
     place = np.repeat(first - np.concatenate(([0], np.cumsum(cuts)[:-1])), cuts) + np.arange(
         cuts.sum()
     )
     made = sp.csr_matrix(
-        (np.ones(len(place), np.int8), (place, np.repeat(row, cuts))), shape=(len(ends), len(need))
+        (np.ones(len(place), np.int8), (place, np.repeat(row, cuts))),
+        shape=(len(ends), len(need)),
     )
     return ends[:, 1] - start, made
 

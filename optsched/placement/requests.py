@@ -1,18 +1,75 @@
-"""What must be placed: rows of an allocation that run at the same time, as arrays."""
+"""What must be placed, as arrays: what rows need per GPU, and rows that run at the same time as requests."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
-from optsched.candidates import Classes, JobRows
+from optsched.candidates import Classes, JobRows, column_needs
 from optsched.errors import InvalidArgument
+from optsched.instance import Instance
+from optsched.instance.cluster import PER_NODE, Resource
 from optsched.instance.reading import show
-from optsched.placement.needs import needs_per_gpu
+
+# --- what rows need per GPU ------------------------------------------------------------------
+
+OWN = ("cpu", "memory")
+"""Resources that every node has of its own; the columns of ``Nodes.own`` and of ``Requests.need``."""
+
+
+def own_capacity(instance: Instance) -> FloatArray:
+    """CPUs and memory (GB) of every node, inf where they are not stated; shape (nodes, 2)."""
+    pools = instance.cluster.pools
+    stated = [np.concatenate([getattr(pool, PER_NODE[name]) for pool in pools]) for name in OWN]
+    return np.where(np.isnan(stated), np.inf, stated).T
+
+
+def renewable_groups(instance: Instance) -> tuple[Resource, ...]:
+    """Renewable resources that belong to some nodes: what is placed on these nodes at one time must fit in."""
+    resources = instance.cluster.resources
+    return tuple(
+        resource
+        for resource in resources
+        if resource.nodes is not None and resource.kind == "renewable"
+    )
+
+
+def members(instance: Instance) -> BoolArray:
+    """Which nodes of the cluster each of these resources belongs to, shape (G, nodes)."""
+    groups = renewable_groups(instance)
+    numbering = instance.cluster.numbering
+    member = np.zeros((len(groups), numbering.nodes), bool)
+    for place, group in enumerate(groups):
+        member[place, [numbering.by_name[name] for name in group.nodes or ()]] = True
+    return member
+
+
+def needs_per_gpu(classes: Classes, column: IntArray) -> tuple[FloatArray, FloatArray]:
+    """What columns need per GPU: CPUs and memory (GB), shape (columns, 2); resources of some nodes, (columns, G)."""
+    candidates = classes.candidates
+    names = (
+        *OWN,
+        *(group.name for group in renewable_groups(candidates.instance)),
+    )
+    if not candidates.instance.stated_needs.names:
+        return np.zeros((len(column), len(OWN))), np.zeros((len(column), len(names) - len(OWN)))
+    used, inverse = np.unique(classes.kind_column[column], return_inverse=True)
+    needs = column_needs(candidates.instance, candidates.kinds, candidates.columns.take(used))
+    total = np.zeros((len(used), len(names)))
+    for place, name in enumerate(names):
+        if name in needs:
+            here, amount = needs[name]
+            # Needs are totals of a column; per GPU they are divided by its GPUs below.
+            total[here, place] = amount
+    each = total[inverse] / np.maximum(classes.gpus[column], 1)[:, None]
+    return each[:, : len(OWN)], each[:, len(OWN) :]
+
+
+# --- requests --------------------------------------------------------------------------------
 
 ANTI_AFFINITY = "anti-affinity"
 """Kind of the side constraint that keeps jobs on different nodes."""
@@ -40,7 +97,7 @@ class Requests:
         Of each resource that belongs to some nodes, per GPU on these nodes.
     apart : tuple of tuples of int, length P
         The anti-affinity sets that it belongs to.
-    torn : BoolArray, shape (P,)
+    clashing : BoolArray, shape (P,)
         Both of its jobs are in one such set, so that it can be placed nowhere.
     barred : tuple of IntArray, length P
         Nodes that it may not have, by their number in the cluster.
@@ -59,7 +116,7 @@ class Requests:
     need: FloatArray
     group_need: FloatArray
     apart: tuple[tuple[int, ...], ...]
-    torn: BoolArray
+    clashing: BoolArray
     barred: tuple[IntArray, ...]
     sets: tuple[IntArray, ...]
 
@@ -89,12 +146,12 @@ class Requests:
             of |= {job: of.get(job, frozenset()) | {number} for job in jobs.tolist()}
         apart: tuple[tuple[int, ...], ...] = ((),) * len(wanted)
         # A pair of which both jobs are in one set shares GPUs, and so a node: it fits nowhere.
-        torn = np.zeros(len(wanted), bool)
+        clashing = np.zeros(len(wanted), bool)
         if sets:
             mine = [of.get(job, frozenset()) for job in rows.job[wanted].tolist()]
             other = [of.get(job, frozenset()) for job in rows.partner[wanted].tolist()]
             apart = tuple(tuple(sorted(a | b)) for a, b in zip(mine, other, strict=True))
-            torn = np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool)
+            clashing = np.array([bool(a & b) for a, b in zip(mine, other, strict=True)], bool)
         need, group_need = needs_per_gpu(classes, column)
         return cls(
             classes=classes,
@@ -108,7 +165,7 @@ class Requests:
             need=need,
             group_need=group_need,
             apart=apart,
-            torn=torn,
+            clashing=clashing,
             barred=off,
             sets=sets,
         )
@@ -118,22 +175,12 @@ class Requests:
 
     def take(self, rows: IntArray) -> Requests:
         """Some of the requests."""
-        names = (
-            "row",
-            "job",
-            "partner",
-            "pool",
-            "gpus",
-            "span",
-            "share",
-            "need",
-            "group_need",
-            "torn",
-        )
-        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in names}
-        arrays["apart"] = tuple(self.apart[row] for row in rows.tolist())
-        arrays["barred"] = tuple(self.barred[row] for row in rows.tolist())
-        return replace(self, **arrays)
+
+        def part(values: Any) -> Any:
+            return tuple(values[row] for row in rows) if isinstance(values, tuple) else values[rows]
+
+        names = [item.name for item in fields(self) if item.name not in ("classes", "sets")]
+        return replace(self, **{name: part(getattr(self, name)) for name in names})
 
     @property
     def jobs_of_all(self) -> IntArray:
@@ -176,7 +223,9 @@ def _barred(
         return (NO_NODE,) * int(keep.sum())
     if len(barred) != len(keep):
         raise InvalidArgument(
-            "barred", f"{len(barred)} entries", f"{len(keep)}, one for each wanted row"
+            "barred",
+            f"{len(barred)} entries",
+            f"{len(keep)}, one for each wanted row",
         )
     number = classes.instance.cluster.numbering.by_name
     known = dict[frozenset[str], IntArray]()

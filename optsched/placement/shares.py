@@ -31,7 +31,9 @@ from optsched.solution import Allocation, Schedule
 from optsched.solution.solution import Packed
 
 ROUNDING = 1e-9
-"""Slack of the shares of one GPU."""
+"""Slack of the shares of a GPU, and relative slack of CPUs, memory and other capacities."""
+FULL = 1.0 + ROUNDING
+"""Shares of a capacity add up to at most this: three thirds fill a GPU, whatever the rounding."""
 PIECES = 100
 """Shares, one for each GPU of each row, up to which all packings are searched through."""
 STEPS = 5_000
@@ -65,12 +67,18 @@ class Shares(NamedTuple):
         gpus = classes.gpus[column]
         pool = classes.pool[column]
         share = classes.configurations.share[classes.configuration[column]]
+        # Only pools in which some row holds a share need a packing.
         some = np.unique(pool[(share < 1.0) & (gpus > 0) & (pool >= 0)])
         if not len(some):
             return None
         cluster = classes.instance.cluster
         capacity = np.asarray(cluster.gpus(classes.instance.now if now is None else now), np.int64)
-        return cls(np.where(np.isin(pool, some) & (gpus > 0), pool, -1), gpus, share, capacity)
+        return cls(
+            np.where(np.isin(pool, some) & (gpus > 0), pool, -1),
+            gpus,
+            share,
+            capacity,
+        )
 
     def take(self, rows: IntArray) -> Shares:
         """Some of the rows."""
@@ -105,8 +113,8 @@ class Shares(NamedTuple):
         bins = {pool: Bins(int(self.capacity[pool])) for pool in self._pools()}
         for place, row in enumerate(order.tolist()):
             if self.pool[row] >= 0:
-                taken = bins[int(self.pool[row])].take(int(self.gpus[row]), float(self.share[row]))
-                fits[place] = taken is not None
+                chosen = bins[int(self.pool[row])].take(int(self.gpus[row]), float(self.share[row]))
+                fits[place] = chosen is not None
         return fits
 
     def interchangeable(self) -> bool:
@@ -138,14 +146,15 @@ class Shares(NamedTuple):
 
 
 class Bins:
-    """GPUs of a pool and how much of each is taken."""
+    """GPUs of a pool and how much of each is in use."""
 
     def __init__(self, count: int) -> None:
         self.load = np.zeros(count)
 
     def take(self, gpus: int, share: float) -> IntArray | None:
         """Take the fullest GPUs with room for a share, of equal ones the first; None if there are too few."""
-        room = self.load <= 1.0 + ROUNDING - share
+        # The fullest first, so that what is left over is on few GPUs.
+        room = self.load <= FULL - share
         if gpus == 1:
             fullest = int(np.argmax(np.where(room, self.load, -1.0))) if len(room) else 0
             chosen = np.array([fullest] if len(room) and room[fullest] else [], np.int64)
@@ -167,9 +176,9 @@ class Packing(NamedTuple):
 
 def packing(gpus: IntArray, share: FloatArray, count: int) -> Packing:
     """Pack rows with shares of a number of GPUs each into ``count`` GPUs: first fit decreasing, then a search."""
-    if any(float(gpus @ dual_feasible(share, k)) > count * (1 + ROUNDING) for k in _useful(share)):
+    if any(float(gpus @ dual_feasible(share, k)) > count * FULL for k in _useful(share)):
         return Packing(False)
-    if float(gpus @ share) > count * (1 + ROUNDING):
+    if float(gpus @ share) > count * FULL:
         return Packing(False)
     bins = Bins(count)
     made = [np.zeros(0, np.int64)] * len(gpus)
@@ -232,7 +241,7 @@ def dual_feasible(size: FloatArray, k: int) -> FloatArray:
 
 def per_gpu(share: FloatArray) -> IntArray:
     """How many equal shares fit on one GPU."""
-    return np.floor((1.0 + ROUNDING) / share).astype(np.int64)
+    return np.floor(FULL / share).astype(np.int64)
 
 
 def _useful(share: FloatArray) -> list[int]:
@@ -243,9 +252,12 @@ def _useful(share: FloatArray) -> list[int]:
 
 def _most(gpus: IntArray, share: FloatArray, count: int) -> tuple[int, int]:
     """(rows that a packing holds, rows that no packing exceeds) of a pool."""
-    weights = [gpus * share, *(gpus * dual_feasible(share, k) for k in _useful(share))]
+    weights = [
+        gpus * share,
+        *(gpus * dual_feasible(share, k) for k in _useful(share)),
+    ]
     bound = min(
-        int(np.searchsorted(np.cumsum(np.sort(weight)), count * (1 + ROUNDING), side="right"))
+        int(np.searchsorted(np.cumsum(np.sort(weight)), count * FULL, side="right"))
         for weight in weights
     )
     order = np.lexsort((gpus, gpus * share))
@@ -295,17 +307,19 @@ class _Search:
         """How many shares of each size lie on each of at most ``count`` GPUs, or None if they don't fit."""
         if not any(left):
             return []
-        if self._total(left) > count * (1 + ROUNDING) or (left, count) in self.hopeless:
+        if self._total(left) > count * FULL or (left, count) in self.hopeless:
             return None
+        # The largest share that is left lies on some GPU: it may as well be this one.
         first = next(number for number, many in enumerate(left) if many)
-        for chosen in self._choices(left, first, (0,) * first, 1.0 + ROUNDING):
+        for chosen in self._choices(left, first, (0,) * first, FULL):
             self.steps += 1
             if self.steps > STEPS:
                 raise _GaveUp
-            rest = tuple(many - taken for many, taken in zip(left, chosen, strict=True))
+            rest = tuple(many - used for many, used in zip(left, chosen, strict=True))
             filled = self.fill(rest, count - 1)
             if filled is not None:
                 return [chosen, *filled]
+        # The order in which GPUs are filled does not matter: what failed once always fails.
         self.hopeless.add((left, count))
         return None
 
@@ -313,30 +327,32 @@ class _Search:
         return sum(many * size for many, size in zip(left, self.sizes, strict=True))
 
     def _choices(
-        self, left: tuple[int, ...], first: int, chosen: tuple[int, ...], room: float
+        self,
+        left: tuple[int, ...],
+        first: int,
+        chosen: tuple[int, ...],
+        room: float,
     ) -> Iterator[tuple[int, ...]]:
         """Counts of each size for one GPU, with at least one of the first, such that none of the rest fits beside."""
         number = len(chosen)
         if number == len(left):
             fits = any(
-                many > taken and size <= room
-                for many, taken, size in zip(left, chosen, self.sizes, strict=True)
+                many > used and size <= room
+                for many, used, size in zip(left, chosen, self.sizes, strict=True)
             )
             if not fits:
                 yield chosen
             return
         most = min(left[number], int(room / self.sizes[number]))
-        for taken in range(most, 0 if number == first else -1, -1):
-            yield from self._choices(
-                left, first, (*chosen, taken), room - taken * self.sizes[number]
-            )
+        for used in range(most, 0 if number == first else -1, -1):
+            yield from self._choices(left, first, (*chosen, used), room - used * self.sizes[number])
 
 
 def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> Packed | None:
     """What a packing into whole GPUs holds of rows that run side by side; None if it is shown to hold all of them.
 
     Such rows are those of an allocation of whole jobs, and those of a schedule at any time, of
-    which the first is taken at which not all are shown to fit. Fractions of time say nothing of
+    which the first is used at which not all are shown to fit. Fractions of time say nothing of
     what runs side by side.
     """
     if schedule is not None:
@@ -348,7 +364,11 @@ def packed(allocation: Allocation | None, schedule: Schedule | None = None) -> P
     if allocation is None or not allocation.integral:
         return None
     C = allocation.classes
-    return _packed(C, np.repeat(np.arange(C.columns), np.rint(allocation.x).astype(np.int64)), None)
+    return _packed(
+        C,
+        np.repeat(np.arange(C.columns), np.rint(allocation.x).astype(np.int64)),
+        None,
+    )
 
 
 def _instants(schedule: Schedule) -> Iterator[tuple[float, IntArray]]:
@@ -356,7 +376,10 @@ def _instants(schedule: Schedule) -> Iterator[tuple[float, IntArray]]:
     if Shares.of(schedule.classes, schedule.column) is None:
         return
     for time in np.unique(schedule.start).tolist():
-        yield time, schedule.column[(schedule.start <= time) & (time < schedule.end)]
+        yield (
+            time,
+            schedule.column[(schedule.start <= time) & (time < schedule.end)],
+        )
 
 
 def _packed(classes: Classes, column: IntArray, time: float | None) -> Packed | None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from optsched.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from optsched.rounds.configured import Setup
+    from optsched.rounds.allocation import check_policy
+    from optsched.rounds.ledger import Setup
     from optsched.rounds.plan import Action, Decision, Plan, Verdict
     from optsched.rounds.policy import RoundPolicy
-    from optsched.rounds.policy_checks import check_policy
     from optsched.rounds.recovery import Replayed, replay
     from optsched.rounds.scheduler import Scheduler
     from optsched.rounds.state import Reservation, RoundState, state_of
@@ -29,11 +29,11 @@ _HOME = {
     "RoundPolicy": ".policy",
     "RoundState": ".state",
     "Scheduler": ".scheduler",
-    "Setup": ".configured",
+    "Setup": ".ledger",
     "Verdict": ".plan",
     "Watcher": ".watching",
     "advanced": ".transitions",
-    "check_policy": ".policy_checks",
+    "check_policy": ".allocation",
     "followed": ".transitions",
     "replay": ".recovery",
     "state_of": ".state",

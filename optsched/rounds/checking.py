@@ -10,85 +10,110 @@ from optsched.arrays import BoolArray, IntArray
 from optsched.instance.cluster import NONE
 from optsched.instance.running import Place, RunningJobs
 from optsched.performance.parameter_server import KEY
-from optsched.rounds.configured import PLAIN, Setup
+from optsched.rounds.ledger import PLAIN, Setup
 from optsched.rounds.view import View
 
 
 def broken_rules(
     view: View, running: Mapping[int, Place], setups: Mapping[int, Setup]
 ) -> tuple[str, ...]:
-    """What is wrong with what a plan lets run: every rule that it breaks, in words.
-
-    - GPUs exist, in the pool that is named, on nodes that take work; a job that cannot be preempted keeps those of
-      nodes that take none any more;
-    - no GPU is given to two jobs, but for jobs that may share GPUs;
-    - a job has as many GPUs as it may have: gangs are whole;
-    - jobs that run and cannot be preempted run on where they are, and as they do;
-    - only jobs run that have arrived, whose predecessors are done and that have steps left; one that cannot be
-      preempted runs until it is said to be complete.
-    """
-    instance = view.instance
-    cluster = instance.cluster
-    names = instance.jobs_table.names
-    numbering = instance.cluster.numbering
+    """What is wrong with what a plan lets run: every rule that it breaks, as text."""
     places = RunningJobs.of(running)
-    job = places.job
-    pool = places.pool
-    count = places.length
-    gpu = places.numbers(numbering)
-    owner = places.owner
-    node = numbering.node_of(np.maximum(gpu, 0))
-    usable = np.concatenate(
-        [*(part.usable(instance.now) for part in cluster.pools), np.zeros(0, bool)]
+    return (
+        *_wrong_gpus(view, places),
+        *_gpus_given_twice(view, places, setups),
+        *_gangs_not_whole(view, places),
+        *_jobs_not_ready(view, places),
+        *_jobs_stopped_that_cannot_be(view, running, setups),
     )
 
-    def wrong_gpus(mask: BoolArray, why: str) -> Iterator[str]:
-        wrong = np.flatnonzero(mask).tolist()
-        text = places.names() if wrong else []
-        for place in wrong:
-            where = cluster.pools[int(pool[owner[place]])].name
-            yield f"job {names[int(job[owner[place]])]} gets {text[place]}, {why.format(pool=where)}"
 
-    found: list[str] = []
-    if len(gpu):
-        wrong = (gpu == NONE) | (numbering.pool[node] != pool[owner])
-        found += wrong_gpus(wrong, "which is no GPU of pool {pool}")
-        found += wrong_gpus(
-            ~wrong & ~usable[node] & ~view.must[job[owner]], "whose node takes no work"
-        )
-        # One number per pair of job and GPU.
-        twice = np.unique(owner * (numbering.gpus + 1) + gpu, return_counts=True)[1] > 1
-        found += ["a job gets a GPU twice"] if twice.any() else []
-        found += _given_twice(view, job[owner], gpu, setups)
-    for place in np.flatnonzero(~_allowed(view, job, count)).tolist():
-        found.append(
-            f"job {names[int(job[place])]} gets {count[place]} GPUs, which it may not have"
-        )
-    table = instance.jobs_table
-    done = (table.steps_left[job] <= 0) & ~view.must[job]
-    late = view.awaits[job] | (table.arrival[job] > instance.now) | done
-    found += [f"job {names[one]} is not to run now" for one in job[late].tolist()]
-    for one in np.flatnonzero(view.must).tolist():
-        if one not in running or set(running[one][1]) != set(table.running[one][1]):
-            found.append(f"job {names[one]} cannot be preempted, and is stopped or moved")
-        elif not view.configured.goes_on(one, setups.get(one, PLAIN)):
-            found.append(
-                f"job {names[one]} cannot be preempted, and goes on in another configuration"
-            )
-    return tuple(found)
+# --- the rules --------------------------------------------------------------------------------
 
 
-def _given_twice(
-    view: View, job: IntArray, gpu: IntArray, setups: Mapping[int, Setup]
+def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
+    """GPUs exist, in the pool that is named, on nodes that take work.
+
+    A job that cannot be preempted keeps those of nodes that take none any more.
+    """
+    cluster = view.instance.cluster
+    numbering = cluster.numbering
+    gpu = places.numbers(numbering)
+    if not len(gpu):
+        return
+    owner = places.owner
+    # A name that is no GPU has the number NONE; 0 stands in for it, so that it has some node.
+    node = numbering.node_of(np.maximum(gpu, 0))
+    usable = np.concatenate([part.usable(view.instance.now) for part in cluster.pools])
+    unknown = (gpu == NONE) | (numbering.pool[node] != places.pool[owner])
+    closed = ~unknown & ~usable[node] & ~view.must[places.job[owner]]
+    names = view.instance.jobs_table.names
+    text = places.names() if (unknown | closed).any() else []
+    for wrong, why in (
+        (unknown, "which is no GPU of pool {}"),
+        (closed, "whose node takes no work"),
+    ):
+        for place in np.flatnonzero(wrong).tolist():
+            holder = owner[place]
+            pool = cluster.pools[int(places.pool[holder])].name
+            yield f"job {names[int(places.job[holder])]} gets {text[place]}, {why.format(pool)}"
+
+
+def _gpus_given_twice(
+    view: View, places: RunningJobs, setups: Mapping[int, Setup]
 ) -> Iterator[str]:
-    order = np.argsort(gpu, kind="stable")
-    again = np.flatnonzero(np.diff(gpu[order]) == 0)
-    twice = np.unique(gpu[order[again]])
-    for number in twice[twice != NONE].tolist():
-        holders = np.flatnonzero(gpu == number)
-        if not _share(view, job[holders].tolist(), setups):
-            names = ", ".join(view.instance.jobs_table.names[one] for one in job[holders].tolist())
-            yield f"{view.instance.cluster.numbering.gpu_name(number)} is given to {names}"
+    """No GPU is given to two jobs, but for jobs that may share GPUs."""
+    numbering = view.instance.cluster.numbering
+    gpu = places.numbers(numbering)
+    # One number per pair of job and GPU.
+    _, count = np.unique(places.owner * (numbering.gpus + 1) + gpu, return_counts=True)
+    if (count > 1).any():
+        yield "a job gets a GPU twice"
+    job = places.job[places.owner]
+    in_order = np.sort(gpu)
+    given_again = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
+    for number in given_again[given_again != NONE].tolist():
+        holders = job[gpu == number].tolist()
+        if not _share(view, holders, setups):
+            names = ", ".join(view.instance.jobs_table.names[one] for one in holders)
+            yield f"{numbering.gpu_name(number)} is given to {names}"
+
+
+def _gangs_not_whole(view: View, places: RunningJobs) -> Iterator[str]:
+    """A job has as many GPUs as it may have."""
+    names = view.instance.jobs_table.names
+    for place in np.flatnonzero(~_allowed(view, places.job, places.length)).tolist():
+        gpus = places.length[place]
+        yield f"job {names[int(places.job[place])]} gets {gpus} GPUs, which it may not have"
+
+
+def _jobs_not_ready(view: View, places: RunningJobs) -> Iterator[str]:
+    """Only jobs run that have arrived, whose predecessors are done and that have steps left.
+
+    One that cannot be preempted runs until it is said to be complete.
+    """
+    table = view.instance.jobs_table
+    job = places.job
+    done = (table.steps_left[job] <= 0) & ~view.must[job]
+    late = view.awaits[job] | (table.arrival[job] > view.instance.now) | done
+    for one in job[late].tolist():
+        yield f"job {table.names[one]} is not to run now"
+
+
+def _jobs_stopped_that_cannot_be(
+    view: View, running: Mapping[int, Place], setups: Mapping[int, Setup]
+) -> Iterator[str]:
+    """Jobs that run and cannot be preempted run on where they are, and as they do."""
+    table = view.instance.jobs_table
+    for one in np.flatnonzero(view.must).tolist():
+        job = f"job {table.names[one]} cannot be preempted"
+        if one not in running or set(running[one][1]) != set(table.running[one][1]):
+            yield f"{job}, and is stopped or moved"
+        elif not view.configured.goes_on(one, setups.get(one, PLAIN)):
+            yield f"{job}, and goes on in another configuration"
+
+
+# --- what jobs may have -----------------------------------------------------------------------
 
 
 def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:

@@ -40,8 +40,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import JobRows
-from optsched.placement.instant import Instant, Uses
-from optsched.placement.priority import first_fit
+from optsched.placement.instant import Instant, Uses, first_fit
 
 MUCH = 4.0
 """Rounds that are owed, beyond which it counts how many rounds a row needs to be owed as much."""
@@ -91,7 +90,11 @@ def _weight(owed: FloatArray, x: FloatArray) -> FloatArray:
 
 
 def exchanged(
-    instant: Instant, worth: FloatArray, order: IntArray, free: FloatArray, busy: BoolArray
+    instant: Instant,
+    worth: FloatArray,
+    order: IntArray,
+    free: FloatArray,
+    busy: BoolArray,
 ) -> IntArray:
     """Rows that run side by side, and are worth no less than when each is taken in order if it fits.
 
@@ -117,7 +120,11 @@ def exchanged(
     # `Packing` numbers rows by worth, ascending, so that comparing numbers compares worth.
     rows = rows[np.argsort(worth[rows], kind="stable")]
     packing = Packing(
-        instant.job[rows], instant.partner[rows], instant.uses.take(rows), worth[rows], free
+        instant.job[rows],
+        instant.partner[rows],
+        instant.uses.take(rows),
+        worth[rows],
+        free,
     )
     place = np.full(len(instant), -1, np.int64)
     place[rows] = np.arange(len(rows))
@@ -174,7 +181,12 @@ class Packing:
     """
 
     def __init__(
-        self, job: IntArray, partner: IntArray, uses: Uses, worth: FloatArray, free: FloatArray
+        self,
+        job: IntArray,
+        partner: IntArray,
+        uses: Uses,
+        worth: FloatArray,
+        free: FloatArray,
     ) -> None:
         resource = uses.resource.tolist()
         share = uses.share.tolist()
@@ -285,7 +297,10 @@ class Packing:
         return going
 
     def _share(self, row: int, resource: int) -> float:
-        return next((share for number, share in self._uses[row] if number == resource), 0.0)
+        return next(
+            (share for number, share in self._uses[row] if number == resource),
+            0.0,
+        )
 
     def _refilling(self, row: int, going: list[int], lost: list[int]) -> list[int]:
         """Put a row in, and what fits beside it now that others are gone."""

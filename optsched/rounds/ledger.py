@@ -1,8 +1,15 @@
-"""What jobs are owed and have received: how the rounds make the time received converge to the allocation."""
+"""What is remembered of each job: what it is owed and has received, what it has had, and how it runs.
+
+`Ledger` makes the time received converge to the allocation over the rounds. `Service` counts time,
+GPU time and starts. `Setup` and `Configured` say how jobs run: what their configurations say beside
+the GPUs that they hold.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +18,8 @@ from optsched.candidates.classes import LABELS
 from optsched.instance.documents import LARGEST
 from optsched.rounds.rows import members
 from optsched.solving.warm_start import matched
+
+# --- what jobs are owed and have received ----------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,12 @@ class Ledger:
         """Nobody is owed anything."""
         zero = np.zeros(0)
         return cls(
-            np.zeros((0, 2 + LABELS), np.int64), zero, zero, zero, np.zeros(0, bool), np.zeros(jobs)
+            np.zeros((0, 2 + LABELS), np.int64),
+            zero,
+            zero,
+            zero,
+            np.zeros(0, bool),
+            np.zeros(jobs),
         )
 
     def __len__(self) -> int:
@@ -78,7 +92,10 @@ class Ledger:
         # it
         # later for what cost nobody anything.
         owed = np.minimum(self.owed + seconds * self.fraction, LARGEST)
-        received = np.minimum(np.minimum(self.received + seconds * self.runs, owed + most), LARGEST)
+        received = np.minimum(
+            np.minimum(self.received + seconds * self.runs, owed + most),
+            LARGEST,
+        )
         return replace(self, owed=owed, received=received)
 
     def followed(self, seated: IntArray, others: IntArray) -> Ledger:
@@ -116,7 +133,10 @@ class Ledger:
         Rows of a job that went go with it; what its partner was owed stays with the partner.
         """
         if is_range(rows, len(self.carried)):
-            return replace(self, carried=np.concatenate([self.carried + 0.0, np.zeros(added)]))
+            return replace(
+                self,
+                carried=np.concatenate([self.carried + 0.0, np.zeros(added)]),
+            )
         # The last entry maps partner -1 to itself.
         place = np.full(len(self.carried) + 1, -1, np.int64)
         place[rows] = np.arange(len(rows))
@@ -128,7 +148,12 @@ class Ledger:
         key = self.key[kept]
         key[:, 0], key[:, 1] = job[kept], partner[kept]
         return Ledger(
-            key, self.fraction[kept], self.owed[kept], self.received[kept], self.runs[kept], carried
+            key,
+            self.fraction[kept],
+            self.owed[kept],
+            self.received[kept],
+            self.runs[kept],
+            carried,
         )
 
     def under(self, key: IntArray, fraction: FloatArray) -> Ledger:
@@ -213,3 +238,299 @@ def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
     shared = partner >= 0
     total = ledger.carried + np.bincount(job, deficit, minlength=jobs)
     return np.asarray(total + np.bincount(partner[shared], deficit[shared], minlength=jobs))
+
+
+# --- what jobs have had ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Service:
+    """Arrays of shape (jobs,).
+
+    Attributes
+    ----------
+    executed : FloatArray
+        Seconds that a job has held GPUs.
+    attained : FloatArray
+        GPU seconds; where two jobs share a GPU, each has had all of it.
+    waiting_since : FloatArray
+        When it last had none; inf while it runs.
+    first_run : FloatArray
+        When it first had some; inf before.
+    starts : IntArray
+        How often it was put on GPUs.
+    speed : FloatArray
+        steps/s that it is reckoned to make while it runs as it does now; 0 while it waits.
+    resumes : FloatArray
+        Seconds from which on it makes progress: a job that is started again restores its state
+        first.
+    executed_before, attained_before : FloatArray
+        What it had when a ranking last renewed it (`optsched.ranking.Ranking.renews`): that does
+        not count for its rank any more; 0 before.
+    isolated : FloatArray
+        steps/s at which its steps count as isolated time (``history.isolated_time``); 0 where they
+        do not.
+    counted : FloatArray
+        Steps that have been counted so.
+    """
+
+    executed: FloatArray
+    attained: FloatArray
+    waiting_since: FloatArray
+    first_run: FloatArray
+    starts: IntArray
+    speed: FloatArray
+    resumes: FloatArray
+    executed_before: FloatArray
+    attained_before: FloatArray
+    isolated: FloatArray
+    counted: FloatArray
+
+    @classmethod
+    def new(cls, arrival: FloatArray, running: BoolArray, now: float) -> Service:
+        """Of jobs that nothing is known of, but whether they run."""
+        count = len(arrival)
+        since = np.where(running, np.inf, np.minimum(arrival, now))
+        first = np.where(running, now, np.inf)
+        zero = np.zeros(count)
+        return cls(
+            zero,
+            zero,
+            since,
+            first,
+            running.astype(np.int64),
+            *(zero for _ in range(6)),
+        )
+
+    def revised(self, rows: IntArray, added: Service) -> Service:
+        """Those at these rows, in that order, then the added ones."""
+        names = [field.name for field in fields(self)]
+        return Service(
+            **{
+                name: np.concatenate([getattr(self, name)[rows], getattr(added, name)])
+                for name in names
+            }
+        )
+
+    def after(self, seconds: float, gpus: FloatArray) -> Service:
+        """After some seconds in which each job held so many GPUs."""
+        return replace(
+            self,
+            executed=np.minimum(self.executed + seconds * (gpus > 0), LARGEST),
+            attained=np.minimum(self.attained + seconds * gpus, LARGEST),
+        )
+
+    def progress(self, now: float, seconds: float) -> FloatArray:
+        """Steps that each job is reckoned to make in the seconds after ``now``."""
+        return self.speed * np.clip(now + seconds - np.maximum(self.resumes, now), 0.0, seconds)
+
+    def isolated_time(self, steps_done: FloatArray) -> FloatArray:
+        """Seconds that the steps done since they were counted last would have taken in isolation."""
+        return isolated_seconds(steps_done - self.counted, self.isolated)
+
+    def planned(
+        self,
+        started: BoolArray,
+        running: BoolArray,
+        speed: FloatArray,
+        cost: FloatArray,
+        now: float,
+    ) -> Service:
+        """After a plan.
+
+        Parameters
+        ----------
+        started, running : BoolArray
+            Jobs that are put on GPUs, and all that run.
+        speed : FloatArray
+            steps/s of those that run.
+        cost : FloatArray
+            Seconds that a restart takes; a job that never ran has nothing to restore.
+        now : float
+        """
+        # A job that never ran has no state to restore.
+        again = started & (self.starts > 0)
+        return replace(
+            self,
+            waiting_since=np.where(
+                running,
+                np.inf,
+                np.where(np.isinf(self.waiting_since), now, self.waiting_since),
+            ),
+            first_run=np.where(started, np.minimum(self.first_run, now), self.first_run),
+            starts=self.starts + started,
+            speed=np.where(running, speed, 0.0),
+            resumes=np.where(again, now + cost, np.where(started, now, self.resumes)),
+        )
+
+    def renewed(self, jobs: BoolArray) -> Service:
+        """After a ranking renewed the jobs of a mask."""
+        return replace(
+            self,
+            executed_before=np.where(jobs, self.executed, self.executed_before),
+            attained_before=np.where(jobs, self.attained, self.attained_before),
+        )
+
+    def stopped(self, jobs: BoolArray, now: float) -> Service:
+        """After the jobs of a mask stopped running."""
+        ran = jobs & np.isinf(self.waiting_since)
+        return replace(
+            self,
+            waiting_since=np.where(ran, now, self.waiting_since),
+            speed=np.where(jobs, 0.0, self.speed),
+        )
+
+    def waited(self, now: float) -> FloatArray:
+        """Seconds that each job has waited; 0 for those that run."""
+        return np.where(
+            np.isinf(self.waiting_since),
+            0.0,
+            np.maximum(now - self.waiting_since, 0.0),
+        )
+
+
+def isolated_seconds(steps: FloatArray, rate: FloatArray) -> FloatArray:
+    """Seconds that steps take at the rate of isolation (steps/s); 0 where that is 0."""
+    counts = rate > 0
+    made = np.where(counts, np.maximum(steps, 0.0), 0.0)
+    return np.divide(made, rate, out=np.zeros(len(made)), where=counts)
+
+
+# --- how jobs run ----------------------------------------------------------------------------
+
+POOL = 0
+GPUS = 1
+OPTION = 3
+"""Places among the labels of a configuration (`Classes.configuration_labels`)."""
+BESIDE = slice(OPTION, LABELS)
+"""Option, workers, servers and share: what GPUs do not show. How many nodes a job spans, they do."""
+WHOLE = int(np.float64(1.0).view(np.int64))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a configuration says beside its GPUs.
+
+    Attributes
+    ----------
+    share : float
+        Of each GPU.
+    option : int, optional
+        Place in the job's own list of options.
+    workers, servers : int
+        Of a job with parameter servers.
+    """
+
+    share: float = 1.0
+    option: int | None = None
+    workers: int = 0
+    servers: int = 0
+
+    def stated(self) -> dict[str, float | int]:
+        """By name, what is not as for a job that has its GPUs for itself and nothing to choose."""
+        served = (
+            {"workers": self.workers, "servers": self.servers}
+            if self.workers or self.servers
+            else {}
+        )
+        part = {} if self.share == 1.0 else {"share": self.share}
+        return part | ({} if self.option is None else {"option": self.option}) | served
+
+    def __str__(self) -> str:
+        return (
+            ", ".join(f"{name} {value:g}" for name, value in self.stated().items()) or "whole GPUs"
+        )
+
+
+PLAIN = Setup()
+
+
+def says_more(labels: IntArray) -> BoolArray:
+    """Which of some configurations say more than GPUs."""
+    option, workers, servers, share = labels[:, BESIDE].T
+    return np.asarray((option >= 0) | (workers != 0) | (servers != 0) | (share != WHOLE))
+
+
+def setups_of(key: IntArray) -> Mapping[int, Setup]:
+    """How the jobs of some rows of a ledger (their keys) run, where that is more than GPUs; by the row of the job."""
+    key = key[says_more(key[:, 2:])]
+    share = np.ascontiguousarray(key[:, -1]).view(np.float64).tolist()
+    found: dict[int, Setup] = {}
+    for place, (
+        job,
+        partner,
+        _,
+        _,
+        _,
+        option,
+        workers,
+        servers,
+        _,
+    ) in enumerate(key.tolist()):
+        setup = Setup(share[place], None if option < 0 else option, workers, servers)
+        found[job] = setup
+        if partner >= 0:
+            found[partner] = setup
+    return found
+
+
+@dataclass(frozen=True)
+class Configured:
+    """In which configuration each job runs now.
+
+    Attributes
+    ----------
+    labels : IntArray, shape (jobs, LABELS)
+    known : BoolArray, shape (jobs,)
+        Jobs that run in it. Of a job that the caller says to run, no more than its GPUs is known
+        before its first plan.
+    """
+
+    labels: IntArray
+    known: BoolArray
+
+    @classmethod
+    def of(cls, ledger: Ledger, pool: IntArray, gpus: IntArray) -> Configured:
+        """From the ledger, where it agrees with the pool (-1: none) and the GPUs that each job holds."""
+        count = len(pool)
+        key = ledger.key[ledger.runs]
+        labels = np.zeros((count + 1, LABELS), np.int64)
+        known = np.zeros(count + 1, bool)
+        for job in (key[:, 0], key[:, 1]):
+            labels[job], known[job] = key[:, 2:], True
+        labels = labels[:count]
+        known = known[:count]
+        return cls(
+            labels,
+            known & (labels[:, POOL] == pool) & (labels[:, GPUS] == gpus),
+        )
+
+    @property
+    def option(self) -> IntArray:
+        """Place in its own list of options of each job, -1 where it runs in none, or none is known; shape (jobs,)."""
+        return np.where(self.known, self.labels[:, OPTION], -1)
+
+    @cached_property
+    def setups(self) -> Mapping[int, Setup]:
+        """How the jobs run of which it is known, where that is more than GPUs; by the row of the job."""
+        jobs = np.flatnonzero(self.known)
+        return setups_of(np.column_stack([jobs, np.full(len(jobs), -1), self.labels[jobs]]))
+
+    def goes_on(self, job: int, setup: Setup) -> bool:
+        """Whether a job that runs is said to run on as it does, so far as that is known."""
+        return not self.known[job] or self.setups.get(job, PLAIN) == setup
+
+    def like(self, jobs: IntArray, labels: IntArray) -> BoolArray:
+        """Which of these jobs run as labels of configurations say, or as nobody knows; nodes and GPUs aside."""
+        same: BoolArray = (self.labels[jobs][:, BESIDE] == labels[:, BESIDE]).all(axis=1)
+        return same | ~self.known[jobs]
+
+
+def changes(before: Configured, after: Ledger, jobs: IntArray) -> dict[int, str]:
+    """Words for those of some jobs that are stopped to go on in another configuration."""
+    now = setups_of(after.key[after.runs])
+    return {
+        job: f"it goes on with {now.get(job, PLAIN)} instead of {before.setups.get(job, PLAIN)}"
+        for job in jobs.tolist()
+        if not before.goes_on(job, now.get(job, PLAIN))
+    }

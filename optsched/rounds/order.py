@@ -52,6 +52,7 @@ class Order:
             mask = _column(ranking, "the answer of renews", ranking.renews(jobs), len(jobs)).astype(
                 bool
             )
+            # Jobs that are renewed are ranked as if they had received nothing yet.
             keys = _keys(ranking, jobs.renewed(mask))
             renewed[jobs.job[mask]] = True
         except Interrupted:

@@ -17,8 +17,7 @@ from optsched.display import DisplayedTable, TableColumns
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
 from optsched.instance.running import Place, RunningJobs
-from optsched.rounds.configured import PLAIN, Setup, setups_of
-from optsched.rounds.ledger import Ledger
+from optsched.rounds.ledger import PLAIN, Ledger, Setup, setups_of
 from optsched.rounds.order import Order
 from optsched.rounds.plan_document import FORMAT
 from optsched.solution import Certificate, Solution
@@ -28,6 +27,7 @@ from optsched.solving.warm_start import WarmStart
 class Verdict(IntEnum):
     """What a plan does with a job."""
 
+    # The numbers are in the digests of plans, and so in journals: they never change.
     HOLD = 0
     START = 1
     KEEP = 2
@@ -77,7 +77,12 @@ class Action:
 
     def to_document(self) -> dict[str, Any]:
         where = {"pool": self.pool, "gpus": list(self.gpus)}
-        return {"kind": self.kind, "job": self.job, **where, **self.setup.stated()}
+        return {
+            "kind": self.kind,
+            "job": self.job,
+            **where,
+            **self.setup.stated(),
+        }
 
 
 @dataclass(frozen=True)
@@ -202,12 +207,17 @@ class Plan(DisplayedTable):
         verdict = Verdict(int(self.verdict[job]))
         name = self.instance.jobs_table.names[job]
         reason = self.reasons.get(job, "")
+        # Most reasons follow from the plan. They are made when somebody asks: there may be 100,000.
         if not reason and verdict in (Verdict.HOLD, Verdict.PREEMPT):
             reason = self._turn(job) if self.order is None else self._rank(self.order, job)
         elif not reason and verdict is Verdict.MOVE:
             reason = self._other_place(job)
         return Decision(
-            name, verdict, *self._place(self.running, job), reason, self.setups.get(job, PLAIN)
+            name,
+            verdict,
+            *self._place(self.running, job),
+            reason,
+            self.setups.get(job, PLAIN),
         )
 
     def _place(self, running: Mapping[int, Place], job: int) -> tuple[str | None, tuple[str, ...]]:
@@ -242,6 +252,7 @@ class Plan(DisplayedTable):
         name = self.instance.cluster.pools[pool].name
         before = self.instance.jobs_table.running[job][:2]
         gpus = len(self.running[job][1])
+        # From the smallest change to the largest.
         if before[0] == pool and len(before[1]) == gpus:
             return f"it goes on elsewhere on {name}, so that others have room"
         if before[0] == pool:
@@ -261,6 +272,7 @@ class Plan(DisplayedTable):
         text = f"place {place + 1} of {ranks.jobs} in the order of {order.ranking}"
         if order.strict and ranks.waits < place:
             return f"{text}: {ranks.first} is before it, has no room, and lets nobody pass"
+        # Who has the GPUs: jobs before it, and jobs behind it that cannot be stopped.
         before = int(np.searchsorted(ranks.runs, place))
         behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, place))
         whose = [_counted(before, "before it")] if before else []
@@ -273,6 +285,7 @@ class Plan(DisplayedTable):
         place = self.order.place
         runs = np.zeros(len(place), bool)
         runs[list(self.running)] = True
+        # A job that cannot be preempted and starts in this round had to wait for its turn.
         firm = runs & ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
         ranked = place >= 0
         waiting = np.flatnonzero(ranked & ~runs)
@@ -362,9 +375,15 @@ class Plan(DisplayedTable):
                 np.flatnonzero(np.isin(self.verdict, two)).tolist() for two in (STOPS, STARTS)
             )
             stops = [
-                Action("stop", names[job], *self._place(there, job), self.decision(job).reason)
+                Action(
+                    "stop",
+                    names[job],
+                    *self._place(there, job),
+                    self.decision(job).reason,
+                )
                 for job in going
             ]
+            # All stops come first, so that a GPU is free before anybody starts on it.
             return (*stops, *(self._started(job) for job in coming))
         before = previous.named()
         after = self.named()
@@ -382,7 +401,11 @@ class Plan(DisplayedTable):
     def _started(self, job: int) -> Action:
         name = self.instance.jobs_table.names[job]
         return Action(
-            "start", name, *self._place(self.running, job), "", self.setups.get(job, PLAIN)
+            "start",
+            name,
+            *self._place(self.running, job),
+            "",
+            self.setups.get(job, PLAIN),
         )
 
     def named(self) -> dict[str, tuple[str | None, tuple[str, ...], Setup]]:
@@ -390,7 +413,10 @@ class Plan(DisplayedTable):
         names = self.instance.jobs_table.names
         jobs = np.flatnonzero(np.isin(self.verdict, RUNS)).tolist()
         return {
-            names[job]: (*self._place(self.running, job), self.setups.get(job, PLAIN))
+            names[job]: (
+                *self._place(self.running, job),
+                self.setups.get(job, PLAIN),
+            )
             for job in jobs
         }
 
@@ -400,6 +426,7 @@ class Plan(DisplayedTable):
         """Jobs by verdict, GPUs that are usable and in use, and the share of each pool in use."""
         cluster = self.instance.cluster
         numbering = self.instance.cluster.numbering
+        # With what is held on closed nodes: else more GPUs could be in use than are usable.
         usable = cluster.gpus(self.now) + self._held_outside()
         held = np.zeros(numbering.gpus, bool)
         gpu = RunningJobs.of(self.running).numbers(numbering)
@@ -437,7 +464,10 @@ class Plan(DisplayedTable):
             "round": self.number,
             "now": self.now,
             "until": self.until,
-            "instance": {"name": self.instance.name, "sha256": self.instance.sha256},
+            "instance": {
+                "name": self.instance.name,
+                "sha256": self.instance.sha256,
+            },
             "start": [self._running_document(item) for item in self.start],
             "keep": [self._running_document(item) for item in self.keep],
             "move": [self._running_document(item) for item in self.move],
@@ -471,7 +501,14 @@ class Plan(DisplayedTable):
 
     def _solution_document(self) -> dict[str, Any]:
         """What the document says of the allocation."""
-        names = ("formulation", "status", "objective", "bound", "gap", "certificate")
+        names = (
+            "formulation",
+            "status",
+            "objective",
+            "bound",
+            "gap",
+            "certificate",
+        )
         solution = self.solution
         if solution is None:
             return {**dict.fromkeys(names), "allocation": [], "prices": {}}
@@ -490,6 +527,7 @@ class Plan(DisplayedTable):
 
     def digest(self) -> str:
         """A hash of all that the plan decides, and of all that the next one depends on."""
+        # Timings and texts are left out: they differ between plans that decide the same.
         header = {
             "round": self.number,
             "now": self.now,
@@ -501,8 +539,15 @@ class Plan(DisplayedTable):
         parts: list[AnyArray] = [self.verdict, self.speed, *ledger]
         if self.warm is not None:
             warm = self.warm
+            # Nothing is added where there are no prices: a basis without them has the digest it
+            # always had.
             found.update(json.dumps(dict(warm.prices)).encode() if warm.prices else b"")
-            parts += [warm.of_job, warm.column, *warm.columns.values(), *warm.rows.values()]
+            parts += [
+                warm.of_job,
+                warm.column,
+                *warm.columns.values(),
+                *warm.rows.values(),
+            ]
         for part in parts:
             found.update(np.ascontiguousarray(part).tobytes())
         return found.hexdigest()
@@ -513,7 +558,10 @@ class Plan(DisplayedTable):
         return f"of round {self.number} of {self.instance.name}: {done}"
 
     def _facts(self) -> Mapping[str, str]:
-        return {"fallback": self.fallback or "", "notices": "; ".join(self.notices)}
+        return {
+            "fallback": self.fallback or "",
+            "notices": "; ".join(self.notices),
+        }
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The jobs: what happens to each, where it runs, and why."""

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount, Tuple
+from optsched.instance.documents import (
+    Count,
+    Document,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    Tuple,
+)
 from optsched.instance.durations import Spelled
 from optsched.instance.reading import show, validate
 from optsched.ranking import Ranking, RankingOptions
@@ -89,6 +96,7 @@ class RoundPolicy(Document):
 
     @model_validator(mode="after")
     def _one_of_them(self) -> RoundPolicy:
+        # The formulation has a default: only one that is written conflicts with a ranking.
         if self.ranking is not None and "formulation" in self.model_fields_set:
             raise ValueError("a formulation or a ranking, not both")
         if self.ranking is not None and self.made_ranking().strict and self.fill:
@@ -117,7 +125,9 @@ def policy_of(policy: RoundPolicy | Mapping[str, Any]) -> RoundPolicy:
         return policy
     if not isinstance(policy, Mapping):
         raise InvalidInput(
-            "policy", show(policy), 'an object such as {"formulation": "max-min-fairness"}'
+            "policy",
+            show(policy),
+            'an object such as {"formulation": "max-min-fairness"}',
         )
     return validate(RoundPolicy, dict(policy), "policy")
 
@@ -154,6 +164,7 @@ def as_stored(document: Any) -> Any:
         return document
     if ranking not in names("ranking") or not _takes_moves(ranking):
         return document
+    # Plans of such states are made again as they were made then.
     return {**document, "options": {**options, MOVES: "published"}}
 
 

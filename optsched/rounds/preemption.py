@@ -3,8 +3,8 @@
 A running job is **evicted** where its nodes cannot have it any more, and **preempted** (or moved)
 for others. The rules, in the order in which a round applies them:
 
-1. A job that cannot be preempted keeps its GPUs (`optsched.placement.running.must_stay`), unless a
-   node of it is down. Guests that share them may come and go (`optsched.rounds.joining`).
+1. A job that cannot be preempted keeps its GPUs (`optsched.placement.occupied.must_stay`), unless a
+   node of it is down. Guests that share them may come and go (`optsched.rounds.round_rows`).
 2. A job leaves nodes that are down, take no more work, or have less than what runs there needs
    (`evicted`).
 3. All others run as their turn comes. Rows are tried in the order of their `priority_groups`: those
@@ -19,7 +19,7 @@ for others. The rules, in the order in which a round applies them:
 6. Where no round can be planned, nobody is preempted: who may stay runs on (`runs_on`).
 
 Three choices that belong to rule 5 are elsewhere. Which of the `victims` make way is chosen in
-`optsched.placement.making_room` (`Clearing.needed`). In `optsched.rounds.seating` plain gangs are
+`optsched.placement.beside` (`Clearing.needed`). In `optsched.rounds.seating` plain gangs are
 moved together, once a round (`Seating._shifted`), and room is made one by one for so many rows of
 a round (`ATTEMPTS`), and beyond these for the job that has starved longest
 (`Seating._seat_longest_starved`).
@@ -31,10 +31,9 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import JobRows
-from optsched.placement.priority import SCRAMBLE
-from optsched.placement.running import Running
-from optsched.rounds.row_queue import RowQueue
-from optsched.rounds.rows import jobs_of
+from optsched.placement.instant import SCRAMBLE
+from optsched.placement.occupied import Running
+from optsched.rounds.rows import RowQueue, jobs_of
 
 MUST_RUN = 0
 STARVED = 1
@@ -59,7 +58,10 @@ def evicted(running: Running, crowded: BoolArray) -> BoolArray:
 
 
 def runs_on(
-    ran: BoolArray, must_run: BoolArray, evicted: BoolArray, steps_left: FloatArray
+    ran: BoolArray,
+    must_run: BoolArray,
+    evicted: BoolArray,
+    steps_left: FloatArray,
 ) -> BoolArray:
     """Jobs that run in a round which could not be planned: all that ran, may stay and are not done."""
     may_stay = ~evicted & (steps_left > 0)
@@ -146,7 +148,13 @@ def order_due(rows: JobRows, due: FloatArray, group: IntArray, rank: FloatArray)
     places = np.flatnonzero(in_a_tie)
     tie = np.cumsum(np.insert(~tied, 0, True))[places]
     mine = order[places]
-    further = (mine, mine * SCRAMBLE % 1.0, -rows.rate[mine], -rows.fraction[mine], tie)
+    further = (
+        mine,
+        mine * SCRAMBLE % 1.0,
+        -rows.rate[mine],
+        -rows.fraction[mine],
+        tie,
+    )
     order[places] = mine[np.lexsort(further)]
     return order
 

@@ -1,27 +1,181 @@
-"""Rounds that follow a ranking of the jobs instead of an allocation."""
+"""Rounds that follow a ranking of the jobs instead of an allocation, and moves of running jobs to faster GPUs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.assembly import compile, constraints_in_force
 from optsched.candidates import Classes, JobRows
 from optsched.formulation import Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.performance import PerformanceModel
+from optsched.placement.beside import place_beside
+from optsched.placement.instant import first_fit
+from optsched.placement.shares import FULL
 from optsched.ranking import RankedJobs, Ranking, Sizes
-from optsched.rounds.allocating import Answer
-from optsched.rounds.moves import moves_to_idle, saved_by_rows
+from optsched.rounds.allocation import Answer
+from optsched.rounds.ledger import Service
 from optsched.rounds.order import Order
 from optsched.rounds.preemption import starved
-from optsched.rounds.rows import rows_alone, take
+from optsched.rounds.rows import instant_of, rows_alone, take, uses_of
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
+
+# --- when a move pays, and which find idle GPUs ----------------------------------------------
+
+ROUNDING = 1e-9
+"""A move must save more than this part of the time left, so that rates which differ by rounding move nobody."""
+
+
+def seconds_saved(
+    steps_left: FloatArray,
+    rate: FloatArray,
+    rate_there: FloatArray,
+    *,
+    restoring: FloatArray | float = 0.0,
+    restart_cost: FloatArray | float = 0.0,
+) -> FloatArray:
+    """Seconds by which running jobs end sooner if they move; at most 0 where moving does not pay.
+
+        (restoring + steps_left / rate)  -  (restart_cost + steps_left / rate_there)
+
+    Parameters
+    ----------
+    steps_left : FloatArray, shape (n,)
+    rate, rate_there : FloatArray, shape (n,)
+        steps/s where the jobs run now, and where they could run.
+    restoring : FloatArray or float
+        Seconds for which they still restore their state where they are now.
+    restart_cost : FloatArray or float
+        Seconds that a restart takes.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        here = restoring + steps_left / rate
+        there = restart_cost + steps_left / rate_there
+    # Rates that differ by rounding must move nobody.
+    saved = np.where((rate > 0) & (rate_there > rate), here - there, 0.0)
+    return np.where(saved > ROUNDING * here, saved, np.minimum(saved, 0.0))
+
+
+def saved_by_rows(
+    view: View,
+    service: Service,
+    classes: Classes,
+    rows: JobRows,
+    continues: BoolArray,
+) -> FloatArray:
+    """Seconds by which the job of each row ends sooner in it than where it runs now.
+
+    0 for rows in which a job goes on as it is, for jobs that do not run or cannot go on, and for
+    those that must not be stopped.
+
+    Parameters
+    ----------
+    view : View
+    service : Service
+    classes : Classes
+    rows : JobRows, A rows
+        Of jobs alone.
+    continues : BoolArray, shape (A,)
+        Rows in which a job goes on as it is.
+
+    Returns
+    -------
+    FloatArray, shape (A,)
+    """
+    table = view.instance.jobs_table
+    now = view.instance.now
+    rate = np.zeros(len(table))
+    np.maximum.at(rate, rows.job[continues], rows.rate[continues])
+    rate[view.must] = 0.0
+    job = rows.job
+    saved = seconds_saved(
+        table.steps_left[job],
+        rate[job],
+        rows.rate,
+        restoring=np.maximum(service.resumes[job] - now, 0.0),
+        restart_cost=table.restart_cost[job],
+    )
+    return np.where(continues, 0.0, saved)
+
+
+def idle_shares(view: View, classes: Classes) -> FloatArray:
+    """Share of each renewable resource that no running job holds."""
+    renewable = classes.resources.renewable
+    capacity = classes.capacity
+    left = view.left_beside(view.running.runs & ~view.running.lost, classes.resources)
+    return np.divide(left * FULL, capacity, out=np.zeros(len(left)), where=capacity > 0)[renewable]
+
+
+def moves_to_idle(
+    view: View,
+    classes: Classes,
+    rows: JobRows,
+    order: IntArray,
+    pays: BoolArray,
+    constraints: Sequence[Mapping[str, Any]] = (),
+) -> tuple[BoolArray, bool]:
+    """Rows to which running jobs move. No job is stopped for a move.
+
+    Each job in the order takes its first row that fits on GPUs which no running job holds. A move
+    is dropped if the placement then finds no GPUs for it, so that no job gives up its own for GPUs
+    that are free but scattered.
+
+    Parameters
+    ----------
+    view : View
+    classes : Classes
+    rows : JobRows, A rows
+        Of jobs alone.
+    order : IntArray
+        Rows of jobs that want GPUs, the first first: of those that wait, and of those for which a
+        move pays.
+    pays : BoolArray, shape (A,)
+        Rows of running jobs to which a move pays.
+    constraints : sequence of mappings
+        Side constraints; those of kind ``anti-affinity`` are read.
+
+    Returns
+    -------
+    moves : BoolArray, shape (A,)
+    at_rest : bool
+        Whether no such row fits on what is idle, whatever the order.
+    """
+    moves = np.zeros(len(rows), bool)
+    if not pays.any():
+        return moves, True
+    free = idle_shares(view, classes)
+    instant = instant_of(rows, uses_of(classes))
+    fits = np.ones(len(rows), bool)
+    fits[instant.uses.row[instant.uses.share > free[instant.uses.resource]]] = False
+    if not (pays & fits).any():
+        return moves, True
+    chosen = first_fit(instant, order, free)
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(order))
+    chosen = chosen[np.argsort(place[chosen])]
+    chosen = chosen[classes.gpus[rows.column[chosen]] > 0]
+    # Without the moves that find no GPUs others may find some: place again until all have some.
+    while pays[chosen].any():
+        stays = view.running.runs & ~view.running.lost
+        stays[rows.job[chosen]] = False
+        occupied = view.occupied(np.flatnonzero(stays))
+        found = place_beside(classes, rows, chosen, occupied, constraints)
+        refused = np.array([item.row for item in found.refused], np.int64)
+        if not pays[refused].any():
+            break
+        chosen = chosen[~(np.isin(chosen, refused) & pays[chosen])]
+    moves[chosen[pays[chosen]]] = True
+    return moves, False
+
+
+# --- rows in the order of a ranking ----------------------------------------------------------
 
 
 def rank(
@@ -35,7 +189,7 @@ def rank(
     A ranking says who goes first, and nothing of what more GPUs are worth: how many elastic jobs
     take is an option of it (`optsched.ranking.RankingOptions`). By default they have their smallest
     number, and a running job stays where it is unless it ends sooner on faster GPUs that are idle,
-    the restart counted (`optsched.rounds.moves`). Jobs that take the most GPUs, or the fastest
+    the restart counted (`optsched.rounds.ranked`). Jobs that take the most GPUs, or the fastest
     number, take them from running jobs behind them too. Pairs are left out. Side constraints of the
     placement are kept, and those that bar jobs from ways to run; of others a notice says that they
     are not.
@@ -69,52 +223,90 @@ def rank(
     place[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
     return replace(
-        given, fallback=order.fallback, timings=timings, place=place, order=order, moves=moves
+        given,
+        fallback=order.fallback,
+        timings=timings,
+        place=place,
+        order=order,
+        moves=moves,
     )
 
 
 def _row_order(
-    state: RoundState, view: View, ranking: Ranking, given: Answer, place: IntArray
+    state: RoundState,
+    view: View,
+    ranking: Ranking,
+    given: Answer,
+    place: IntArray,
 ) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
     """The rows, the first first, seconds that moves of running jobs save by job and column, and `Order.at_rest`."""
     C = given.classes
     rows = given.rows
     running = view.running
-    stays = (running.pool[rows.job] == C.pool[rows.column]) & (
-        running.gpus[rows.job] == C.gpus[rows.column]
-    )
-    stays &= view.configured.like(rows.job, C.configuration_labels[rows.column])
-    rate = -rows.rate
-    gpus = -C.gpus[rows.column]
     sizes = ranking.sizes
+    same_size = running.gpus[rows.job] == C.gpus[rows.column]
+    as_now = (running.pool[rows.job] == C.pool[rows.column]) & same_size
+    as_now &= view.configured.like(rows.job, C.configuration_labels[rows.column])
     if ranking.moves == "published":
-        keys = {"least": (rate, ~stays), "most": (rate, ~stays, gpus), "fastest": (~stays, rate)}[
-            sizes
-        ]
-        return np.lexsort((rows.column, *keys, place[rows.job])), {}, sizes == "least"
+        return (
+            _published_order(C, rows, sizes, as_now, place),
+            {},
+            sizes == "least",
+        )
     span = np.maximum(C.configurations.nodes[C.configuration[rows.column]], 1)
-    continues = stays & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
+    continues = as_now & (running.nodes[rows.job] <= span) & ~view.evicted[rows.job]
     saved = saved_by_rows(view, state.service, C, rows, continues)
     moves = saved > 0
-    if sizes == "most":  # whether a job gets more GPUs is decided before, whatever they save
-        moves &= C.gpus[rows.column] == running.gpus[rows.job]
+    if sizes == "most":
+        # Whether a job gets more GPUs is decided before, whatever they save.
+        moves &= same_size
     at_rest = False
     if sizes != "fastest":
-        goes_on = np.zeros(len(running.pool), bool)
-        goes_on[rows.job[continues]] = True
-        waited = state.service.waited(state.now)
-        longest = np.where(starved(waited, state.patience, view.never_starved), waited, 0.0)
-        order = np.lexsort((rows.column, rate, place[rows.job], -longest[rows.job]))
-        order = order[(~goes_on[rows.job] | moves)[order]]
-        moves, at_rest = moves_to_idle(
-            view, C, rows, order, moves, [own.document() for own in given.constraints]
-        )
+        # A job of the sizes "fastest" takes its GPUs from jobs behind it; others only move to idle
+        # ones.
+        order = _order_of_idle_gpus(state, view, rows, continues, moves, place)
+        constraints = [own.document() for own in given.constraints]
+        moves, at_rest = moves_to_idle(view, C, rows, order, moves, constraints)
     group = np.where(moves, 0, np.where(continues, 1, 2))
-    keys = (rate, group, gpus) if sizes == "most" else (rate, group)
-    some = np.flatnonzero(moves)
-    row = zip(rows.job[some].tolist(), rows.column[some].tolist(), strict=True)
-    by_row = np.lexsort((rows.column, *keys, place[rows.job]))
-    return by_row, dict(zip(row, saved[some].tolist(), strict=True)), at_rest and sizes == "least"
+    keys = [rows.column, -rows.rate, group]
+    if sizes == "most":
+        keys.append(-C.gpus[rows.column])
+    by_row = np.lexsort((*keys, place[rows.job]))
+    moving = np.flatnonzero(moves)
+    pairs = zip(rows.job[moving].tolist(), rows.column[moving].tolist(), strict=True)
+    seconds = dict(zip(pairs, saved[moving].tolist(), strict=True))
+    return by_row, seconds, at_rest and sizes == "least"
+
+
+def _published_order(
+    C: Classes, rows: JobRows, sizes: Sizes, as_now: BoolArray, place: IntArray
+) -> IntArray:
+    """The rows as the policies were published: a running job moves whenever another row is before its own."""
+    slowest_last = -rows.rate
+    keys = {
+        "least": (slowest_last, ~as_now),
+        "most": (slowest_last, ~as_now, -C.gpus[rows.column]),
+        "fastest": (~as_now, slowest_last),
+    }
+    return np.lexsort((rows.column, *keys[sizes], place[rows.job]))
+
+
+def _order_of_idle_gpus(
+    state: RoundState,
+    view: View,
+    rows: JobRows,
+    continues: BoolArray,
+    moves: BoolArray,
+    place: IntArray,
+) -> IntArray:
+    """Rows that want idle GPUs, the first first: of jobs that wait, starved ones before all others, and moves."""
+    goes_on = np.zeros(len(view.running.pool), bool)
+    goes_on[rows.job[continues]] = True
+    waited = state.service.waited(state.now)
+    longest = np.where(starved(waited, state.patience, view.never_starved), waited, 0.0)
+    order = np.lexsort((rows.column, -rows.rate, place[rows.job], -longest[rows.job]))
+    wants = ~goes_on[rows.job] | moves
+    return order[wants[order]]
 
 
 def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes: Sizes) -> Answer:
@@ -138,7 +330,13 @@ def _unordered(view: View, model: Callable[[Instance], PerformanceModel], sizes:
     least = C.gpus[rows.column] == C.gang[C.class_a[rows.column]]
     rows = take(rows, np.flatnonzero(options | least | (sizes != "least")))
     return Answer(
-        C, rows, kept, True, started_from="ranked", timings={"compile": compiled}, notices=notices
+        C,
+        rows,
+        kept,
+        True,
+        started_from="ranked",
+        timings={"compile": compiled},
+        notices=notices,
     )
 
 

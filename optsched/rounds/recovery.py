@@ -1,21 +1,258 @@
-"""From a journal back to the state, and to the plan, of any round."""
+"""What a journal keeps of states and plans, and the way from it back to the state and plan of any round.
+
+`LiveState` is what a scheduler is beside its journal and its solver's process. The records of a
+journal make the same again: `recover` and `replay` let them happen to a live state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from optsched.errors import InvalidInput, JournalError, ReplayDiffers, UsageError
-from optsched.rounds.events import read_event
-from optsched.rounds.journal import Entry, Snapshot, read_from, read_latest, snapshots
-from optsched.rounds.living import Living
-from optsched.rounds.metrics import Metrics
-from optsched.rounds.plan import Plan
-from optsched.rounds.recording import read_metrics, read_state, recorded_of
-from optsched.rounds.state import RoundState
-from optsched.rounds.watching import last_round
+import numpy as np
+
+from optsched.arrays import AnyArray
+from optsched.assembly import model_of
+from optsched.errors import (
+    InvalidInput,
+    JournalError,
+    ReplayDiffers,
+    UsageError,
+)
+from optsched.instance import Instance
+from optsched.instance.archive import from_npz, to_npz
+from optsched.performance import LearningModel, PerformanceModel, with_learnt
+from optsched.registry import load_solver
+from optsched.rounds.allocation import Memory, Recorded
+from optsched.rounds.journal import (
+    Entry,
+    Snapshot,
+    read_from,
+    read_latest,
+    snapshots,
+)
+from optsched.rounds.ledger import Ledger, Service
+from optsched.rounds.plan import Plan, Verdict, finite
+from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
+from optsched.rounds.solve_round import solve_round
+from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
+from optsched.rounds.transitions import (
+    Event,
+    Outcome,
+    advanced,
+    after_event,
+    followed,
+    read_event,
+)
+from optsched.rounds.watching import Metrics, last_round
+from optsched.solvers import Solver
+
+# --- a state that events and plans change ----------------------------------------------------
+
+
+class LiveState:
+    """What a scheduler is beside its journal and its solver's process; a journal's records make the same again.
+
+    Attributes
+    ----------
+    state : RoundState
+    plan : Plan, optional
+        The one that was made last.
+    """
+
+    def __init__(self, state: RoundState) -> None:
+        self.state = state
+        self.plan: Plan | None = None
+        self._model = model_of(state.instance)
+        self._modelled = state.instance
+        self._whole: tuple[RoundState, RoundState] | None = None
+
+    @property
+    def whole(self) -> RoundState:
+        """The state with what the performance model has learnt in its instance: all that the next plan depends on."""
+        if not isinstance(self._model, LearningModel):
+            return self.state
+        if self._whole is None or self._whole[0] is not self.state:
+            instance = replace(self.state.instance, performance=self.performance())
+            self._whole = self.state, replace(self.state, instance=instance)
+        return self._whole[1]
+
+    def after(self, event: Event) -> Outcome:
+        """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""
+        return after_event(self.state, event)
+
+    def accept(self, outcome: Outcome) -> None:
+        """Let an event have happened."""
+        self.state = outcome.state
+        if outcome.observations is not None:
+            self.model(self.state.instance).observe(outcome.observations)
+
+    def planned(
+        self,
+        now: float,
+        load: Callable[[str], type[Solver]] = load_solver,
+        recorded: Recorded | None = None,
+        memory: Memory | None = None,
+    ) -> tuple[RoundState, Plan]:
+        """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
+        state = advanced(self.state, max(now, self.state.now))
+        return state, solve_round(
+            state, load=load, model=self.model, recorded=recorded, memory=memory
+        )
+
+    def follow(self, state: RoundState, plan: Plan) -> None:
+        """Let a plan be carried out."""
+        self.state = followed(state, plan)
+        self.plan = plan
+
+    def model(self, instance: Instance) -> PerformanceModel:
+        """The performance model of the instance as it is; what it has learnt goes on with it."""
+        # A model is bound to workloads, rates and cluster: it is made anew only when one of them
+        # changes.
+        before = self._modelled
+        if not (
+            before.workloads is instance.workloads
+            and before.rates is instance.rates
+            and before.cluster is instance.cluster
+        ):
+            self._model = model_of(replace(instance, performance=self.performance()))
+            self._modelled = instance
+        return self._model
+
+    def performance(self) -> Mapping[str, Any]:
+        """The performance object, with what the model has learnt."""
+        return with_learnt(self._model, self._modelled.performance)
+
+
+# --- states and plans in a journal -----------------------------------------------------------
+
+STATE = "optsched-round-state/1"
+WARM = "warm."
+"""Begins the names of the arrays of the basis."""
+
+LONGEST = 5
+"""Jobs that have waited longest, named in the record of a plan."""
+
+
+def plan_record(plan: Plan, state: RoundState) -> dict[str, Any]:
+    """What the journal keeps of a plan: enough to make it again, to see that it is the same, and to show it."""
+    solution = plan.solution
+    record: dict[str, Any] = {
+        "event": "plan",
+        "round": plan.number,
+        "now": plan.now,
+        "digest": plan.digest(),
+        "fallback": plan.fallback,
+        "stands": plan.stands,
+        "status": None if solution is None else solution.status.value,
+        "objective": None if solution is None else finite(solution.objective),
+        "gap": None if solution is None else finite(solution.gap),
+        "seconds": plan.timings.get("total"),
+        **plan.figures(),
+        "waiting": _longest(plan, state),
+    }
+    if plan.refused:
+        record["refused"] = [[list(jobs), words] for jobs, words in plan.refused]
+    if plan.recorded is not None:
+        key, fraction = plan.recorded
+        record["allocation"] = {
+            "key": key.tolist(),
+            "fraction": fraction.tolist(),
+        }
+    return record
+
+
+def _longest(plan: Plan, state: RoundState) -> list[list[Any]]:
+    """Names and seconds of the jobs that have waited longest and still wait."""
+    table = state.instance.jobs_table
+    waits = np.isin(plan.verdict, (Verdict.HOLD, Verdict.PREEMPT)) & (table.arrival <= state.now)
+    waited = np.where(waits, state.service.waited(state.now), 0.0)
+    longest = np.argsort(-waited, kind="stable")[:LONGEST].tolist()
+    return [[table.names[job], float(waited[job])] for job in longest if waited[job] > 0]
+
+
+def recorded_of(record: Mapping[str, Any]) -> Recorded | None:
+    """What a plan's record says that solving again need not."""
+    refused = tuple((tuple(jobs), words) for jobs, words in record.get("refused", ()))
+    if record["fallback"] is not None:
+        return Recorded(record["fallback"], stands=record["stands"], refused=refused)
+    if "allocation" in record:
+        rows = record["allocation"]
+        key = np.array(rows["key"], np.int64).reshape(len(rows["fraction"]), -1)
+        return Recorded(
+            key=key,
+            fraction=np.array(rows["fraction"], np.float64),
+            refused=refused,
+        )
+    return None
+
+
+def state_parts(
+    state: RoundState, performance: Mapping[str, Any], counted: Metrics
+) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """A state as a JSON document and arrays, with what its performance model has learnt, and the metrics."""
+    instance = replace(state.instance, performance=performance)
+    document = {
+        "format": STATE,
+        "round": state.number,
+        "now": state.now,
+        "policy": policy_document(state.policy),
+        "reservations": [asdict(item) | {"nodes": list(item.nodes)} for item in state.reservations],
+        "metrics": counted.document(),
+    }
+    arrays: dict[str, AnyArray] = {"instance": np.frombuffer(to_npz(instance), np.uint8)}
+    arrays |= {
+        f"ledger.{field.name}": getattr(state.ledger, field.name) for field in fields(Ledger)
+    }
+    arrays |= {
+        f"service.{field.name}": getattr(state.service, field.name) for field in fields(Service)
+    }
+    if state.warm is not None:
+        document["warm"], basis = basis_parts(state.warm)
+        arrays |= {f"{WARM}{name}": part for name, part in basis.items()}
+    return document, arrays
+
+
+def read_state(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> RoundState:
+    """The state that `state_parts` wrote.
+
+    Raises
+    ------
+    InvalidInput
+        It is of another format.
+    """
+    if document.get("format") != STATE:
+        raise InvalidInput("format", str(document.get("format")), f'"{STATE}"')
+    warm = None
+    if "warm" in document:
+        basis = {
+            name.removeprefix(WARM): part for name, part in arrays.items() if name.startswith(WARM)
+        }
+        warm = basis_of(document["warm"], basis)
+    return RoundState(
+        instance=from_npz(arrays["instance"].tobytes()),
+        policy=RoundPolicy.model_validate(as_stored(document["policy"])),
+        number=int(document["round"]),
+        ledger=Ledger(**{field.name: arrays[f"ledger.{field.name}"] for field in fields(Ledger)}),
+        service=Service(
+            **{field.name: arrays[f"service.{field.name}"] for field in fields(Service)}
+        ),
+        warm=warm,
+        reservations=tuple(
+            Reservation(tuple(item["nodes"]), item["start"], item["end"], item["name"])
+            for item in document["reservations"]
+        ),
+    )
+
+
+def read_metrics(document: Mapping[str, Any]) -> Metrics:
+    """The metrics that `state_parts` wrote."""
+    return Metrics.read(document["metrics"])
+
+
+# --- recovery and replay ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -26,7 +263,7 @@ class Replayed:
     plan: Plan
 
 
-def recover(journal: str | Path) -> tuple[Living, Metrics]:
+def recover(journal: str | Path) -> tuple[LiveState, Metrics]:
     """What a scheduler was when its journal ended.
 
     Raises
@@ -35,10 +272,10 @@ def recover(journal: str | Path) -> tuple[Living, Metrics]:
         There is no journal, it is damaged, or its plans cannot be made again (`ReplayDiffers`).
     """
     snapshot, entries = read_latest(journal)
-    living, metrics = _begun(journal, snapshot)
-    for _ in _replayed(journal, living, metrics, entries):
+    live, metrics = _begun(journal, snapshot)
+    for _ in _replayed(journal, live, metrics, entries):
         pass
-    return living, metrics
+    return live, metrics
 
 
 def replay(journal: str | Path, number: int | None = None) -> Replayed:
@@ -73,23 +310,23 @@ def replay(journal: str | Path, number: int | None = None) -> Replayed:
         text = f"it begins with round {oldest}, as older snapshots were not kept"
         raise UsageError(f"journal {journal} has no round {number} any more: {text}")
     snapshot, entries = read_from(journal, lambda document: int(document["round"]) <= number)
-    living, metrics = _begun(journal, snapshot)
-    for found in _replayed(journal, living, metrics, entries):
+    live, metrics = _begun(journal, snapshot)
+    for found in _replayed(journal, live, metrics, entries):
         if found.plan.number == number:
-            instance = replace(found.state.instance, performance=living.performance())
+            instance = replace(found.state.instance, performance=live.performance())
             return Replayed(replace(found.state, instance=instance), found.plan)
-    last = living.state.number - 1
+    last = live.state.number - 1
     text = f"its last one is {last}" if last >= 0 else "no round was planned yet"
     raise UsageError(f"journal {journal} has no round {number}: {text}")
 
 
-def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metrics]:
+def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[LiveState, Metrics]:
     if snapshot is None:
         raise JournalError(
             f"journal {journal} has no snapshot to begin from: the scheduler never started"
         )
     try:
-        return Living(read_state(snapshot.document, snapshot.arrays)), read_metrics(
+        return LiveState(read_state(snapshot.document, snapshot.arrays)), read_metrics(
             snapshot.document
         )
     except (KeyError, InvalidInput, UsageError) as error:
@@ -98,7 +335,10 @@ def _begun(journal: str | Path, snapshot: Snapshot | None) -> tuple[Living, Metr
 
 
 def _replayed(
-    journal: str | Path, living: Living, metrics: Metrics, entries: Iterable[Entry]
+    journal: str | Path,
+    live: LiveState,
+    metrics: Metrics,
+    entries: Iterable[Entry],
 ) -> Iterable[Replayed]:
     """Let the records happen again; gives every round that they plan."""
     for n, record in entries:
@@ -107,11 +347,11 @@ def _replayed(
                 event = read_event(
                     {key: value for key, value in record.items() if key not in ("n", "crc")}
                 )
-                outcome = living.after(event)
-                living.accept(outcome)
+                outcome = live.after(event)
+                live.accept(outcome)
                 metrics.take(event, outcome)
                 continue
-            state, plan = living.planned(float(record["now"]), recorded=recorded_of(record))
+            state, plan = live.planned(float(record["now"]), recorded=recorded_of(record))
         except (KeyError, InvalidInput, UsageError) as error:
             raise JournalError(
                 f"journal {journal}: record {n} cannot happen again: {error}"
@@ -126,7 +366,7 @@ def _replayed(
                 f"`optsched replay {journal} --state state.json`; "
                 'with this one, Scheduler("state.json", journal=...), and submit what came after that round again'
             )
-        living.follow(state, plan)
+        live.follow(state, plan)
         metrics.plan(plan, record.get("seconds"))
         yield Replayed(state, plan)
 

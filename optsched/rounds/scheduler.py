@@ -7,16 +7,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from optsched.assembly import Performance, load
-from optsched.errors import InvalidArgument, InvalidInput, JournalError, checks_keywords
+from optsched.errors import (
+    InvalidArgument,
+    InvalidInput,
+    JournalError,
+    checks_keywords,
+)
 from optsched.instance import Instance
 from optsched.instance.documents import LARGEST
 from optsched.instance.reading import show, validate
 from optsched.registry import load_solver
-from optsched.rounds.events import (
+from optsched.rounds.allocation import check_policy
+from optsched.rounds.journal import Journal
+from optsched.rounds.journal.disk import ClosedByWith
+from optsched.rounds.plan import Plan
+from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.recovery import (
+    LiveState,
+    plan_record,
+    recover,
+    state_parts,
+)
+from optsched.rounds.state import RoundState, StateSource, state_of
+from optsched.rounds.telling import listening, log_record
+from optsched.rounds.transitions import (
     Event,
     Leave,
     Nodes,
@@ -28,23 +45,14 @@ from optsched.rounds.events import (
     Submit,
     Update,
 )
-from optsched.rounds.journal import Journal
-from optsched.rounds.living import Living
-from optsched.rounds.metrics import Metrics
-from optsched.rounds.plan import Plan
-from optsched.rounds.policy import RoundPolicy
-from optsched.rounds.policy_checks import check_policy
-from optsched.rounds.recording import plan_record, state_parts
-from optsched.rounds.recovery import recover
-from optsched.rounds.state import RoundState, StateSource, state_of
-from optsched.rounds.telling import listening, tell
+from optsched.rounds.watching import Metrics
 from optsched.solvers import Solver
 from optsched.solvers.isolated import SolverProcess, half_of_memory
 
 log = logging.getLogger("optsched")
 
 
-class Scheduler:
+class Scheduler(ClosedByWith):
     """Plans the rounds of a cluster whose jobs and nodes come and go.
 
     Parameters
@@ -98,11 +106,11 @@ class Scheduler:
         performance: Performance | None = None,
     ) -> None:
         state = state_of(instance, policy)
-        living = Living(replace(state, instance=load(state.instance, performance)))
+        live = LiveState(replace(state, instance=load(state.instance, performance)))
         self._journal: Journal | None = None
-        self._begin(living, clock, snapshot_every, isolate, Metrics())
+        self._begin(live, clock, snapshot_every, isolate, Metrics())
         try:
-            check_policy(state.policy, living.state.instance, self._load)
+            check_policy(state.policy, live.state.instance, self._load)
             if journal is not None:
                 self._journal = Journal.create(journal, fsync=fsync, keep=keep)
                 self._snapshot(required=True)
@@ -112,7 +120,7 @@ class Scheduler:
 
     def _begin(
         self,
-        living: Living,
+        live: LiveState,
         clock: Callable[[], float] | None,
         snapshot_every: int,
         isolate: bool,
@@ -120,12 +128,14 @@ class Scheduler:
     ) -> None:
         if not isinstance(snapshot_every, int) or snapshot_every < 1:
             raise InvalidArgument(
-                "snapshot_every", show(snapshot_every), "a whole number of at least 1"
+                "snapshot_every",
+                show(snapshot_every),
+                "a whole number of at least 1",
             )
-        self._living = living
+        self._live = live
         self._clock = clock
         self._every = snapshot_every
-        memory = living.state.policy.memory_limit
+        memory = live.state.policy.memory_limit
         self._process = (
             SolverProcess(load_solver, memory=memory or half_of_memory()) if isolate else None
         )
@@ -169,9 +179,9 @@ class Scheduler:
         """
         writer = Journal.open(journal, fsync=fsync, keep=keep)
         try:
-            living, metrics = recover(journal)
+            live, metrics = recover(journal)
             self = cls.__new__(cls)
-            self._begin(living, clock, snapshot_every, isolate, metrics)
+            self._begin(live, clock, snapshot_every, isolate, metrics)
             self._journal = writer
         except BaseException:
             writer.close()
@@ -185,12 +195,12 @@ class Scheduler:
     @property
     def state(self) -> RoundState:
         """All that the next plan depends on; what the performance model has learnt is in its instance."""
-        return self._living.whole
+        return self._live.whole
 
     @property
     def plan(self) -> Plan | None:
         """The plan that was made last."""
-        return self._living.plan
+        return self._live.plan
 
     @property
     def instance(self) -> Instance:
@@ -200,7 +210,10 @@ class Scheduler:
     # --- events -------------------------------------------------------------------------------
 
     def submit(
-        self, jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, now: float | None = None
+        self,
+        jobs: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        now: float | None = None,
     ) -> None:
         """Take in a job, or several.
 
@@ -220,7 +233,9 @@ class Scheduler:
         if not isinstance(documents, Sequence) or isinstance(documents, str | bytes):
             raise InvalidInput("jobs", show(jobs), "a job, or a list of jobs")
         self._take(
-            Submit, now, jobs=[dict(job) if isinstance(job, Mapping) else job for job in documents]
+            Submit,
+            now,
+            jobs=[dict(job) if isinstance(job, Mapping) else job for job in documents],
         )
 
     def cancel(self, *jobs: str, now: float | None = None) -> None:
@@ -281,12 +296,20 @@ class Scheduler:
             Seconds.
         """
         self.observe_many(
-            {_name(job, "job", "the id of a job"): {"steps": steps, "throughput": throughput}},
+            {
+                _name(job, "job", "the id of a job"): {
+                    "steps": steps,
+                    "throughput": throughput,
+                }
+            },
             now=now,
         )
 
     def observe_many(
-        self, jobs: Mapping[str, Mapping[str, float | None]], *, now: float | None = None
+        self,
+        jobs: Mapping[str, Mapping[str, float | None]],
+        *,
+        now: float | None = None,
     ) -> None:
         """Report what was measured of several jobs at one time.
 
@@ -348,7 +371,13 @@ class Scheduler:
         self._take(Nodes, now, states=dict.fromkeys(names, state))
 
     def reserve(
-        self, name: str, nodes: Sequence[str], start: float, end: float, *, now: float | None = None
+        self,
+        name: str,
+        nodes: Sequence[str],
+        start: float,
+        end: float,
+        *,
+        now: float | None = None,
     ) -> None:
         """Nodes take no work for some time, as for maintenance.
 
@@ -387,7 +416,11 @@ class Scheduler:
             Seconds, as in every event.
         """
         amounts = _object(add, "add", "amounts by the name of a pool or resource")
-        self._take(Resize, now, add={name: _number(amount) for name, amount in amounts.items()})
+        self._take(
+            Resize,
+            now,
+            add={name: _number(amount) for name, amount in amounts.items()},
+        )
 
     @checks_keywords
     def update(
@@ -433,14 +466,14 @@ class Scheduler:
         """Check an event, write it down, and only then let it change the state."""
         event = validate(kind, {**fields, "now": self._time(now)})
         # Refuse first, then write, then act: what is in the journal can always happen again.
-        outcome = self._living.after(event)
+        outcome = self._live.after(event)
         recorded = self._journal is not None or listening()
         record = event.model_dump(mode="json", exclude_none=True) if recorded else {}
         if self._journal is not None:
             self._journal.append(record)
-        self._living.accept(outcome)
+        self._live.accept(outcome)
         self.metrics.take(event, outcome)
-        tell(record)
+        log_record(record)
         for notice in outcome.notices:
             log.warning("%s", notice)
 
@@ -451,7 +484,7 @@ class Scheduler:
         with a warning.
         """
         if now is None and self._clock is None:
-            return self._living.state.now
+            return self._live.state.now
         given = self._clock() if now is None and self._clock is not None else now
         if (
             not isinstance(given, int | float)
@@ -459,12 +492,12 @@ class Scheduler:
             or not abs(given) <= LARGEST
         ):
             raise InvalidInput("now", show(given), f"seconds, at most {LARGEST:g}")
-        if given < self._living.state.now:
+        if given < self._live.state.now:
             log.warning(
                 "the clock went back by %g s: the last call's time is used",
-                self._living.state.now - given,
+                self._live.state.now - given,
             )
-        return max(float(given), self._living.state.now)
+        return max(float(given), self._live.state.now)
 
     # --- plans --------------------------------------------------------------------------------
 
@@ -491,20 +524,20 @@ class Scheduler:
         """
         if (
             not dry_run
-            and self._living.state.number % self._every == 0
-            and self._living.state.number != self._snapshot_of
+            and self._live.state.number % self._every == 0
+            and self._live.state.number != self._snapshot_of
         ):
             self._snapshot()
-        state, plan = self._living.planned(self._time(now), self._load)
+        state, plan = self._live.planned(self._time(now), self._load)
         if dry_run:
             return plan
         # The plan counts once it is written: a crash before that plans the round again.
         record = plan_record(plan, state) if self._journal is not None or listening() else {}
         if self._journal is not None:
             self._journal.append(record)
-        self._living.follow(state, plan)
+        self._live.follow(state, plan)
         self.metrics.plan(plan, plan.timings.get("total"))
-        tell(record)
+        log_record(record)
         for notice in plan.notices:
             log.warning("%s", notice)
         return plan
@@ -519,9 +552,9 @@ class Scheduler:
             return
         try:
             self._journal.snapshot(
-                *state_parts(self._living.state, self._living.performance(), self.metrics)
+                *state_parts(self._live.state, self._live.performance(), self.metrics)
             )
-            self._snapshot_of = self._living.state.number
+            self._snapshot_of = self._live.state.number
         except JournalError as error:
             if required:
                 raise
@@ -535,17 +568,6 @@ class Scheduler:
             self._process.close()
         if self._journal is not None:
             self._journal.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _object(given: object, path: str, expected: str) -> Mapping[Any, Any]:

@@ -1,6 +1,6 @@
 """GPUs for the rows that run in a round.
 
-A running job keeps its GPUs (`Keeping`). A new one gets free GPUs (`place_beside`), or such that
+A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`), or such that
 others can be moved away from (`_moved`, `Occupants.make_room`). Who may be moved or stopped for
 whom is in `optsched.rounds.preemption`.
 """
@@ -16,15 +16,25 @@ import numpy as np
 from optsched.arrays import BoolArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
-from optsched.placement.beside import moving, place_beside
-from optsched.placement.keeping import Keeping
-from optsched.placement.making_room import GpusByRow, Occupants
-from optsched.placement.plain import Movable
+from optsched.placement.beside import (
+    GpusByRow,
+    Movable,
+    Occupants,
+    move_plain,
+    place_beside,
+)
+from optsched.placement.occupied import Occupied
 from optsched.placement.requests import ANTI_AFFINITY
-from optsched.placement.standing import Standing
+from optsched.placement.staying import StayRule
 from optsched.rounds.preemption import displaced, displaced_so_far, victims
-from optsched.rounds.row_queue import RowQueue
-from optsched.rounds.rows import concatenate, either, jobs_of, no_rows, take
+from optsched.rounds.rows import (
+    RowQueue,
+    concatenate,
+    either,
+    jobs_of,
+    no_rows,
+    take,
+)
 from optsched.rounds.selection import ahead_of_first_blocked, select
 from optsched.rounds.state import Reservation
 
@@ -75,7 +85,7 @@ class Seating:
     classes : Classes
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
-    fixed : Standing
+    fixed : Occupied
         What has GPUs in no row: jobs that cannot be preempted, on nodes that take no more work.
     must : BoolArray, shape (jobs,)
         Jobs that cannot be preempted and run: they stay where they are.
@@ -96,7 +106,7 @@ class Seating:
     instance: Instance
     classes: Classes
     constraints: Sequence[Mapping[str, Any]]
-    fixed: Standing
+    fixed: Occupied
     must: BoolArray
     reservations: Sequence[Reservation]
     preemptions_left: float
@@ -110,7 +120,10 @@ class Seating:
     _staying: set[int] = field(default_factory=set)
 
     def seat(
-        self, queue: RowQueue, most_displaced: int | None = None, strict: bool = False
+        self,
+        queue: RowQueue,
+        most_displaced: int | None = None,
+        strict: bool = False,
     ) -> RowQueue:
         """Give GPUs to the rows of a queue that fit; a row without room is skipped.
 
@@ -293,7 +306,7 @@ class Seating:
             or not self.seats.stays.all()
             or len(self._gpus) > len(self._staying)
         )
-        stays = Keeping(C, self._seated(rows), self.constraints).keep(
+        stays = StayRule(C, self._seated(rows), self.constraints).keep(
             rows,
             going,
             *self._held_now(queue, going),
@@ -326,10 +339,10 @@ class Seating:
         """
         rows = queue.rows
         C = self.classes
-        on = Standing.of_numbers(C, rows, going, *self._held_now(queue, going))
-        standing = self._seated(rows).and_also(on)
+        on = Occupied.of_numbers(C, rows, going, *self._held_now(queue, going))
+        occupied = self._seated(rows).and_also(on)
         barred = self._barred_nodes(rows, new)
-        result = place_beside(C, rows, new, standing, self.constraints, barred=barred)
+        result = place_beside(C, rows, new, occupied, self.constraints, barred=barred)
         found = dict(zip(result.row.tolist(), result.gpus, strict=True))
         # Of a row that is not scattered there are too few free GPUs, wherever others go.
         scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
@@ -337,8 +350,8 @@ class Seating:
         if self.may_shift and self.preemptions_left != 0 and len(scattered):
             # Once a round: later rows are few, and are made room for one by one.
             self.may_shift = False
-            beside = standing.and_also(Standing.of_rows(C, rows, result.row, result.gpus))
-            placed, moved = self._shifted(rows, going, scattered, kept, on, beside)
+            beside = occupied.and_also(Occupied.of_rows(C, rows, result.row, result.gpus))
+            placed, moved = self._shifted(rows, going, scattered, on, beside)
             found |= placed | moved
             refused = {row: reason for row, reason in refused.items() if row not in placed}
             self._spend(len(moved))
@@ -351,14 +364,13 @@ class Seating:
         rows: JobRows,
         going: IntArray,
         scattered: IntArray,
-        kept: GpusByRow,
-        on: Standing,
-        standing: Standing,
+        on: Occupied,
+        occupied: Occupied,
     ) -> tuple[GpusByRow, GpusByRow]:
         """GPUs of rows that find room once others move, and of those that move for them.
 
         Only for plain gangs on nodes without anti-affinity, of which many are seated in one go.
-        ``on`` is where the rows are that go on, ``standing`` is all that has GPUs.
+        ``on`` is where the rows are that go on, ``occupied`` is all that has GPUs.
         """
         if any(item.get("kind") == ANTI_AFFINITY for item in self.constraints):
             return {}, {}
@@ -366,8 +378,7 @@ class Seating:
         same_pool = np.isin(C.pool[rows.column[going]], C.pool[rows.column[scattered]])
         may_move = same_pool & ~either(rows, self.must, going)
         movable, number = Movable.of(on, may_move, C.pool[rows.column[going]])
-        movable = replace(movable, gpus=[kept[row] for row in going[number].tolist()])
-        found = moving(C, rows, scattered, standing, movable, self.preemptions_left)
+        found = move_plain(C, rows, scattered, occupied, movable, self.preemptions_left)
         if found is None:
             return {}, {}
         placed, moved = found
@@ -393,7 +404,11 @@ class Seating:
         for other in change.out:
             # It may be tried again in another of its rows.
             del self._gpus[other]
-            self._refuse(queue.rows, other, f"GPUs that it needs go to job {name} before it")
+            self._refuse(
+                queue.rows,
+                other,
+                f"GPUs that it needs go to job {name} before it",
+            )
         return True
 
     def _occupants(self, queue: RowQueue) -> Occupants:
@@ -447,21 +462,24 @@ class Seating:
 
     # --- what has GPUs, and what may not have them ----------------------------------------
 
-    def _earlier(self) -> Standing:
+    def _earlier(self) -> Occupied:
         """What has GPUs and is in no row of the queue that is being seated."""
         if not len(self.seats):
             return self.fixed
         return self.fixed.and_also(
-            Standing.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats))
+            Occupied.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats))
         )
 
-    def _seated(self, rows: JobRows) -> Standing:
+    def _seated(self, rows: JobRows) -> Occupied:
         """All that has GPUs."""
         held = {row: gpus for row, gpus in self._gpus.items() if gpus}
         if not held:
             return self._earlier()
-        mine = Standing.of_rows(
-            self.classes, rows, np.array(list(held), np.int64), list(held.values())
+        mine = Occupied.of_rows(
+            self.classes,
+            rows,
+            np.array(list(held), np.int64),
+            list(held.values()),
         )
         return self._earlier().and_also(mine)
 

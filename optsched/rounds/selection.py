@@ -9,7 +9,7 @@ A row r has the fraction x_r of the time and the deficit d_r (rounds that it is 
 Rows are taken by ascending due time, each if it fits beside those taken before, so smaller ones
 fill what is left. With a fixed allocation d_r = x_r e - k after e rounds, k of them with the row,
 and the order is that of (k + 1/2) / x_r: Webster's method of apportionment, and Gavel's priority
-x_r / f_r (`optsched.placement.priority`). Unlike those two rules, the due time depends on the past
+x_r / f_r (`optsched.placement.instant`). Unlike those two rules, the due time depends on the past
 only through d_r, so it stays valid when the allocation changes. With h_r > 0 a row that runs goes
 on until another one is owed h_r rounds more.
 
@@ -29,13 +29,12 @@ import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import JobRows
-from optsched.placement.instant import FULL, Uses
-from optsched.placement.priority import SCRAMBLE, first_fit
+from optsched.placement.instant import SCRAMBLE, Uses, first_fit
+from optsched.placement.shares import FULL
 from optsched.program import SideRows
 from optsched.rounds.exchange import exchanged
 from optsched.rounds.preemption import displaced, rows_that_stay
-from optsched.rounds.row_queue import RowQueue
-from optsched.rounds.rows import upper_sides
+from optsched.rounds.rows import RowQueue, upper_sides
 
 
 def select(queue: RowQueue, most_displaced: int | None) -> IntArray:

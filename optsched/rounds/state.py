@@ -1,33 +1,212 @@
 """The state of a round: everything that the next plan depends on, as one value.
 
-A state is read from and written to a document of the format ``optsched-round/1``
-(`optsched.rounds.state_document`).
+As a document of the format ``optsched-round/1`` it is an instance, and what only a round has.
+Everything but the instance may be left out: then it is as before a first round. Jobs are named, so
+that whoever keeps states as documents takes jobs out of the instance and puts others in as they
+come and go.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from optsched.arrays import BoolArray, FloatArray
+from optsched.arrays import AnyArray, BoolArray, FloatArray
+from optsched.arrays.npz import text_array, text_in, unzip_arrays, zip_arrays
 from optsched.assembly import load
 from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument, InvalidInput
-from optsched.instance import Instance
+from optsched.instance import Instance, json_schema
 from optsched.instance.cluster import UP, Cluster
-from optsched.instance.documents import NODE_STATES
+from optsched.instance.documents import (
+    NODE_STATES,
+    Count,
+    Document,
+    Finite,
+    Name,
+    NonNegative,
+    Pair,
+    Share,
+    Tuple,
+)
 from optsched.instance.files import read_file
 from optsched.instance.reading import show, validate
-from optsched.rounds.basis_text import basis_text, read_basis
-from optsched.rounds.ledger import Ledger
-from optsched.rounds.policy import RoundPolicy, as_stored, policy_document, policy_of
-from optsched.rounds.service import Service
-from optsched.rounds.state_document import FORMAT, LedgerRow, RoundDocument
+from optsched.rounds.ledger import Ledger, Service
+from optsched.rounds.policy import (
+    RoundPolicy,
+    as_stored,
+    policy_document,
+    policy_of,
+)
 from optsched.solving.warm_start import WarmStart
+
+# --- the document ----------------------------------------------------------------------------
+
+FORMAT = "optsched-round/1"
+
+
+class ReservationDocument(Document):
+    """Nodes that take no work from ``start`` to ``end`` (seconds)."""
+
+    nodes: Tuple[Name]
+    start: Finite
+    end: Finite
+    name: str = ""
+
+
+class LedgerRow(Document):
+    """A job, or two that share GPUs, in a configuration: its part of the time, and what it is owed and has received."""
+
+    job: Name | None = None
+    jobs: Pair[Name] | None = None
+    pool: Name | None
+    gpus: Count
+    nodes: Count
+    option: Count | None = None
+    workers: Count = 0
+    servers: Count = 0
+    share: Share = 1.0
+    fraction: NonNegative = 0.0
+    owed: Finite = 0.0
+    received: Finite = 0.0
+    runs: bool = False
+
+    @model_validator(mode="after")
+    def _one_or_two(self) -> LedgerRow:
+        if (self.job is None) == (self.jobs is None):
+            raise ValueError("a job or two jobs")
+        return self
+
+
+class JobService(Document):
+    """What a job has had; null where there is no such time: it runs, or never ran."""
+
+    executed: NonNegative = 0.0
+    attained: NonNegative = 0.0
+    waiting_since: Finite | None = None
+    first_run: Finite | None = None
+    starts: Count = 0
+    speed: NonNegative = 0.0
+    resumes: Finite = 0.0
+    executed_before: NonNegative = 0.0
+    attained_before: NonNegative = 0.0
+    isolated: NonNegative = 0.0
+    counted: NonNegative = 0.0
+    owed: Finite = 0.0
+
+
+class RoundDocument(Document):
+    """What a round is decided from."""
+
+    format: Literal["optsched-round/1"] = "optsched-round/1"
+    round: Count = 0
+    policy: RoundPolicy = RoundPolicy()
+    reservations: Tuple[ReservationDocument] = ()
+    service: dict[Name, JobService] = Field(default_factory=dict)
+    ledger: Tuple[LedgerRow] = ()
+    basis: str | None = None
+    instance: dict[str, Any]
+
+
+def state_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of ``optsched-round/1``."""
+    schema = RoundDocument.model_json_schema()
+    instance: dict[str, Any] = dict(json_schema())
+    version = instance.pop("$schema")
+    parts: dict[str, Any] = instance.pop("$defs", {})
+    definitions = {**schema.get("$defs", {}), **parts}
+    schema["$defs"] = {**definitions, "InstanceDocument": instance}
+    schema["properties"]["instance"] = {"$ref": "#/$defs/InstanceDocument"}
+    return {"$schema": version} | schema
+
+
+# --- a simplex basis as one text -------------------------------------------------------------
+
+BLOCKS = ("columns", "rows")
+
+
+def basis_parts(warm: WarmStart) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """A basis as a JSON object, with the names of its blocks and its prices, and arrays."""
+    blocks: dict[str, Mapping[str, AnyArray]] = {
+        "columns": warm.columns,
+        "rows": warm.rows,
+    }
+    header: dict[str, Any] = {kind: list(found) for kind, found in blocks.items()}
+    arrays: dict[str, AnyArray] = {"of_job": warm.of_job, "column": warm.column}
+    for kind, found in blocks.items():
+        arrays |= {f"{kind}.{number}": part for number, part in enumerate(found.values())}
+    return header | {"prices": dict(warm.prices)}, arrays
+
+
+def basis_of(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> WarmStart:
+    """The basis that `basis_parts` took apart."""
+    columns, rows = (
+        {name: arrays[f"{kind}.{number}"] for number, name in enumerate(header[kind])}
+        for kind in BLOCKS
+    )
+    prices = header.get("prices", {})
+    return WarmStart(arrays["of_job"], arrays["column"], columns, rows, prices)
+
+
+def basis_text(warm: WarmStart, names: Sequence[str]) -> str:
+    """A basis, of which jobs are known by these names, as text."""
+    # A basis without prices is written as it was before there were any.
+    header, arrays = basis_parts(warm)
+    if not warm.prices:
+        del header["prices"]
+    text = text_array(json.dumps({"jobs": list(names), **header}))
+    return base64.b64encode(zip_arrays({"header": text, **arrays})).decode()
+
+
+def read_basis(text: str, row: Mapping[str, int]) -> WarmStart:
+    """The basis of a text, for jobs in these rows; jobs that it does not know are in no class.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        file = io.BytesIO(base64.b64decode(text, validate=True))
+        header = json.loads(text_in(unzip_arrays(file, {"header"})["header"]))
+        blocks = {f"{kind}.{number}" for kind in BLOCKS for number in range(len(header[kind]))}
+        arrays = unzip_arrays(file, {"of_job", "column", *blocks})
+        for name, array in arrays.items():
+            _check_whole(array, 2 if name == "column" else 1)
+        mine = np.full(len(row), -1, np.int64)
+        for name, found in zip(header["jobs"], arrays["of_job"].tolist(), strict=True):
+            if name in row:
+                mine[row[name]] = found
+        prices = {str(name): _price(value) for name, value in header.get("prices", {}).items()}
+        return replace(basis_of(header, arrays), of_job=mine, prices=prices)
+    except (ValueError, LookupError, TypeError, AttributeError, binascii.Error):
+        raise InvalidInput(
+            "basis",
+            show(text),
+            "null, or the text that a state was written with",
+        ) from None
+
+
+def _check_whole(array: AnyArray, dimensions: int) -> None:
+    if array.dtype != np.int64 or array.ndim != dimensions:
+        raise ValueError("an array of another type")
+
+
+def _price(value: Any) -> float:
+    if not isinstance(value, float) or not 0.0 < value < np.inf:
+        raise ValueError("no price")
+    return value
+
+
+# --- the state -------------------------------------------------------------------------------
 
 RESERVED = NODE_STATES.index("reserved")
 
@@ -135,7 +314,12 @@ class RoundState(Displayed):
             "round": self.number,
             "policy": policy_document(self.policy),
             "reservations": [
-                {"name": item.name, "nodes": list(item.nodes), "start": item.start, "end": item.end}
+                {
+                    "name": item.name,
+                    "nodes": list(item.nodes),
+                    "start": item.start,
+                    "end": item.end,
+                }
                 for item in self.reservations
             ],
             "service": dict(zip(names, _service_rows(self), strict=True)),
@@ -176,6 +360,7 @@ class RoundState(Displayed):
             return self
         table = self.instance.jobs_table
         places = table.places
+        # Three places know who runs: the job table, the ledger and the service.
         stay = np.flatnonzero(~jobs[places.job])
         running = places.taken(stay, places.job[stay])
         return replace(
@@ -241,7 +426,9 @@ def state_of(
         return RoundState.first(source, policy)
     if not isinstance(source, RoundState):
         raise InvalidArgument(
-            "", f"a {type(source).__name__}", "a RoundState, an Instance or a file of one"
+            "",
+            f"a {type(source).__name__}",
+            "a RoundState, an Instance or a file of one",
         )
     return source if policy is None else replace(source, policy=policy)
 
@@ -255,7 +442,10 @@ def _state_or_instance(document: Any) -> RoundState | Instance:
 
 
 def cluster_in_round(
-    cluster: Cluster, reservations: Sequence[Reservation], now: float, until: float
+    cluster: Cluster,
+    reservations: Sequence[Reservation],
+    now: float,
+    until: float,
 ) -> Cluster:
     """The cluster with the nodes that are reserved for some of this time marked as such."""
     names = {
@@ -268,7 +458,8 @@ def cluster_in_round(
         return cluster
     numbering = cluster.numbering
     nodes = np.array(
-        sorted(numbering.by_name[name] for name in names if name in numbering.by_name), np.int64
+        sorted(numbering.by_name[name] for name in names if name in numbering.by_name),
+        np.int64,
     )
     pools = []
     for number, pool in enumerate(cluster.pools):
@@ -290,6 +481,7 @@ def _service_rows(state: RoundState) -> list[dict[str, Any]]:
     columns = {item.name: getattr(state.service, item.name) for item in fields(Service)}
     columns["owed"] = state.ledger.carried
     values = [
+        # JSON has no infinity.
         [value if np.isfinite(value) else None for value in column.tolist()]
         for column in columns.values()
     ]
@@ -300,6 +492,7 @@ def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
     names = state.instance.jobs_table.names
     pools = state.instance.cluster.pools
     ledger = state.ledger
+    # Keys are whole numbers; the share is among them by the bits of its float.
     share = np.ascontiguousarray(ledger.key[:, 8]).view(np.float64).tolist()
     rows: list[dict[str, Any]] = []
     for at, key in enumerate(ledger.key.tolist()):
@@ -309,7 +502,11 @@ def _ledger_rows(state: RoundState) -> list[dict[str, Any]]:
             row["job"] = names[job]
         else:
             row["jobs"] = [names[job], names[partner]]
-        row |= {"pool": None if pool < 0 else pools[pool].name, "gpus": gpus, "nodes": nodes}
+        row |= {
+            "pool": None if pool < 0 else pools[pool].name,
+            "gpus": gpus,
+            "nodes": nodes,
+        }
         if option >= 0:
             row["option"] = option
         if workers or servers:
@@ -357,7 +554,9 @@ def _read_reservations(document: RoundDocument, instance: Instance) -> tuple[Res
         path = f"reservations[{number}]"
         if not item.end > item.start:
             raise InvalidInput(
-                f"{path}.end", show(item.end), f"a time after the start ({item.start:g})"
+                f"{path}.end",
+                show(item.end),
+                f"a time after the start ({item.start:g})",
             )
         for at, node in enumerate(item.nodes):
             if instance.cluster.find_node(node)[0] < 0:
@@ -383,12 +582,16 @@ def _read_service(
         for key in sorted(job.model_fields_set):
             value = getattr(job, key)
             columns[key][row_of[name]] = np.inf if value is None else value
+    # Who runs is said by the instance, and that wins over the document.
     columns["waiting_since"][runs] = np.inf
     return columns.pop("owed"), Service(**columns)
 
 
 def _read_ledger(
-    document: RoundDocument, instance: Instance, row_of: Mapping[str, int], carried: FloatArray
+    document: RoundDocument,
+    instance: Instance,
+    row_of: Mapping[str, int],
+    carried: FloatArray,
 ) -> Ledger:
     """The ledger.
 
@@ -398,18 +601,33 @@ def _read_ledger(
     rows = document.ledger
     named = [name for item in rows for name in _jobs_of(item)]
     left = [name for name in dict.fromkeys(named) if name not in row_of]
-    number = {**row_of, **{name: len(row_of) + at for at, name in enumerate(left)}}
+    number = {
+        **row_of,
+        **{name: len(row_of) + at for at, name in enumerate(left)},
+    }
     pools = {pool.name: at for at, pool in enumerate(instance.cluster.pools)}
     key = np.empty((len(rows), 9), np.int64)
     share = np.array([item.share for item in rows], np.float64).view(np.int64)
     for at, item in enumerate(rows):
         if item.pool is not None and item.pool not in pools:
-            raise InvalidInput(f"ledger[{at}].pool", show(item.pool), f"one of {', '.join(pools)}")
+            raise InvalidInput(
+                f"ledger[{at}].pool",
+                show(item.pool),
+                f"one of {', '.join(pools)}",
+            )
         job, partner = (*(number[name] for name in _jobs_of(item)), -1)[:2]
         pool = -1 if item.pool is None else pools[item.pool]
         option = -1 if item.option is None else item.option
         size = (pool, item.gpus, item.nodes)
-        key[at] = (job, partner, *size, option, item.workers, item.servers, share[at])
+        key[at] = (
+            job,
+            partner,
+            *size,
+            option,
+            item.workers,
+            item.servers,
+            share[at],
+        )
     ledger = Ledger(
         key,
         np.array([item.fraction for item in rows], np.float64),

@@ -10,7 +10,7 @@ from typing import Any
 from optsched.instance.reading import listed
 
 log = logging.getLogger("optsched.rounds")
-"""An entry at INFO for each event that is taken and each plan that is followed; ``record`` is what a journal has."""
+"""An entry at INFO for each event that is accepted and each plan that is followed; ``record`` is what a journal has."""
 
 LARGE = ("allocation",)
 """Keys of records that are left out: what they hold grows with the jobs."""
@@ -21,7 +21,7 @@ def listening() -> bool:
     return log.isEnabledFor(logging.INFO)
 
 
-def tell(record: Mapping[str, Any]) -> None:
+def log_record(record: Mapping[str, Any]) -> None:
     """Log an event or a plan, as it stands in a journal."""
     if listening():
         log.info("%s", words(record), extra={"record": record})
@@ -40,7 +40,8 @@ class JsonLines(logging.Formatter):
             entry["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
         about = getattr(record, "record", None) or {}
         return json.dumps(
-            entry | {key: value for key, value in about.items() if key not in LARGE}, default=str
+            entry | {key: value for key, value in about.items() if key not in LARGE},
+            default=str,
         )
 
 

@@ -1,4 +1,4 @@
-"""The instance as it is in the coming round."""
+"""The instance as it is in the coming round (`View`), and which rows go on as they run now (`InPlace`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,23 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes, JobRows
 from optsched.candidates.resources import Resources
 from optsched.instance import Instance
-from optsched.placement.running import SLACK, Running, crowded, held_of, standing_of, without_held
-from optsched.placement.standing import Standing
-from optsched.rounds.configured import Configured
+from optsched.placement.occupied import (
+    Occupied,
+    Running,
+    crowded,
+    held_of,
+    occupied_by,
+    without_held,
+)
+from optsched.placement.shares import FULL
+from optsched.rounds.ledger import Configured, Ledger
 from optsched.rounds.preemption import evicted
 from optsched.rounds.state import RoundState, cluster_in_round
+
+# --- the instance in the coming round --------------------------------------------------------
 
 FEWEST = {"anti-affinity": 2}
 """Jobs that a constraint must name to mean anything, where it is more than one."""
@@ -85,10 +95,12 @@ class View:
         numbering = self.instance.cluster.numbering
         gpu = numbering.numbers(chain.from_iterable(gpus))
         load = np.bincount(
-            gpu, held_of(self.instance, jobs, self.configured.option)[0][owner], numbering.gpus
+            gpu,
+            held_of(self.instance, jobs, self.configured.option)[0][owner],
+            numbering.gpus,
         )
         mask = np.zeros(len(self.must), bool)
-        mask[jobs[owner[load[gpu] > 1.0 + SLACK]]] = True
+        mask[jobs[owner[load[gpu] > FULL]]] = True
         return mask
 
     @classmethod
@@ -134,15 +146,15 @@ class View:
             (*notices, *own_notices, *policy_notices),
         )
 
-    def standing(self, jobs: IntArray) -> Standing:
+    def occupied(self, jobs: IntArray) -> Occupied:
         """Running jobs that stay where they are and are in no row of an allocation."""
-        return standing_of(self.instance, jobs, self.configured.option)
+        return occupied_by(self.instance, jobs, self.configured.option)
 
     def left_beside(self, jobs: BoolArray, resources: Resources) -> FloatArray:
         """What is left of the capacities beside running jobs of a mask; shape (R,)."""
         if not jobs.any():
             return np.asarray(resources.capacity, np.float64)
-        return self.standing(np.flatnonzero(jobs)).left_of(resources)
+        return self.occupied(np.flatnonzero(jobs)).left_of(resources)
 
     def why_it_left(self, job: int) -> str:
         """Why a job cannot run on where it is, if it is for its nodes; else nothing."""
@@ -158,7 +170,7 @@ class View:
 def still_meant(
     documents: Sequence[Mapping[str, Any]], instance: Instance
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """Side constraints without the jobs that are not there, and what to tell of it.
+    """Side constraints without the jobs that are not there, and notices of it.
 
     One that names no job that is there, or a workload that went with its last job, has no effect
     and is left out: with no names at all it would speak of every job.
@@ -186,3 +198,79 @@ def still_meant(
         kept.append({**document, "jobs": left})
         notices.append(f"the side constraint {kind} goes on without {what}, which left")
     return tuple(kept), tuple(notices)
+
+
+# --- rows that go on -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """Compares rows with what runs now.
+
+    Attributes
+    ----------
+    view : View
+    classes : Classes
+    ledger : Ledger
+        Of the state: which rows ran in the last round.
+    """
+
+    view: View
+    classes: Classes
+    ledger: Ledger
+
+    def same_gpus(self, jobs: IntArray, column: IntArray) -> BoolArray:
+        """Jobs that hold as many GPUs, of the same pool, as these columns have."""
+        running = self.view.running
+        C = self.classes
+        found: BoolArray = running.pool[jobs] == C.pool[column]
+        found &= running.gpus[jobs] == C.gpus[column]
+        return found
+
+    def same_nodes(self, jobs: IntArray, column: IntArray) -> BoolArray:
+        """Jobs that hold such GPUs on no more nodes than these columns allow."""
+        C = self.classes
+        span = np.maximum(C.configurations.nodes[C.configuration[column]], 1)
+        return self.same_gpus(jobs, column) & (self.view.running.nodes[jobs] <= span)
+
+    def same_setup(self, jobs: IntArray, column: IntArray) -> BoolArray:
+        """Jobs (or -1) that run with the share, option, workers and servers of these columns."""
+        # So it is in most instances: no labels need to be compared.
+        if self._gpus_alone:
+            return np.ones(len(jobs), bool)
+        return self.view.configured.like(jobs, self.classes.labels_of(column))
+
+    @cached_property
+    def _gpus_alone(self) -> bool:
+        """Whether no column, and no running job, has a setup besides its GPUs."""
+        columns = self.classes.candidates.columns
+        more = (columns.option >= 0).any() or columns.workers.any() or columns.servers.any()
+        return not (more or (columns.share != 1.0).any() or self.view.configured.setups)
+
+    def jobs_continue(self, jobs: IntArray, column: IntArray) -> BoolArray:
+        """Jobs that run as these columns say, on nodes where they may stay."""
+        stays = self.same_nodes(jobs, column) & ~self.view.evicted[jobs]
+        return stays & self.same_setup(jobs, column)
+
+    def rows_continue(self, rows: JobRows) -> BoolArray:
+        """Rows of which all jobs can go on as they are."""
+        column = rows.column
+        found = self.classes.gpus[column] > 0
+        found &= self.jobs_continue(rows.job, column)
+        found &= self.jobs_continue(rows.partner, column) | (rows.partner < 0)
+        running = self.view.instance.jobs_table.running
+        # Two jobs may hold as many GPUs of one pool, and yet not the same ones.
+        for row in np.flatnonzero(found & (rows.partner >= 0)).tolist():
+            gpus = running[int(rows.job[row])][1]
+            found[row] = set(gpus) == set(running[int(rows.partner[row])][1])
+        return found | self._continue_without_gpus(rows)
+
+    def _continue_without_gpus(self, rows: JobRows) -> BoolArray:
+        """Rows without GPUs of jobs that ran: only the ledger knows of these."""
+        found = np.zeros(len(rows), bool)
+        bare = np.flatnonzero(self.classes.gpus[rows.column] == 0)
+        if len(bare) and self.ledger.runs.any():
+            job = rows.job[bare]
+            ran = self.ledger.jobs_of(self.ledger.runs)[job]
+            found[bare] = ran & self.same_setup(job, rows.column[bare])
+        return found

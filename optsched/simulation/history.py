@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.rounds.service import isolated_seconds
+from optsched.rounds.ledger import isolated_seconds
 from optsched.simulation.fairness import isolated_rates
 
 

@@ -13,13 +13,12 @@ from optsched.assembly import constraints_in_force
 from optsched.instance import Instance, with_jobs
 from optsched.instance.tables import JobTable
 from optsched.registry import load_formulation
-from optsched.rounds.allocating import Memory
-from optsched.rounds.events import Nodes, Observe
-from optsched.rounds.living import Living
+from optsched.rounds.allocation import Memory
 from optsched.rounds.plan import Plan, Verdict
 from optsched.rounds.policy import RoundPolicy
+from optsched.rounds.recovery import LiveState
 from optsched.rounds.state import RoundState
-from optsched.rounds.transitions import with_instance
+from optsched.rounds.transitions import Nodes, Observe, with_instance
 from optsched.simulation.recording import spread_of
 from optsched.traces import Trace
 
@@ -60,7 +59,7 @@ class Running:
 
 
 class Scheduled:
-    """A `Living` scheduler over the jobs of a trace that are there.
+    """A `LiveState` scheduler over the jobs of a trace that are there.
 
     Attributes
     ----------
@@ -73,14 +72,14 @@ class Scheduled:
         self._source = instance
         self._regimes = trace.regimes
         self.rows: IntArray = np.zeros(0, np.int64)
-        self.living = Living(RoundState.first(nobody, policy))
+        self.live = LiveState(RoundState.first(nobody, policy))
         self._memory = Memory()
         self._lasting = _lasts(policy, instance)
 
     @property
     def state(self) -> RoundState:
         """The state of the scheduler."""
-        return self.living.state
+        return self.live.state
 
     # --- what is reported to it ---------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class Scheduled:
         kept = np.flatnonzero(~gone)
         state = self.state
         added = _arriving(self._source, come) if len(come) else None
-        self.living.state = with_instance(state, with_jobs(state.instance, kept, added), kept)
+        self.live.state = with_instance(state, with_jobs(state.instance, kept, added), kept)
         self.rows = np.concatenate([self.rows[kept], come])
         self._memory.forget()
 
@@ -109,18 +108,18 @@ class Scheduled:
 
     def _set(self, table: JobTable) -> None:
         state = self.state
-        self.living.state = replace(state, instance=replace(state.instance, jobs_table=table))
+        self.live.state = replace(state, instance=replace(state.instance, jobs_table=table))
 
     def nodes(self, states: Mapping[str, str], now: float) -> None:
         """Nodes change their states; what runs on those that are down has stopped."""
         event = Nodes.model_validate({"states": dict(states), "now": max(now, self.state.now)})
-        self.living.accept(self.living.after(event))
+        self.live.accept(self.live.after(event))
         self._memory.forget()
 
     def interrupted(self, jobs: BoolArray) -> None:
         """Jobs (a mask of those of the trace) do not run any more."""
         self._memory.forget()
-        self.living.state = self.state.stopped(jobs[self.rows])
+        self.live.state = self.state.stopped(jobs[self.rows])
 
     def observe(self, job: IntArray, rate: FloatArray) -> None:
         """True rates (steps/s) of jobs of the trace that run."""
@@ -133,8 +132,8 @@ class Scheduled:
             if place[row] >= 0 and value > 0
         }
         if observed:
-            self.living.accept(
-                self.living.after(Observe.model_validate({"jobs": observed, "now": self.state.now}))
+            self.live.accept(
+                self.live.after(Observe.model_validate({"jobs": observed, "now": self.state.now}))
             )
             self._memory.forget()
 
@@ -150,8 +149,8 @@ class Scheduled:
             # Something that the formulation reads has changed with time: it must be solved again.
             self._memory.answer = None
         solved = self._memory.answer is None or self.state.policy.ranking is not None
-        state, plan = self.living.planned(now, memory=self._memory)
-        self.living.follow(state, plan)
+        state, plan = self.live.planned(now, memory=self._memory)
+        self.live.follow(state, plan)
         return plan, solved
 
     def settled(self, plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import JobRows
 from optsched.instance.reading import show
 from optsched.placement import check_placement, packed, placement_worth
-from optsched.placement.keeping import unmoved
+from optsched.placement.staying import pinned_rows
 from optsched.solution import Allocation
 from optsched.solution.document import PlacementRow, SolutionDocument
 from optsched.verify.findings import Findings
@@ -102,7 +102,8 @@ def _check_contradicted(
     made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
     names, document = subject.instance.jobs_table.names, subject.document
     expected = sorted(
-        names[job] for job in unmoved(subject.classes, made, row, document.constraints).contradicted
+        names[job]
+        for job in pinned_rows(subject.classes, made, row, document.constraints).contradicted
     )
     found = sorted(item.job for item in document.placement_contradicts or ())
     findings.alike(

@@ -7,7 +7,7 @@ import numpy as np
 from optsched.candidates import JobRows
 from optsched.errors import UsageError
 from optsched.placement import check_rounds, realise
-from optsched.placement.priority import run_matrix
+from optsched.placement.instant import run_matrix
 from optsched.program import AllocationProgram
 from optsched.registry import load_solver
 from optsched.solution import Allocation, Rounds

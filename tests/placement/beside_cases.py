@@ -11,8 +11,8 @@ import numpy as np
 from placement_cases import Document, apart_documents, instance_of, random_case, rows_of
 
 from optsched.candidates import Classes, JobRows
-from optsched.placement import Standing, place_beside
-from optsched.placement.gpu_checks import (
+from optsched.placement import Occupied, place_beside
+from optsched.placement.checks import (
     Entry,
     Flaw,
     NodeOfPool,
@@ -44,9 +44,9 @@ class Case:
         return apart_documents(self.apart)
 
     @property
-    def standing(self) -> Standing:
+    def occupied(self) -> Occupied:
         chosen = np.array(list(self.stands), np.int64)
-        return Standing.of_rows(self.classes, self.rows, chosen, list(self.stands.values()))
+        return Occupied.of_rows(self.classes, self.rows, chosen, list(self.stands.values()))
 
     @property
     def barred_of_wanted(self) -> list[tuple[str, ...]]:
@@ -111,7 +111,7 @@ def flaws_of(
     return flaws + anti_affinity_kept(entries, constraints)
 
 
-def random_standing(seed: int) -> Case:
+def random_occupied(seed: int) -> Case:
     """A random problem (`random_case`) in which about half of the rows stand somewhere, on nodes of any state."""
     classes, rows, apart = random_case(seed)
     random = np.random.default_rng([seed, 1])
@@ -146,10 +146,10 @@ def beside(
     classes, rows = rows_of(instance_of(jobs, list(pools), **more))
     names = [classes.instance.jobs_table.names[int(j)] for j in rows.job]
     chosen = np.array([names.index(name) for name in stands], np.int64)
-    standing = Standing.of_rows(classes, rows, chosen, list(stands.values()))
+    occupied = Occupied.of_rows(classes, rows, chosen, list(stands.values()))
     wanted = np.array([row for row, name in enumerate(names) if name not in stands], np.int64)
     off = [barred.get(names[row], ()) for row in wanted]
-    found = place_beside(classes, rows, wanted, standing, constraints, barred=off)
+    found = place_beside(classes, rows, wanted, occupied, constraints, barred=off)
     held = dict(zip(found.row.tolist(), found.gpus, strict=True))
     held |= dict(zip(chosen.tolist(), map(tuple, stands.values()), strict=True))
     assert flaws_of(classes, rows, held, constraints, found.row.tolist()) == []

@@ -6,26 +6,26 @@ import time
 
 import numpy as np
 import pytest
-from beside_cases import Case, beside, flaws_of, random_standing
+from beside_cases import Case, beside, flaws_of, random_occupied
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_cases import brute_force, engine, instance_of, job, pool_of, rows_of
 
 from optsched import Instance
-from optsched.placement import Seated, Standing, place_beside, place_rows
+from optsched.placement import Occupied, PlacedRows, place_beside, place_rows
 
 pytestmark = pytest.mark.property
 
 seeds = st.integers(0, 2**32 - 1)
 
 
-def seated(case: Case) -> Seated:
+def seated(case: Case) -> PlacedRows:
     wanted = np.array(case.wanted, np.int64)
     return place_beside(
         case.classes,
         case.rows,
         wanted,
-        case.standing,
+        case.occupied,
         case.constraints,
         barred=case.barred_of_wanted,
     )
@@ -37,7 +37,7 @@ def seated(case: Case) -> Seated:
 @settings(max_examples=80, deadline=None)
 @given(seeds)
 def test_nothing_overlaps_and_what_is_refused_has_no_room(seed: int) -> None:
-    case = random_standing(seed)
+    case = random_occupied(seed)
     found = seated(case)
     placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
     assert case.flaws(placed) == []
@@ -52,14 +52,14 @@ def test_nothing_overlaps_and_what_is_refused_has_no_room(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seeds)
 def test_exact_beside_what_stands_is_brute_force(seed: int) -> None:
-    """`place_rows` with standing: the integer program, and the best fit with its bounds."""
-    case = random_standing(seed)
+    """`place_rows` with occupied: the integer program, and the best fit with its bounds."""
+    case = random_occupied(seed)
     wanted = np.array(case.wanted, np.int64)
     best = brute_force(case.classes, case.rows, case.apart, case.stands, case.barred)
     for columns in (10**6, 0):
         placement = place_rows(
             case.classes, case.rows, wanted, engine(), case.constraints,
-            columns=columns, standing=case.standing, barred=case.barred_of_wanted,
+            columns=columns, occupied=case.occupied, barred=case.barred_of_wanted,
         )  # fmt: skip
         assert case.flaws(dict(zip(placement.row.tolist(), placement.gpus, strict=True))) == []
         found = placement.figures
@@ -80,7 +80,7 @@ def test_exact_beside_what_stands_is_brute_force(seed: int) -> None:
 def test_the_random_cases_are_of_every_sort() -> None:
     seen: dict[str, int] = {}
     for seed in range(200):
-        case = random_standing(seed)
+        case = random_occupied(seed)
         instance, table = case.classes.instance, case.classes.configurations
         usable = {
             pool.node_name(n)
@@ -128,7 +128,7 @@ def test_identities_are_consecutive_where_they_can_be() -> None:
 
 def test_of_equal_rows_those_wanted_first_come_first() -> None:
     classes, rows = rows_of(instance_of([job("a", 1), job("b", 1), job("big", 2)], [pool_of(2, 1)]))
-    none = Standing.none(classes.instance)
+    none = Occupied.none(classes.instance)
     for order in ([0, 1, 2], [1, 0, 2]):
         found = place_beside(classes, rows, np.array(order), none)
         assert dict(zip(found.row.tolist(), found.gpus, strict=True))[2] == ("pa/0", "pa/1")
@@ -188,11 +188,11 @@ def test_pairs_stand_and_start() -> None:
         for pair in ("ab", "cd")
     ]
     classes, rows = rows_of(Instance.from_document(document))
-    standing = Standing.of_rows(classes, rows, np.array([0]), [["pa/1", "pa/2"]])
-    found = place_beside(classes, rows, np.array([1]), standing)
+    occupied = Occupied.of_rows(classes, rows, np.array([0]), [["pa/1", "pa/2"]])
+    found = place_beside(classes, rows, np.array([1]), occupied)
     assert found.gpus == (("pa/0", "pa/3"),)
     with pytest.raises(ValueError, match="2 of pa/1 is held"):
-        standing.and_also(Standing.of_rows(classes, rows, np.array([1]), [["pa/1", "pa/3"]]))
+        occupied.and_also(Occupied.of_rows(classes, rows, np.array([1]), [["pa/1", "pa/3"]]))
 
 
 def test_room_is_told_apart_by_the_share_that_is_asked_for() -> None:
@@ -241,12 +241,12 @@ def test_moving_what_may_move_makes_room() -> None:
     """The job that can't be preempted stays; the other gives way."""
     jobs = [job("fixed", 1, running=["pa/0"]), job("movable", 1, running=["pb/0"]), job("a", 2)]
     classes, rows = rows_of(instance_of(jobs, [pool_of(2, 2)]))
-    fixed = Standing.of_rows(classes, rows, np.array([0]), [["pa/0"]])
-    both = fixed.and_also(Standing.of_rows(classes, rows, np.array([1]), [["pb/0"]]))
+    fixed = Occupied.of_rows(classes, rows, np.array([0]), [["pa/0"]])
+    both = fixed.and_also(Occupied.of_rows(classes, rows, np.array([1]), [["pb/0"]]))
     assert place_beside(classes, rows, np.array([2]), both).refused[0].scattered
     for columns in (0, 10**6):
         placement = place_rows(
-            classes, rows, np.array([1, 2]), engine(), columns=columns, standing=fixed
+            classes, rows, np.array([1, 2]), engine(), columns=columns, occupied=fixed
         )
         assert (
             placement.gpus == (("pa/1",), ("pb/0", "pb/1")) and placement.figures["gpus_moved"] == 1
@@ -259,10 +259,10 @@ def test_jobs_of_no_allocation_stand_with_needs_of_their_own() -> None:
         "nodes": [{"name": "x", "gpus": 2, "cpus": 8}, {"name": "y", "gpus": 1, "cpus": 8}],
     }
     classes, rows = rows_of(instance_of([job("a", 1, uses={"cpu": 4}), job("b", 1)], [nodes]))
-    standing = Standing.of_jobs(
+    occupied = Occupied.of_jobs(
         classes.instance, np.array([-1]), [["x/0"]], share=0.5, needs={"cpu": 5}
     )
-    assert place_beside(classes, rows, np.array([0, 1]), standing).gpus == (("y/0",), ("x/1",))
+    assert place_beside(classes, rows, np.array([0, 1]), occupied).gpus == (("y/0",), ("x/1",))
 
 
 @pytest.mark.clock
@@ -281,10 +281,10 @@ def test_a_round_at_scale() -> None:
     }
     classes, rows = rows_of(instance_of(jobs, [pool]))
     stand, start = np.arange(1980), np.arange(1980, 2000)
-    first = place_beside(classes, rows, stand, Standing.none(classes.instance))
-    standing = Standing.of_rows(classes, rows, first.row, first.gpus)
+    first = place_beside(classes, rows, stand, Occupied.none(classes.instance))
+    occupied = Occupied.of_rows(classes, rows, first.row, first.gpus)
     started = time.perf_counter()
-    found = place_beside(classes, rows, start, standing)
+    found = place_beside(classes, rows, start, occupied)
     seconds = time.perf_counter() - started
     assert len(first) == 1980 and len(found) == 20
     held = dict(

@@ -15,8 +15,7 @@ from optsched.placement import check_placement, place_rows
 # Private names: single searches and bounds, without the choice among them
 from optsched.placement.best_fit import best_fit
 from optsched.placement.bounds import bounds
-from optsched.placement.identities import consecutive
-from optsched.placement.problem import Problem, Worth
+from optsched.placement.problem import Problem, Worth, consecutive
 from optsched.placement.requests import Requests
 from optsched.placement.shares import dual_feasible
 from optsched.solution import Placement

@@ -6,12 +6,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from beside_cases import Case, random_standing
+from beside_cases import Case, random_occupied
 
-from optsched.placement import Standing
+from optsched.placement import Occupied
 
 # Private names: single searches and bounds, without the choice among them
-from optsched.placement.making_room import Clearing
+from optsched.placement.beside import Clearing
 
 pytestmark = pytest.mark.property
 
@@ -22,15 +22,15 @@ def split(case: Case, random: np.random.Generator) -> tuple[list[int], list[int]
     return [row for row in case.stands if row not in loose], loose
 
 
-def of(case: Case, rows: list[int]) -> Standing:
-    return Standing.of_rows(
+def of(case: Case, rows: list[int]) -> Occupied:
+    return Occupied.of_rows(
         case.classes, case.rows, np.array(rows, np.int64), [case.stands[row] for row in rows]
     )
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_least_goes_in_the_order(seed: int) -> None:
-    case, random = random_standing(seed), np.random.default_rng([seed, 2])
+    case, random = random_occupied(seed), np.random.default_rng([seed, 2])
     firm, loose = split(case, random)
     loose = loose[:6]
     for row in case.wanted[:3]:

@@ -13,7 +13,7 @@ from optsched import Instance
 from optsched.instance import topology_graph
 
 # Private names: single searches and bounds, without the choice among them
-from optsched.placement.nodes import Links, Nodes
+from optsched.placement.problem import Links, Nodes
 
 
 def compare(instance: Instance) -> None:

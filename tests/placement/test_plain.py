@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 import optsched
 from optsched.candidates import Classes, JobRows
-from optsched.placement import Standing, place_beside
+from optsched.placement import Occupied, place_beside
 
-# Private names: single searches and bounds, without the choice among them
-from optsched.placement.beside import moving
+# Private names: the search without the choice among its ways, and the moves for which rounds ask
+from optsched.placement.beside import Movable, move_plain
 from optsched.placement.best_fit import best_fit
-from optsched.placement.plain import Movable, is_plain
 from optsched.placement.problem import Problem
 from optsched.placement.requests import Requests
 
@@ -63,21 +62,23 @@ def case(
     return classes, rows, stands, [j for j in job.tolist() if j not in stands]
 
 
-def standing_of(classes: Classes, rows: JobRows, stands: dict[int, tuple[str, ...]]) -> Standing:
-    return Standing.of_rows(classes, rows, np.array(list(stands), np.int64), list(stands.values()))
+def occupied_by(classes: Classes, rows: JobRows, stands: dict[int, tuple[str, ...]]) -> Occupied:
+    return Occupied.of_rows(classes, rows, np.array(list(stands), np.int64), list(stands.values()))
 
 
 @settings(max_examples=80, deadline=None)
 @given(seeds)
 def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
     classes, rows, stands, wanted = case(seed)
-    standing = standing_of(classes, rows, stands)
+    occupied = occupied_by(classes, rows, stands)
     requests = Requests.of(classes, rows, np.array(wanted, np.int64))
-    assert is_plain(requests, standing)
-    found = place_beside(classes, rows, np.array(wanted, np.int64), standing)
+    problem = Problem.of(requests, [0], occupied)
+    assert problem.plain.all()
+    found = place_beside(classes, rows, np.array(wanted, np.int64), occupied)
     placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
     assert flaws_of(classes, rows, stands | placed) == []
-    searched = best_fit(Problem.of(requests, [0], standing), keep=True)
+    # Asked for all of them as the smallest it searches as for gangs of any kind.
+    searched = best_fit(problem, keep=True, smallest=len(requests))
     by_search = sorted(int(requests.gpus[j]) for j in searched)
     assert sorted(len(gpus) for gpus in placed.values()) == by_search
     assert {told.row for told in found.refused} == set(wanted) - set(placed)
@@ -87,16 +88,15 @@ def test_as_many_gangs_of_every_size_as_best_fit_places(seed: int) -> None:
 @given(seeds, st.integers(0, 4))
 def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
     classes, rows, stands, wanted = case(seed)
-    standing = standing_of(classes, rows, stands)
-    found = place_beside(classes, rows, np.array(wanted, np.int64), standing)
+    occupied = occupied_by(classes, rows, stands)
+    found = place_beside(classes, rows, np.array(wanted, np.int64), occupied)
     placed = dict(zip(found.row.tolist(), found.gpus, strict=True))
-    beside = standing.and_also(Standing.of_rows(classes, rows, found.row, found.gpus))
+    beside = occupied.and_also(Occupied.of_rows(classes, rows, found.row, found.gpus))
     scattered = [told.row for told in found.refused if told.scattered]
-    number = classes.instance.cluster.numbering.by_name
     owner = list(stands)
-    nodes = np.array([number[gpus[0].rpartition("/")[0]] for gpus in stands.values()], np.int64)
-    movable = Movable(np.zeros(len(nodes), np.int64), nodes, list(stands.values()))
-    result = moving(classes, rows, np.array(scattered, np.int64), beside, movable, most)
+    may_move = np.ones(len(stands), bool)
+    movable, _ = Movable.of(occupied, may_move, np.zeros(len(stands), np.int64))
+    result = move_plain(classes, rows, np.array(scattered, np.int64), beside, movable, most)
     assert result is not None
     more, moved = result
     assert len(moved) <= most
@@ -119,13 +119,13 @@ def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together() -> None
     column = np.array([0, 0, 1], np.int64)
     rows = JobRows(np.arange(3), np.full(3, -1), column, np.ones(3), np.ones(3), np.zeros(3))
     stands = {0: tuple(f"p-0/{g}" for g in range(4)), 1: tuple(f"p-1/{g}" for g in range(4))}
-    standing = standing_of(classes, rows, stands)
-    found = place_beside(classes, rows, np.array([2]), standing)
+    occupied = occupied_by(classes, rows, stands)
+    found = place_beside(classes, rows, np.array([2]), occupied)
     assert [told.scattered for told in found.refused] == [True]
     assert "8 GPUs of p" in found.refused[0].reason
-    movable = Movable(np.zeros(2, np.int64), np.arange(2), list(stands.values()))
-    assert moving(classes, rows, np.array([2]), standing, movable, 0) == ({}, {})
-    result = moving(classes, rows, np.array([2]), standing, movable, 1)
+    movable, _ = Movable.of(occupied, np.ones(2, bool), np.zeros(2, np.int64))
+    assert move_plain(classes, rows, np.array([2]), occupied, movable, 0) == ({}, {})
+    result = move_plain(classes, rows, np.array([2]), occupied, movable, 1)
     assert result is not None
     assert result[0] == {2: tuple(f"p-0/{g}" for g in range(8))}
     assert result[1] == {0: tuple(f"p-1/{g}" for g in range(4, 8))}
@@ -161,4 +161,4 @@ def test_what_is_not_plain_is_left_to_best_fit(what: str) -> None:
         np.zeros(1, int), np.full(1, -1), np.zeros(1, int), np.ones(1), np.ones(1), np.zeros(1)
     )
     requests = Requests.of(classes, rows, np.zeros(1, np.int64))
-    assert not is_plain(requests, Standing.none(instance))
+    assert not Problem.of(requests, [0]).plain.any()

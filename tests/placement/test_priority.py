@@ -16,8 +16,8 @@ from optsched import Instance
 from optsched.placement import Instant
 
 # Private names: single searches and bounds, without the choice among them
-from optsched.placement.instant import FULL, Uses
-from optsched.placement.priority import first_fit, next_round, priorities
+from optsched.placement.instant import Uses, first_fit, next_round, priorities
+from optsched.placement.shares import FULL
 
 pytestmark = pytest.mark.property
 

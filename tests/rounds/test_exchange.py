@@ -13,8 +13,8 @@ from optsched.candidates import JobRows
 from optsched.placement import Instant
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.placement.instant import FULL, Uses
-from optsched.placement.priority import first_fit
+from optsched.placement.instant import Uses, first_fit
+from optsched.placement.shares import FULL
 from optsched.rounds.exchange import MUCH, exchanged, worth_of
 
 pytestmark = pytest.mark.property

@@ -151,7 +151,7 @@ def test_a_model_that_fails_leaves_all_as_it_is(monkeypatch: pytest.MonkeyPatch)
     scheduler = made()
     plan = scheduler.solve(0.0)
     with monkeypatch.context() as patched:
-        patched.setattr(type(scheduler._living), "model", lambda self, instance: 1 / 0)
+        patched.setattr(type(scheduler._live), "model", lambda self, instance: 1 / 0)
         plan = kept(scheduler, 60.0, plan)
         assert plan.stands and "ZeroDivisionError" in (plan.fallback or "")
     assert scheduler.solve(120.0).fallback is None
@@ -163,7 +163,7 @@ def test_a_plan_in_which_all_stands_is_recovered(
     scheduler = made(journal=tmp_path / "journal")
     scheduler.solve(0.0)
     with monkeypatch.context() as patched:
-        patched.setattr(type(scheduler._living), "model", lambda self, instance: 1 / 0)
+        patched.setattr(type(scheduler._live), "model", lambda self, instance: 1 / 0)
         scheduler.solve(60.0)
     third = scheduler.solve(120.0)
     scheduler.close()

@@ -14,8 +14,7 @@ from journal_cases import RECORDS
 from optsched.errors import JournalDamaged, JournalError
 from optsched.rounds.journal import Journal, disk, follow, read_from, records
 from optsched.rounds.journal import reader as reading
-from optsched.rounds.journal.layout import Layout, list_folder
-from optsched.rounds.journal.segments import BLOCK, SegmentReader
+from optsched.rounds.journal.files import BLOCK, Layout, SegmentReader, list_folder
 
 
 def test_following_across_segments(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from optsched.candidates import JobRows
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.placement.priority import SCRAMBLE
+from optsched.placement.instant import SCRAMBLE
 from optsched.rounds.preemption import order_due
 from optsched.solving import matched
 

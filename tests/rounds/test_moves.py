@@ -15,7 +15,7 @@ from optsched.registry import names
 from optsched.rounds import Plan, RoundPolicy, RoundState
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.rounds.moves import seconds_saved
+from optsched.rounds.ranked import seconds_saved
 
 Document = dict[str, Any]
 
@@ -215,7 +215,7 @@ def test_a_journal_of_before_is_recovered_by_its_rule(
 ) -> None:
     """One whose policy lacks ``moves`` is of ``published``; another is refused, as its plans are others."""
     without = {"ranking": "fcfs"}
-    monkeypatch.setattr("optsched.rounds.recording.policy_document", lambda policy: without)
+    monkeypatch.setattr("optsched.rounds.recovery.policy_document", lambda policy: without)
     instance = optsched.Instance.from_document(two_pools())
     policy = {**without, "options": {"moves": moves}}
     with optsched.Scheduler(

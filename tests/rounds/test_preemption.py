@@ -9,7 +9,7 @@ import optsched
 from optsched.candidates import Classes, JobRows
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.placement.running import Running
+from optsched.placement.occupied import Running
 from optsched.rounds.preemption import (
     DUE,
     MUST_RUN,
@@ -28,8 +28,7 @@ from optsched.rounds.preemption import (
     starved,
     victims,
 )
-from optsched.rounds.row_queue import RowQueue
-from optsched.rounds.rows import concatenate, rows_alone, uses_of
+from optsched.rounds.rows import RowQueue, concatenate, rows_alone, uses_of
 from optsched.rounds.selection import select
 
 

@@ -12,7 +12,7 @@ from optsched import solve_round
 from optsched.errors import OptschedError
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.rounds.allocating import Recorded
+from optsched.rounds.allocation import Recorded
 
 Document = dict[str, Any]
 ONE = {"gpus": 1, "steps": 1e6, "throughput": {"v100": 2.0}}

@@ -19,11 +19,10 @@ from optsched.errors import UsageError
 from optsched.rounds import Reservation, RoundState, advanced, followed
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.rounds.ledger import Ledger
+from optsched.rounds.ledger import Ledger, Service
 from optsched.rounds.plan_document import plan_schema
 from optsched.rounds.policy import policy_document
-from optsched.rounds.service import Service
-from optsched.rounds.state_document import state_schema
+from optsched.rounds.state import state_schema
 
 
 def after(

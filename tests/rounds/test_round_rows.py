@@ -10,9 +10,9 @@ from optsched.rounds import Verdict
 
 # Private names: single rules and files of a round, without a scheduler
 from optsched.rounds.ledger import Ledger
-from optsched.rounds.plan_making import verdicts
 from optsched.rounds.round_rows import mixed_pairs, parting_rows
 from optsched.rounds.rows import either, jobs_of, larger, no_rows, take
+from optsched.rounds.solve_round import verdicts
 
 
 def rows(*jobs: tuple[int, int], fraction: float = 0.5) -> JobRows:

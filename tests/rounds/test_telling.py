@@ -11,13 +11,12 @@ import pytest
 
 import optsched
 from optsched.cli.main import main
+from optsched.rounds.journal import records
+from optsched.rounds.telling import JsonLines, words
 
 # Private names: single rules and files of a round, without a scheduler
-from optsched.rounds.events import KINDS
-from optsched.rounds.journal import records
-from optsched.rounds.metrics import Metrics
-from optsched.rounds.telling import JsonLines, words
-from optsched.rounds.watching import last_round
+from optsched.rounds.transitions import KINDS
+from optsched.rounds.watching import Metrics, last_round
 
 INSTANCE = {
     "format": "optsched-instance/1",

@@ -1,6 +1,6 @@
 """A scheduler's journal: numbered records and snapshots in a folder that survives crashes and full disks."""
 
-from optsched.rounds.journal.layout import FORMAT
+from optsched.rounds.journal.files import FORMAT, Snapshot, SnapshotFile
 from optsched.rounds.journal.reader import (
     Follower,
     follow,
@@ -10,7 +10,6 @@ from optsched.rounds.journal.reader import (
     snapshots,
 )
 from optsched.rounds.journal.records import Entry
-from optsched.rounds.journal.snapshots import Snapshot, SnapshotFile
 from optsched.rounds.journal.writer import Journal
 
 __all__ = [

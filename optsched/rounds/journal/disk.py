@@ -7,9 +7,23 @@ import fcntl
 import os
 from io import FileIO
 from pathlib import Path
+from typing import Self
 
 TEMPORARY = ".writing-"
 """How the name of a file begins that is not yet what it is going to be; such a file means nothing."""
+
+
+class ClosedByWith:
+    """What has files or processes to let go of: by `close`, or at the end of a ``with`` block."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def open_to_append(path: Path, new: bool = False) -> FileIO:

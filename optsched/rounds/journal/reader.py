@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from optsched.errors import InvalidArgument, JournalDamaged, JournalError
-from optsched.rounds.journal.layout import (
+from optsched.rounds.journal.disk import ClosedByWith
+from optsched.rounds.journal.files import (
     Layout,
+    SegmentReader,
+    Snapshot,
+    SnapshotFile,
     check_journal,
     check_layout,
     list_folder,
@@ -17,8 +20,6 @@ from optsched.rounds.journal.layout import (
     segment_path,
 )
 from optsched.rounds.journal.records import BadLine, Entry, decode_line
-from optsched.rounds.journal.segments import SegmentReader
-from optsched.rounds.journal.snapshots import Snapshot, SnapshotFile
 
 
 def snapshots(path: str | Path) -> list[SnapshotFile]:
@@ -61,7 +62,10 @@ def read_from(
     while True:
         files = snapshots(path)
         try:
-            file = next((file for file in reversed(files) if _early_enough(file, before)), None)
+            file = next(
+                (file for file in reversed(files) if _early_enough(file, before)),
+                None,
+            )
             snapshot = None if file is None else file.read()
             return snapshot, records(path, 0 if snapshot is None else snapshot.n)
         except JournalError:
@@ -99,7 +103,7 @@ def follow(path: str | Path, start: int | None = None) -> Follower:
     return Follower(path, start)
 
 
-class Follower:
+class Follower(ClosedByWith):
     """Gives the records of a journal as they are appended.
 
     It does not wait: `poll` gives what is there by now. It goes on from segment to segment, and
@@ -119,17 +123,6 @@ class Follower:
         with reading(self._folder):
             oldest = self._list(start).segments[0]
         self.n = oldest if start is None else start
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the file being read."""
@@ -190,7 +183,8 @@ class Follower:
             layout = self._list(n)
             try:
                 return SegmentReader(
-                    self._folder, max(start for start in layout.segments if start <= n)
+                    self._folder,
+                    max(start for start in layout.segments if start <= n),
                 )
             except FileNotFoundError:  # deleted since
                 if list_folder(self._folder) == layout:
@@ -205,5 +199,9 @@ class Follower:
         start = min(start for start in self._list(None).segments if start > finished.start)
         name = segment_path(self._folder, start).name
         raise JournalDamaged(
-            str(self._folder), name, None, f"records from {start} on", f"record {finished.n} first"
+            str(self._folder),
+            name,
+            None,
+            f"records from {start} on",
+            f"record {finished.n} first",
         )

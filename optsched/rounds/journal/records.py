@@ -75,7 +75,9 @@ def encode_line(n: int, record: dict[str, Any], check: int) -> tuple[bytes, int]
     for key, meaning in RESERVED.items():
         if key in record:
             raise InvalidInput(
-                f"record {n}.{key}", show(record[key]), f"no such key: it is taken for {meaning}"
+                f"record {n}.{key}",
+                show(record[key]),
+                f"no such key: it is taken for {meaning}",
             )
     covered = (START % n + text[1:-1].encode()).removesuffix(b",")
     check = zlib.crc32(covered, check)
@@ -130,7 +132,9 @@ def _refusal(value: object, path: str) -> InvalidInput:
         return InvalidInput(path, show(value), "text in Unicode")
     else:
         return InvalidInput(
-            path, f"a value of type {type(value).__name__}", "a JSON value (a tuple as a list)"
+            path,
+            f"a value of type {type(value).__name__}",
+            "a JSON value (a tuple as a list)",
         )
     part, culprit = next((part, item) for part, item in inner if _encoded(item) is None)
     return _refusal(culprit, join(path, [part]))

@@ -9,27 +9,103 @@ from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from optsched.arrays import AnyArray
 from optsched.errors import InvalidArgument, JournalError
-from optsched.instance.reading import show
+from optsched.instance.reading import listed, show
 from optsched.rounds.journal import disk
-from optsched.rounds.journal.creation import cannot_write, lock_journal, make_journal
-from optsched.rounds.journal.layout import (
+from optsched.rounds.journal.disk import ClosedByWith
+from optsched.rounds.journal.files import (
     HEADER,
     LOCK,
+    SegmentReader,
     check_journal,
     check_layout,
+    encode_snapshot,
+    header_bytes,
     list_folder,
     reading,
     segment_path,
     snapshot_path,
 )
 from optsched.rounds.journal.records import encode_line
-from optsched.rounds.journal.segments import SegmentReader
-from optsched.rounds.journal.snapshots import encode_snapshot
+
+# --- a new journal ---------------------------------------------------------------------------
+
+
+def lock_journal(folder: Path) -> FileIO:
+    """The lock of a journal; `JournalError` if another process has it."""
+    try:
+        return disk.lock(folder / LOCK)
+    except BlockingIOError:
+        holder = disk.lock_holder(folder / LOCK)
+        raise JournalError(
+            f"journal {folder} is in use by process {holder or 'unknown'}; one journal takes one scheduler at a time"
+        ) from None
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def make_journal(folder: Path, durable: bool) -> FileIO:
+    """Make the files of an empty journal; returns its lock.
+
+    The file that makes a folder a journal comes last, so that a creation which was broken off can
+    be made again.
+    """
+    _check_room(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    lock = lock_journal(folder)
+    try:
+        _check_room(folder)  # it may have been made before the lock was there
+        disk.open_to_append(segment_path(folder, 0)).close()
+        disk.rename(
+            disk.write_temporary(folder / HEADER, header_bytes(), durable),
+            folder / HEADER,
+        )
+        if durable:
+            disk.sync_folder(folder)
+            disk.sync_folder(folder.resolve().parent)
+    except BaseException as error:
+        lock.close()
+        if isinstance(error, OSError):
+            raise cannot_write(folder, error) from None
+        raise
+    return lock
+
+
+def _check_room(folder: Path) -> None:
+    """Nothing is there but, perhaps, what a creation that was broken off has left."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+        segment = segment_path(folder, 0)
+        begun = (
+            {LOCK, segment.name} if not segment.exists() or segment.stat().st_size == 0 else {LOCK}
+        )
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise JournalError(f"no journal can be made at {folder}: that is a file") from None
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    if HEADER in names:
+        raise JournalError(f"no journal can be made at {folder}: there is one already")
+    strange = [name for name in names if name not in begun and not name.startswith(disk.TEMPORARY)]
+    if strange:
+        raise JournalError(
+            f"no journal can be made at {folder}: the folder is not empty ({listed(strange)})"
+        )
+
+
+def cannot_write(folder: Path, error: OSError, lost: str = "") -> JournalError:
+    """The error for what the system refuses; ``lost`` says what was not done for it."""
+    return JournalError(f"cannot write journal {folder}: {error.strerror}{lost and f'; {lost}'}")
+
+
+# --- the writer ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +117,7 @@ class _End:
     check: int
 
 
-class Journal:
+class Journal(ClosedByWith):
     """A journal that this process alone writes, until it is closed; made by `create` and `open`.
 
     One thread at a time may use it. A forked child does not have it: its copy is closed, and holds
@@ -69,6 +145,7 @@ class Journal:
             self._file = self._open_end()
         except OSError as error:
             raise cannot_write(path, error) from None
+        # A forked child would write into the same file: two writers behind one lock.
         os.register_at_fork(after_in_child=partial(_call, weakref.WeakMethod(self.close)))
 
     @classmethod
@@ -96,7 +173,12 @@ class Journal:
 
     @classmethod
     def open(
-        cls, path: str | Path, *, create: bool = False, fsync: bool = True, keep: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        create: bool = False,
+        fsync: bool = True,
+        keep: int | None = None,
     ) -> Self:
         """Go on with a journal; with ``create``, begin it if there is none. Other parameters as for `create`.
 
@@ -122,17 +204,6 @@ class Journal:
         except BaseException:
             lock.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def next_n(self) -> int:
@@ -224,6 +295,7 @@ class Journal:
         with reading(self.path):
             layout = list_folder(self.path)
             check_layout(self.path, layout)
+            # Older segments are whole: a new one is only begun when the one before it is.
             segment = SegmentReader(self.path, layout.segments[-1])
             try:
                 for _ in segment.lines():
@@ -260,6 +332,7 @@ class Journal:
                 self._refuse(
                     f"its lock {LOCK} was deleted or replaced, so that another process may write it"
                 )
+            # A writer that ignores the lock is found by the length of the file.
             elif disk.size(self._file) != self._end.size:
                 self._refuse(
                     f"another process has written {segment_path(self.path, self._start).name}"
@@ -281,6 +354,7 @@ class Journal:
                 disk.sync(self._file)
             self._end = end
         except BaseException as error:
+            # What was written is taken back, so that the journal ends with a whole record.
             first = self._end.n
             last = end.n - 1
             lost = f"record {first} was" if first == last else f"records {first} to {last} were"

@@ -1,7 +1,8 @@
-"""Independent checks of who holds which GPUs at one time; nothing of what placed them is used.
+"""Independent checks of placements and of rounds; nothing of what made them is used.
 
-`check_placement` turns rows of an allocation into entries (`Entry`); each rule below is one
-function over entries. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
+`check_placement` turns rows of an allocation into entries (`Entry`): who holds which GPUs at one
+time. Each rule is one function over entries. `check_rounds` checks slices against the allocation
+and the capacities. The plan of a round is checked by `optsched.rounds.checking`, in arrays.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import parse_index
 from optsched.instance.reading import listed, show
-from optsched.placement.running import must_stay
+from optsched.placement.occupied import must_stay
+from optsched.placement.shares import Shares
+from optsched.solution import Rounds
+from optsched.solution.certificate import FEASIBILITY
+
+# --- who holds which GPUs at one time --------------------------------------------------------
 
 SLACK = 1e-6
 """Relative excess of a share, a CPU or a capacity that is rounding."""
@@ -121,6 +128,7 @@ def node_resources_kept(entries: Mapping[int, Entry], cluster: Cluster) -> list[
     for number, entry in entries.items():
         for node, gpus in entry.gpus_on.items():
             places = [(node, "cpu"), (node, "memory")]
+            # A resource of some nodes is counted once for all of them, under the empty name.
             places += [("", group.name) for group in groups if node in (group.nodes or ())]
             for place in places:
                 need = entry.needs.get(place[1])
@@ -152,6 +160,7 @@ def anti_affinity_kept(
         for number, entry in entries.items():
             for name in entry.names:
                 for node in entry.gpus_on if name in apart else ():
+                    # The two jobs of a row share nodes: such a pair is found here as well.
                     other = first_on.setdefault(node, name)
                     if other != name:
                         words = (
@@ -185,6 +194,7 @@ def gpus_of_row(classes: Classes, column: int, entry: int, gpus: Sequence[str]) 
         words = f"found {len(gpus)} GPUs, expected the {wanted} of the row"
         flaws.append(Flaw(entry, "gpus", words))
     nodes = dict.fromkeys(gpu.rpartition("/")[0] for gpu in gpus)
+    # A row without nodes stated spans one.
     most = max(int(table.nodes[configuration]), 1)
     if len(nodes) > most:
         words = (
@@ -219,6 +229,7 @@ def running_jobs_unmoved(
                 why = f"job {table.names[number]} runs on {listed(held)} and cannot be preempted"
                 words = f"found {listed(mine)}, expected {listed(held)}: {why}"
                 flaws.append(Flaw(row, "gpus", words))
+        # A row of shares may run beside such a job: the sum of the shares is checked for that.
         of_others = [gpu for gpu in mine if gpu in holder]
         if of_others and not firm and share[row] == 1.0:
             gpu = of_others[0]
@@ -300,3 +311,198 @@ def needs_of_column(classes: Classes, column: int) -> dict[str, float]:
         for name, amount in {} if workload < 0 else instance.workloads[workload].demand.items():
             total[name] += amount
     return total
+
+
+# --- slices of the time ----------------------------------------------------------------------
+
+RELATIVE = 1e-9
+ABSOLUTE = 1e-11
+"""Rows run for what they should up to this, relative to it or as a share of the window."""
+CLOSED = 1e-7
+"""Largest distance of bound and scale where nothing is left to search."""
+REPORTED = 20
+"""Flaws of one sort that are reported."""
+
+
+class RoundsFlaw(NamedTuple):
+    """What is wrong with rounds: the field, as a path inside of `rounds` in a solution file, and words."""
+
+    field: str
+    words: str
+
+
+def check_rounds(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
+    """What is wrong with rounds; nothing if they are right.
+
+    Every slice keeps every renewable resource, has whole GPUs for its shares, and has no job twice;
+    slices have no negative length and fill at most the window; every row runs for ``scale`` times
+    its fraction (by the priority rule: for at least as much, and one of them for no more, unless
+    ``scale`` is 1).
+    """
+    problems = [*_check_length(rounds), *_check_share(rounds)]
+    # The checks behind this one read the matrix, and rely on it.
+    shape = (len(rounds), len(rounds.rows))
+    if rounds.runs.shape != shape or not (rounds.runs.data == 1).all():
+        return [
+            *problems,
+            RoundsFlaw(
+                "slices",
+                f"expected a 0/1 matrix of {shape[0]} slices x {shape[1]} rows",
+            ),
+        ]
+    problems += [
+        *_check_jobs(rounds, classes),
+        *_check_capacity(rounds, classes),
+    ]
+    return [
+        *problems,
+        *([] if problems else _check_packing(rounds, classes)),
+        *_check_received(rounds),
+    ]
+
+
+def _check_length(rounds: Rounds) -> list[RoundsFlaw]:
+    wrong = np.flatnonzero(~(rounds.length >= 0)).tolist()
+    problems = [
+        RoundsFlaw(
+            f"slices[{number}].duration",
+            f"found {rounds.length[number]:.9g} of the window, expected 0 or more",
+        )
+        for number in wrong[:REPORTED]
+    ]
+    total = float(rounds.length.sum())
+    if not total <= 1 + RELATIVE:
+        problems.append(
+            RoundsFlaw(
+                "slices",
+                f"they last {total:.12g} of the window together, expected at most 1",
+            )
+        )
+    return problems
+
+
+def _check_share(rounds: Rounds) -> list[RoundsFlaw]:
+    problems = []
+    if not 0 <= rounds.scale <= 1:
+        problems.append(
+            RoundsFlaw(
+                "scale",
+                f"found {rounds.scale!r}, expected a number from 0 to 1",
+            )
+        )
+    if not rounds.scale - RELATIVE <= rounds.bound <= 1 + RELATIVE:
+        problems.append(
+            RoundsFlaw(
+                "bound",
+                f"found {rounds.bound!r}, expected a number from the scale to 1",
+            )
+        )
+    elif rounds.finished and rounds.method != "priority" and rounds.bound - rounds.scale > CLOSED:
+        text = f"expected {rounds.scale!r}, the scale: the search is said to be finished"
+        problems.append(RoundsFlaw("bound", f"found {rounds.bound!r}, {text}"))
+    if not rounds.finished and rounds.method != "patterns":
+        problems.append(
+            RoundsFlaw(
+                "finished",
+                f"found false, expected true: {rounds.method} has no search to stop",
+            )
+        )
+    return problems
+
+
+def _check_jobs(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
+    rows = rounds.rows
+    names = classes.instance.jobs_table.names
+    number = np.arange(len(rows))
+    shared = number[rows.partner >= 0]
+    where = (
+        np.concatenate([number, shared]),
+        np.concatenate([rows.job, rows.partner[shared]]),
+    )
+    takes_part = sp.csr_matrix((np.ones(len(where[0])), where), shape=(len(rows), len(names)))
+    running = sp.coo_matrix(rounds.runs.astype(np.float64) @ takes_part)
+    twice = np.flatnonzero(running.data > 1)
+    return [
+        RoundsFlaw(
+            f"slices[{running.row[entry]}].run",
+            f"job {names[int(running.col[entry])]} runs twice at a time",
+        )
+        for entry in twice[np.lexsort((running.col[twice], running.row[twice]))][:REPORTED].tolist()
+    ]
+
+
+def _check_capacity(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
+    resources = classes.resources
+    usage = sp.csr_matrix(classes.usage[:, rounds.rows.column])
+    used = np.asarray((rounds.runs.astype(np.float64) @ usage.T).todense()).reshape(
+        len(rounds), len(resources)
+    )
+    over = (used > resources.capacity * (1 + FEASIBILITY)) & resources.renewable
+    return [
+        RoundsFlaw(
+            f"slices[{number}].run",
+            f"it takes {used[number, resource]:.9g} of {resources.names[resource]}, "
+            f"expected at most {resources.capacity[resource]:.9g}",
+        )
+        for number, resource in np.argwhere(over)[:REPORTED].tolist()
+    ]
+
+
+def _check_packing(rounds: Rounds, classes: Classes) -> list[RoundsFlaw]:
+    """Slices of which the shares of GPUs don't fit into whole GPUs, or are not known to."""
+    shares = Shares.of(classes, rounds.rows.column)
+    if shares is None:
+        return []
+    problems = []
+    for number in range(len(rounds)):
+        fits = shares.fits(rounds.running(number))
+        if fits is not True:
+            how = "do not fit" if fits is False else "are not known to fit"
+            words = f"its shares of GPUs {how} into the whole GPUs of their pools, expected rows that do"
+            problems.append(RoundsFlaw(f"slices[{number}].run", words))
+    return problems[:REPORTED]
+
+
+def _check_received(rounds: Rounds) -> list[RoundsFlaw]:
+    """Rows that run for another time than they should; of a wrong scale, where all the others agree, just that."""
+    fraction = rounds.rows.fraction
+    received = rounds.received
+    wanted = fraction > 0
+    if not wanted.any() or not np.isfinite(rounds.scale):
+        return []
+    # Where all rows run for the same wrong share, only the scale is wrong.
+    share = np.divide(received, fraction, out=np.zeros_like(received), where=wanted)
+    if rounds.method == "priority":
+        least = float(min(1.0, share[wanted].min()))
+        return (
+            []
+            if abs(least - rounds.scale) <= RELATIVE
+            else [
+                RoundsFlaw(
+                    "scale",
+                    f"found {rounds.scale!r}, expected {least!r}: the smallest share that a row receives",
+                )
+            ]
+        )
+    large = fraction >= 0.1 * fraction.max()  # what rounding is to these tells nothing else
+    actual = float(np.median(share[large]))
+    problems = []
+    scale = rounds.scale
+    if not abs(actual - scale) <= RELATIVE + 10 * ABSOLUTE / fraction.max():
+        problems.append(
+            RoundsFlaw(
+                "scale",
+                f"found {scale!r}, but the rows run for {actual!r} of their fractions",
+            )
+        )
+        scale = actual
+    expected = scale * fraction
+    wrong = np.flatnonzero(~(np.abs(received - expected) <= RELATIVE * expected + ABSOLUTE))
+    return problems + [
+        RoundsFlaw(
+            "slices",
+            f"allocation[{row}] runs for {received[row]:.12g} of the window, "
+            f"expected {expected[row]:.12g}: scale x fraction",
+        )
+        for row in wrong[:REPORTED].tolist()
+    ]

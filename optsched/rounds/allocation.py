@@ -1,4 +1,7 @@
-"""The allocation that a round follows: that of the formulation, of a ranking, or the last one where there is none."""
+"""The allocation that a round follows: that of the formulation, or the last one where there is none.
+
+`check_policy` refuses a policy before the first round with which no round can be planned.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,39 @@ from typing import Any
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray, gathered
-from optsched.assembly import compile_for, constraints_in_force, make_formulation
+from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
+from optsched.assembly import (
+    compile_for,
+    constraints_in_force,
+    make_formulation,
+)
 from optsched.candidates import Absence, Candidates, Classes, JobRows
-from optsched.errors import Interrupted, OptschedError
-from optsched.formulation import Formulation, SideConstraint
+from optsched.errors import (
+    Interrupted,
+    InvalidInput,
+    OptschedError,
+    SolverCrashed,
+    SolverUnavailable,
+    UsageError,
+)
+from optsched.formulation import Formulation, Infeasible, SideConstraint
 from optsched.instance import Instance
 from optsched.instance.reading import listed
 from optsched.performance import PerformanceModel
-from optsched.registry import load_formulation
-from optsched.rounds.blocking import BLOCKED, blocked
+from optsched.program import AllocationProgram
+from optsched.registry import load_formulation, load_ranking, load_solver
 from optsched.rounds.order import Order
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.rows import keys_of, no_rows, rows_of_keys
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import View
 from optsched.solution import Solution
-from optsched.solvers import Limits, Solver
+from optsched.solution.plan import LinearPlan
+from optsched.solvers import Capability, Limits, Solver
 from optsched.solving.engine import Engine
-from optsched.solving.warm_start import WarmStart
+from optsched.solving.warm_start import WarmStart, matched
+
+# --- the allocation --------------------------------------------------------------------------
 
 log = logging.getLogger("optsched")
 
@@ -167,7 +184,10 @@ class Memory:
 
 
 def formulation_of(
-    policy: RoundPolicy, instance: Instance, given: Sequence[Mapping[str, Any]], held: bool = False
+    policy: RoundPolicy,
+    instance: Instance,
+    given: Sequence[Mapping[str, Any]],
+    held: bool = False,
 ) -> Formulation:
     """The formulation of a policy with its options for rounds and the side constraints in force.
 
@@ -185,7 +205,10 @@ def formulation_of(
     UsageError, InvalidInput
     """
     constraints: list[SideConstraint | Mapping[str, str]] = [*constraints_in_force(instance, given)]
-    options = {**load_formulation(policy.formulation).in_rounds, **policy.options}
+    options = {
+        **load_formulation(policy.formulation).in_rounds,
+        **policy.options,
+    }
     chosen = make_formulation(policy.formulation, options, constraints)
     if (
         held
@@ -249,24 +272,47 @@ def allocate(
         leaves_idle=formulation.leaves_idle,
         solution=solution,
         started_from=engine.bases.words,
-        timings={"compile": compiled, **engine.timings, "allocate": time.perf_counter() - started},
+        timings={
+            "compile": compiled,
+            **engine.timings,
+            "allocate": time.perf_counter() - started,
+        },
         notices=_notices(refused, solution, view.instance),
         refused=refused,
     )
-    if allocation is not None and solution is not None and solution.reproducible:
+    if allocation is None or solution is None:
+        if recorded is None or recorded.allocation is None:
+            return _last_allocation(answer, state, why)
+        return _recorded_allocation(answer, recorded, formulation)
+    if solution.reproducible:
         isolated = _isolated(formulation, classes)
-        return replace(answer, rows=allocation.rows, warm=engine.bases.ended, isolated=isolated)
-    if allocation is not None:
-        # The clock stopped the solver. The rows are those of the record that is made of them, so
-        # that planning again from the record gives the same plan.
-        key = keys_of(allocation.classes, allocation.rows)
-        recorded = Recorded(key=key, fraction=allocation.rows.fraction)
-    if recorded is not None and recorded.allocation is not None:
-        rows = rows_of_keys(*recorded.allocation, classes)
-        isolated = _isolated(formulation, classes)
-        return replace(answer, rows=rows, recorded=recorded, isolated=isolated)
-    claimed = np.flatnonzero(state.ledger.fraction > 0)
-    rows = rows_of_keys(state.ledger.key[claimed], state.ledger.fraction[claimed], classes)
+        return replace(
+            answer,
+            rows=allocation.rows,
+            warm=engine.bases.ended,
+            isolated=isolated,
+        )
+    # The clock stopped the solver. The rows are those of the record that is made of them, so that
+    # planning again from the record gives the same plan.
+    key = keys_of(classes, allocation.rows)
+    stopped = Recorded(key=key, fraction=allocation.rows.fraction)
+    return _recorded_allocation(answer, stopped, formulation)
+
+
+def _recorded_allocation(answer: Answer, recorded: Recorded, formulation: Formulation) -> Answer:
+    """The answer with the rows of a record."""
+    assert recorded.allocation is not None
+    rows = rows_of_keys(*recorded.allocation, answer.classes)
+    isolated = _isolated(formulation, answer.classes)
+    return replace(answer, rows=rows, recorded=recorded, isolated=isolated)
+
+
+def _last_allocation(answer: Answer, state: RoundState, why: str | None) -> Answer:
+    """The fallback: the rows of the last allocation that are still possible."""
+    ledger = state.ledger
+    claimed = np.flatnonzero(ledger.fraction > 0)
+    rows = rows_of_keys(ledger.key[claimed], ledger.fraction[claimed], answer.classes)
+    # The basis of the last program is kept: the next one may start from it.
     return replace(answer, rows=rows, solution=None, fallback=why, warm=state.warm)
 
 
@@ -292,7 +338,11 @@ def _engine(state: RoundState, load: Callable[[str], type[Solver]]) -> Engine:
     """An engine within the limits of the policy that starts from the basis of the last round."""
     policy = state.policy
     limits = Limits(
-        policy.time_limit, policy.work_limit, policy.gap, threads=policy.threads, seed=policy.seed
+        policy.time_limit,
+        policy.work_limit,
+        policy.gap,
+        threads=policy.threads,
+        seed=policy.seed,
     )
     # The last allocation is a better start than the points that formulations know.
     engine = Engine(load, policy.solver, limits, known_points=False)
@@ -315,7 +365,10 @@ def _notices(refused: Refused, solution: Solution | None, instance: Instance) ->
     names = instance.jobs_table.names
     held = [f"{listed([names[job] for job in jobs])} held: {words}" for jobs, words in refused]
     declined = () if solution is None else solution.declined
-    return (*held, *(f"job {job} is not admitted: {why}" for job, why in declined))
+    return (
+        *held,
+        *(f"job {job} is not admitted: {why}" for job, why in declined),
+    )
 
 
 def _isolated(formulation: Formulation, classes: Classes) -> FloatArray | None:
@@ -336,7 +389,8 @@ def _solved(
     while True:
         try:
             return *_checked(
-                formulation, formulation.solve(_without(candidates, refused), engine)
+                formulation,
+                formulation.solve(_without(candidates, refused), engine),
             ), refused
         except Interrupted:
             raise
@@ -350,7 +404,11 @@ def _solved(
                 return None, str(error), refused
         except Exception as error:  # a plan is owed even where the program or a solver's binding fails in a new way
             log.debug("%s failed", formulation.name, exc_info=True)
-            return None, f"{formulation.name} failed with {type(error).__name__}: {error}", refused
+            return (
+                None,
+                f"{formulation.name} failed with {type(error).__name__}: {error}",
+                refused,
+            )
 
 
 def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | None, str | None]:
@@ -359,5 +417,179 @@ def _checked(formulation: Formulation, solution: Solution) -> tuple[Solution | N
         why = solution.why_infeasible
         return None, f"{formulation.name} is {solution.status}" + (f": {why}" if why else "")
     if not solution.certificate.ok:
-        return None, f"the certificate does not hold: {'; '.join(solution.certificate.problems)}"
+        return (
+            None,
+            f"the certificate does not hold: {'; '.join(solution.certificate.problems)}",
+        )
     return solution, None
+
+
+# --- jobs that get no time whatever the allocation -------------------------------------------
+
+NOTHING = 1e-9
+"""Part of the capacity of a resource that is none."""
+BLOCKED = "what it needs is held by jobs that cannot be preempted"
+
+
+def blocked(view: View, candidates: Candidates) -> BoolArray:
+    """Mask of the jobs that every allocation leaves without any time: of something that they need nothing is left.
+
+    Beside them no formulation can say anything of use: a smallest level is 0 whatever the others
+    have, and a sum of logarithms has no value. Who can join a job that must not be stopped needs
+    only what that does not hold already.
+    """
+    jobs = view.must
+    columns = candidates.columns
+    kinds = candidates.kinds
+    mask = np.zeros(len(jobs), bool)
+    if not jobs.any():
+        return mask
+    resources = candidates.resources
+    left = view.left_beside(jobs, resources)
+    gone = resources.renewable & (left <= NOTHING * resources.capacity)
+    if not gone.any():
+        return mask
+    usage = candidates.usage[np.flatnonzero(gone)].toarray()
+    needs = np.asarray((usage > 0).any(axis=0))
+    for side in (columns.kind, columns.partner):
+        pairs = np.flatnonzero(columns.partner >= 0)
+        host = _hosts(view, candidates, side[pairs], pairs)
+        pairs = pairs[host >= 0]
+        host = host[host >= 0]
+        # A guest needs only what its host does not hold already.
+        more = usage[:, pairs] - usage[:, host] > NOTHING * resources.capacity[gone, None]
+        needs[pairs] &= more.any(axis=0)
+    # The last entry is written for partner -1 of columns of one job, and never read.
+    able = np.zeros(len(kinds) + 1, bool)
+    able[columns.kind[~needs]] = able[columns.partner[~needs]] = True
+    return np.asarray((candidates.absence == Absence.PRESENT) & ~able[kinds.of_job] & ~jobs)
+
+
+def _hosts(view: View, candidates: Candidates, kind: IntArray, pairs: IntArray) -> IntArray:
+    """For columns of pairs, the column in which one of that kind runs alone that others can join; -1 for none."""
+    running = view.running
+    columns = candidates.columns
+    hosts = np.flatnonzero(view.hosts)
+    firm = np.stack(
+        [
+            candidates.kinds.of_job[hosts],
+            running.pool[hosts],
+            running.gpus[hosts],
+        ]
+    )
+    alone = np.flatnonzero(columns.partner < 0)
+    known = np.stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    alone = alone[matched(firm, known) >= 0]
+    known = np.stack([columns.kind[alone], columns.pool[alone], columns.gpus[alone]])
+    place = matched(known, np.stack([kind, columns.pool[pairs], columns.gpus[pairs]]))
+    return gathered(alone, place, -1)
+
+
+# --- checks before the first round -----------------------------------------------------------
+
+AUTO = "auto"
+CONTINUOUS = "a program with continuous columns"
+
+
+def check_names(policy: RoundPolicy) -> None:
+    """Refuse a formulation, an option of it, or a solver that there is not. Rankings are checked before.
+
+    Raises
+    ------
+    UsageError, SolverUnavailable
+    """
+    if policy.ranking is None:
+        make_formulation(policy.formulation, policy.options)
+        if policy.solver != AUTO:
+            load_solver(policy.solver)
+
+
+def check_policy(
+    policy: RoundPolicy,
+    instance: Instance,
+    load: Callable[[str], type[Solver]] = load_solver,
+) -> None:
+    """Refuse a policy that no round of an instance can be planned with, in the words of `optsched.solve`.
+
+    What only some of the jobs are to blame for, or only what runs now, is no reason: others come,
+    and plans say it.
+
+    Parameters
+    ----------
+    policy : RoundPolicy
+    instance : Instance
+    load : callable
+        Solver class by name.
+
+    Raises
+    ------
+    UsageError, InvalidInput
+        Names, options and values that make no sense, or not with this instance.
+    SolverUnavailable
+        The solver is not installed, or lacks what the formulation needs.
+    """
+    constraints = constraints_in_force(instance, policy.constraints)
+    for constraint in constraints:
+        constraint.check(instance)
+    if policy.ranking is not None:
+        load_ranking(policy.ranking)(policy.options)
+        return
+    formulation = formulation_of(policy, instance, policy.constraints)
+    formulation.check(instance)
+    candidates = compile_for(formulation, instance)
+    try:
+        C = formulation.classes(candidates)
+        for constraint in constraints:
+            constraint.rows(C)
+    except Infeasible:
+        return
+    except (UsageError, InvalidInput) as error:
+        if error.jobs and not _all(candidates, error.jobs):
+            return
+        raise
+    if policy.solver != AUTO:
+        _check_solver(formulation, C, Engine(load, policy.solver))
+
+
+def _all(candidates: Candidates, jobs: tuple[int, ...]) -> bool:
+    """Whether these are all jobs that could be planned."""
+    there = np.flatnonzero(candidates.absence == Absence.PRESENT)
+    return bool(np.isin(there, jobs).all())
+
+
+def _check_solver(formulation: Formulation, C: Classes, engine: Engine) -> None:
+    """Refuse a solver that is not here, or lacks what the program needs; one that crashes costs a plan later."""
+    try:
+        engine.load(engine.solver).version()
+        if formulation.sense == "rule":  # most of them solve no program
+            return
+        try:
+            program = formulation.program(C)
+        except (
+            OptschedError,
+            Infeasible,
+        ):  # a matter of the jobs: of another round there may be a program
+            return
+        asked = engine.load(engine.solver)
+        if isinstance(program, AllocationProgram) and Capability.ALLOCATION in asked.capabilities:
+            why = asked.refuses(program) if len(C) else None
+            if why is not None:
+                text = f"solver {asked.name} cannot take this program: {why}"
+                raise SolverUnavailable(f"{text}; auto takes a solver that can")
+        elif isinstance(program, AllocationProgram) and (program.conic or not len(C)):
+            solver = engine.choose(rows=0, integer=program.integral, conic=program.conic)
+            if not (program.integral or program.conic):
+                solver.require(Capability.CONTINUOUS, CONTINUOUS)
+        elif not len(C):  # the jobs tell what kind of plan it is
+            return
+        elif isinstance(program, AllocationProgram | LinearPlan):
+            linear = (
+                program.to_linear() if isinstance(program, AllocationProgram) else program.program
+            )
+            solver = engine.choose(rows=0, integer=linear.arrays.is_integer, conic=False)
+            if not linear.arrays.integer.all():
+                solver.require(Capability.CONTINUOUS, CONTINUOUS)
+        else:
+            engine.choose_for_timeline(program.timeline)
+    except SolverCrashed:
+        return

@@ -1,7 +1,7 @@
 """Running jobs keep their GPUs: which of them can, and which must.
 
-`Keeping` is the one rule by which rows stay where their jobs run: rounds ask it for every running
-job, and `unmoved` for the jobs that no placement may move, as they cannot be preempted.
+`StayRule` is the one rule by which rows stay where their jobs run: rounds ask it for every running
+job, and `pinned_rows` for the jobs that no placement may move, as they cannot be preempted.
 """
 
 from __future__ import annotations
@@ -17,43 +17,54 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
-from optsched.placement.needs import members, needs_per_gpu, own_capacity, renewable_groups
-from optsched.placement.requests import anti_affinity_sets
-from optsched.placement.running import Running, must_stay, standing_of
-from optsched.placement.standing import Standing
+from optsched.placement.occupied import (
+    Occupied,
+    Running,
+    must_stay,
+    occupied_by,
+)
+from optsched.placement.requests import (
+    anti_affinity_sets,
+    members,
+    needs_per_gpu,
+    own_capacity,
+    renewable_groups,
+)
+from optsched.placement.shares import FULL
 
-FULL = 1.0 + 1e-9
-"""Shares of a capacity add up to at most this, whatever the rounding."""
 BLOCKED = "other jobs that cannot be preempted are in its way there"
 
 
-class Keeping:
-    """What is left of GPUs and nodes beside what stands; rows that stay take their part of it.
+class StayRule:
+    """What is left of GPUs and nodes beside occupied GPUs; rows that stay take their part of it.
 
     Parameters
     ----------
     classes : Classes
-    standing : Standing
+    occupied : Occupied
         What has GPUs already: it may be in the way of what ran there before.
     constraints : sequence of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     """
 
     def __init__(
-        self, classes: Classes, standing: Standing, constraints: Sequence[Mapping[str, Any]]
+        self,
+        classes: Classes,
+        occupied: Occupied,
+        constraints: Sequence[Mapping[str, Any]],
     ) -> None:
         instance = classes.instance
         self._classes = classes
         self._numbering = instance.cluster.numbering
-        self._load = standing.load.copy()
-        self._own = own_capacity(instance) * FULL - standing.used
+        self._load = occupied.load.copy()
+        self._own = own_capacity(instance) * FULL - occupied.used
         self._member = members(instance).astype(np.float64)
         capacity = np.array([group.capacity for group in renewable_groups(instance)])
-        self._groups: FloatArray = capacity * FULL - standing.group_used
+        self._groups: FloatArray = capacity * FULL - occupied.group_used
         # Jobs of each anti-affinity set, and the nodes on which one of them is.
         sets = anti_affinity_sets(classes, constraints)
         self._apart = [frozenset(jobs.tolist()) for jobs in sets]
-        self._nodes = [set(standing.nodes_of(jobs).tolist()) for jobs in sets]
+        self._nodes = [set(occupied.nodes_of(jobs).tolist()) for jobs in sets]
 
     def keep(
         self,
@@ -126,7 +137,7 @@ class Keeping:
 
 
 @dataclass(frozen=True)
-class Unmoved:
+class PinnedRows:
     """What of the rows wanted stays where it is, and what stays beside them.
 
     Attributes
@@ -139,7 +150,7 @@ class Unmoved:
         Rows that would move such a job, each with the reason.
     contradicted : mapping of int to str
         Such jobs that no row wanted lets run on, each with the reason.
-    standing : Standing
+    occupied : Occupied
         The rows that stay, and the jobs that stay though no row lets them.
     """
 
@@ -147,25 +158,25 @@ class Unmoved:
     gpus: tuple[tuple[str, ...], ...]
     refused: Mapping[int, str]
     contradicted: Mapping[int, str]
-    standing: Standing
+    occupied: Occupied
 
 
-def unmoved(
+def pinned_rows(
     classes: Classes,
     rows: JobRows,
     wanted: IntArray,
     constraints: Iterable[Mapping[str, Any]] = (),
-    standing: Standing | None = None,
-) -> Unmoved:
-    """Rows wanted whose jobs cannot be preempted; jobs that are in ``standing`` are left to whoever made it."""
+    occupied: Occupied | None = None,
+) -> PinnedRows:
+    """Rows wanted whose jobs cannot be preempted; jobs that are in ``occupied`` are left to whoever made it."""
     instance = classes.instance
-    fixed = Standing.none(instance) if standing is None else standing
+    fixed = Occupied.none(instance) if occupied is None else occupied
     running = Running.of(instance)
     stays = must_stay(instance, running)
-    # Whoever made `standing` answers for the jobs in it.
+    # Whoever made `occupied` answers for the jobs in it.
     stays[fixed.jobs] = False
     if not stays.any():
-        return Unmoved(np.zeros(0, np.int64), (), {}, {}, fixed)
+        return PinnedRows(np.zeros(0, np.int64), (), {}, {}, fixed)
     continued, moved = _continued(classes, rows, wanted, running, stays)
     chosen = np.array(list(continued), np.int64)
     # Jobs that must stay though no row wanted lets them: what they hold is not free either.
@@ -175,11 +186,11 @@ def unmoved(
     left = np.flatnonzero(outside)
     if len(left):
         unknown_option = np.full(len(left), -1, np.int64)
-        fixed = fixed.and_also(standing_of(instance, left, unknown_option))
+        fixed = fixed.and_also(occupied_by(instance, left, unknown_option))
     held = list(continued.values())
     gpu = instance.cluster.numbering.numbers(chain.from_iterable(held))
     count = np.array([len(names) for names in held], np.int64)
-    stay = Keeping(classes, fixed, list(constraints)).keep(
+    stay = StayRule(classes, fixed, list(constraints)).keep(
         rows, chosen, gpu, count, np.zeros(len(chosen), bool)
     )
     blocked = {row: int(rows.job[row]) for row in chosen[~stay].tolist()}
@@ -190,12 +201,16 @@ def unmoved(
     }
     row = chosen[stay]
     gpus = tuple(held[place] for place in np.flatnonzero(stay).tolist())
-    beside = fixed.and_also(Standing.of_rows(classes, rows, row, gpus))
-    return Unmoved(row, gpus, refused, dict(sorted(reason.items())), beside)
+    beside = fixed.and_also(Occupied.of_rows(classes, rows, row, gpus))
+    return PinnedRows(row, gpus, refused, dict(sorted(reason.items())), beside)
 
 
 def _continued(
-    classes: Classes, rows: JobRows, wanted: IntArray, running: Running, stays: BoolArray
+    classes: Classes,
+    rows: JobRows,
+    wanted: IntArray,
+    running: Running,
+    stays: BoolArray,
 ) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
     """Rows that continue jobs which must stay, with their GPUs; rows that would move one, with that job."""
     held_by = classes.instance.jobs_table.running

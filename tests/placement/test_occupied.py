@@ -12,7 +12,7 @@ from refusals import refuses
 
 from optsched import Instance
 from optsched.errors import UsageError
-from optsched.placement import Standing, place_beside, place_rows
+from optsched.placement import Occupied, place_beside, place_rows
 
 # Private names: single searches and bounds, without the choice among them
 from optsched.placement.bounds import bounds
@@ -33,12 +33,12 @@ def problem_beside(
     """The problem of those that start."""
     classes, rows = rows_of(instance_of(jobs, [pool], **cluster))
     names = [classes.instance.jobs_table.names[int(j)] for j in rows.job]
-    standing = Standing.of_rows(
+    occupied = Occupied.of_rows(
         classes, rows, np.array([names.index(name) for name in stands]), list(stands.values())
     )
     wanted = np.array([row for row, name in enumerate(names) if name not in stands])
     off = [(barred or {}).get(names[row], ()) for row in wanted]
-    return Problem.of(Requests.of(classes, rows, wanted, (), off), [0], standing)
+    return Problem.of(Requests.of(classes, rows, wanted, (), off), [0], occupied)
 
 
 def test_the_integer_program_sees_what_is_left_of_a_gpu() -> None:
@@ -90,13 +90,13 @@ def test_both_jobs_of_a_pair_keep_others_away() -> None:
         {"jobs": ["a", "b"], "pool": "p", "gpus": 1, "throughput": [0.6, 0.7]}
     ]
     classes, rows = rows_of(Instance.from_document(document))
-    standing = Standing.of_rows(classes, rows, np.array([0]), [["pa/0"]])
+    occupied = Occupied.of_rows(classes, rows, np.array([0]), [["pa/0"]])
     for other in "ab":
         constraints = [{"kind": "anti-affinity", "jobs": [other, "c"]}]
-        assert place_beside(classes, rows, np.array([1]), standing, constraints).gpus == (
+        assert place_beside(classes, rows, np.array([1]), occupied, constraints).gpus == (
             ("pb/0",),
         )
-    assert place_beside(classes, rows, np.array([1]), standing).gpus == (("pa/1",),)
+    assert place_beside(classes, rows, np.array([1]), occupied).gpus == (("pa/1",),)
 
 
 def test_a_topology_of_one_s_own_joins_what_is_left() -> None:
@@ -118,7 +118,7 @@ def test_a_topology_of_one_s_own_joins_what_is_left() -> None:
 
 
 def no_gpu(name: str) -> str:
-    return f'job a stands on "{name}", expected a GPU of the cluster, written node/index'
+    return f'job a has "{name}", expected a GPU of the cluster, written node/index'
 
 
 def held_twice(times: float, other: str) -> str:
@@ -131,11 +131,11 @@ def held_twice(times: float, other: str) -> str:
         ({"a": ["pa/9"]}, no_gpu("pa/9")),
         ({"a": ["pa/01"]}, no_gpu("pa/01")),
         ({"a": ["pa"]}, no_gpu("pa")),
-        ({"a": ["qa/0"]}, 'job a stands on "qa/0", expected GPUs of pool "p"'),
-        ({"a": []}, "job a stands on 0 GPUs, expected the 1 of its row"),
+        ({"a": ["qa/0"]}, 'job a has "qa/0", expected GPUs of pool "p"'),
+        ({"a": []}, "job a has 0 GPUs, expected the 1 of its row"),
         ({"a": ["pa/0"], "b": ["pa/0", "pa/1"]}, held_twice(2, "b")),
         ({"a": ["pa/0"], "s": ["pa/0"]}, held_twice(1.5, "s")),
-        ({"t": ["pa/0", "pa/0"]}, "job t stands twice on pa/0"),
+        ({"t": ["pa/0", "pa/0"]}, "job t has pa/0 twice"),
     ],
 )
 def test_what_cannot_stand_is_refused(stands: dict[str, list[str]], message: str) -> None:
@@ -148,45 +148,45 @@ def test_what_cannot_stand_is_refused(stands: dict[str, list[str]], message: str
 def test_other_errors_in_words() -> None:
     classes, rows = rows_of(instance_of([job("a"), job("b")], [pool_of(4)]))
     instance, first = classes.instance, np.array([0])
-    standing = Standing.of_rows(classes, rows, first, [["pa/0"]])
+    occupied = Occupied.of_rows(classes, rows, first, [["pa/0"]])
     for call, message in (
         (
-            lambda: standing.and_also(Standing.of_jobs(instance, first, [["pa/1"]])),
-            "job a stands twice",
+            lambda: occupied.and_also(Occupied.of_jobs(instance, first, [["pa/1"]])),
+            "job a has GPUs twice",
         ),
         (
-            lambda: place_beside(classes, rows, first, standing),
-            "job a stands and is to be placed as well",
+            lambda: place_beside(classes, rows, first, occupied),
+            "job a has GPUs and is to be placed as well",
         ),
         (
-            lambda: place_rows(classes, rows, first, engine(), standing=standing),
-            "job a stands and is to be placed",
+            lambda: place_rows(classes, rows, first, engine(), occupied=occupied),
+            "job a has GPUs and is to be placed",
         ),
         (
-            lambda: place_beside(classes, rows, np.array([1, 1]), standing),
+            lambda: place_beside(classes, rows, np.array([1, 1]), occupied),
             "job b is to be placed twice",
         ),
-        (lambda: Standing.of_jobs(instance, first, []), "gpus: found 0 entries, expected 1"),
+        (lambda: Occupied.of_jobs(instance, first, []), "gpus: found 0 entries, expected 1"),
         (
-            lambda: Standing.of_jobs(instance, np.array([-1]), [["x/0"]]),
-            "job 0 of those that stand stands on",
+            lambda: Occupied.of_jobs(instance, np.array([-1]), [["x/0"]]),
+            "job 0 of those that have GPUs has",
         ),
         (
-            lambda: Standing.of_jobs(instance, first, [["pa/0"]], share=0.0),
+            lambda: Occupied.of_jobs(instance, first, [["pa/0"]], share=0.0),
             r"share\[0\]: found 0, expected a number",
         ),
         (
-            lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}),
+            lambda: Occupied.of_jobs(instance, first, [["pa/0"]], needs={"cpu": -1}),
             "needs: found .* from 0 on",
         ),
         (
-            lambda: Standing.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}),
+            lambda: Occupied.of_jobs(instance, first, [["pa/0"]], needs={"tape": 1}),
             'needs: found "tape", expected one',
         ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
     with refuses("barred: found 0 entries", UsageError):
-        place_beside(classes, rows, np.array([1]), standing, barred=[])
+        place_beside(classes, rows, np.array([1]), occupied, barred=[])
     with refuses('barred[0]: found "x", expected names of nodes', UsageError):
-        place_beside(classes, rows, np.array([1]), standing, barred=[["x"]])
+        place_beside(classes, rows, np.array([1]), occupied, barred=[["x"]])

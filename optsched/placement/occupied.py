@@ -1,0 +1,576 @@
+"""GPUs that are in use before anything is placed.
+
+`Occupied` says who holds which GPUs and stays: rows of an allocation, and jobs that are in no
+program any more. `Running` is what runs now, as the instance states it. `must_stay` says which
+running jobs keep their GPUs whatever is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.candidates import Classes, JobRows
+from optsched.candidates.resources import Resources
+from optsched.instance import Instance
+from optsched.instance.cluster import NONE, Cluster
+from optsched.instance.documents import NODE_STATES
+from optsched.instance.reading import listed, show
+from optsched.performance.parameter_server import KEY
+from optsched.placement.requests import (
+    OWN,
+    members,
+    needs_per_gpu,
+    own_capacity,
+    renewable_groups,
+)
+from optsched.placement.shares import FULL
+
+# --- GPUs that are held ----------------------------------------------------------------------
+
+MOST_NAMED = 4
+"""Holders of a GPU that a message names."""
+
+
+@dataclass(frozen=True)
+class Occupied:
+    """GPUs that S holders have and keep, on nodes of any state.
+
+    A node that takes no work keeps its jobs, which are in nobody's way on other nodes; only of a
+    resource that both belong to they use their part.
+
+    Attributes
+    ----------
+    instance : Instance
+    job, partner : IntArray, shape (S,)
+        Rows of the job table; -1 for a job that is not in it, and for the partner of a job alone.
+    share : FloatArray, shape (S,)
+        Share of each of its GPUs, in (0, 1].
+    need : FloatArray, shape (S, 2)
+        CPUs and memory (GB) per GPU.
+    group_need : FloatArray, shape (S, G)
+        Of each renewable resource that belongs to some nodes, per GPU on these nodes.
+    gpu : IntArray, shape (F,)
+        GPUs that are held, by their number in the cluster (`Cluster.numbering`).
+    owner : IntArray, shape (F,)
+        Who holds each of them, ascending.
+
+    Raises
+    ------
+    ValueError
+        A job is there twice, or GPUs are held by more than they can be.
+    """
+
+    instance: Instance
+    job: IntArray
+    partner: IntArray
+    share: FloatArray
+    need: FloatArray
+    group_need: FloatArray
+    gpu: IntArray
+    owner: IntArray
+
+    def __post_init__(self) -> None:
+        jobs = np.sort(self.jobs)
+        again = np.flatnonzero(jobs[1:] == jobs[:-1])
+        if len(again):
+            raise ValueError(
+                f"job {self.instance.jobs_table.names[int(jobs[again[0]])]} has GPUs twice"
+            )
+        key = np.sort(self.gpu * (len(self) + 1) + self.owner)
+        again = np.flatnonzero(key[1:] == key[:-1])
+        if len(again):
+            gpu, owner = divmod(int(key[again[0]]), len(self) + 1)
+            raise ValueError(f"{self.named(owner)} has {self._gpu(gpu)} twice")
+        over = np.flatnonzero(self.load > FULL)
+        if len(over):
+            gpu = int(over[0])
+            holders = [self.named(owner) for owner in self.owner[self.gpu == gpu].tolist()]
+            text = ", ".join(holders[:MOST_NAMED]) + (
+                " and more" if len(holders) > MOST_NAMED else ""
+            )
+            raise ValueError(
+                f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {text}), expected at most 1"
+            )
+
+    @classmethod
+    def none(cls, instance: Instance) -> Occupied:
+        return cls.of_jobs(instance, np.zeros(0, np.int64), ())
+
+    @classmethod
+    def of_rows(
+        cls,
+        classes: Classes,
+        rows: JobRows,
+        chosen: IntArray,
+        gpus: Sequence[Sequence[str]],
+    ) -> Occupied:
+        """Rows of an allocation, each on the GPUs that its jobs have.
+
+        Parameters
+        ----------
+        classes : Classes
+        rows : JobRows
+            The allocation row by row.
+        chosen : IntArray, shape (S,)
+            Rows that have GPUs.
+        gpus : sequence of sequences of str, length S
+            ``node/index``.
+
+        Raises
+        ------
+        ValueError
+            A row has not as many GPUs as its column, or one that its pool has not; see also
+            `Occupied`.
+        """
+        chosen = np.asarray(chosen, np.int64)
+        gpu, owner = _numbered(classes.instance, gpus, rows.job[chosen])
+        return cls.of_numbers(
+            classes,
+            rows,
+            chosen,
+            gpu,
+            np.bincount(owner, minlength=len(chosen)),
+        )
+
+    @classmethod
+    def of_numbers(
+        cls,
+        classes: Classes,
+        rows: JobRows,
+        chosen: IntArray,
+        gpu: IntArray,
+        count: IntArray,
+    ) -> Occupied:
+        """The same by the numbers of the GPUs, row by row, and how many each row has."""
+        column = rows.column[chosen]
+        instance = classes.instance
+        need, group_need = needs_per_gpu(classes, column)
+        owner = np.repeat(np.arange(len(chosen), dtype=np.int64), count)
+        wrong = np.flatnonzero(count != classes.gpus[column])
+        if len(wrong):
+            s = int(wrong[0])
+            text = f"{_named(instance, rows.job[chosen], s)} has {count[s]} GPUs"
+            raise ValueError(f"{text}, expected the {classes.gpus[column[s]]} of its row")
+        numbering = instance.cluster.numbering
+        wrong = np.flatnonzero(
+            numbering.pool[numbering.node_of(gpu)] != classes.pool[column[owner]]
+        )
+        if len(wrong):
+            s = int(owner[wrong[0]])
+            pool = int(classes.pool[column[owner[wrong[0]]]])
+            text = f"{_named(instance, rows.job[chosen], s)} has {show(numbering.gpu_name(int(gpu[wrong[0]])))}"
+            raise ValueError(
+                f"{text}, expected GPUs of pool {show(instance.cluster.pools[pool].name)}"
+            )
+        share = classes.configurations.share[classes.configuration[column]]
+        return cls(
+            instance,
+            rows.job[chosen],
+            rows.partner[chosen],
+            share,
+            need,
+            group_need,
+            gpu,
+            owner,
+        )
+
+    @classmethod
+    def of_jobs(
+        cls,
+        instance: Instance,
+        jobs: IntArray,
+        gpus: Sequence[Sequence[str]],
+        *,
+        share: FloatArray | float = 1.0,
+        needs: Mapping[str, FloatArray | float] | None = None,
+    ) -> Occupied:
+        """Jobs that no allocation has, with what they need.
+
+        Parameters
+        ----------
+        instance : Instance
+        jobs : IntArray, shape (S,)
+            Rows of the job table, -1 for a job that is not in it.
+        gpus : sequence of sequences of str, length S
+            ``node/index``.
+        share : FloatArray, shape (S,), or float
+            Share of each GPU, in (0, 1].
+        needs : mapping of str to FloatArray of shape (S,) or float, optional
+            What each needs per GPU: ``cpu``, ``memory`` (GB), or a renewable resource of some
+            nodes.
+
+        Raises
+        ------
+        ValueError
+            A share, a need or its name is wrong; see also `Occupied`.
+        """
+        job = np.asarray(jobs, np.int64)
+        names = (*OWN, *(group.name for group in renewable_groups(instance)))
+        need = np.zeros((len(job), len(names)))
+        for name, amount in (needs or {}).items():
+            if name not in names:
+                raise ValueError(f"needs: found {show(name)}, expected one of {listed(names)}")
+            need[:, names.index(name)] = amount
+        shares = np.broadcast_to(np.asarray(share, np.float64), len(job))
+        wrong = np.flatnonzero(~((shares > 0) & (shares <= 1)))
+        if len(wrong):
+            raise ValueError(
+                f"share[{wrong[0]}]: found {shares[wrong[0]]:g}, expected a number above 0, at most 1"
+            )
+        wrong = np.flatnonzero(~((need >= 0) & (need < np.inf)).all(axis=1))
+        if len(wrong):
+            raise ValueError(
+                f"needs: found {need[wrong[0]].tolist()} of job {wrong[0]}, expected numbers from 0 on"
+            )
+        gpu, owner = _numbered(instance, gpus, job)
+        partner = np.full(len(job), NONE, np.int64)
+        return cls(
+            instance,
+            job,
+            partner,
+            shares,
+            need[:, : len(OWN)],
+            need[:, len(OWN) :],
+            gpu,
+            owner,
+        )
+
+    def and_also(self, other: Occupied) -> Occupied:
+        """All that is occupied by either of the two, in the same instance."""
+        if not len(self) or not len(other):
+            return other if len(other) else self
+        names = ("job", "partner", "share", "need", "group_need", "gpu")
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
+        }
+        return replace(
+            self,
+            **joined,
+            owner=np.concatenate([self.owner, other.owner + len(self)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    @cached_property
+    def load(self) -> FloatArray:
+        """Share of every GPU of the cluster that is held."""
+        total = np.bincount(
+            self.gpu,
+            self.share[self.owner],
+            self.instance.cluster.numbering.gpus,
+        )
+        return np.asarray(total, np.float64)
+
+    @cached_property
+    def node(self) -> IntArray:
+        """The node of every GPU that is held, by its number in the cluster, shape (F,)."""
+        return self.instance.cluster.numbering.node_of(self.gpu)
+
+    @cached_property
+    def used(self) -> FloatArray:
+        """CPUs and memory (GB) that are in use on every node of the cluster, shape (nodes, 2)."""
+        total = np.zeros((self.instance.cluster.numbering.nodes, len(OWN)))
+        for place in np.flatnonzero(self.need.any(axis=0)).tolist():
+            amount = self.need[self.owner, place]
+            total[:, place] = np.bincount(self.node, amount, len(total))
+        return total
+
+    @cached_property
+    def group_used(self) -> FloatArray:
+        """What is in use of each renewable resource that belongs to some nodes, shape (G,)."""
+        member = members(self.instance)[:, self.node]
+        return np.asarray((self.group_need[self.owner].T * member).sum(axis=1))
+
+    def left_of(self, resources: Resources) -> FloatArray:
+        """What is left of the capacities of resources, shape (R,).
+
+        Where a node has less than its jobs need, they hold what it has, and nothing of other nodes;
+        on nodes that take no work they hold nothing that counts.
+        """
+        cluster = self.instance.cluster
+        now = self.instance.now
+        usable = np.concatenate([pool.usable(now) for pool in cluster.pools])
+        gpus = np.bincount(self.node, self.share[self.owner], len(usable))
+        # Jobs cannot hold more of a node than it has, though they may need it after it shrank.
+        own = np.minimum(self.used, own_capacity(self.instance))
+        used: dict[str, float] = {}
+        for suffix, amount in (
+            ("", gpus),
+            *((f".{name}", own[:, at]) for at, name in enumerate(OWN)),
+        ):
+            pool_of_node = cluster.numbering.pool
+            total = np.bincount(pool_of_node, np.where(usable, amount, 0.0), len(cluster.pools))
+            names = [pool.name + suffix for pool in cluster.pools]
+            used.update(zip(names, total.tolist(), strict=True))
+        groups = [group.name for group in renewable_groups(self.instance)]
+        used.update(zip(groups, self.group_used.tolist(), strict=True))
+        held = [used.get(name, 0.0) for name in resources.names]
+        return np.asarray(resources.capacity - held, np.float64)
+
+    @property
+    def jobs(self) -> IntArray:
+        """Rows of all of these jobs that are in the job table."""
+        jobs = np.concatenate([self.job, self.partner])
+        return jobs[jobs >= 0]
+
+    def nodes_of(self, jobs: IntArray) -> IntArray:
+        """Nodes of the cluster on which any of these jobs has GPUs."""
+        mine = np.isin(self.job, jobs) | np.isin(self.partner, jobs)
+        return np.unique(self.node[mine[self.owner]])
+
+    def named(self, holder: int) -> str:
+        """``job a``, ``jobs a and b``, or the number of a job that is not in the job table."""
+        partner = int(self.partner[holder])
+        names = self.instance.jobs_table.names
+        if partner >= 0:
+            return f"jobs {names[int(self.job[holder])]} and {names[partner]}"
+        return _named(self.instance, self.job, holder)
+
+    def _gpu(self, number: int) -> str:
+        return self.instance.cluster.numbering.gpu_name(number)
+
+
+def refuse_placed_twice(occupied: Occupied, jobs: IntArray) -> None:
+    """Raise ValueError where one of these jobs, which are to be placed, has GPUs already."""
+    names = occupied.instance.jobs_table.names
+    placed = np.zeros(len(names), bool)
+    placed[occupied.jobs] = True
+    both = jobs[placed[jobs]]
+    if len(both):
+        raise ValueError(f"job {names[int(both[0])]} has GPUs and is to be placed as well")
+
+
+def _named(instance: Instance, job: IntArray, holder: int) -> str:
+    row = int(job[holder])
+    return (
+        f"job {instance.jobs_table.names[row]}"
+        if row >= 0
+        else f"job {holder} of those that have GPUs"
+    )
+
+
+def _numbered(
+    instance: Instance, gpus: Sequence[Sequence[str]], job: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Numbers of GPUs, and who holds each."""
+    if len(gpus) != len(job):
+        raise ValueError(
+            f"gpus: found {len(gpus)} entries, expected {len(job)}, one for each holder"
+        )
+    gpu = instance.cluster.numbering.numbers(chain.from_iterable(gpus))
+    owner = np.repeat(
+        np.arange(len(job), dtype=np.int64),
+        np.array(list(map(len, gpus)), np.int64),
+    )
+    wrong = np.flatnonzero(gpu == NONE)
+    if len(wrong):
+        name = next(
+            name for place, name in enumerate(chain.from_iterable(gpus)) if place == wrong[0]
+        )
+        text = _named(instance, job, int(owner[wrong[0]]))
+        raise ValueError(
+            f"{text} has {show(name)}, expected a GPU of the cluster, written node/index"
+        )
+    return gpu, owner
+
+
+# --- what runs now ---------------------------------------------------------------------------
+
+DOWN = NODE_STATES.index("down")
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs now; arrays of shape (jobs,).
+
+    Attributes
+    ----------
+    pool, gpus, nodes : IntArray
+        Pool, GPUs and nodes that each job holds; -1, 0 and 0 for one that does not run.
+    lost : BoolArray
+        It holds a GPU of a node that is down.
+    leaves : BoolArray
+        It holds a GPU of a node that takes no more work: it drains, is reserved, or not available.
+    """
+
+    pool: IntArray
+    gpus: IntArray
+    nodes: IntArray
+    lost: BoolArray
+    leaves: BoolArray
+
+    @classmethod
+    def of(cls, instance: Instance) -> Running:
+        """What runs in an instance."""
+        table = instance.jobs_table
+        cluster = instance.cluster
+        jobs = len(table)
+        places = table.places
+        numbering = cluster.numbering
+        pool = np.full(jobs, -1, np.int64)
+        gpus = np.zeros(jobs, np.int64)
+        pool[places.job], gpus[places.job] = places.pool, places.length
+        # One entry for each GPU that is held: who holds it, and its node.
+        owner = np.repeat(places.job, places.length)
+        node = numbering.node_of(places.numbers(numbering))
+        no_pools = np.zeros(0, np.int64)
+        state = np.concatenate([*(part.node_state for part in cluster.pools), no_pools])
+        usable = [
+            *(part.usable(instance.now) for part in cluster.pools),
+            no_pools.astype(bool),
+        ]
+        lost = np.zeros(jobs, bool)
+        leaves = np.zeros(jobs, bool)
+        lost[owner[state[node] == DOWN]] = True
+        leaves[owner[~np.concatenate(usable)[node]]] = True
+        # Nodes of each job: different pairs of a job and a node. Most tables are sorted already.
+        # Pairs of job and node as one number each: sorted, equal ones are neighbours.
+        width = max(numbering.nodes, 1)
+        pair = owner * width + node
+        if not (pair[1:] >= pair[:-1]).all():
+            pair = np.sort(pair)
+        new = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
+        nodes = np.bincount(pair[new] // width, minlength=jobs).astype(np.int64)
+        return cls(pool, gpus, nodes, lost, leaves)
+
+    @property
+    def runs(self) -> BoolArray:
+        """Mask of the jobs that run."""
+        return self.pool >= 0
+
+    def stays(self, preemptible: BoolArray) -> BoolArray:
+        """Mask of the jobs that keep their GPUs whatever happens: they run and cannot be preempted."""
+        return self.runs & ~preemptible & ~self.lost
+
+
+def held_of(
+    instance: Instance, jobs: IntArray, option: IntArray
+) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Share of each of its GPUs that each of some running jobs holds, and what it needs per GPU, by name.
+
+    A job with options holds what the one says in which it runs (``option``, shape (jobs,), -1: not
+    known), else what those say that are like the place where it runs; where several are, the most
+    of them. What workers and servers need is not known here.
+    """
+    names = (*OWN, *(group.name for group in renewable_groups(instance)))
+    share, needs = _held(instance, jobs, option, names)
+    return share, dict(zip(names, needs.T, strict=True))
+
+
+def without_held(instance: Instance, cluster: Cluster, jobs: IntArray, option: IntArray) -> Cluster:
+    """A cluster with less of the renewable resources that belong to no nodes: by what these running jobs hold."""
+    spread = [item for item in cluster.resources if item.nodes is None and item.kind == "renewable"]
+    if not len(jobs) or not spread:
+        return cluster
+    table = instance.jobs_table
+    running = [table.running[job] for job in jobs.tolist()]
+    count, pool = np.array([(len(gpus), row) for row, gpus, _ in running]).T
+    _, per_gpu = _held(instance, jobs, option, [item.name for item in spread])
+    # Options name what they use, wherever they run.
+    stated = table.options[jobs] >= 0
+    left = {}
+    for item, need in zip(spread, per_gpu.T, strict=True):
+        used = need * count
+        if item.pool is not None:
+            used = used[stated | (pool == cluster.pool_index[item.pool])]
+        left[item.name] = replace(item, capacity=max(item.capacity - float(used.sum()), 0.0))
+    resources = tuple(left.get(item.name, item) for item in cluster.resources)
+    return replace(cluster, resources=resources)
+
+
+def occupied_by(instance: Instance, jobs: IntArray, option: IntArray) -> Occupied:
+    """Running jobs that stay where they are and are in no row of an allocation.
+
+    Jobs that share GPUs have equal parts of them, unless their options say which.
+    """
+    gpus = [instance.jobs_table.running[job][1] for job in jobs.tolist()]
+    share, needs = held_of(instance, jobs, option)
+    numbering = instance.cluster.numbering
+    gpu = numbering.numbers(chain.from_iterable(gpus))
+    owner = _owners(gpus)
+    load = np.bincount(gpu, share[owner], numbering.gpus)
+    holders = np.bincount(gpu, minlength=numbering.gpus)
+    # Whole GPUs held by two: they run as a pair, and the instance does not say in which parts.
+    over = load[gpu] > FULL
+    np.minimum.at(share, owner[over], 1.0 / holders[gpu[over]])
+    return Occupied.of_jobs(instance, jobs, gpus, share=share, needs=needs)
+
+
+def _owners(gpus: Sequence[Sequence[str]]) -> IntArray:
+    """Of lists of GPUs, one after the other: which list each GPU is in."""
+    return np.repeat(np.arange(len(gpus)), [len(names) for names in gpus]).astype(np.int64)
+
+
+def _held(
+    instance: Instance, jobs: IntArray, option: IntArray, names: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
+    """Share of each of its GPUs that each job holds, and what it needs per GPU of these, shape (jobs, names)."""
+    table = instance.jobs_table
+    options = instance.options
+    workloads = instance.workloads
+    # The last row is that of jobs without a workload. Workers and servers need what their law says.
+    demand = np.zeros((len(workloads) + 1, len(names)))
+    for row, workload in enumerate(workloads):
+        if workload.demand and KEY not in workload.parameters:
+            demand[row] = [workload.demand.get(name, 0.0) for name in names]
+    needs = demand[table.workload[jobs]]
+    share = np.ones(len(jobs))
+    for place in np.flatnonzero(table.options[jobs] >= 0).tolist():
+        job = int(jobs[place])
+        gpus = len(table.running[job][1])
+        rows = _options_in_use(instance, job, int(option[job]))
+        share[place] = options.share[rows].max(initial=0.0) or 1.0
+        needs[place] = 0.0
+        if len(rows):
+            used = [[options.uses[row].get(name, 0.0) for name in names] for row in rows.tolist()]
+            needs[place] = np.max(np.array(used) / gpus, axis=0)
+    return share, needs
+
+
+def _options_in_use(instance: Instance, job: int, option: int) -> IntArray:
+    """The option in which a job runs if it is known, else all that are like the place where it runs."""
+    options = instance.options
+    own = int(instance.jobs_table.options[job])
+    pool, gpus, _ = instance.jobs_table.running[job]
+    first = int(options.indptr[own])
+    rows = np.arange(first, options.indptr[own + 1])
+    rows = rows[(options.pool[rows] == pool) & (options.gpus[rows] == len(gpus))]
+    exact: IntArray = rows[rows - first == option]
+    return exact if len(exact) else rows
+
+
+def crowded(instance: Instance, option: IntArray) -> BoolArray:
+    """Mask of the jobs that run on nodes which have less than what runs there needs, as happens when they shrink."""
+    table = instance.jobs_table
+    hit = np.zeros(len(table), bool)
+    # Most instances state no needs: then no node can be short of anything.
+    demanding = any(own.demand for own in instance.workloads) or any(instance.options.uses)
+    if not table.running or not demanding:
+        return hit
+    jobs = np.fromiter(table.running, np.int64, len(table.running))
+    occupied = occupied_by(instance, jobs, option)
+    node = occupied.node
+    owner = occupied.owner
+    short = occupied.used > own_capacity(instance) * FULL
+    needs_it = (occupied.need[owner] > 0) & short[node]
+    capacity = np.array([group.capacity for group in renewable_groups(instance)])
+    group_short = occupied.group_used > capacity * FULL
+    on_short_group = members(instance)[:, node].T & group_short
+    needs_group = (occupied.group_need[owner] > 0) & on_short_group
+    hit[jobs[owner[needs_it.any(axis=1) | needs_group.any(axis=1)]]] = True
+    return hit
+
+
+def must_stay(instance: Instance, running: Running | None = None) -> BoolArray:
+    """Mask of the jobs that keep their GPUs: they run, are not done, and cannot be preempted."""
+    table = instance.jobs_table
+    found = Running.of(instance) if running is None else running
+    return np.asarray(found.stays(table.preemptible) & (table.steps_left > 0))
