@@ -3,6 +3,9 @@
 The first line says which sweep it is, every other line is a row. A row is on the disk when `ResultsFile.add` returns. A
 process that is killed leaves whole lines, and perhaps half of one at the end, which counts for nothing and is taken
 away when the file is opened again.
+
+Limits are part of a task. A sweep whose failed tasks are tried again under other limits gets a header of its own, and
+what did not fail under the earlier limits counts as done. A row that takes the place of a failed one ``replaces`` it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +26,14 @@ from optsched.instance.reading import once
 FORMAT = "optsched-results/1"
 HEAD = f'{{"format": "{FORMAT}"'.encode()
 """What a results file begins with."""
+REPLACES = "replaces"
+"""Field of a row in the file: the key of a row that failed under other limits."""
 BEGINNING = f'"format": "{FORMAT}", the first line of a results file'
 
 Row = dict[str, Any]
+
+FAILED = ("error", "memory", "limit")
+"""Status of a task that has no answer because it failed or was stopped."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,13 @@ class Lines:
     rows: tuple[Row, ...]
     size: int
     torn: int
+
+    @property
+    def latest(self) -> list[Row]:
+        """The last row of each task, without those that others replace."""
+        replaced = {row.get(REPLACES) for row in self.rows}
+        last = {row.get("key", number): row for number, row in enumerate(self.rows)}
+        return [_plain(row) for key, row in last.items() if key not in replaced]
 
 
 def parse_lines(data: bytes, path: str | Path) -> Lines:
@@ -80,6 +95,11 @@ def _shown(line: bytes) -> str:
     return f"{text!r}{'...' if len(line) > 40 else ''}" if text.strip() else "an empty line"
 
 
+def _plain(row: Row) -> Row:
+    """A row as it was given to `ResultsFile.add`."""
+    return {name: value for name, value in row.items() if name != REPLACES}
+
+
 class ResultsFile:
     """A results file that this process alone writes until it is closed; made by `open`.
 
@@ -94,6 +114,8 @@ class ResultsFile:
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self._descriptor = path, descriptor
+        self._failed_before: dict[str, str] = {}
+        """Key of the row that failed under other limits, by the key of the task."""
         self.done: dict[str, Row] = {}
         self.notices: list[str] = []
 
@@ -105,7 +127,7 @@ class ResultsFile:
         about: Mapping[str, Any],
         *,
         append: bool = False,
-        again: Callable[[Row], bool] | None = None,
+        retry: bool = False,
     ) -> Self:
         """Begin a results file, or go on with one.
 
@@ -118,8 +140,8 @@ class ResultsFile:
             What the first line says of it besides, such as its kind and the machine.
         append : bool
             Add the sweep to a file of another one.
-        again : callable, optional
-            Says of a row that is there whether its task is to be done again.
+        retry : bool
+            Do again what failed, perhaps under other limits than those of the file.
 
         Raises
         ------
@@ -131,7 +153,7 @@ class ResultsFile:
         target = Path(path)
         file = cls(target, _open_locked(target))
         try:
-            file._begin(tasks, about, append, again)
+            file._begin(tasks, about, append, retry)
         except BaseException:
             file.close()
             raise
@@ -139,7 +161,10 @@ class ResultsFile:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row; it is on the disk when this returns."""
-        self._write(json.dumps(dict(row), allow_nan=False, ensure_ascii=False))
+        written = dict(row)
+        if row["key"] in self._failed_before:
+            written[REPLACES] = self._failed_before[row["key"]]
+        self._write(json.dumps(written, allow_nan=False, ensure_ascii=False))
 
     def close(self) -> None:
         """Let others have the file."""
@@ -161,34 +186,48 @@ class ResultsFile:
     # --- how -------------------------------------------------------------------------------------------------------
 
     def _begin(
-        self,
-        tasks: Sequence[Task],
-        about: Mapping[str, Any],
-        append: bool,
-        again: Callable[[Row], bool] | None,
+        self, tasks: Sequence[Task], about: Mapping[str, Any], append: bool, retry: bool
     ) -> None:
         found = parse_lines(self.path.read_bytes(), self.path)
         sweep = sweep_digest(tasks)
-        known = sweep in {header.get("sweep") for header in found.headers}
-        if found.headers and not known and not append:
-            self._refuse_other(tasks, found)
+        own = [header for header in found.headers if header.get("sweep") == sweep]
+        earlier = _same_under_other_limits(tasks, found.headers)
+        goes_on = retry or any(header.get("retry") for header in own)
+        if found.headers and not own and not append and not (retry and earlier):
+            self._refuse_other(tasks, found, earlier)
         if found.torn:
             # A process that was killed left half a row: its task is done again.
             os.ftruncate(self._descriptor, found.size)
             self.notices.append(
                 f"{self.path}: dropped an unfinished last line ({found.torn} bytes)"
             )
-        if not known:
-            header = {"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about}
-            self._write(json.dumps(header, allow_nan=False))
-        else:
+        if found.headers and (own or (retry and earlier)):
             self._note_changes(found.headers[-1], about)
+        if not own:
+            header = {"format": FORMAT, "sweep": sweep, "tasks": len(tasks), **about}
+            limits = {"limits": tasks[0].limits} if tasks else {}
+            again = {"retry": True} if retry and earlier else {}
+            self._write(json.dumps({**header, **limits, **again}, allow_nan=False))
+        self._take_rows(found.rows, tasks, earlier if goes_on else {})
+        if retry:
+            self.done = {key: row for key, row in self.done.items() if row["status"] not in FAILED}
+
+    def _take_rows(
+        self, rows: Sequence[Row], tasks: Sequence[Task], earlier: Mapping[str, str]
+    ) -> None:
+        """Rows of the tasks that count as done: the last one of each task, and no failure under other limits.
+
+        ``earlier`` leads from keys under other limits to those of the tasks.
+        """
         wanted = {task.key for task in tasks}
-        for row in found.rows:
-            if row.get("key") in wanted:
-                self.done[str(row["key"])] = row
-        if again is not None:
-            self.done = {key: row for key, row in self.done.items() if not again(row)}
+        for row in rows:
+            key = str(row.get("key"))
+            if key in wanted:
+                self.done[key] = _plain(row)
+            elif key in earlier and row.get("status") in FAILED:
+                self._failed_before[earlier[key]] = key
+            elif key in earlier:
+                self.done[earlier[key]] = _plain(row)
 
     def _note_changes(self, header: Row, about: Mapping[str, Any]) -> None:
         """Tell a user what was otherwise when the file was begun: times cannot be compared."""
@@ -197,7 +236,14 @@ class ResultsFile:
             changes = ", ".join(f"{key} {header.get(key)!r}, now {about[key]!r}" for key in other)
             self.notices.append(f"{self.path} was begun elsewhere or otherwise: {changes}")
 
-    def _refuse_other(self, tasks: Sequence[Task], found: Lines) -> None:
+    def _refuse_other(
+        self, tasks: Sequence[Task], found: Lines, earlier: Mapping[str, str]
+    ) -> None:
+        if earlier:
+            raise UsageError(
+                f"{self.path} is of this sweep with other limits: give --retry to do again what failed "
+                "under them, --append to do everything again, or another file"
+            )
         keys = {row.get("key") for row in found.rows}
         shared = sum(task.key in keys for task in tasks)
         overlap = "none of its rows is of this one"
@@ -216,6 +262,19 @@ class ResultsFile:
             os.fsync(self._descriptor)
         except OSError as error:
             raise UsageError(f"cannot write {self.path}: {error.strerror}") from None
+
+
+def _same_under_other_limits(tasks: Sequence[Task], headers: Sequence[Row]) -> dict[str, str]:
+    """Keys of the tasks under the limits of earlier headers of the same sweep, each with the key that it has now."""
+    found: dict[str, str] = {}
+    for header in headers:
+        limits = header.get("limits")
+        if not isinstance(limits, dict) or not tasks or limits == tasks[0].limits:
+            continue
+        before = [task.under(limits) for task in tasks]
+        if sweep_digest(before) == header.get("sweep"):
+            found |= {old.key: task.key for old, task in zip(before, tasks, strict=True)}
+    return found
 
 
 def _open_locked(path: Path) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
 
 from optsched.benchmarking.machine import cores, here
-from optsched.benchmarking.results_file import ResultsFile, Row
+from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
 from optsched.benchmarking.task import Task
 from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
 from optsched.display import DisplayedTable, TableColumns, columns_of, count
@@ -80,6 +80,8 @@ class RunLimits:
 
 # --- one task at a time --------------------------------------------------------------------------
 
+STARTS = 3
+"""Workers that may be killed before they begin with a task."""
 LOOK_EVERY = 0.05
 """Seconds between looks at limits."""
 NO_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|cannot allocate", re.IGNORECASE)
@@ -90,7 +92,7 @@ MB = 1e6
 
 @dataclass
 class RunningTask:
-    """A task under way: since when it was asked for, and what is known of its process."""
+    """A task under way: since when it was asked for, what is known of its process, and of workers killed before it."""
 
     task: Task
     asked: float
@@ -98,6 +100,7 @@ class RunningTask:
     started: float | None = None
     seconds: float = 0.0
     peak: int = 0
+    false_starts: int = 0
 
     @property
     def spent(self) -> float:
@@ -137,10 +140,14 @@ class Slot:
 
     def begin(self, task: Task) -> None:
         """Have the task done."""
-        worker = self.start()
         self.attempt = RunningTask(task, time.monotonic())
+        self._give(self.attempt)
+
+    def _give(self, attempt: RunningTask) -> None:
+        """Send a task to the worker."""
+        worker, attempt.asked = self.start(), time.monotonic()
         with suppress(Closed):  # `look` comes upon it, and says how the worker ended
-            worker.send(Request(task.spec, self._limits.memory), Timeout(STARTING))
+            worker.send(Request(attempt.task.spec, self._limits.memory), Timeout(STARTING))
 
     def look(self) -> Row | None:
         """The row of the task once there is one; the slot is free then."""
@@ -155,13 +162,33 @@ class Slot:
                 elif reply.kind == "answer":
                     return self._ended(now, worker, reply.content)
         except (Closed, TimedOut, Garbled):
-            ended = exit_text(worker.exit_code())
-            if not worker.ready:
-                raise OptschedError(
-                    f"a worker {ended} before its first task: {worker.last_words()}"
-                ) from None
-            return self._failed(now, "error", f"its worker {ended} while it prepared the task")
+            return self._without_worker(now, worker)
         return self._over_limits(now)
+
+    def _without_worker(self, now: RunningTask, worker: Child) -> Row | None:
+        """The row of a task whose worker is gone; None where another worker is to try it.
+
+        A worker that ends by itself before its first task would always do so: what it imports is wrong. One that was
+        killed, as where memory is short, says nothing of the next one.
+
+        Raises
+        ------
+        OptschedError
+        """
+        code = worker.exit_code()
+        ended = exit_text(code)
+        if worker.ready:
+            return self._failed(now, "error", f"its worker {ended} while it prepared the task")
+        words = worker.last_words()
+        if code is None or code >= 0:
+            raise OptschedError(f"a worker {ended} before its first task: {words}")
+        self.stop()
+        now.false_starts += 1
+        if now.false_starts < STARTS:
+            self._give(now)
+            return None
+        told = f"its worker {ended} before it could begin, {STARTS} times in a row"
+        return self._failed(now, "error", f"{told}: {words}" if words else told)
 
     def stop(self) -> None:
         """Kill its worker, with what that has started."""
@@ -240,9 +267,6 @@ def address_of(function: Any) -> str:
 
 
 # --- many tasks ----------------------------------------------------------------------------------
-
-FAILED = ("error", "memory", "limit")
-"""Status of a task that has no answer because it failed or was stopped."""
 
 
 @dataclass
@@ -366,7 +390,8 @@ def run_tasks(
     append : bool
         Add to a file of another sweep.
     retry : bool
-        Do tasks again whose row has the status ``error``, ``memory`` or ``limit``.
+        Do tasks again whose row has the status ``error``, ``memory`` or ``limit``, also under other limits than
+        those of the file.
     on_row : callable, optional
         Called with each new row once it is on the disk.
     on_start : callable, optional
@@ -386,16 +411,15 @@ def run_tasks(
     InvalidInput
         The results file is damaged, or none.
     OptschedError
-        Workers cannot be started at all.
+        Workers end by themselves before their first task, as where the function cannot be imported.
     """
     limits = RunLimits.of(processes, threads, time_limit, memory_limit)
     _refuse_twice(tasks)
     machine = here()
     file = None
     if results_file is not None:
-        again = (lambda row: row.get("status") in FAILED) if retry else None
         about = {"kind": kind, **machine}
-        file = ResultsFile.open(results_file, tasks, about, append=append, again=again)
+        file = ResultsFile.open(results_file, tasks, about, append=append, retry=retry)
     interrupted = False
     with file or nullcontext():
         rows = SweepRows(tasks, file, on_row)

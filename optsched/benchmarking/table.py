@@ -222,8 +222,7 @@ def read_rows(path: str | Path) -> tuple[list[Row], list[str]]:
         lines = parse_lines(data, path)
         if lines.torn:
             notices.append(f"{path}: an unfinished last line is left out")
-        latest = {row.get("key", number): row for number, row in enumerate(lines.rows)}
-        rows = list(latest.values())
+        rows = lines.latest
     elif kind == ".json":
         with named(path):
             rows = _rows_in(parse_json(data, "table of results"))

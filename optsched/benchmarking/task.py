@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from optsched.errors import UsageError
+
+LIMITS = ("time_limit", "memory_limit")
+"""Parts of a task's content that say no more than how long it may go on; the same for all tasks of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,15 @@ class Task:
     def key(self) -> str:
         """SHA-256 of the content."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits in its content."""
+        return {name: value for name, value in self.spec.items() if name in LIMITS}
+
+    def under(self, limits: Mapping[str, Any]) -> Task:
+        """The same task with other limits."""
+        return replace(self, text=canonical({**self.spec, **limits}))
 
 
 def canonical(document: Any) -> str:

@@ -23,6 +23,7 @@ from optsched.benchmarking import Progress, ResultsFile, Sweep, Task, run_tasks
 from optsched.benchmarking.machine import cores
 from optsched.benchmarking.results_file import HEAD, parse_lines
 from optsched.errors import InvalidInput, OptschedError, UsageError
+from optsched.processes import Child
 
 pytestmark = pytest.mark.process
 
@@ -136,6 +137,29 @@ def test_a_worker_that_cannot_start_ends_the_sweep(monkeypatch: pytest.MonkeyPat
         run_tasks(squares(2), lambda spec: spec)
 
 
+@pytest.mark.parametrize("kills", [1, 2, 5])
+def test_workers_that_are_killed_before_a_task_stop_no_sweep(
+    monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    """As where memory is short: a task gets three workers, then its row says so, and the sweep goes on."""
+    left = [kills]
+
+    class Killed(Child):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            if left[0]:
+                left[0] -= 1
+                os.kill(self.pid, signal.SIGKILL)
+
+    monkeypatch.setattr("optsched.benchmarking.run.Child", Killed)
+    rows = run_tasks(squares(3), odd_tasks.square).rows
+    failed = [row for row in rows if row["status"] == "error"]
+    assert [row["square"] for row in rows if row not in failed] == [0, 1, 4][len(failed) :]
+    assert len(failed) == kills // 3
+    told = "its worker was ended by SIGKILL before it could begin, 3 times in a row"
+    assert all(row["error"].startswith(told) and row["exit_code"] == 7 for row in failed)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -241,6 +265,35 @@ def test_retry_does_again_what_failed(tmp_path: Path) -> None:
     )
     assert heard == ["error"]
     assert len(path.read_text().splitlines()) == 4
+
+
+def test_retry_under_other_limits_does_again_what_failed(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+
+    def sweep(limit: float, **more: Any) -> Sweep:
+        tasks = [
+            Task.of({"do": do, "memory_limit": limit}, {"limit": limit})
+            for do in ("crash", "print", "large")
+        ]
+        return run_tasks(tasks, odd_tasks.odd, results_file=path, **more)
+
+    sweep(1.0)
+    with pytest.raises(UsageError, match="is of this sweep with other limits: give --retry"):
+        sweep(2.0)
+    heard: list[float] = []
+    found = sweep(2.0, retry=True, on_row=lambda row, _: heard.append(row["limit"]))
+    assert heard == [2.0]  # the others keep the rows of the first limit, and say so
+    assert [(row["limit"], row["status"]) for row in found.rows] == [
+        (2.0, "error"),
+        (1.0, "ok"),
+        (1.0, "ok"),
+    ]
+    # Without --retry the same command goes on from there, and nothing is left to do.
+    assert sweep(2.0, on_row=lambda row, _: heard.append(row["limit"])).rows == found.rows
+    assert heard == [2.0]
+    read = {row["key"]: row for row in parse_lines(path.read_bytes(), path).latest}
+    assert read == {row["key"]: row for row in found.rows}  # what failed before is replaced
+    assert len(path.read_text().splitlines()) == 2 + 3 + 1
 
 
 def test_two_runners_cannot_share_a_file(tmp_path: Path) -> None:
