@@ -21,32 +21,6 @@ COMMON = "Messages"
 # The order of the sections of every help; "" stands for all other sections.
 SECTIONS = ("Arguments", "Problem", "", "Output", COMMON)
 
-ORDER = (
-    "solve",
-    "verify",
-    "validate",
-    "compare",
-    "explain",
-    "whatif",
-    "pareto",
-    "round",
-    "replay",
-    "top",
-    "simulate",
-    "bench",
-    "profile",
-    "plot",
-    "export",
-    "import",
-    "generate",
-    "trace",
-    "model",
-    "formulations",
-    "solvers",
-    "instances",
-    "doctor",
-)
-
 
 def _help(context: typer.Context, wanted: bool) -> None:
     if wanted:
@@ -174,13 +148,11 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """A list of commands in a fixed order, each with its first sentence in full, as plain text."""
+    """A list of commands, each with its first sentence in full, as plain text."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of use."""
-        return sorted(
-            self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)
-        )
+        """Names in the order of registration; click would sort them."""
+        return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and sentences."""

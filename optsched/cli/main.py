@@ -22,7 +22,7 @@ from optsched.cli.shell import Shell, silence_stdout
 from optsched.errors import UsageError
 
 USAGE = 2
-# Where each command is.
+# Where each command is, in the order of the help; a function ``build_...`` makes a group of commands.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -37,20 +37,24 @@ COMMANDS = {
     "simulate": "simulate:simulate",
     "bench": "bench:bench",
     "profile": "profile:profile",
-    "export": "export:export",
     "plot": "plot:plot",
+    "export": "export:export",
+    "import": "imports:build_imports",
+    "generate": "generate:build_generators",
+    "trace": "trace:build_traces",
+    "model": "model:build_models",
     "formulations": "formulations:formulations",
     "solvers": "solvers:solvers",
     "instances": "instances:instances",
     "doctor": "doctor:doctor",
 }
-# What makes each group of commands.
-GROUPS = {
-    "import": "imports:build_imports",
-    "generate": "generate:build_generators",
-    "model": "model:build_models",
-    "trace": "trace:build_traces",
-}
+
+
+class Root(Commands):
+    """All commands, in the order of `COMMANDS`: typer would list groups apart."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name in COMMANDS if name in self.commands]
 
 
 def _version(wanted: bool) -> None:
@@ -76,11 +80,11 @@ def _root(
     return 0
 
 
-def build_app(names: Iterable[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
+def build_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
     """The application with some of its commands (default: all)."""
     app = typer.Typer(
         name="optsched",
-        cls=Commands,
+        cls=Root,
         context_settings=CONTEXT,
         add_completion=False,
         add_help_option=False,
@@ -89,12 +93,13 @@ def build_app(names: Iterable[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_root)
     for name in names:
-        home, _, attribute = (COMMANDS | GROUPS)[name].partition(":")
+        home, _, attribute = COMMANDS[name].partition(":")
         module = import_module(f"optsched.cli.{home}")
-        if name in COMMANDS:
-            add_command(app, name, getattr(module, attribute), getattr(module, "prepare", None))
+        made = getattr(module, attribute)
+        if attribute.startswith("build_"):
+            app.add_typer(made(), name=name)
         else:
-            app.add_typer(getattr(module, attribute)(), name=name)
+            add_command(app, name, made, getattr(module, "prepare", None))
     return app
 
 
@@ -172,7 +177,7 @@ def _run(arguments: list[str]) -> int:
     shell = Shell(debug="--debug" in arguments)
     try:
         # A command line builds its own command alone; anything else, such as --help, needs the list
-        named = next((word for word in arguments[:1] if word in COMMANDS | GROUPS), None)
+        named = next((word for word in arguments[:1] if word in COMMANDS), None)
         code = _command(named).main(arguments, prog_name="optsched", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except SystemExit:  # what typer does when the reader of a help text has gone away

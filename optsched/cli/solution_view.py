@@ -30,6 +30,7 @@ from optsched.display import count
 from optsched.placement.occupied import must_stay
 from optsched.registry import load_formulation, objective_words
 from optsched.solution import Allocation, Rounds, Schedule, Solution, Status
+from optsched.solution.allocation import ColumnRecords
 from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, alike
 from optsched.solution.explanation import Explanation, assumptions_of, conflict_statement, under
 from optsched.solving.stages import RELAXING
@@ -352,32 +353,19 @@ def explanation_words(explanation: Explanation, found: bool) -> str:
 
 @dataclass
 class Line:
-    """A job, or two that share GPUs: fractions and steps/s by configuration."""
+    """A job, or two that share GPUs, with a record of each configuration that it runs in.
+
+    A record is that of the solution format, with ``rates``: mean steps/s of the job, and of its partner if it has one.
+    """
 
     names: str
-    parts: list[LinePart] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def rate(self) -> str:
-        """steps/s in all, of both jobs where two share."""
-        return _rates(
-            [sum(rates) for rates in zip(*(part.rates for part in self.parts), strict=True)]
-        )
-
-
-@dataclass(frozen=True)
-class LinePart:
-    """One configuration of a line."""
-
-    pool: str
-    gpus: int
-    nodes: int
-    fraction: float
-    rates: tuple[float, ...]
-    details: str
-    uses: str = ""
-    value: float = 0.0
-    cost: float = 0.0
+        """steps/s in total, of both jobs where two share."""
+        by_job = zip(*(record["rates"] for record in self.records), strict=True)
+        return _rates([sum(rates) for rates in by_job])
 
 
 def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
@@ -386,10 +374,10 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
     if not lines:
         return
     pools = [pool.name for pool in allocation.classes.instance.cluster.pools]
-    parts = [part for line in lines for part in line.parts]
+    records = [record for line in lines for record in line.records]
     # A matrix of jobs and pools has one number in a cell: options or several counts need lines
-    plain = all(not part.details and part.pool for part in parts)
-    steady = all(len({part.gpus for part in line.parts}) == 1 for line in lines)
+    plain = all(record["pool"] and not record["details"] for record in records)
+    steady = all(len({record["gpus"] for record in line.records}) == 1 for line in lines)
     if plain and steady and len(pools) <= MATRIX_POOLS:
         yield _matrix(lines, pools)
     else:
@@ -402,44 +390,104 @@ def allocation_table(allocation: Allocation) -> Iterator[RenderableType]:
         yield from more(total - len(lines), *what)
 
 
+def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
+    """The first jobs and pairs with their records, and how many there are; None: too many to count."""
+    C = allocation.classes
+    # Of two jobs that share in one class only one begins a row
+    rows, complete = allocation.first_rows(2 * JOBS + 2)
+    key = rows.job * (len(C.instance.jobs_table) + 1) + rows.partner + 1
+    order = np.argsort(key, kind="stable")
+    # One key per job or pair; rows of the same key are records of one line
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    end = starts[JOBS] if len(starts) > JOBS else len(order)
+    names = C.instance.jobs_table.names
+    columns = ColumnRecords(C)
+    lines: dict[int, Line] = {}
+    for row in order[:end].tolist():
+        job = int(rows.job[row])
+        partner = int(rows.partner[row])
+        fraction = float(rows.fraction[row])
+        rates = [float(rows.rate[row])]
+        rates += [float(rows.partner_rate[row])] if partner >= 0 else []
+        column = int(rows.column[row])
+        record = columns.configuration(column) | columns.option(column, job)
+        record |= columns.details(column)
+        record["fraction"] = fraction
+        record["rates"] = [rate * fraction for rate in rates]
+        bare = record["pool"] is None
+        record["details"] = mode_words(C, job, record, "" if bare else None)
+        if bare and "option" in record:
+            record |= _uses(C, job, record["option"])
+        line = lines.setdefault(int(key[row]), Line(_job_words(names, job, partner)))
+        line.records.append(record)
+    return list(lines.values()), len(starts) if complete else None
+
+
+def mode_words(C: Classes, job: int, record: Mapping[str, Any], numbered: str | None) -> str:
+    """What a record says beside its pool, GPUs and nodes: share, attributes, workers and servers.
+
+    First comes the number of the option in the job's own list, from 0 as in solution files, where that list has
+    several; ``numbered`` is what stands before the number, and None leaves it out.
+    """
+    words = []
+    if numbered is not None and "option" in record:
+        first, end = C.instance.options.indptr[C.instance.jobs_table.options[job] :][:2].tolist()
+        words = [f"{numbered}{record['option']}"] if end - first > 1 else []
+    words += [f"share {record['share']:g}"] if "share" in record else []
+    words += [f"{key}={value}" for key, value in record.get("attributes", {}).items()]
+    return ", ".join(words)
+
+
+def _uses(C: Classes, job: int, option: int) -> dict[str, Any]:
+    """What an option without a pool uses, and its value and cost."""
+    options = C.instance.options
+    row = int(options.indptr[C.instance.jobs_table.options[job]]) + option
+    uses = [f"{resource} {number(used)}" for resource, used in options.uses[row].items()]
+    return {
+        "uses": listed(uses),
+        "value": float(options.value[row]),
+        "cost": float(options.cost[row]),
+    }
+
+
 def _matrix(lines: list[Line], pools: list[str]) -> RenderableType:
     rows = []
     for line in lines:
         shares = dict.fromkeys(pools, 0.0)
-        for part in line.parts:
-            shares[part.pool] += part.fraction
+        for record in line.records:
+            shares[record["pool"]] += record["fraction"]
         cells = [percent(share) if share > INVISIBLE else "" for share in shares.values()]
-        rows.append([line.names, str(line.parts[0].gpus), *cells, line.rate])
+        rows.append([line.names, str(line.records[0]["gpus"]), *cells, line.rate])
     return table("job", "GPUs", *map(name, pools), "steps/s", rows=rows)
 
 
 def _long(lines: list[Line]) -> RenderableType:
     """A line per configuration, with the columns that say something."""
-    parts = [part for line in lines for part in line.parts]
-    pooled = any(part.pool for part in parts)
+    records = [record for line in lines for record in line.records]
+    pooled = any(record["pool"] for record in records)
     useful = {
         "job": True,
         "pool": pooled,
-        "option": any(part.details for part in parts),
-        "uses": any(part.uses for part in parts),
+        "option": any(record["details"] for record in records),
+        "uses": any(record.get("uses") for record in records),
         "GPUs": pooled,
         "nodes": pooled,
-        "value": any(part.value for part in parts),
-        "cost": any(part.cost for part in parts),
+        "value": any(record.get("value") for record in records),
+        "cost": any(record.get("cost") for record in records),
         "time": True,
-        "steps/s": any(rate for part in parts for rate in part.rates),
+        "steps/s": any(rate for record in records for rate in record["rates"]),
     }
     heads = [head for head, shown in useful.items() if shown]
     cells: list[dict[str, str]] = []
     for line in lines:
-        # The largest parts are shown, in the order that they have.
-        sizes = [-part.fraction for part in line.parts]
-        largest = sorted(np.argsort(sizes, kind="stable")[:PARTS].tolist())
-        own = [_cells(line.parts[turn]) for turn in largest]
+        # The records with most of the time are shown, in the order that they have
+        fractions = np.array([record["fraction"] for record in line.records])
+        largest = sorted(np.argsort(-fractions, kind="stable")[:PARTS].tolist())
+        own = [_cells(line.records[row]) for row in largest]
         own[0]["job"] = line.names
-        hidden = len(line.parts) - len(largest)
+        hidden = len(fractions) - len(largest)
         if hidden:
-            rest = -sum(sizes) - sum(line.parts[turn].fraction for turn in largest)
+            rest = float(fractions.sum() - fractions[largest].sum())
             own.append({heads[1]: f"... {hidden:,} more", "time": percent(rest)})
         cells += own
     rows = [[record.get(head, "") for head in heads] for record in cells]
@@ -447,91 +495,28 @@ def _long(lines: list[Line]) -> RenderableType:
     return table(*heads, rows=rows, left=len(text))
 
 
-def _cells(part: LinePart) -> dict[str, str]:
+def _cells(record: Mapping[str, Any]) -> dict[str, str]:
     """One configuration by the heads of its columns."""
     return {
-        "pool": name(part.pool) or "none",
-        "option": part.details,
-        "uses": part.uses,
-        "GPUs": f"{part.gpus:,}",
-        "nodes": f"{part.nodes:,}",
-        "value": number(part.value),
-        "cost": number(part.cost),
-        "time": percent(part.fraction),
-        "steps/s": _rates(part.rates),
+        "pool": name(record["pool"] or "") or "none",
+        "option": record["details"],
+        "uses": record.get("uses", ""),
+        "GPUs": f"{record['gpus']:,}",
+        "nodes": f"{record['nodes']:,}",
+        "value": number(record.get("value", 0.0)),
+        "cost": number(record.get("cost", 0.0)),
+        "time": percent(record["fraction"]),
+        "steps/s": _rates(record["rates"]),
     }
 
 
-def _rates(rates: list[float] | tuple[float, ...]) -> str:
+def _rates(rates: Sequence[float]) -> str:
     return " + ".join(rounded(rate) for rate in rates)
-
-
-def _lines(allocation: Allocation) -> tuple[list[Line], int | None]:
-    """The first jobs and pairs with their parts, and how many there are; None: too many to count."""
-    C = allocation.classes
-    # Of two jobs that share in one class only one begins a row.
-    rows, complete = allocation.first_rows(2 * JOBS + 2)
-    names = C.instance.jobs_table.names
-    pools = C.instance.cluster.pools
-    jobs = len(C.instance.jobs_table)
-    key = rows.job * (jobs + 1) + rows.partner + 1
-    order = np.argsort(key, kind="stable")
-    # One key per job or pair; rows of the same key are parts of one line
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    end = starts[JOBS] if len(starts) > JOBS else len(order)
-    option_of = C.candidates.columns.option[C.kind_column]
-    options = C.instance.options
-    lines: dict[int, Line] = {}
-    for row in order[:end].tolist():
-        job = int(rows.job[row])
-        partner = int(rows.partner[row])
-        column = int(rows.column[row])
-        fraction = float(rows.fraction[row])
-        rates = [float(rows.rate[row])]
-        rates += [float(rows.partner_rate[row])] if partner >= 0 else []
-        c = int(C.configuration[column])
-        pool = int(C.configurations.pool[c])
-        option = int(option_of[column])
-        bare = pool < 0 and option >= 0
-        part = LinePart(
-            "" if pool < 0 else pools[pool].name,
-            int(C.configurations.gpus[c]),
-            int(C.configurations.nodes[c]),
-            fraction,
-            tuple(rate * fraction for rate in rates),
-            mode_words(C, column, job, "" if pool < 0 else None),
-            listed([f"{key} {number(held)}" for key, held in options.uses[option].items()])
-            if bare
-            else "",
-            float(options.value[option]) if bare else 0.0,
-            float(options.cost[option]) if bare else 0.0,
-        )
-        lines.setdefault(int(key[row]), Line(_job_words(names, job, partner))).parts.append(part)
-    return list(lines.values()), len(starts) if complete else None
 
 
 def _job_words(names: JobNames, job: int, partner: int) -> str:
     """``a``, or ``a + b`` of two jobs that share GPUs."""
     return name(names[job]) if partner < 0 else f"{name(names[job])} + {name(names[partner])}"
-
-
-def mode_words(C: Classes, column: int, job: int, numbered: str | None) -> str:
-    """What a column is beside its pool, GPUs and nodes: share, attributes, workers and servers.
-
-    First comes the number of the option in the job's own list, from 0 as in solution files, where that list has
-    several; ``numbered`` is what stands before the number, and None leaves it out.
-    """
-    configuration = int(C.configuration[column])
-    table = C.configurations
-    option = int(C.candidates.columns.option[C.kind_column[column]])
-    words = []
-    if numbered is not None and option >= 0:
-        first, end = C.instance.options.indptr[C.instance.jobs_table.options[job] :][:2].tolist()
-        words = [f"{numbered}{option - first}"] if end - first > 1 else []
-    share = float(table.share[configuration])
-    words += [f"share {share:g}"] if share != 1 else []
-    attributes = table.attribute_sets[table.attributes[configuration]]
-    return ", ".join([*words, *(f"{key}={value}" for key, value in attributes.items())])
 
 
 def idle_jobs(allocation: Allocation) -> Iterator[RenderableType]:
@@ -611,33 +596,27 @@ def schedule_table(schedule: Schedule) -> Iterator[RenderableType]:
         yield "No job is planned."
         return
     C = schedule.classes
-    instance = schedule.classes.instance
-    names = instance.jobs_table.names
-    pools = instance.cluster.pools
-    now = instance.now
-    deadline = instance.jobs_table.deadline
-    nodes = C.configurations.nodes[C.configuration]
+    now = C.instance.now
+    deadline = C.instance.jobs_table.deadline
     cells: list[dict[str, str]] = []
-    for row in range(min(len(schedule), STRETCHES)):
-        job, pool, column = (
-            int(values[row]) for values in (schedule.job, schedule.pool, schedule.column)
-        )
+    for row, record in enumerate(schedule.to_records(slice(STRETCHES))):
+        job = int(schedule.job[row])
         due = float(deadline[job])
         cells.append(
             {
-                "job": name(names[job]),
-                "pool": "" if pool < 0 else name(pools[pool].name),
-                "mode": mode_words(C, column, job, "option "),
-                "GPUs": f"{int(schedule.gpus[row]):,}",
-                "nodes": f"{int(nodes[column]):,}",
-                "start": _moment(float(schedule.start[row]) - now),
-                "end": _moment(float(schedule.end[row]) - now),
+                "job": name(record["job"]),
+                "pool": name(record["pool"] or ""),
+                "mode": mode_words(C, job, record, "option "),
+                "GPUs": f"{record['gpus']:,}",
+                "nodes": f"{record['nodes']:,}",
+                "start": _moment(record["start"] - now),
+                "end": _moment(record["end"] - now),
                 "deadline": _moment(due - now) if np.isfinite(due) else "",
             }
         )
     unused = {
         "mode": not any(record["mode"] for record in cells),
-        "nodes": not (nodes > 1).any(),
+        "nodes": not (C.configurations.nodes[C.configuration] > 1).any(),
         "deadline": not np.isfinite(deadline[schedule.job]).any(),
     }
     heads = [head for head in cells[0] if not unused.get(head)]

@@ -14,7 +14,7 @@ from optsched import __version__
 
 # Private names: parts of a command are checked without a command line
 from optsched.cli import doctor as checks
-from optsched.cli.command import ORDER
+from optsched.cli.main import COMMANDS as ORDER
 from optsched.registry import load_solver
 
 GROUPS = {
@@ -56,7 +56,7 @@ def test_help(run: Any, command: list[str], columns: int) -> None:
 def test_all_commands_are_listed_in_full(run: Any) -> None:
     out = run("--help").out
     listed = re.findall(r"^  (\w+) ", out.split("Commands:")[1], re.MULTILINE)
-    assert tuple(listed) == ORDER
+    assert listed == list(ORDER)
     assert "..." not in out.split("Commands:")[1]
 
 
