@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optsched.cli.options import INFEASIBLE, ProblemOptions, formulation_option, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.values import Target
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def export(
     shell: Shell,
     problem: Exported,
     output: Annotated[
-        str,
+        Target,
         output_option(
             "FILE.mps or FILE.lp for a program; FILE.json, .yaml or .npz for the instance; "
             "- for standard output."

@@ -14,6 +14,7 @@ from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.values import Target
 
 if TYPE_CHECKING:
     from optsched.generate.generator import Generator
@@ -126,7 +127,7 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
         declared[name] = inspect.Parameter(
             name, keyword, default=None, annotation=Annotated[str | None, option]
         )
-    declared["output"] = inspect.Parameter("output", keyword, annotation=Annotated[str, target])
+    declared["output"] = inspect.Parameter("output", keyword, annotation=Annotated[Target, target])
     # A generator's own options come first in the help, these three last
     for name in ("seed", "output", "name"):
         declared[name] = declared.pop(name)

@@ -22,6 +22,7 @@ from optsched.cli.export import write_trace
 from optsched.cli.options import OUTPUT, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.cli.values import Kind
 from optsched.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from optsched.traces import Trace
 
 POOL = re.compile(r"\s*([^=]+?)\s*=\s*(\d{1,9})\s*(?:x\s*(\d{1,9})\s*)?", re.ASCII)
-CLUSTER, SELECTION = "Cluster", "What is taken"
+CLUSTER, SELECTION = "Cluster", "Selection"
 
 # What a command returns; a mapping is the document of an instance or of a trace.
 Imported: TypeAlias = "Instance | Trace | Mapping[str, Any] | ImportedLog"
@@ -166,33 +167,32 @@ def _name(text: str, option: str) -> str:
 # --- options that formats share -------------------------------------------------------------------
 
 
-def pool_option(help: str, metavar: str = "POOL=NODES[xGPUS]", section: str = SELECTION) -> Option:
+Seconds = values.Seconds
+PoolNodes = Annotated[dict[str, tuple[int, int]], Kind(_nodes, "POOL=NODES[xGPUS]", many=True)]
+PoolSpeeds = Annotated[dict[str, float], Kind(_speeds, "POOL=FACTOR", many=True)]
+
+
+def pool_option(help: str, section: str = SELECTION) -> Option:
     """--pool POOL=NODESxGPUS, more than once."""
-    return Option(help, metavar, flag="--pool", section=section, read=_nodes, many=True)
+    return Option(help, flag="--pool", section=section)
 
 
-POOL_HELP = "Nodes of a pool, with so many GPUs each (1). Can be repeated."
+POOL_HELP = "Nodes of a pool, and GPUs of each node (default: 1). Can be repeated."
 JobTable = Annotated[str, Argument("TRACE", "Table of jobs (CSV).")]
-Name = Annotated[str, Option("Of the instance.", "NAME", section=OUTPUT)]
-Output = Annotated[str, output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")]
-At = Annotated[
-    float | None,
-    Option(
-        "The jobs that have arrived by then, on the trace's clock.",
-        "TIME",
-        section=SELECTION,
-        read=values.duration,
-    ),
+Name = Annotated[str, Option("Name of the instance.", "NAME", section=OUTPUT)]
+Output = Annotated[
+    values.Target, output_option("FILE.json, .yaml or .npz; - for JSON on standard output.")
 ]
-Nodes = Annotated[dict[str, tuple[int, int]], pool_option(POOL_HELP)]
+At = Annotated[
+    Seconds | None,
+    Option("Only the jobs that have arrived by then, on the trace's clock.", section=SELECTION),
+]
+Nodes = Annotated[PoolNodes, pool_option(POOL_HELP)]
 Speeds = Annotated[
-    dict[str, float] | None,
+    PoolSpeeds | None,
     Option(
-        "How much faster than recorded jobs run in a pool (1). Can be repeated.",
-        "POOL=FACTOR",
+        "How much faster than in the trace jobs run in a pool (default: 1). Can be repeated.",
         section=SELECTION,
-        read=_speeds,
-        many=True,
     ),
 ]
 
@@ -209,15 +209,15 @@ class GavelOptions:
     pools: Annotated[
         dict[str, int],
         Option(
-            "Worker types and their GPUs, such as v100:8,p100:16.",
+            "Worker types and their numbers of GPUs, such as v100:8,p100:16.",
             "POOL:GPUS,...",
             read=values.pool_sizes,
         ),
     ]
-    active: Annotated[int | None, Option("The first N jobs, all present.", "N")] = None
+    active: Annotated[int | None, Option("The first N jobs, all present at the start.")] = None
     at: At = None
-    gpus_per_node: Annotated[int, Option("Size of a node.", "N")] = 1
-    pairs: Annotated[bool, Option("Also the rates of two jobs that share GPUs.")] = False
+    gpus_per_node: Annotated[int, Option("GPUs of a node.")] = 1
+    pairs: Annotated[bool, Option("Also import the rates of two jobs that share GPUs.")] = False
 
 
 @importer
@@ -261,7 +261,7 @@ def shockwave(
     planned: Annotated[
         bool,
         Option(
-            "Batches change as Shockwave's planner expects it, and not as its simulated jobs do it.",
+            "Batches change as Shockwave's planner expects, instead of as its simulated jobs do.",
             section=SELECTION,
         ),
     ] = False,
@@ -299,7 +299,7 @@ def csv(
     pool: Annotated[
         list[dict[str, Any]] | None,
         Option(
-            "A pool of so many nodes with so many GPUs each (1). Can be repeated.",
+            "Nodes of a pool, and GPUs of each node (default: 1). Can be repeated.",
             "NAME=NODES[xGPUS]",
             section=CLUSTER,
             read=_pool_documents,
@@ -315,12 +315,14 @@ def csv(
         ),
     ] = None,
     now: Annotated[
-        float, Option("The clock, s.", "TIME", section=CLUSTER, read=values.duration, default="0")
+        Seconds, Option("Time at which the instance begins.", section=CLUSTER, default="0")
     ] = 0.0,
     round: Annotated[
-        float, Option("Length of a round, s.", "TIME", section=CLUSTER, read=_round, default="360")
+        float, Option("Length of a round.", "TIME", section=CLUSTER, read=_round, default="360")
     ] = 360.0,
-    name: Annotated[str, Option("Of the instance.", "NAME", section=OUTPUT, read=_name)] = "csv",
+    name: Annotated[
+        str, Option("Name of the instance.", "NAME", section=OUTPUT, read=_name)
+    ] = "csv",
 ) -> Imported:
     """Make an instance of tables in CSV: jobs and rates, and pools.
 
@@ -357,12 +359,10 @@ def elasticflow(
             many=True,
         ),
     ],
-    pool: Annotated[
-        dict[str, tuple[int, int]], pool_option(POOL_HELP, section="ElasticFlow's files")
-    ],
+    pool: Annotated[PoolNodes, pool_option(POOL_HELP, section="ElasticFlow's files")],
     at: At = None,
     rigid: Annotated[
-        bool, Option("Jobs run on the GPUs that they ask for alone.", section=SELECTION)
+        bool, Option("Jobs run only on the number of GPUs that they ask for.", section=SELECTION)
     ] = False,
     name: Name = "elasticflow",
 ) -> Imported:
@@ -385,15 +385,15 @@ def chronus(
     locality: Annotated[
         str | None,
         Option(
-            "model_info.json: what jobs lose that span several nodes. Default: nothing.",
+            "model_info.json: slowdown of jobs on several nodes. Default: none.",
             "FILE",
             section=SELECTION,
         ),
     ] = None,
     speed: Speeds = None,
     unit: Annotated[
-        float,
-        Option("A unit of time.", "TIME", section=SELECTION, read=values.duration, default="1m"),
+        Seconds,
+        Option("Length of a unit of time in the trace.", section=SELECTION, default="1m"),
     ] = 60.0,
     at: At = None,
     name: Name = "chronus",
@@ -415,9 +415,9 @@ def tiresias(
     trace: JobTable,
     cluster: Annotated[str | None, Argument("CLUSTER", "Cluster file (CSV).")] = None,
     pool: Annotated[
-        dict[str, tuple[int, int]] | None,
+        PoolNodes | None,
         pool_option(
-            "Instead of a cluster file: nodes of a pool, with so many GPUs each (1). "
+            "Instead of a cluster file: nodes of a pool, and GPUs of each node (default: 1). "
             "Can be repeated."
         ),
     ] = None,
@@ -444,12 +444,11 @@ def openb(
         Argument("PODS", "Pod list (CSV); without it there are no jobs."),
     ] = None,
     at: Annotated[
-        float | None,
+        Seconds | None,
         Option(
-            "The pods that were there then (90, 5m, 2h, 3d). Without: all, as if they came at once.",
-            "TIME",
+            "Only the pods that were there then (90, 5m, 2h, 3d). Default: all, as if they came at "
+            "once.",
             section=SELECTION,
-            read=values.duration,
         ),
     ] = None,
     over_time: Annotated[
@@ -496,7 +495,7 @@ def sia(
             section=SELECTION,
         ),
     ] = False,
-    most: Annotated[int, Option("GPUs of an adaptive job.", "N", section=SELECTION)] = 64,
+    most: Annotated[int, Option("Most GPUs of an adaptive job.", section=SELECTION)] = 64,
     application: Annotated[
         dict[str, Any] | None,
         Option(
@@ -540,14 +539,16 @@ def philly(
         str | None, Option("Machine list (CSV): the cluster as it was.", "FILE", section=SELECTION)
     ] = None,
     pool: Annotated[
-        dict[str, tuple[int, int]] | None,
-        pool_option("Nodes of a pool instead, with so many GPUs each (1). Can be repeated."),
+        PoolNodes | None,
+        pool_option(
+            "Instead of --machines: nodes of a pool, and GPUs of each node (default: 1). Can be repeated."
+        ),
     ] = None,
     speed: Speeds = None,
     cluster: Annotated[
         list[str] | None,
         Option(
-            "Jobs of this virtual cluster alone. Can be repeated.",
+            "Only jobs of this virtual cluster. Can be repeated.",
             "VC",
             section=SELECTION,
             many=True,

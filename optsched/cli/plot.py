@@ -16,9 +16,11 @@ from optsched.cli.options import (
     certificate_failed,
     exit_code,
     formulation_option,
+    output_option,
     solved,
 )
 from optsched.cli.shell import Shell
+from optsched.cli.values import Picture
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,10 +49,7 @@ def plot(
     shell: Shell,
     problem: Drawn,
     search: Search,
-    output: Annotated[
-        str,
-        Option("FILE.png, .svg or .pdf.", "FILE", short="-o", section=OUTPUT, read=values.picture),
-    ],
+    output: Annotated[Picture, output_option("FILE.png, .svg or .pdf.")],
     solution: Annotated[
         str | None,
         Argument("SOLUTION", "Solution file, or - for standard input.", source=True),

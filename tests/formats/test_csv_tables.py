@@ -346,7 +346,7 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("given", "code", "message"),
     [
         ([], 2, "give the cluster by --pool NAME=NODES[xGPUS] or by --pools FILE"),
-        (["--pool", "a=1", "--pools", "pools.csv"], 2, "the cluster is told by --pool"),
+        (["--pool", "a=1", "--pools", "pools.csv"], 2, "give the cluster by --pool"),
         (
             ["--pool", "v100"],
             2,
