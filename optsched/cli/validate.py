@@ -113,6 +113,7 @@ def summary(candidates: Candidates) -> dict[str, Any]:
                 *np.unique(candidates.columns.source, return_counts=True), strict=True
             )
         },
+        # Formulations read different fields of the jobs, so their classes of equal jobs differ
         "classes": {
             name: len(make_formulation(name, {}, constraints).classes(candidates))
             for name in names("formulation")

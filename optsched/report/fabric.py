@@ -161,6 +161,7 @@ def _owners(
             chips.add(vertex)
     for vertex in graph:
         if vertex not in owner:
+            # A switch inside a host, such as NVSwitch: all its neighbours are that host's
             around = {owner.get(other, str(other)) for other in graph.adj[vertex]}
             within = len(around) == 1 and any(other in chips for other in graph.adj[vertex])
             owner[vertex] = around.pop() if within else str(vertex)
@@ -177,6 +178,7 @@ def _condensed(
     links: dict[tuple[Vertex, Vertex], float | None] = {}
     inside: dict[int, list[float | None]] = {}
     for one, other, data in graph.edges(data=True):
+        # Of the two directions of a link one is counted
         if graph.is_directed() and graph.has_edge(other, one) and str(other) < str(one):
             continue
         a = owner[one]

@@ -155,6 +155,7 @@ def _draw(ax: Axes, bars: PriceBars) -> None:
     ax.set_yticks(rows, labels)
     for label, dear in zip(ax.get_yticklabels(), worth.tolist(), strict=True):
         label.set_color(INK if dear else MUTED)
+    # Downwards, so that the dearest is on top
     ax.set_ylim(len(rows) - 0.4, -0.6)
     if not worth.all():
         ax.axhspan(

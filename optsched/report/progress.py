@@ -57,6 +57,7 @@ class ProgressRecorder:
                 self._events[-1] = event
             else:
                 self._events.append(event)
+            # The first and the last event stay: the picture begins and ends with them
             if len(self._events) > MOST:
                 self._events[1:-1] = self._events[1:-1:2]
 
@@ -112,6 +113,7 @@ class ProgressLines:
                 "the solver reported neither an incumbent nor a bound: there is no progress to draw"
             )
         elapsed = np.array([event.elapsed for event in kept])
+        # Each run has its own clock: a later run begins where the one before it ended
         again = np.flatnonzero(np.diff(elapsed) < 0) + 1
         shift = np.zeros(len(kept))
         shift[again] = elapsed[again - 1]

@@ -80,6 +80,7 @@ class Simulated:
     @cached_property
     def policies(self) -> tuple[Policy, ...]:
         """The policies in the order in which they first come."""
+        # Runs that differ in their seeds alone are of one policy
         options = [{**run.options, "seed": None} for run in self.simulations]
         varied = [
             name
@@ -98,6 +99,8 @@ class Simulated:
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """What each simulation was of: trace, seed, and how often its policy met the two before."""
+        # A policy may meet a trace with a seed several times, as with other options of the simulation:
+        # the first such run is compared with the first of the other policy, and so on
         found: list[Problem] = [("", None, 0)] * len(self.simulations)
         for policy in self.policies:
             met: Counter[tuple[str, Any]] = Counter()

@@ -205,6 +205,7 @@ def simulation_picture(simulations: Sequence[Simulation] | Simulated) -> Axes:
     drawn = 0
     draws = (completion_times_picture, fairness_picture, utilisation_picture, queue_picture)
     for draw, ax in zip(draws, panels.ravel(), strict=True):
+        # One picture may have nothing to show, such as completion times of a run that was cut short
         try:
             draw(shown, ax)
             drawn += 1

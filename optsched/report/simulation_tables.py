@@ -154,6 +154,7 @@ def _compared(
         return [*cells, *[NOTHING] * 6], None
     result = paired(values.tolist(), base.tolist(), ratio=False, method="t")
     assert result.estimate is not None
+    # Differences that are all equal have no spread: an interval of width 0 would claim too much
     varies = bool(np.ptp(values - base) > 1e-12 * np.abs([values, base]).max())
     mean = float(base.mean())
     relative = NOTHING if mean == 0 else f"{100 * result.estimate / abs(mean):+.3g} %"
@@ -268,6 +269,7 @@ def _scale(figure: Figure, known: FloatArray) -> tuple[float, str]:
 
 def _mean_text(values: Sequence[float | None], scale: float) -> str:
     known = [value / scale for value in values if value is not None]
+    # A mean over the seeds that happen to have a value would flatter the policy
     if len(known) < len(values):
         return NOTHING
     interval = mean_interval(known, "t")
