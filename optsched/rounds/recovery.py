@@ -349,7 +349,7 @@ def _replayed(
                 )
                 outcome = live.after(event)
                 live.accept(outcome)
-                metrics.take(event, outcome)
+                metrics.event(event)
                 continue
             state, plan = live.planned(float(record["now"]), recorded=recorded_of(record))
         except (KeyError, InvalidInput, UsageError) as error:

@@ -472,7 +472,7 @@ class Scheduler(ClosedByWith):
         if self._journal is not None:
             self._journal.append(record)
         self._live.accept(outcome)
-        self.metrics.take(event, outcome)
+        self.metrics.event(event)
         log_record(record)
         for notice in outcome.notices:
             log.warning("%s", notice)

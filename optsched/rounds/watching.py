@@ -13,7 +13,7 @@ from optsched.errors import JournalDamaged, JournalError, UsageError
 from optsched.rounds.journal import Follower, follow, records, snapshots
 from optsched.rounds.journal.disk import ClosedByWith
 from optsched.rounds.plan import Plan, finite
-from optsched.rounds.transitions import Event, Leave, Outcome, Submit
+from optsched.rounds.transitions import Event
 
 # --- counters --------------------------------------------------------------------------------
 
@@ -31,6 +31,19 @@ FIGURES = (
     "utilisation",
 )
 """What is known of the last plan."""
+
+
+COUNTERS = (
+    ("jobs_submitted_total", "Jobs submitted.", "submitted"),
+    ("jobs_completed_total", "Jobs completed.", "completed"),
+    ("jobs_cancelled_total", "Jobs cancelled.", "cancelled"),
+    ("rounds_total", "Rounds planned.", "rounds"),
+    ("fallbacks_total", "Plans that follow no new allocation.", "fallbacks"),
+    ("starts_total", "Jobs put on GPUs.", "starts"),
+    ("moves_total", "Jobs moved to other GPUs.", "moves"),
+    ("preemptions_total", "Jobs stopped for others.", "preemptions"),
+)
+"""Name and help of each counter for Prometheus, and its field."""
 
 
 @dataclass
@@ -65,11 +78,9 @@ class Metrics:
     histogram: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     last: dict[str, Any] = field(default_factory=dict)
 
-    def take(self, event: Event, outcome: Outcome) -> None:
-        self._happened(
-            event.event,
-            len(event.jobs) if isinstance(event, Submit | Leave) else 0,
-        )
+    def event(self, event: Event) -> None:
+        """Count the jobs of an event."""
+        self._count(event.event, len(getattr(event, "jobs", ())))
 
     def plan(self, plan: Plan, seconds: float | None) -> None:
         """Count a plan that took so many seconds."""
@@ -85,12 +96,12 @@ class Metrics:
     def record(self, record: Mapping[str, Any]) -> None:
         """Count an event or a plan as it stands in a journal."""
         if record.get("event") != "plan":
-            self._happened(str(record.get("event")), len(record.get("jobs", ())))
+            self._count(str(record.get("event")), len(record.get("jobs", ())))
             return
         last = {key: record[key] for key in FIGURES}
         self._planned(last, record["fallback"] is not None, record["seconds"])
 
-    def _happened(self, kind: str, jobs: int) -> None:
+    def _count(self, kind: str, jobs: int) -> None:
         self.submitted += jobs if kind == "submit" else 0
         self.completed += jobs if kind == "complete" else 0
         self.cancelled += jobs if kind == "cancel" else 0
@@ -119,66 +130,41 @@ class Metrics:
     def prometheus(self) -> str:
         """All figures in the text format of Prometheus, version 0.0.4."""
         lines: list[str] = []
-        for name, help_text, value in (
-            ("jobs_submitted_total", "Jobs submitted.", self.submitted),
-            ("jobs_completed_total", "Jobs completed.", self.completed),
-            ("jobs_cancelled_total", "Jobs cancelled.", self.cancelled),
-            ("rounds_total", "Rounds planned.", self.rounds),
-            (
-                "fallbacks_total",
-                "Plans that follow no new allocation.",
-                self.fallbacks,
-            ),
-            ("starts_total", "Jobs put on GPUs.", self.starts),
-            ("moves_total", "Jobs moved to other GPUs.", self.moves),
-            ("preemptions_total", "Jobs stopped for others.", self.preemptions),
-        ):
-            lines += _metric(name, "counter", help_text, [("", value)])
+        for name, help_text, counter in COUNTERS:
+            lines += _metric(name, "counter", help_text, [("", getattr(self, counter))])
+        lines += self._histogram()
+        for name, help_text, values in self._gauges():
+            lines += _metric(name, "gauge", help_text, values)
+        return "\n".join(lines) + "\n"
+
+    def _histogram(self) -> Iterator[str]:
+        """Planning times; each bucket counts all plans up to its bound."""
         name = f"{PREFIX}plan_seconds"
+        yield f"# HELP {name} Time to plan a round."
+        yield f"# TYPE {name} histogram"
         total = 0
-        lines += [
-            f"# HELP {name} Time to plan a round.",
-            f"# TYPE {name} histogram",
-        ]
         for bound, count in zip((*BUCKETS, "+Inf"), self.histogram, strict=True):
             total += count
-            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
-        lines += [f"{name}_sum {self.seconds!r}", f"{name}_count {total}"]
-        if self.last:
-            lines += _metric(
-                "round",
-                "gauge",
-                "Number of the last round.",
-                [("", self.last["round"])],
-            )
-            if self.last["gap"] is not None:
-                lines += _metric(
-                    "gap",
-                    "gauge",
-                    "Relative gap of the last allocation.",
-                    [("", self.last["gap"])],
-                )
-            jobs = [
-                (f'{{verdict="{verdict}"}}', count) for verdict, count in self.last["jobs"].items()
-            ]
-            lines += _metric(
-                "jobs",
-                "gauge",
-                "Jobs by what the last plan does with them.",
-                jobs,
-            )
-            shares = [
-                (f'{{pool="{_escaped(pool)}"}}', share)
-                for pool, share in self.last["utilisation"].items()
-                if share is not None
-            ]
-            lines += _metric(
-                "utilisation",
-                "gauge",
-                "Share of the GPUs of a pool that are held.",
-                shares,
-            )
-        return "\n".join(lines) + "\n"
+            yield f'{name}_bucket{{le="{bound}"}} {total}'
+        yield f"{name}_sum {self.seconds!r}"
+        yield f"{name}_count {total}"
+
+    def _gauges(self) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
+        """Name, help and labelled values of what is known of the last plan."""
+        last = self.last
+        if not last:
+            return
+        yield "round", "Number of the last round.", [("", last["round"])]
+        if last["gap"] is not None:
+            yield "gap", "Relative gap of the last allocation.", [("", last["gap"])]
+        jobs = [(f'{{verdict="{verdict}"}}', count) for verdict, count in last["jobs"].items()]
+        yield "jobs", "Jobs by what the last plan does with them.", jobs
+        shares = [
+            (f'{{pool="{_escaped(pool)}"}}', share)
+            for pool, share in last["utilisation"].items()
+            if share is not None
+        ]
+        yield "utilisation", "Share of the GPUs of a pool that are held.", shares
 
 
 def _metric(name: str, kind: str, help_text: str, values: list[tuple[str, Any]]) -> list[str]:
