@@ -118,18 +118,24 @@ def _workloads(
                 f"throughputs.{key(name)}", "a second throughput", "none, as workloads gives one"
             )
         documents[name] = document.model_copy(update={"throughput": entries})
-    workloads = []
-    for name, document in documents.items():
-        in_shorthand = name in header.throughputs
-        path = f"throughputs.{key(name)}" if in_shorthand else f"workloads.{key(name)}.throughput"
-        check_needs(
-            document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False
-        )
-        row = -1 if document.throughput is None else rates.add(document.throughput, path)
-        workloads.append(
-            Workload(name, row, document.demand, document.gpu_memory, document.parameters)
-        )
-    return tuple(workloads)
+    return tuple(
+        build_workload(name, document, rates, cluster, shorthand=name in header.throughputs)
+        for name, document in documents.items()
+    )
+
+
+def build_workload(
+    name: str,
+    document: WorkloadDocument,
+    rates: RateInterner,
+    cluster: Cluster,
+    shorthand: bool = False,
+) -> Workload:
+    """A workload with its rates in the profiles; ``shorthand``: they come from ``throughputs``."""
+    path = f"throughputs.{key(name)}" if shorthand else f"workloads.{key(name)}.throughput"
+    check_needs(document.demand, cluster, f"workloads.{key(name)}.demand", None, consumable=False)
+    row = -1 if document.throughput is None else rates.add(document.throughput, path)
+    return Workload(name, row, document.demand, document.gpu_memory, document.parameters)
 
 
 def build_colocation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from optsched.instance.build import (
     build_colocation,
     build_header,
     build_instance,
+    build_workload,
     check_jobs,
 )
 from optsched.instance.columns import JobColumns
@@ -34,7 +36,7 @@ from optsched.instance.durations import Duration, seconds_of
 from optsched.instance.instance import Instance
 from optsched.instance.interning import RateInterner
 from optsched.instance.reading import key, show, validate
-from optsched.instance.tables import JobTable
+from optsched.instance.tables import JobTable, Workload
 from optsched.lazy import convenience
 
 # --- handles -------------------------------------------------------------------------------------
@@ -121,6 +123,7 @@ class InstanceBuilder(Displayed):
         self._cluster: dict[str, Any] = {"pools": [], "resources": []}
         self._jobs: dict[str, dict[str, Any]] = {}
         self._last_header: Header | None = None
+        self._workloads: dict[str, Workload] = {}
         # Checks name, clock and performance: of the header only the cluster is still missing.
         self._check(
             "",
@@ -285,10 +288,11 @@ class InstanceBuilder(Displayed):
         if name in self._header["workloads"]:
             raise InvalidArgument("name", f"{show(name)} a second time", "names that differ")
         with _arguments(""):
-            validate(WorkloadDocument, entry)
-        workloads = {**self._header["workloads"], str(name): entry}
-        self._check(f"workloads.{key(name)}", self._document({"workloads": workloads}))
-        self._header["workloads"] = workloads
+            document = validate(WorkloadDocument, entry)
+        header, known = self._built(), self._workloads
+        with _arguments(f"workloads.{key(name)}"):
+            known[str(name)] = build_workload(str(name), document, header.rates, header.cluster)
+        self._header["workloads"][str(name)] = entry
         return WorkloadName(name)
 
     def add_job(
@@ -409,7 +413,7 @@ class InstanceBuilder(Displayed):
         documents = [ColocationDocument.model_validate(item) for item in (*same, entry)]
         with _arguments(f"colocation[{len(same)}]", "pair", owner):
             table, _ = self._table(header, jobs)
-            build_colocation(documents, header.cluster, header.workloads, table)
+            build_colocation(documents, header.cluster, list(self._workloads.values()), table)
         self._header["colocation"].append(entry)
 
     def add_constraint(self, kind: str, **options: Any) -> None:
@@ -488,6 +492,7 @@ class InstanceBuilder(Displayed):
             with _arguments(path):
                 build_header(document)
         self._last_header = None
+        self._workloads = {}
 
     def _check_job(self, entry: Mapping[str, Any]) -> None:
         header = self._built()
@@ -500,10 +505,15 @@ class InstanceBuilder(Displayed):
             raise InvalidArgument("pools", "none", "a call of add_pool before this one")
 
     def _built(self) -> Header:
-        """All but the jobs; refuses what names pools before there are any."""
+        """All but the jobs and workloads; refuses what names pools before there are any.
+
+        Workloads are in `_workloads`: a header with all of them would be built anew for each that is added.
+        """
         self._require_pool()
         if self._last_header is None:
-            self._last_header = build_header(self._document({"colocation": []}))
+            header = build_header(self._document({"colocation": []}))
+            self._workloads = {workload.name: workload for workload in header.workloads}
+            self._last_header = replace(header, workloads=())
         return self._last_header
 
     def _table(
@@ -514,9 +524,10 @@ class InstanceBuilder(Displayed):
         alone = [{name: item for name, item in job.items() if name != "after"} for job in jobs]
         # The rates of all jobs so far would make each call as long as the list of jobs is.
         rates = RateInterner(header.cluster)
-        columns = JobColumns(
-            header.document.now, header.cluster, header.workloads, header.tenants, rates
-        )
+        # So would all workloads: those that these jobs name are enough.
+        named = dict.fromkeys(str(job.get("workload")) for job in jobs)
+        workloads = [self._workloads[name] for name in named if name in self._workloads]
+        columns = JobColumns(header.document.now, header.cluster, workloads, header.tenants, rates)
         return columns.read(alone), rates
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,6 +15,9 @@ from refusals import refuses
 import optsched
 from optsched import InstanceBuilder
 from optsched.errors import InvalidArgument, UsageError
+
+# A private name: how often the builder reads everything is counted
+from optsched.instance.build import build_header
 
 
 def cluster() -> InstanceBuilder:
@@ -279,3 +282,28 @@ def test_numbers_of_any_kind_are_numbers_and_documents_are_copies() -> None:
     document = builder.to_document()
     document["cluster"]["pools"].append({"name": "x"})
     assert optsched.load(json.loads(json.dumps(builder.to_document()))).jobs["b"].gpus == (2, 2)
+
+
+def test_workloads_and_jobs_are_checked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was added before is not checked again with each call."""
+    checked: list[int] = []
+
+    def counted(document: Mapping[str, Any]) -> Any:
+        checked.append(len(document["workloads"]))
+        return build_header(document)
+
+    monkeypatch.setattr("optsched.instance.builder.build_header", counted)
+    builder = InstanceBuilder()
+    pool = builder.add_pool("p", nodes=1, gpus_per_node=4)
+    for number in range(20):
+        workload = builder.add_workload(f"w{number}", throughput={pool: 1.0 + number})
+        builder.add_job(f"j{number}", workload=workload)
+    assert len(checked) <= 3 and sum(checked) == 0
+    assert len(builder.instance().workloads) == 20
+    builder.add_pool("q", nodes=1, gpus_per_node=4)  # which rates may name from now on
+    again = builder.add_workload("both", throughput={pool: 1.0, "q": 2.0})
+    builder.add_job("last", workload=again)
+    assert [job.workload for job in builder.instance().jobs][-2:] == ["w19", "both"]
+    with pytest.raises(InvalidArgument, match="throughput"):
+        builder.add_workload("wrong", throughput={"r": 1.0})
+    assert "wrong" not in builder.to_document()["workloads"]
