@@ -191,7 +191,7 @@ class Bare(load_formulation("max-throughput")):  # type: ignore[misc]
 
 def test_an_entry_that_says_little_and_is_shown_nowhere() -> None:
     text = page([Entry(described(Bare), None)])
-    assert "[`bare`](#bare) | - | Nothing is said." in text
+    assert "[`bare`](#bare) | Nothing is said." in text
     assert "- also called `naked`" in text and "```sh\noptsched formulations bare\n```" in text
     assert "| `many` | object of list of number | `{}` | by the field alone |" in text
     assert "| `some` | whole number, null | `3` |  |" in text

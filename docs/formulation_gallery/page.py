@@ -108,10 +108,10 @@ def page(entries: Sequence[Entry]) -> str:
     formulations = [entry for entry in entries if entry.is_formulation]
     constraints = [entry for entry in entries if not entry.is_formulation]
     links = {entry.document["module"]: entry.name for entry in reversed(entries)}
-    rows = [(_link(entry), _kind(entry), entry.docstring.summary) for entry in formulations]
+    rows = [(_link(entry), entry.docstring.summary) for entry in formulations]
     parts = [
         HEAD,
-        _table(("formulation", "kind of program", "what it does"), rows),
+        _table(("formulation", "what it does"), rows),
         *(_section(entry, links) for entry in formulations),
         *(_section(entry, links) for entry in constraints),
     ]
