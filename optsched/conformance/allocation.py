@@ -68,7 +68,11 @@ def on(instance: Instance, exponent: float) -> AllocationProgram:
 
 
 def table(
-    exponent: float, rates: ArrayLike, pools: Sequence[int] = (1,), gpus: Any = 1, weight: Any = 1.0
+    exponent: float,
+    rates: ArrayLike,
+    pools: Sequence[int] = (1,),
+    gpus: Any = 1,
+    weight: Any = 1.0,
 ) -> AllocationProgram:
     """Jobs with a rate in each pool."""
     found = np.asarray(rates, np.float64).reshape(-1, len(pools))
@@ -123,12 +127,18 @@ def elastic(exponent: float, jobs: int, gpus: int) -> AllocationProgram:
     rates = ((1, 1.0), (2, 1.5), (4, 2.0))
     options = [{"pool": "p", "gpus": held, "throughput": rate} for held, rate in rates]
     return _document(
-        exponent, [{"id": f"j{k}", "options": options} for k in range(jobs)], None, gpus=gpus
+        exponent,
+        [{"id": f"j{k}", "options": options} for k in range(jobs)],
+        None,
+        gpus=gpus,
     )
 
 
 def _document(
-    exponent: float, jobs: list[dict[str, Any]], resource: Any, gpus: int
+    exponent: float,
+    jobs: list[dict[str, Any]],
+    resource: Any,
+    gpus: int,
 ) -> AllocationProgram:
     cluster = {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": gpus}]}
     if resource is not None:
@@ -193,7 +203,10 @@ def linear() -> list[KnownOptimum]:
             4.0,
         ),
         KnownOptimum(
-            "rates of twelve magnitudes", table(LINEAR, [1e6, 1e-6], (2,)), 1e6 + 1e-6, 1e6
+            "rates of twelve magnitudes",
+            table(LINEAR, [1e6, 1e-6], (2,)),
+            1e6 + 1e-6,
+            1e6,
         ),
         KnownOptimum(
             "a job of no worth beside one", without_level(table(LINEAR, [1.0, 2.0], (2,)), 0), 2.0
@@ -231,7 +244,10 @@ def proportional() -> list[KnownOptimum]:
             8.0,
         ),
         KnownOptimum(
-            "each on its own pool", table(LOG, [[2.0, 1.0], [1.0, 2.0]], (1, 1)), 2 * ln(2.0), 2.0
+            "each on its own pool",
+            table(LOG, [[2.0, 1.0], [1.0, 2.0]], (1, 1)),
+            2 * ln(2.0),
+            2.0,
         ),
         KnownOptimum(
             "the same two pools: half of each",
@@ -240,10 +256,16 @@ def proportional() -> list[KnownOptimum]:
             2.0,
         ),
         KnownOptimum(
-            "room for all: 0, a sum of terms that are 0", table(LOG, [1.0, 1.0], (8,)), 0.0, 2.0
+            "room for all: 0, a sum of terms that are 0",
+            table(LOG, [1.0, 1.0], (8,)),
+            0.0,
+            2.0,
         ),
         KnownOptimum(
-            "room for all: 0, as ln 4 and ln 1/4 cancel", table(LOG, [4.0, 0.25], (8,)), 0.0, 3.0
+            "room for all: 0, as ln 4 and ln 1/4 cancel",
+            table(LOG, [4.0, 0.25], (8,)),
+            0.0,
+            3.0,
         ),
         KnownOptimum(
             "a gang of two pays twice, and has half of its time",
@@ -277,7 +299,10 @@ def proportional() -> list[KnownOptimum]:
         ),
         KnownOptimum("two GPUs each", elastic(LOG, 2, 4), 2 * ln(1.5), 2.0),
         KnownOptimum(
-            "one and a half GPUs each: half of the time two", elastic(LOG, 2, 3), 2 * ln(1.25), 2.0
+            "one and a half GPUs each: half of the time two",
+            elastic(LOG, 2, 3),
+            2 * ln(1.25),
+            2.0,
         ),
     ]
 
@@ -286,7 +311,10 @@ def alpha_fair() -> list[KnownOptimum]:
     """Sums of powers v^e / e; of one GPU the shares are in proportion to r^(e / (1 - e))."""
     return [
         KnownOptimum(
-            "e = -1, equal rows: a third each, 3 x -3", table(-1.0, np.ones(3)), -9.0, 9.0
+            "e = -1, equal rows: a third each, 3 x -3",
+            table(-1.0, np.ones(3)),
+            -9.0,
+            9.0,
         ),
         KnownOptimum("e = -1: -(sum of r^-1/2)^2", table(-1.0, [1.0, 4.0, 16.0]), -3.0625, 3.0),
         KnownOptimum("e = 1/2: 2 sqrt(sum of r)", table(0.5, [1.0, 3.0, 5.0]), 6.0, 6.0),
@@ -297,7 +325,10 @@ def alpha_fair() -> list[KnownOptimum]:
             6.0,
         ),
         KnownOptimum(
-            "e = -4, equal rows: a half each, 2 x -(2^4) / 4", table(-4.0, [1.0, 1.0]), -8.0, 8.0
+            "e = -4, equal rows: a half each, 2 x -(2^4) / 4",
+            table(-4.0, [1.0, 1.0]),
+            -8.0,
+            8.0,
         ),
         KnownOptimum("e = -1, one job", table(-1.0, [[2.0, 4.0]], (1, 1)), -0.25),
         KnownOptimum(
@@ -307,12 +338,18 @@ def alpha_fair() -> list[KnownOptimum]:
             4.0,
         ),
         KnownOptimum(
-            "e = 1/2, a job of no worth", without_level(table(0.5, [1.0, 4.0], (2,)), 0), 4.0, 4.0
+            "e = 1/2, a job of no worth",
+            without_level(table(0.5, [1.0, 4.0], (2,)), 0),
+            4.0,
+            4.0,
         ),
         KnownOptimum("e = -1, room for all", table(-1.0, [[1.0, 2.0], [4.0, 3.0]], (4, 4)), -0.75),
         KnownOptimum("e = -1, one licence in turns: 3.5 each", licensed(-1.0, 2, 1.0), -2 / 3.5),
         KnownOptimum(
-            "e = 1/2, one and a half GPUs each: 1.25", elastic(0.5, 2, 3), 4 * np.sqrt(1.25), 4.0
+            "e = 1/2, one and a half GPUs each: 1.25",
+            elastic(0.5, 2, 3),
+            4 * np.sqrt(1.25),
+            4.0,
         ),
     ]
 

@@ -140,7 +140,8 @@ def expect_close(
     """Fail unless numbers agree, relative to the largest of those wanted (or to 1e-3, if that is more)."""
     if found is None:
         raise Failed(f"{what}: found nothing, expected {_text(wanted)}")
-    given, target = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    given = np.asarray(found, np.float64)
+    target = np.asarray(wanted, np.float64)
     if given.shape != target.shape:
         raise Failed(f"{what}: found the shape {given.shape}, expected {target.shape}")
     allowed = (
@@ -188,5 +189,8 @@ def expect_same_bytes(first: Values, second: Values) -> None:
 
 def _text(numbers: ArrayLike) -> str:
     return np.array2string(
-        np.asarray(numbers, np.float64), precision=9, threshold=8, separator=", "
+        np.asarray(numbers, np.float64),
+        precision=9,
+        threshold=8,
+        separator=", ",
     )

@@ -34,7 +34,8 @@ def dual_objective(program: ConicProgram, z: FloatArray) -> float:
 def _worst(
     program: ConicProgram, values: FloatArray, outside: Callable[[Cone, FloatArray], float]
 ) -> float:
-    worst, start = 0.0, 0
+    worst = 0.0
+    start = 0
     for cone in program.cones:
         worst = max(worst, outside(cone, values[start : start + cone.rows]))
         start += cone.rows

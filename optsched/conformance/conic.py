@@ -213,7 +213,10 @@ class ConicAnswer:
         # What the solver states, and what its point is worth, are two things.
         expect_close(values.objective, self.optimum, "objective", relative=CLOSE)
         expect_close(
-            program.objective(values.x), self.optimum, "objective of the point", relative=CLOSE
+            program.objective(values.x),
+            self.optimum,
+            "objective of the point",
+            relative=CLOSE,
         )
         missed = primal_residual(program, values.x)
         expect(missed <= CLOSE, f"the point misses the cones by {missed:.2g}")
@@ -252,7 +255,10 @@ def lowered_duals(subject: Subject) -> None:
         expect(values.y is not None and cones.linear is not None, "no multipliers")
         if values.y is not None and cones.linear is not None:
             expect_close(
-                cones.linear.duals(values.y, cones.maximise), duals, "duals", relative=1e-4
+                cones.linear.duals(values.y, cones.maximise),
+                duals,
+                "duals",
+                relative=1e-4,
             )
 
 

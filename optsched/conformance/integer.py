@@ -27,7 +27,13 @@ def covering() -> LinearProgram:
     """min x + y + z + 0.5 so that every pair of three has one: 2.5, where halves would do with 2."""
     rows = [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
     return program(
-        [1, 1, 1], rows, lower=1, bounds=(0, 1), integer=True, maximise=False, offset=0.5
+        [1, 1, 1],
+        rows,
+        lower=1,
+        bounds=(0, 1),
+        integer=True,
+        maximise=False,
+        offset=0.5,
     )
 
 
@@ -39,7 +45,12 @@ def equality() -> LinearProgram:
 def negative() -> LinearProgram:
     """min 3x + 5y  s.t.  2x + 4y >= -7, -3 <= x, -2 <= y: -9 at (-3, 0); the relaxation has -10.25."""
     return program(
-        [3, 5], [[2, 4]], lower=-7, bounds=([-3, -2], [4, 4]), integer=True, maximise=False
+        [3, 5],
+        [[2, 4]],
+        lower=-7,
+        bounds=([-3, -2], [4, 4]),
+        integer=True,
+        maximise=False,
     )
 
 
@@ -102,7 +113,12 @@ def market_split(items: int = 40) -> tuple[LinearProgram, FloatArray]:
     planted = (random.random(items) < 0.5).astype(float)
     sides = (rows @ planted).tolist()
     return program(
-        [1] * items, rows.tolist(), lower=sides, upper=sides, bounds=(0, 1), integer=True
+        [1] * items,
+        rows.tolist(),
+        lower=sides,
+        upper=sides,
+        bounds=(0, 1),
+        integer=True,
     ), planted
 
 

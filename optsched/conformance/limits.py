@@ -128,7 +128,9 @@ def interrupt(subject: Subject) -> None:
     """What there is comes back, as interrupted, soon after the signal."""
     if threading.current_thread() is not threading.main_thread():
         raise Skipped("signals arrive in the main thread alone")
-    arrays, limit, after = long_program(subject), 6.0, 0.1
+    arrays = long_program(subject)
+    limit = 6.0
+    after = 0.1
     with _sigint_after(after):
         started = time.perf_counter()
         values = subject.run(arrays, time=limit)
@@ -194,7 +196,8 @@ def nan(subject: Subject) -> None:
 def tolerance(subject: Subject) -> None:
     """1e-6 is enough for the certificate, and no reason for another answer."""
     arrays = some_program(subject).arrays
-    loose, tight = subject.solve(arrays, tolerance=1e-6), subject.solve(arrays, tolerance=1e-9)
+    loose = subject.solve(arrays, tolerance=1e-6)
+    tight = subject.solve(arrays, tolerance=1e-9)
     for outcome in (loose, tight):
         expect_certified(outcome)
         expect(outcome.value is not None, "no objective")

@@ -89,7 +89,11 @@ def no_objective() -> LinearProgram:
 def negative_bounds() -> LinearProgram:
     """min x + y  s.t.  abs(x - y) <= 1, -7 <= x <= -3, y <= -1: -15 at (-7, -8)."""
     return program(
-        [1, 1], [[-1, 1], [1, -1]], lower=[-1, -1], maximise=False, bounds=([-7, -INF], [-3, -1])
+        [1, 1],
+        [[-1, 1], [1, -1]],
+        lower=[-1, -1],
+        maximise=False,
+        bounds=([-7, -INF], [-3, -1]),
     )
 
 
@@ -109,7 +113,8 @@ def transport() -> LinearProgram:
 
 def badly_scaled() -> LinearProgram:
     """`dense` with columns in units of 1e-6 and 1e5, rows in units of 1e4 and 1e-3: still 11."""
-    x, y = 1e6, 1e-5
+    x = 1e6
+    y = 1e-5
     rows = [[1e4 * x, 1e4 * y], [1e-3 * x, 3e-3 * y]]
     return program([3 * x, 2 * y], rows, upper=[4e4, 9e-3], bounds=(0, [3 / x, INF]))
 
@@ -122,7 +127,11 @@ def tiny() -> LinearProgram:
 def infeasible() -> LinearProgram:
     """x + y >= 3 and x + y <= 2, and a row that has nothing to do with it."""
     return program(
-        [1, 1], [[1, 1], [1, 1], [1, 0]], lower=[3, -INF, -INF], upper=[INF, 2, 9], bounds=(0, 10)
+        [1, 1],
+        [[1, 1], [1, 1], [1, 0]],
+        lower=[3, -INF, -INF],
+        upper=[INF, 2, 9],
+        bounds=(0, 10),
     )
 
 
@@ -167,7 +176,10 @@ CASES = tuple(
         KnownAnswer("infeasible bounds", infeasible_by_bounds, status=Status.INFEASIBLE),
         KnownAnswer("unbounded", unbounded, status=Status.UNBOUNDED, may_stop=True),
         KnownAnswer(
-            "unbounded in free columns", unbounded_free, status=Status.UNBOUNDED, may_stop=True
+            "unbounded in free columns",
+            unbounded_free,
+            status=Status.UNBOUNDED,
+            may_stop=True,
         ),
     )
 )

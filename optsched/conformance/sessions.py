@@ -35,10 +35,16 @@ SET_ROWS = methodcaller("set_rows", np.array([-INF, -INF]), np.array([2.0, 3.0])
 SET_BOUNDS = methodcaller("set_bounds", np.array([0.0, 2.0]), np.array([3.0, INF]))
 # The rows are 2x + y <= 4 and x + y <= 9 then.
 SET_COEFFICIENTS = methodcaller(
-    "set_coefficients", np.arange(2), np.arange(2), np.array([2.0, 1.0])
+    "set_coefficients",
+    np.arange(2),
+    np.arange(2),
+    np.array([2.0, 1.0]),
 )
 ADD_COLUMNS = methodcaller(
-    "add_columns", sp.csc_matrix(np.ones((2, 1))), np.array([7.0]), np.ones(1)
+    "add_columns",
+    sp.csc_matrix(np.ones((2, 1))),
+    np.array([7.0]),
+    np.ones(1),
 )
 ADD_ROWS = methodcaller("add_rows", sp.csr_matrix([[1.0, -1.0]]), np.array([-INF]), np.zeros(1))
 
@@ -99,7 +105,8 @@ def many_changes(subject: Subject) -> None:
         if change is not ADD_ROWS:
             change(session)
     session.add_rows(sp.csr_matrix([[1.0, -1.0, 1.0]]), np.array([-INF]), np.zeros(1))
-    found, fresh = session.run(Limits()), subject.run(session.arrays)
+    found = session.run(Limits())
+    fresh = subject.run(session.arrays)
     expect(fresh.objective is not None, f"no objective: {fresh.words}")
     expect_close(found.objective, fresh.objective or 0.0, "objective")
 

@@ -145,7 +145,10 @@ def reduced() -> TimelineProgram:
 def precedence() -> TimelineProgram:
     """A chain of 2 and 3 beside 4 on two machines: 5; release dates 0, 0, 3 make the last end at 7."""
     return timeline(
-        [(0, 2, [1]), (1, 3, [1]), (2, 4, [1])], [2], before=[(0, 1)], release=[0, 0, 3]
+        [(0, 2, [1]), (1, 3, [1]), (2, 4, [1])],
+        [2],
+        before=[(0, 1)],
+        release=[0, 0, 3],
     )
 
 

@@ -53,7 +53,13 @@ def steps_of_epoch(model: str, batch: int) -> int:
 
 
 def batch_changes(
-    mode: str, model: str, batch: int, gpus: int, epochs: int, *, planned: bool = False
+    mode: str,
+    model: str,
+    batch: int,
+    gpus: int,
+    epochs: int,
+    *,
+    planned: bool = False,
 ) -> list[tuple[int, int]]:
     """From which epoch on a job runs in which batch, after its first.
 
@@ -95,7 +101,8 @@ def _critical(model: str, batch: int, epoch: IntArray, planned: bool) -> BoolArr
         head = {512: 30, 1_024: 30, 2_048: 40}.get(batch, 10)
         more = ((60, 70), (80, 90)) if planned else ()
     else:
-        head, more = 10, ((150, 160), (250, 260)) if model == "ResNet-18" else ()
+        head = 10
+        more = ((150, 160), (250, 260)) if model == "ResNet-18" else ()
     critical = epoch < head
     for start, stop in more:
         critical |= (start <= epoch) & (epoch < stop)

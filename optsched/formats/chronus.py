@@ -119,13 +119,15 @@ def import_chronus(
     """
     if not 0 < unit < math.inf:
         raise InvalidArgument("unit", repr(unit), "seconds above 0")
-    documents, factors = pool_documents(pools), speeds_of(pools, speeds)
+    documents = pool_documents(pools)
+    factors = speeds_of(pools, speeds)
     spread = {} if locality is None else _read_locality(Path(locality))
     jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
     worth = _worths(jobs, unit)
     gangs = jobs.whole("num_gpu", 0, "a whole number of GPUs")
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "a time above 0")
-    models, users = jobs.cells["model_name"], jobs.cells["user"]
+    models = jobs.cells["model_name"]
+    users = jobs.cells["user"]
     if locality is not None:
         # A model that the file lacks would count as one that loses nothing
         unknown = np.array([model not in spread for model in models])
@@ -159,7 +161,8 @@ def _jobs(
     unit: float,
     workloads: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    ids, models = jobs.names("job_id"), jobs.cells["model_name"]
+    ids = jobs.names("job_id")
+    models = jobs.cells["model_name"]
     documents = []
     for row in rows.tolist():
         gang = int(jobs.numbers["num_gpu"][row])
@@ -180,7 +183,11 @@ def _jobs(
 
 
 def _deadline(
-    kind: str, start: float, worth: Worth, gang: int, workload: Mapping[str, Any]
+    kind: str,
+    start: float,
+    worth: Worth,
+    gang: int,
+    workload: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Deadline, its kind, and of a soft job the options."""
     if kind == BEST:
@@ -240,20 +247,30 @@ def _numbers(jobs: Table, row: int, column: str) -> list[float]:
         found = [math.nan]
     if not all(0 < number < math.inf for number in found) or "_" in cell:
         raise jobs.error(
-            row, column, show(cell), "numbers above 0 joined by hyphens, such as 90-120"
+            row,
+            column,
+            show(cell),
+            "numbers above 0 joined by hyphens, such as 90-120",
         )
     return found
 
 
 def _check_worth(
-    jobs: Table, row: int, kind: str, after: Sequence[float], worth: Sequence[float]
+    jobs: Table,
+    row: int,
+    kind: str,
+    after: Sequence[float],
+    worth: Sequence[float],
 ) -> None:
     if len(worth) != len(after):
         expected = f"{len(after)}, one for each expected time"
         raise jobs.error(row, "expect_value_list", f"{len(worth)} values", expected)
     if kind == STRICT and len(after) != 1:
         raise jobs.error(
-            row, "expect_time_list", f"{len(after)} times", "one, as the job is strict"
+            row,
+            "expect_time_list",
+            f"{len(after)} times",
+            "one, as the job is strict",
         )
     if any(later <= before for before, later in itertools.pairwise(after)):
         cell = jobs.cells["expect_time_list"][row]

@@ -70,7 +70,8 @@ def read_rates(data: bytes, name: str) -> Table:
         raise InvalidInput(f"{name}:1", found, "one of them")
     for row in range(len(table)):
         table.text(row, places[0])
-        rate, gpus = _rate(table, row), _gpus(table, row)
+        rate = _rate(table, row)
+        gpus = _gpus(table, row)
         if not (rate == 0 or SMALLEST <= rate <= LARGEST):
             expected = f"0, or a rate in steps/s from {SMALLEST:g} to {LARGEST:g}"
             raise table.error(row, "throughput", show(rate), expected)
@@ -150,7 +151,8 @@ def _place(path: str, jobs: Table, pools: Table | Sequence[Mapping[str, Any]]) -
     for table, field in ((jobs, _JOB_FIELD), (pools, _POOL_FIELD)):
         match = field.match(path)
         if match and isinstance(table, Table):
-            row, column = int(match[1]), match[2]
+            row = int(match[1])
+            column = match[2]
             if column is None:
                 return table.row_place(row)
             if column == "gpus" and table.value(row, "gpus") is None:
@@ -166,7 +168,8 @@ def _workloads(rates: Table, pools: Sequence[Mapping[str, Any]]) -> dict[str, An
     known = [_place_of(pool, column) for pool in pools]
     workloads: dict[str, Any] = {}
     for row in range(len(rates)):
-        place, workload = rates.text(row, column), rates.text(row, "workload")
+        place = rates.text(row, column)
+        workload = rates.text(row, "workload")
         if place not in known:
             what = "pools" if column == "pool" else "GPU types"
             expected = f"one of the {what} {listed(dict.fromkeys(known))}"
@@ -201,12 +204,17 @@ def _place_of(pool: Mapping[str, Any], column: str) -> str:
 
 
 def _job(
-    jobs: Table, row: int, job: dict[str, Any], rates: Table, workloads: Mapping[str, Any]
+    jobs: Table,
+    row: int,
+    job: dict[str, Any],
+    rates: Table,
+    workloads: Mapping[str, Any],
 ) -> dict[str, Any]:
     if job["workload"] not in workloads:
         expected = f"one of the workloads of {rates.name}: {listed(workloads)}"
         raise jobs.error(row, "workload", show(job["workload"]), expected)
-    low, high = job.pop("gpus_min", None), job.pop("gpus_max", None)
+    low = job.pop("gpus_min", None)
+    high = job.pop("gpus_max", None)
     if (low is None) != (high is None):
         missing = "gpus_min" if low is None else "gpus_max"
         expected = "a whole number, as the other end of the range is given"

@@ -148,9 +148,15 @@ def _workloads(jobs: Table, rates: Rates) -> list[str]:
 
 
 def _jobs(
-    jobs: Table, rows: IntArray, workloads: Sequence[str], rates: Rates, rigid: bool
+    jobs: Table,
+    rows: IntArray,
+    workloads: Sequence[str],
+    rates: Rates,
+    rigid: bool,
 ) -> list[dict[str, Any]]:
-    ids, arrival, deadline = jobs.names("job_id"), jobs.numbers["submit_time"], jobs.numbers["ddl"]
+    ids = jobs.names("job_id")
+    arrival = jobs.numbers["submit_time"]
+    deadline = jobs.numbers["ddl"]
     steps = jobs.numbers["iteration"]
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
     jobs.refuse("iteration", ~(steps >= 0), "a number of iterations, at least 0")

@@ -96,7 +96,8 @@ def import_gavel(
     UsageError
         Both ``active`` and ``at``, no pools, or numbers that make no sense, such as more active jobs than there are.
     """
-    table, jobs = read_throughputs(throughputs), read_trace(trace)
+    table = read_throughputs(throughputs)
+    jobs = read_trace(trace)
     return gavel_document(
         table,
         jobs,
@@ -150,7 +151,10 @@ def gavel_document(
             for job_type in used
         },
         "colocation": colocation(
-            table, {job_type: (job_type, 1.0) for job_type in used}, scales, sizes
+            table,
+            {job_type: (job_type, 1.0) for job_type in used},
+            scales,
+            sizes,
         )
         if pairs
         else [],
@@ -232,7 +236,10 @@ def _pool(name: str, gpus: int, node_size: int) -> dict[str, Any]:
 
 
 def rates_of(
-    table: GavelThroughputs, job_type: str, pools: Mapping[str, int], factor: float = 1.0
+    table: GavelThroughputs,
+    job_type: str,
+    pools: Mapping[str, int],
+    factor: float = 1.0,
 ) -> dict[str, dict[str, float]]:
     """Positive rates by pool and GPU count, times the factor; a pool without any is left out."""
     rates: dict[str, dict[str, float]] = {}
@@ -275,7 +282,10 @@ def colocation(
             for place, (first, (first_type, first_factor)) in enumerate(items):
                 for second, (second_type, second_factor) in items[place:]:
                     one, other = _shared_rates(
-                        table, pool, (first_type, scale), (second_type, scale)
+                        table,
+                        pool,
+                        (first_type, scale),
+                        (second_type, scale),
                     )
                     if min(one, other) > 0:
                         rates = [one * first_factor, other * second_factor]
@@ -291,7 +301,10 @@ def colocation(
 
 
 def _shared_rates(
-    table: GavelThroughputs, pool: str, first: RowKey, second: RowKey
+    table: GavelThroughputs,
+    pool: str,
+    first: RowKey,
+    second: RowKey,
 ) -> tuple[float, float]:
     """steps/s of the two; a direction that the file lacks counts as unknown, which is 0."""
     # The table states a pair in both directions, which must agree
@@ -342,17 +355,28 @@ def _deadline(jobs: GavelTrace, row: int, duration: float) -> float:
 
 
 def _duration(
-    table: GavelThroughputs, jobs: GavelTrace, row: int, reference: str | None
+    table: GavelThroughputs,
+    jobs: GavelTrace,
+    row: int,
+    reference: str | None,
 ) -> float | None:
     """Seconds on the reference; None where the job can run nowhere and so has no duration."""
     rate = _reference_rate(
-        table, jobs.job_type[row], int(jobs.gpus[row]), reference, jobs.path(row, "SLO")
+        table,
+        jobs.job_type[row],
+        int(jobs.gpus[row]),
+        reference,
+        jobs.path(row, "SLO"),
     )
     return None if rate is None else float(jobs.steps[row]) / rate
 
 
 def _reference_rate(
-    table: GavelThroughputs, job_type: str, gpus: int, reference: str | None, path: str
+    table: GavelThroughputs,
+    job_type: str,
+    gpus: int,
+    reference: str | None,
+    path: str,
 ) -> float | None:
     """Rate, in steps/s, that defines the duration; None where the job can run on no worker type."""
     rates = {

@@ -167,7 +167,8 @@ def read_throughputs(data: bytes) -> GavelThroughputs:
     shared: dict[str, dict[tuple[RowKey, RowKey], tuple[float, float]]] = {}
     for worker_type, rows in document.items():
         path = f"throughputs.{one_line(worker_type)}"
-        alone[worker_type], shared[worker_type] = {}, {}
+        alone[worker_type] = {}
+        shared[worker_type] = {}
         for text, row in _object(rows, path, "job types").items():
             key = _row_key(text, path, keys)
             if key in alone[worker_type]:
@@ -217,7 +218,10 @@ def _row_key(text: str, path: str, known: dict[str, RowKey]) -> RowKey:
 
 
 def _row(
-    value: object, key: RowKey, path: str, keys: dict[str, RowKey]
+    value: object,
+    key: RowKey,
+    path: str,
+    keys: dict[str, RowKey],
 ) -> tuple[float, dict[tuple[RowKey, RowKey], tuple[float, float]]]:
     """The rate alone and the rates beside others of one row."""
     row = _object(value, path, 'partners and "null" (the rate alone)')
@@ -325,7 +329,10 @@ class TraceLines:
         return _path(int(self.line[row]), self.names, column)
 
     def read(
-        self, column: str, convert: Callable[[str], Value | None], expected: str
+        self,
+        column: str,
+        convert: Callable[[str], Value | None],
+        expected: str,
     ) -> list[Value]:
         """What the cells of a column say; ``convert`` gives None for a text that is not what is expected."""
         cells = self.cells[column]
@@ -368,7 +375,10 @@ def read_trace(data: bytes) -> GavelTrace:
 
 
 def read_lines(
-    data: bytes, layouts: Mapping[int, tuple[str, ...]], expected: str, least: str
+    data: bytes,
+    layouts: Mapping[int, tuple[str, ...]],
+    expected: str,
+    least: str,
 ) -> TraceLines:
     """Cut a trace into cells; all lines have the layout of the first.
 
@@ -440,7 +450,8 @@ def jobs_of(lines: TraceLines) -> GavelTrace:
     back = np.flatnonzero(np.diff(trace.arrival) < 0)
     if len(back):
         row = int(back[0]) + 1
-        before, after = trace.arrival[row - 1], trace.arrival[row]
+        before = trace.arrival[row - 1]
+        after = trace.arrival[row]
         found = f"{after:.15g} after {before:.15g} on line {trace.line[row - 1]}"
         raise InvalidInput(trace.path(row, "arrival_time"), found, "arrivals in ascending order")
     return trace

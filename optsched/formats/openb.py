@@ -189,14 +189,17 @@ def _jobs(data: bytes, models: Sequence[str], at: float | None) -> Iterator[dict
 
 def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The pods that ran, as they were created."""
-    last, left_out = -math.inf, 0
+    last = -math.inf
+    left_out = 0
     for record, name in _pods(data):
         if not {*TIMES, SCHEDULED} <= set(record.cells):
             raise UsageError(
                 f"the pod list has not all times: a trace needs {listed((*TIMES, SCHEDULED))}"
             )
-        gpus, created = record.whole("num_gpu"), record.time("creation_time")
-        scheduled, deleted = record.time(SCHEDULED), record.time("deletion_time")
+        gpus = record.whole("num_gpu")
+        created = record.time("creation_time")
+        scheduled = record.time(SCHEDULED)
+        deleted = record.time("deletion_time")
         if not gpus:
             continue
         # Nobody knows how long these run
@@ -232,7 +235,8 @@ def _seconds(record: Record, created: float | None, deleted: float | None) -> fl
 
 
 def _options(record: Record, gpus: int, models: Sequence[str]) -> list[dict[str, Any]]:
-    milli, spec = record.whole("gpu_milli"), record.cells.get("gpu_spec", "")
+    milli = record.whole("gpu_milli")
+    spec = record.cells.get("gpu_spec", "")
     if not 1 <= milli <= 1000 or (gpus > 1 and milli != 1000):
         expected = (
             "thousandths of a GPU from 1 to 1000"

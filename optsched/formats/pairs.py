@@ -243,14 +243,16 @@ def _read_alone(data: bytes, name: str, known: Known) -> None:
         counts = (table.value(row, "gpus"), table.value(row, "consolidated"))
         if rate == 0 or not set(counts) <= {None, 1}:
             continue
-        family, batch = table.value(row, "family"), _batch(table, row, "batch")
+        family = table.value(row, "family")
+        batch = _batch(table, row, "batch")
         gpu = table.text(row, "gpu")
         if not of_gavel:
             workload = table.text(row, "workload")
         elif family is None:
             raise table.error(row, "family", "nothing", "the model of the job")
         else:
-            workload, gpu = job_type_of(str(family), batch), gpu_type_of(gpu)
+            workload = job_type_of(str(family), batch)
+            gpu = gpu_type_of(gpu)
         known.describe(workload, family, batch, table.row_place(row))
         known.state(workload, gpu, rate, table.place(row, "rate"))
 
@@ -277,7 +279,8 @@ def _kind_of_values(table: Table) -> str:
 
 def _workload(table: Table, row: int, side: str, known: Known) -> str:
     """The workload of one side of a pair, by its name or, in Gavel's table, by its model and its batch."""
-    family, batch = table.value(row, f"family_{side}"), _batch(table, row, f"batch_{side}")
+    family = table.value(row, f"family_{side}")
+    batch = _batch(table, row, f"batch_{side}")
     name = (
         table.text(row, side)
         if side in table
@@ -334,7 +337,8 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
     for worker_type in table.worker_types:
         if worker_type.endswith(SPREAD):
             continue
-        gpu, where = gpu_type_of(worker_type), f"{path}:{one_line(worker_type)}"
+        gpu = gpu_type_of(worker_type)
+        where = f"{path}:{one_line(worker_type)}"
         alone = {
             job: rate
             for (job, gpus), rate in table.alone[worker_type].items()
@@ -361,7 +365,12 @@ def _gavel_pairs(data: bytes, path: Path, known: Known) -> Iterator[PairMeasurem
                 left_out += 1
                 continue
             yield PairMeasurement(
-                gpu, (first, second), rates, True, (alone[first], alone[second]), (place, place)
+                gpu,
+                (first, second),
+                rates,
+                True,
+                (alone[first], alone[second]),
+                (place, place),
             )
     if left_out:
         log.info("%d pairs of jobs without a rate alone left out", left_out)

@@ -79,7 +79,8 @@ def import_philly(
         with named(file), no_collection():
             jobs, left_out = _of_log(log, clusters)
     else:
-        jobs, left_out = _of_table(log, clusters, file), {}
+        jobs = _of_table(log, clusters, file)
+        left_out = {}
     with named(file):
         return ImportedLog(recorded_instance(jobs, pools, speed, at=at, name=name), left_out)
 
@@ -94,10 +95,8 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
     """
     name, gpus, memory = MACHINES
     table = read_table(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
-    counts, sizes = (
-        table.whole(gpus, 0, "a whole number of GPUs"),
-        [*map(MEMORY.fullmatch, table.cells[memory])],
-    )
+    counts = table.whole(gpus, 0, "a whole number of GPUs")
+    sizes = [*map(MEMORY.fullmatch, table.cells[memory])]
     table.refuse(memory, np.array([match is None for match in sizes]), "a memory such as 24GB")
     pools: dict[float, list[dict[str, Any]]] = {}
     for machine, match, count in zip(table.names(name), sizes, counts.tolist(), strict=True):
@@ -113,7 +112,8 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
 
 def _of_table(data: bytes, clusters: Collection[str], file: str) -> RecordedJobs:
     table = read_table(data, file, COLUMNS, tuple(COLUMNS)[:-1])
-    seconds, arrival = table.numbers["duration"], _times(table, "timestamp")
+    seconds = table.numbers["duration"]
+    arrival = _times(table, "timestamp")
     table.refuse("duration", ~(seconds > 0), "seconds above 0")
     gpus = table.whole("num_gpus", 1, "a whole number of GPUs, at least 1")
     _check_clusters(clusters, set(table.cells["cluster"]), file)
@@ -166,7 +166,8 @@ def _of_log(data: bytes, clusters: Collection[str]) -> tuple[RecordedJobs, dict[
         path = f"[{number}]"
         if not isinstance(entry, dict):
             raise InvalidInput(path, show(entry), "a job: an object")
-        identity, cluster = _text(entry, "jobid", path), _text(entry, "vc", path)
+        identity = _text(entry, "jobid", path)
+        cluster = _text(entry, "vc", path)
         there[cluster] = None
         if clusters and cluster not in clusters:
             continue

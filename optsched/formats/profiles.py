@@ -208,7 +208,12 @@ def _measurements(path: Path, defaults: Defaults) -> Iterator[Measurement]:
 def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]:
     """A line for each step, in our own columns or in those of AdaptDL."""
     table = read_table(
-        data, str(path), COLUMNS, _required(data, path), SYNONYMS, least="measurement"
+        data,
+        str(path),
+        COLUMNS,
+        _required(data, path),
+        SYNONYMS,
+        least="measurement",
     )
     _check_columns(table)
     _warn_of_one_node(table, defaults)
@@ -307,7 +312,11 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
         return sum(map(int, digits)), len(digits)
     rates = "throughput" in table
     gpus = _count(
-        table, row, "gpus", "a whole number of GPUs, at least 1", None if not rates else 1
+        table,
+        row,
+        "gpus",
+        "a whole number of GPUs, at least 1",
+        None if not rates else 1,
     )
     nodes = table.value(row, "nodes")
     if nodes is None and gpus > 1:
@@ -411,7 +420,8 @@ def _elasticflow_rates(data: bytes, path: Path, defaults: Defaults) -> Iterator[
     for row in range(len(table)):
         batch = _positive(table, row, GLOBAL_BATCH, "samples above 0")
         for count in counts:
-            gpus, rate = int(count), _rate(table, row, count)
+            gpus = int(count)
+            rate = _rate(table, row, count)
             if rate > 0:
                 yield Measurement(
                     workload=defaults.workload or path.stem,

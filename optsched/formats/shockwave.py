@@ -113,7 +113,8 @@ def import_shockwave(
     UsageError
         As in `import_gavel`.
     """
-    table, shockwave = read_throughputs(throughputs), read_shockwave_trace(trace)
+    table = read_throughputs(throughputs)
+    shockwave = read_shockwave_trace(trace)
     jobs = shockwave.jobs
     instance = gavel_document(
         table,
@@ -155,10 +156,16 @@ def import_shockwave(
 
 
 def _changes(
-    table: GavelThroughputs, trace: ShockwaveTrace, row: int, pools: tuple[str, ...], planned: bool
+    table: GavelThroughputs,
+    trace: ShockwaveTrace,
+    row: int,
+    pools: tuple[str, ...],
+    planned: bool,
 ) -> Iterator[tuple[int, int, str, int]]:
     """Of the changes of a job's batch: the steps done, the batch from then on, the model, and the first batch."""
-    jobs, mode, gpus = trace.jobs, trace.mode[row], int(trace.jobs.gpus[row])
+    jobs = trace.jobs
+    mode = trace.mode[row]
+    gpus = int(trace.jobs.gpus[row])
     if mode == "static":
         return
     match = JOB_TYPE.fullmatch(jobs.job_type[row])

@@ -178,7 +178,10 @@ def import_sia(
 
 
 def _rates(
-    application: Application, pools: Pools, most: int, asked: tuple[int, int] | None
+    application: Application,
+    pools: Pools,
+    most: int,
+    asked: tuple[int, int] | None,
 ) -> Rates:
     """Rates in every pool: with the GPUs and the batch that were asked for, or (None) with the best ones."""
     if asked is None:
@@ -198,7 +201,10 @@ def _widest(rates: Rates) -> int:
 
 
 def _applications(
-    table: Table, folder: Path, pools: Pools, paces: Mapping[str, Pace]
+    table: Table,
+    folder: Path,
+    pools: Pools,
+    paces: Mapping[str, Pace],
 ) -> dict[str, Application]:
     found: dict[str, Application] = {}
     for row, name in enumerate(table.cells["application"]):
@@ -233,17 +239,23 @@ def _check_batches(table: Table, batch: IntArray, applications: Mapping[str, App
 
 
 def _adaptive(
-    application: Application, pool: str, nodes: int, size: int, most: int
+    application: Application,
+    pool: str,
+    nodes: int,
+    size: int,
+    most: int,
 ) -> dict[int, FloatArray]:
     """Rates with the best batch for each number of GPUs in each epoch."""
-    training, times = application.training, application.times[pool]
+    training = application.training
+    times = application.times[pool]
     # No more GPUs than the pool has, and each with at least the fewest samples of the profiles
     limit = min(nodes * size, most, int(training.batch[-1] // times.least))
     most_samples = {count: times.most(count, size) for count in range(1, limit + 1)}
     counts = [count for count, samples in most_samples.items() if samples >= times.least]
     if not counts:
         return {}
-    epochs, ways = len(training.progress), len(counts)
+    epochs = len(training.progress)
+    ways = len(counts)
 
     def seconds(samples: FloatArray, passes: IntArray, row: IntArray) -> FloatArray:
         # What is asked is the same in all epochs: only the noise of the gradient changes from one to the next
@@ -270,13 +282,19 @@ def _adaptive(
 
 
 def _tuned(
-    application: Application, pool: str, nodes: int, size: int, gpus: int, batch: int
+    application: Application,
+    pool: str,
+    nodes: int,
+    size: int,
+    gpus: int,
+    batch: int,
 ) -> dict[int, FloatArray]:
     """Rates with the GPUs and the batch that a job asks for, in as few passes as were seen to fit.
 
     One GPU takes a batch above M0 in two passes at least.
     """
-    training, times = application.training, application.times[pool]
+    training = application.training
+    times = application.times[pool]
     most = times.most(gpus, size)
     if gpus > nodes * size or not most >= 1:
         return {}
@@ -296,7 +314,11 @@ def _tuned(
 
 
 def _seconds(
-    times: StepTimes, gpus: int, size: int, samples: FloatArray, passes: IntArray
+    times: StepTimes,
+    gpus: int,
+    size: int,
+    samples: FloatArray,
+    passes: IntArray,
 ) -> FloatArray:
     """A step of several passes exchanges gradients in the last one."""
     step, sync = times.at(gpus, size, samples)

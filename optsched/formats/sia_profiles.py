@@ -204,7 +204,10 @@ def read_training(folder: Path) -> Training:
     tables = []
     for batch in sorted(files):
         table = read_table(
-            read_bytes(files[batch]), str(files[batch]), EPOCH, ("progress", "grad_sqr", "grad_var")
+            read_bytes(files[batch]),
+            str(files[batch]),
+            EPOCH,
+            ("progress", "grad_sqr", "grad_var"),
         )
         progress = table.numbers["progress"]
         table.refuse(

@@ -142,9 +142,11 @@ def _read(path: str | Path, names: Sequence[str]) -> tuple[FloatArray, set[str],
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines that may have a value, with their numbers; of a file of HiGHS those of its section of columns."""
     # A file of HiGHS also lists rows, whose names are not those of columns
-    first, columns = 1, HIGHS_COLUMNS.search(text)
+    first = 1
+    columns = HIGHS_COLUMNS.search(text)
     if columns is not None:
-        first, text = text[: columns.start(1)].count("\n") + 1, columns[1]
+        first = text[: columns.start(1)].count("\n") + 1
+        text = columns[1]
     for number, line in enumerate(text.splitlines(), first):
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, line

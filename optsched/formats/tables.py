@@ -202,7 +202,8 @@ def read_table(
 
 def _numbers(table: Table, column: str) -> FloatArray:
     """All cells at once or, where that fails, one by one, to find the cell that is wrong."""
-    cells, kind = table.cells[column], table.kinds[column]
+    cells = table.cells[column]
+    kind = table.kinds[column]
     try:
         values = np.array(list(map(int if kind == "whole" else float, cells)), np.float64)
         # Python reads 1_000 as a number, and float reads inf and nan; a table may have neither
@@ -270,7 +271,10 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(
-    where: str, header: Sequence[str], columns: Mapping[str, Kind], required: Sequence[str]
+    where: str,
+    header: Sequence[str],
+    columns: Mapping[str, Kind],
+    required: Sequence[str],
 ) -> None:
     """Refuse unknown columns, those that come twice and those that are missing."""
     for row, column in enumerate(header):

@@ -94,8 +94,10 @@ def import_tiresias(
     documents = _cluster(cluster) if cluster is not None else pool_documents(pools or {})
     factors = speeds_of((document["name"] for document in documents), speeds)
     jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
-    ids, models = jobs.names("job_id"), jobs.cells["model_name"]
-    arrival, duration = jobs.numbers["submit_time"], jobs.numbers["duration"]
+    ids = jobs.names("job_id")
+    models = jobs.cells["model_name"]
+    arrival = jobs.numbers["submit_time"]
+    duration = jobs.numbers["duration"]
     gangs = jobs.whole("num_gpu", 1, "a whole number of GPUs, at least 1")
     jobs.refuse("duration", ~(duration > 0), "seconds above 0")
     rows, now = arrived(arrival, at)

@@ -167,7 +167,8 @@ def cluster(options: ClusterOptions) -> Generated:
     `optsched.generate.load` at balanced prices is at most tmax / load, after rounding to whole nodes too: the level of
     max-min fairness is at most 1 / load of what every job can reach alone, proven without solving anything.
     """
-    random, n = np.random.default_rng([options.seed, 0]), options.jobs
+    random = np.random.default_rng([options.seed, 0])
+    n = options.jobs
     weight = random.choice(np.array([1.0, 2.0, 4.0]), n, p=with_rest(options.weights))
     share = random.dirichlet(np.full(options.pools, 5.0))
     kind = np.arange(n)
@@ -192,7 +193,8 @@ def _gang_note(options: ClusterOptions, widest: int) -> tuple[str, ...]:
 
 
 def _level_note(instance: Instance, sized: Sized) -> str:
-    demand, W = sized.demand, sized.W
+    demand = sized.demand
+    W = sized.W
     tmax = highest(demand, W)
     bound = min(1.0, level_bound(demand, W, balanced_prices(demand, W)) / tmax)
     if W.size * len(instance.jobs_table) > SOLVED:
@@ -223,7 +225,11 @@ class Draft:
         """What jobs of these rows want, shapes (jobs, ...)."""
         gang = np.maximum(self.rows.gang, 1)
         return GpuDemand(
-            self.rows.slow[kind], self.rows.fast[kind], gang[kind], weight, self.sharing[kind]
+            self.rows.slow[kind],
+            self.rows.fast[kind],
+            gang[kind],
+            weight,
+            self.sharing[kind],
         )
 
 
@@ -274,14 +280,23 @@ def _draft(options: ClusterOptions, gpus: float, widest: int) -> Draft:
     count = options.kinds if repeated else options.jobs
     random = np.random.default_rng([options.seed, 1])
     rows = draw_rows(count, table, options.gangs, options.elastic, widest, random)
-    colocation, sharing = list[Document](), np.ones(len(rows.gang))
+    colocation = list[Document]()
+    sharing = np.ones(len(rows.gang))
     if options.colocation > 0:
         pairs = draw_pairs(
-            rows, options.colocation, repeated, np.random.default_rng([options.seed, 2])
+            rows,
+            options.colocation,
+            repeated,
+            np.random.default_rng([options.seed, 2]),
         )
         key, letter = ("workloads", "k") if repeated else ("jobs", "j")
         colocation, sharing = pair_entries(
-            pairs, rows, slowdowns(workloads, sites), sites, key, letter
+            pairs,
+            rows,
+            slowdowns(workloads, sites),
+            sites,
+            key,
+            letter,
         )
     return Draft(sites, workloads, table, rows, colocation, sharing)
 
@@ -293,7 +308,11 @@ def _total(demand: GpuDemand, share: FloatArray, load: float) -> float:
 
 
 def _whole_nodes(
-    demand: GpuDemand, share: FloatArray, total: float, sites: list[Site], options: ClusterOptions
+    demand: GpuDemand,
+    share: FloatArray,
+    total: float,
+    sites: list[Site],
+    options: ClusterOptions,
 ) -> FloatArray | None:
     """GPUs of each pool, so few that the bound holds; None where a gang has no pool to run in."""
     node = np.array([site.gpus_per_node for site in sites], np.float64)
@@ -318,7 +337,11 @@ def _whole_nodes(
 
 
 def _instance(
-    options: ClusterOptions, draft: Draft, kind: IntArray, weight: FloatArray, W: FloatArray
+    options: ClusterOptions,
+    draft: Draft,
+    kind: IntArray,
+    weight: FloatArray,
+    W: FloatArray,
 ) -> Instance:
     """Put pools of W GPUs and the jobs together.
 
@@ -326,7 +349,8 @@ def _instance(
     workload ``k0, k1, ...`` with rates by GPU count.
     """
     random = np.random.default_rng([options.seed, 3])
-    n, repeated = options.jobs, options.rows == "repeated"
+    n = options.jobs
+    repeated = options.rows == "repeated"
     rows = draft.rows
     hours = draw_hours(options, random)
     now = PAST * HOUR
@@ -371,7 +395,10 @@ def _instance(
 
 
 def _cluster_document(
-    options: ClusterOptions, draft: Draft, W: FloatArray, random: np.random.Generator
+    options: ClusterOptions,
+    draft: Draft,
+    W: FloatArray,
+    random: np.random.Generator,
 ) -> Document:
     hosts = [
         hosts_of(site, int(gpus), options.topology, options.unavailable, random)
@@ -396,7 +423,8 @@ def _labels(draft: Draft) -> Document:
 
 def _kind_documents(draft: Draft) -> Document:
     """A workload per kind, with the rates of its gang, or of all counts if it is elastic."""
-    rows, documents = draft.rows, {}
+    rows = draft.rows
+    documents = {}
     every = np.arange(len(rows.gang))
     by_count = {count: rows.at(every, draft.table, count).tolist() for count in COUNTS}
     for row, gang in enumerate(rows.gang.tolist()):
@@ -419,7 +447,8 @@ def _kind_documents(draft: Draft) -> Document:
 
 def _rate_table(rows: RateRows, table: FloatArray, places: list[str]) -> RateTable:
     """One profile per row: plain numbers of a gang, rates by count of an elastic job."""
-    gang, slow = rows.gang, np.where(rows.gang[:, np.newaxis] > 0, rows.slow, 0.0)
+    gang = rows.gang
+    slow = np.where(rows.gang[:, np.newaxis] > 0, rows.slow, 0.0)
     profile, place = np.nonzero(slow)
     parts = [(profile, place, np.full(len(profile), OWN_GANG), slow[profile, place])]
     elastic = np.flatnonzero(gang == 0)
@@ -431,7 +460,10 @@ def _rate_table(rows: RateRows, table: FloatArray, places: list[str]) -> RateTab
     if len(elastic):
         # Rates by GPU count were appended count by count; a table has them profile by profile
         order = np.lexsort((gpus, place, profile))
-        profile, place, gpus, rate = profile[order], place[order], gpus[order], rate[order]
+        profile = profile[order]
+        place = place[order]
+        gpus = gpus[order]
+        rate = rate[order]
     return RateTable(
         indptr=np.searchsorted(profile, np.arange(len(gang) + 1)).astype(np.int64),
         place=place.astype(np.int64),

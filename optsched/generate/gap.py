@@ -62,7 +62,9 @@ def draw(options: GapOptions) -> tuple[IntArray, IntArray, FloatArray]:
     multilevel generalized assignment problem. All five side by side: M. Yagiura, T. Ibaraki, F. Glover 2006, A path
     relinking approach with ejection chains for the generalized assignment problem.
     """
-    random, n, m = options.random(), options.jobs, options.agents
+    random = options.random()
+    n = options.jobs
+    m = options.agents
     shape = (m, n)
     if options.type == "e":
         # 1 - U[0, 1) is in (0, 1]

@@ -160,5 +160,6 @@ def significant(values: FloatArray, digits: int) -> FloatArray:
     with np.errstate(divide="ignore"):
         exponent = np.where(values > 0, np.floor(np.log10(values)), 0.0)
     places = digits - 1 - exponent
-    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    up = 10.0 ** np.maximum(places, 0)
+    down = 10.0 ** np.maximum(-places, 0)
     return np.asarray(np.round(values * up / down) / up * down)

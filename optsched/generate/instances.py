@@ -25,7 +25,10 @@ HOUR = 3600
 
 
 def _workloads(
-    models: Sequence[str], sites: Sequence[Site], gangs: Sequence[int], random: np.random.Generator
+    models: Sequence[str],
+    sites: Sequence[Site],
+    gangs: Sequence[int],
+    random: np.random.Generator,
 ) -> Document:
     chosen = [WORKLOADS[model] for model in dict.fromkeys(models)]
     return {workload.name: workload_document(workload, sites, gangs, random) for workload in chosen}
@@ -208,7 +211,8 @@ def large(seed: int = 4, jobs: int = 2000) -> Document:
     rows: list[Document] = []
     used: set[int] = set()
     for number in range(jobs):
-        model, gpus = models[number], int(gangs[number])
+        model = models[number]
+        gpus = int(gangs[number])
         steps = _steps(workloads, model, gpus, float(hours[number]))
         # Equal jobs would merge into one class
         while steps in used:
@@ -280,14 +284,23 @@ def topology(seed: int = 5) -> Document:
 def unrelated(seed: int = 6) -> Document:
     """R || Cmax with 15 jobs on 3 machines, durations from 10 to 100 s."""
     return generate(
-        "unrelated", jobs=15, machines=3, seed=seed, name="unrelated"
+        "unrelated",
+        jobs=15,
+        machines=3,
+        seed=seed,
+        name="unrelated",
     ).instance.to_document()
 
 
 def leases(seed: int = 7) -> Document:
     """24 gangs with deadlines on 16 GPUs in leases of half an hour; a plan that keeps all deadlines exists."""
     return generate(
-        "leases", jobs=24, nodes=2, tightness=0.95, seed=seed, name="leases"
+        "leases",
+        jobs=24,
+        nodes=2,
+        tightness=0.95,
+        seed=seed,
+        name="leases",
     ).instance.to_document()
 
 

@@ -131,7 +131,11 @@ def even(count: int, per_hour: float) -> FloatArray:
 
 
 def diurnal(
-    count: int, per_hour: float, amplitude: float, peak: float, random: np.random.Generator
+    count: int,
+    per_hour: float,
+    amplitude: float,
+    peak: float,
+    random: np.random.Generator,
 ) -> FloatArray:
     """Arrivals of a Poisson process whose rate goes up and down within a day, seconds; shape (count,).
 
@@ -153,7 +157,8 @@ def diurnal(
     1979.
     """
     found: list[FloatArray] = []
-    missing, last = count, 0.0
+    missing = count
+    last = 0.0
     while missing > 0:
         # Twice as many candidates as are missing: at least half of them are kept on average
         candidates = last + np.cumsum(
@@ -161,5 +166,6 @@ def diurnal(
         )
         rate = 1 + amplitude * np.cos(2 * math.pi * (candidates - peak * HOUR) / DAY)
         found.append(candidates[random.random(len(candidates)) * (1 + amplitude) < rate])
-        missing, last = missing - len(found[-1]), float(candidates[-1])
+        missing = missing - len(found[-1])
+        last = float(candidates[-1])
     return np.concatenate(found)[:count]

@@ -53,7 +53,8 @@ def draw(options: KnapsackOptions) -> tuple[IntArray, IntArray, IntArray]:
     Values go with uses, which is what makes these hard. The authors have one choice, and tightness 0.25, 0.5 and 0.75;
     their uses are in U(0, 1000). The largest of several choices keeps "tightness 1: everything fits" true.
     """
-    random, K = options.random(), options.resources
+    random = options.random()
+    K = options.resources
     r = random.integers(0, 1000, (options.jobs, options.choices, K), endpoint=True)
     b = np.floor(options.tightness * r.max(axis=1).sum(axis=0) * (1 + 1e-12)).astype(np.int64)
     # A value of 0 would leave a job that nothing is gained by running

@@ -78,7 +78,8 @@ def draw(options: LeasesOptions) -> Leases:
 
     The plan gives each job, in a drawn order, the first b_i leases that have g_i GPUs left.
     """
-    random, gpus = options.random(), options.nodes * options.gpus_per_node
+    random = options.random()
+    gpus = options.nodes * options.gpus_per_node
     fits = gpus >= GANGS
     gang = random.choice(GANGS[fits], options.jobs, p=GANG_SHARES[fits] / GANG_SHARES[fits].sum())
     needed = random.integers(1, options.longest, options.jobs, endpoint=True)

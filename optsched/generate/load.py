@@ -57,7 +57,11 @@ class GpuDemand:
         """With the rates of gangs that are larger than the pool set to 0."""
         slow = np.where(self.gang[:, np.newaxis] <= W, self.slow, 0.0)
         return GpuDemand(
-            slow, np.where(slow > 0, self.fast, 0.0), self.gang, self.weight, self.sharing
+            slow,
+            np.where(slow > 0, self.fast, 0.0),
+            self.gang,
+            self.weight,
+            self.sharing,
         )
 
 
@@ -93,12 +97,14 @@ def balanced_prices(demand: GpuDemand, W: FloatArray) -> FloatArray:
     """
     sample = demand.first(SAMPLE)
     prices = np.full(len(W), 1.0 / W.sum())
-    best, kept = np.inf, prices
+    best = np.inf
+    kept = prices
     for step in range(STEPS):
         cost, pool = costs(sample, W, prices)
         bound = 1.0 / cost.sum()
         if bound < best:
-            best, kept = bound, prices
+            best = bound
+            kept = prices
         # What the sample wants of each pool over what the pool has
         wanted = np.bincount(pool, weights=cost, minlength=len(W)) / prices / W
         prices = prices * (0.1 + wanted / wanted.max()) ** (1.0 / (2.0 + 0.2 * step))

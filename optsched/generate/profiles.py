@@ -78,7 +78,10 @@ def rounded(value: float) -> float:
 
 
 def workload_document(
-    workload: TrainedModel, sites: Sequence[Site], gangs: Sequence[int], random: np.random.Generator
+    workload: TrainedModel,
+    sites: Sequence[Site],
+    gangs: Sequence[int],
+    random: np.random.Generator,
 ) -> Document:
     """Workload of an instance document, with rates by pool, GPU count and nodes spanned.
 
@@ -124,7 +127,11 @@ def best_rate(throughput: Mapping[str, Any], gpus: int) -> float:
 
 
 def instance_document(
-    name: str, now: int, sites: Sequence[Site], workloads: Document, jobs: list[Document]
+    name: str,
+    now: int,
+    sites: Sequence[Site],
+    workloads: Document,
+    jobs: list[Document],
 ) -> Document:
     """An instance document without tenants, constraints and co-location."""
     return {

@@ -108,7 +108,11 @@ def ring_seconds(workload: TrainedModel, gpu: Gpu, gpus: int, bandwidth: float) 
 
 
 def rate(
-    workload: TrainedModel, gpu: Gpu, gpus: int = 1, nodes: int = 1, node_bandwidth: float = 12.5
+    workload: TrainedModel,
+    gpu: Gpu,
+    gpus: int = 1,
+    nodes: int = 1,
+    node_bandwidth: float = 12.5,
 ) -> float:
     """Rate of a data-parallel job in steps/s, a step being one batch of one GPU.
 
@@ -138,7 +142,8 @@ def slowdown(first: TrainedModel, second: TrainedModel, gpu: Gpu) -> float:
 
     so jobs that the host holds up, or that need different units, share well (below 2 is a gain over taking turns).
     """
-    a, b = step(first, gpu), step(second, gpu)
+    a = step(first, gpu)
+    b = step(second, gpu)
     compute = a.compute / a.seconds + b.compute / b.seconds
     memory = a.memory / a.seconds + b.memory / b.seconds
     return (1 + CONTENTION) * max(1.0, compute, memory)

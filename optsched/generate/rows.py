@@ -188,7 +188,8 @@ def draw_pairs(rows: RateRows, share: float, repeated: bool, random: np.random.G
     """
     single = np.flatnonzero(rows.gang == 1)
     possible = len(single) * (len(single) + 1) // 2 if repeated else len(single) // 2
-    wanted, pools = round(share * possible), rows.slow.shape[1]
+    wanted = round(share * possible)
+    pools = rows.slow.shape[1]
     if wanted * pools > MOST_ENTRIES:
         most = MOST_ENTRIES / pools / possible
         raise InvalidArgument(
@@ -203,7 +204,12 @@ def draw_pairs(rows: RateRows, share: float, repeated: bool, random: np.random.G
 
 
 def pair_entries(
-    pairs: Pairs, rows: RateRows, factors: FloatArray, sites: Sequence[Site], key: str, letter: str
+    pairs: Pairs,
+    rows: RateRows,
+    factors: FloatArray,
+    sites: Sequence[Site],
+    key: str,
+    letter: str,
 ) -> tuple[list[Document], FloatArray]:
     """Entries for every pair in every pool that holds both, and `optsched.generate.load.GpuDemand.sharing` of the rows.
 

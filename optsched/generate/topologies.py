@@ -31,7 +31,11 @@ class Host:
 
 
 def hosts_of(
-    site: Site, gpus: int, topology: Topology, unavailable: float, random: np.random.Generator
+    site: Site,
+    gpus: int,
+    topology: Topology,
+    unavailable: float,
+    random: np.random.Generator,
 ) -> list[Host]:
     """Nodes whose usable ones have ``gpus`` GPUs in all, a multiple of the site's ``gpus_per_node``.
 

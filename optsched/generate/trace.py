@@ -63,7 +63,9 @@ class TraceOptions(GeneratorOptions):
     pools: Annotated[
         int,
         Field(
-            ge=1, le=len(TYPES), description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80."
+            ge=1,
+            le=len(TYPES),
+            description="Pools: V100, A100, H100, T4, P100, A100 80 GB, K80.",
         ),
     ] = 1
     nodes: Annotated[int, Field(ge=1, le=100_000, description="Nodes of each pool.")] = 8
@@ -151,7 +153,10 @@ def trace(options: TraceOptions) -> Generated:
     counts = [count for count in COUNTS if count <= widest]
     documents = {
         workload.name: workload_document(
-            workload, sites, counts, np.random.default_rng([options.seed, row])
+            workload,
+            sites,
+            counts,
+            np.random.default_rng([options.seed, row]),
         )
         for row, workload in enumerate(WORKLOADS.values())
     }
@@ -174,10 +179,14 @@ def trace(options: TraceOptions) -> Generated:
 
 
 def _without_arrivals(
-    options: TraceOptions, sites: list[Site], documents: Document, counts: list[int]
+    options: TraceOptions,
+    sites: list[Site],
+    documents: Document,
+    counts: list[int],
 ) -> Instance:
     """The jobs, all there at once."""
-    random, n = np.random.default_rng([options.seed, 1000]), options.jobs
+    random = np.random.default_rng([options.seed, 1000])
+    n = options.jobs
     workload = random.integers(0, len(documents), n)
     place = random.choice(len(counts), n, p=with_rest(options.gangs, len(counts)))
     best = np.array(
@@ -206,7 +215,8 @@ def _hours(options: TraceOptions) -> FloatArray:
 
 def _with_arrivals(options: TraceOptions, jobs: Instance, per_hour: float) -> Instance:
     """The same jobs with arrivals, to a millisecond, and deadlines."""
-    random, n = np.random.default_rng([options.seed, 1002]), options.jobs
+    random = np.random.default_rng([options.seed, 1002])
+    n = options.jobs
     if options.arrivals == "even":
         arrival = even(n, per_hour)
     elif options.arrivals == "diurnal":

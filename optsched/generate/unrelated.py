@@ -61,7 +61,8 @@ def durations(options: UnrelatedOptions) -> IntArray:
     the three classes that studies of R || Cmax use (for example Fanjul-Peyro and Ruiz 2010, Iterated greedy local
     search methods for unrelated parallel machine scheduling), with ranges that can be chosen.
     """
-    random, shape = options.random(), (options.jobs, options.machines)
+    random = options.random()
+    shape = (options.jobs, options.machines)
     if options.correlation == "none":
         return random.integers(options.low, options.high, shape, endpoint=True)
     bases = {"jobs": (options.jobs, 1), "machines": (1, options.machines)}[options.correlation]

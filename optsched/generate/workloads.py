@@ -87,7 +87,15 @@ def _transformer(
     flops = 2 * (12 * layers * width**2 + width * vocabulary) + 2 * layers * tokens * width
     kept = _kept(layers, width, heads, tokens)
     return TrainedModel(
-        model, batch, parameters, tokens * flops, kept, 14 * layers, True, "matrix", source
+        model,
+        batch,
+        parameters,
+        tokens * flops,
+        kept,
+        14 * layers,
+        True,
+        "matrix",
+        source,
     )
 
 

@@ -108,7 +108,10 @@ MOST_PASSES = 2.0**31
 
 
 def _check_passes(
-    instance: Instance, step: FloatArray, per_gpu: FloatArray, most: FloatArray
+    instance: Instance,
+    step: FloatArray,
+    per_gpu: FloatArray,
+    most: FloatArray,
 ) -> None:
     """Refuse a ``max_batch_per_gpu`` that whole samples exceed, or that takes more passes than can be counted."""
     each = np.where(np.isnan(per_gpu), step, per_gpu)
@@ -226,7 +229,10 @@ class BestBatches:
 
 
 def best_batches(
-    gpus: IntArray, seconds: StepSeconds, noise: GradientNoise, limits: BatchLimits
+    gpus: IntArray,
+    seconds: StepSeconds,
+    noise: GradientNoise,
+    limits: BatchLimits,
 ) -> BestBatches:
     """Goodput = samples/s x efficiency, at the best of `SIZES` geometric batch sizes for each of E ways to run.
 
@@ -298,7 +304,8 @@ class GradientNoiseDocument(Document):
 
     @model_validator(mode="after")
     def _limits_allow_a_batch(self) -> Self:
-        most, local = self.max_batch, self.max_batch_per_gpu
+        most = self.max_batch
+        local = self.max_batch_per_gpu
         if self.sqr == 0 and self.var == 0:
             raise refused("sqr and var of 0", "one of them above 0")
         if most is not None and most < self.batch:
@@ -325,7 +332,8 @@ class AdaptiveBatches:
     def of(cls, instance: Instance) -> AdaptiveBatches:
         """Read the parameters; raises `InvalidInput` with the path of a wrong one."""
         count = len(instance.workloads) + 1
-        known, numbers = np.zeros(count, bool), np.ones((6, count))
+        known = np.zeros(count, bool)
+        numbers = np.ones((6, count))
         accumulation = np.ones(count, bool)
         for row, workload in enumerate(instance.workloads):
             if KEY not in workload.parameters:
@@ -350,7 +358,8 @@ class AdaptiveBatches:
                 given.min_batch_per_gpu,
                 local,
             )
-            known[row], accumulation[row] = True, given.accumulation
+            known[row] = True
+            accumulation[row] = given.accumulation
         return cls(
             known,
             GradientNoise(*numbers[:3]),
@@ -362,7 +371,8 @@ class AdaptiveBatches:
         # Samples and passes are what is chosen, so that ways that differ in them alone are one.
         columns = (ways.workload, ways.gpu, ways.gpus, ways.nodes)
         groups = group_rows(columns, len(ways))
-        goodput, samples = np.empty(len(groups)), np.empty(len(groups))
+        goodput = np.empty(len(groups))
+        samples = np.empty(len(groups))
         passes = np.empty(len(groups), np.int64)
         # Each way has `SIZES` batches, which must stay in the cache together.
         for start in range(0, len(groups), BLOCK):
@@ -370,7 +380,10 @@ class AdaptiveBatches:
             some = ways.take(groups.first[block])
 
             def step_seconds(
-                m: FloatArray, p: IntArray, row: IntArray, some: Ways = some
+                m: FloatArray,
+                p: IntArray,
+                row: IntArray,
+                some: Ways = some,
             ) -> FloatArray:
                 return seconds(some.take(row).with_batches(m, p))
 
@@ -380,5 +393,7 @@ class AdaptiveBatches:
                 self.noise.take(some.workload),
                 self.limits.take(some.workload),
             )
-            goodput[block], samples[block], passes[block] = best.goodput, best.samples, best.passes
+            goodput[block] = best.goodput
+            samples[block] = best.samples
+            passes[block] = best.passes
         return BestBatches(goodput[groups.inverse], samples[groups.inverse], passes[groups.inverse])

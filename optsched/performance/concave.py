@@ -34,7 +34,8 @@ def concave_envelope(k: ArrayLike, rates: ArrayLike, *, from_zero: bool = False)
     ValueError
         If k does not grow, or shapes differ, or a rate is not finite.
     """
-    x, y = np.asarray(k, np.float64), np.asarray(rates, np.float64)
+    x = np.asarray(k, np.float64)
+    y = np.asarray(rates, np.float64)
     if x.ndim != 1 or y.shape[-1:] != x.shape or y.ndim > 2:
         raise ValueError(
             f"rates of shape (K,) or (N, K) are needed for K = {x.size} counts, found {y.shape}"
@@ -95,7 +96,8 @@ def envelope_gap(rates: ArrayLike, envelope: ArrayLike) -> FloatArray:
     -------
     array, shape (...)
     """
-    y, upper = np.asarray(rates, np.float64), np.asarray(envelope, np.float64)
+    y = np.asarray(rates, np.float64)
+    upper = np.asarray(envelope, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.where(upper > y, (upper - y) / np.abs(upper), 0.0)
     gap: FloatArray = excess.max(axis=-1, initial=0.0)

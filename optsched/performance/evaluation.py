@@ -303,7 +303,8 @@ def _judge(
     refused = dict.fromkeys(models, nothing)
     for seed, split in parts:
         # All models get the same object: a chain takes over what its parts have fitted.
-        train, ways = profiles.take(split.train), profiles.ways.take(split.test)
+        train = profiles.take(split.train)
+        ways = profiles.ways.take(split.test)
         for name, fit in models.items():
             if on_fit is not None:
                 on_fit(name, title)
@@ -319,7 +320,10 @@ def _judge(
 
 
 def _points(
-    model: str, split: str, profiles: Profiles, found: Sequence[tuple[int, IntArray, Times]]
+    model: str,
+    split: str,
+    profiles: Profiles,
+    found: Sequence[tuple[int, IntArray, Times]],
 ) -> Points:
     rows = [np.zeros(0, np.int64), *(test for _, test, _ in found)]
     seeds = [np.zeros(0, np.int64), *(np.full(len(test), seed) for seed, test, _ in found)]
@@ -339,7 +343,11 @@ def _points(
 
 
 def _rows(
-    points: Points, profiles: Profiles, fits: int, nominal: float, refused: str
+    points: Points,
+    profiles: Profiles,
+    fits: int,
+    nominal: float,
+    refused: str,
 ) -> list[ErrorRow]:
     """All workloads together, then each that was left out."""
     workload = profiles.ways.workload[points.row]
@@ -351,7 +359,12 @@ def _rows(
 
 
 def _row(
-    points: Points, workload: str | None, chosen: IntArray, fits: int, nominal: float, refused: str
+    points: Points,
+    workload: str | None,
+    chosen: IntArray,
+    fits: int,
+    nominal: float,
+    refused: str,
 ) -> ErrorRow:
     # A model is judged by what it says; that it is silent is counted beside.
     known = np.intersect1d(chosen, points.known)

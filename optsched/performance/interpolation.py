@@ -130,7 +130,8 @@ class Lookup:
         if not len(self._rows):
             nothing = np.full(len(columns[-1]), -1)
             return nothing, nothing
-        keys, wanted = self._keys, self._key(columns)
+        keys = self._keys
+        wanted = self._key(columns)
         at = np.searchsorted(keys, wanted)
         high = np.minimum(at, len(keys) - 1)
         exact = keys[high] == wanted
@@ -199,7 +200,11 @@ class MeasuredPoints(Columns):
     def measured(self, ways: Ways) -> FloatArray:
         """Seconds that were measured in exactly this way, bit for bit; NaN where it was not."""
         return self._measured(
-            self.cells.find(ways), ways.nodes, ways.samples, ways.passes, ways.gpus
+            self.cells.find(ways),
+            ways.nodes,
+            ways.samples,
+            ways.passes,
+            ways.gpus,
         )
 
     def _measured(self, *columns: AnyArray) -> FloatArray:
@@ -256,7 +261,8 @@ class MeasuredPoints(Columns):
 
     def _seconds_at(self, shape: IntArray, samples: FloatArray) -> FloatArray:
         """Seconds of a step of one pass in a shape: measured, else on its line; NaN for shape -1."""
-        at, one_pass = self._shapes.take(shape), np.ones(len(shape), np.int64)
+        at = self._shapes.take(shape)
+        one_pass = np.ones(len(shape), np.int64)
         exact = self._measured(at.cell, at.nodes, samples, one_pass, at.gpus)
         exact[shape < 0] = np.nan
         return np.where(np.isnan(exact), self._on_line(shape, samples), exact)
@@ -374,7 +380,8 @@ def _batch_log_sd(points: MeasuredPoints) -> float:
     # Evenly over all shapes, so that the sample does not depend on their order alone.
     every = max(1, sum(map(len, shapes)) // MOST_LEFT_OUT)
     for rows, left in [(shape, left) for shape in shapes for left in range(len(shape))][::every]:
-        others, row = np.delete(rows, left), rows[left]
+        others = np.delete(rows, left)
+        row = rows[left]
         a, b = fit_affine(single.samples[others], single.seconds[others])
         errors.append(np.log((a + b * single.samples[row]) / single.seconds[row]))
     return _root(np.array(errors), BATCH_LOG_SD)
@@ -386,8 +393,10 @@ def _count_log_sd(points: MeasuredPoints) -> float:
     single = single.take(np.lexsort((single.gpus, single.samples, single.nodes, single.cell)))
     series = group_rows((single.cell, single.nodes, single.samples), len(single)).inverse
     here = 1 + np.flatnonzero((series[:-2] == series[1:-1]) & (series[1:-1] == series[2:]))
-    below, above = here - 1, here + 1
-    log_k, log_t = np.log(single.gpus), np.log(single.seconds)
+    below = here - 1
+    above = here + 1
+    log_k = np.log(single.gpus)
+    log_t = np.log(single.seconds)
     place = (log_k[here] - log_k[below]) / (log_k[above] - log_k[below])
     return _root((1 - place) * log_t[below] + place * log_t[above] - log_t[here], COUNT_LOG_SD)
 

@@ -32,7 +32,10 @@ class LossCurve:
         return loss
 
     def convergence_epoch(
-        self, threshold: float = 0.01, window: int = 1, most: int = MOST_EPOCHS
+        self,
+        threshold: float = 0.01,
+        window: int = 1,
+        most: int = MOST_EPOCHS,
     ) -> int:
         """First whole epoch e with  l(e - window) - l(e) < threshold x l(0); ``most`` if there is none before it.
 
@@ -72,7 +75,8 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
     ----------
     Y. Peng et al., "Optimus", EuroSys 2018, section 3.1, and its repository, ``scheduler/estimator.py``.
     """
-    e, loss = np.asarray(epochs, np.float64), np.asarray(losses, np.float64)
+    e = np.asarray(epochs, np.float64)
+    loss = np.asarray(losses, np.float64)
     if e.shape != loss.shape or e.ndim != 1:
         raise InvalidInput("losses", f"shape {loss.shape}", f"{e.size} values, one for each epoch")
     for name, column, least in (("epochs", e, -1e-300), ("losses", loss, 0.0)):
@@ -87,27 +91,36 @@ def fit_loss_curve(epochs: ArrayLike, losses: ArrayLike) -> LossCurve:
             "epochs", f"{len(np.unique(e))} different ones", f"at least {LEAST_EPOCHS}"
         )
     order = np.argsort(e, kind="stable")
-    e, loss = e[order], loss[order]
+    e = e[order]
+    loss = loss[order]
     # Optimus weighs later thirds more: the end of the curve decides when it has converged.
     weight = LATER ** np.floor(3 * np.arange(len(e)) / len(e))
     # Units of the longest epoch and the largest loss, so that one start serves all curves.
-    length, size = max(float(e.max()), 1e-12), float(loss.max())
-    x, y = e / length, loss / size
+    length = max(float(e.max()), 1e-12)
+    size = float(loss.max())
+    x = e / length
+    y = loss / size
 
     def residuals(z: FloatArray) -> FloatArray:
         values: FloatArray = (1.0 / (z[0] * x + z[1]) + z[2] - y) * weight
         return values
 
-    best, curve = np.inf, np.zeros(3)
+    best = np.inf
+    curve = np.zeros(3)
     # The problem is not convex: several starts, of which the best end is taken.
     for bend in (1.0, 10.0, 100.0):
         for floor in (0.0, 0.9 * float(y.min())):
             start = np.array([bend, 1.0 / max(float(y[0]) - floor, 1e-3), floor])
             bounds = ([0.0, 1e-9, 0.0], [np.inf, np.inf, np.inf])
             found = least_squares(
-                residuals, start, bounds=bounds, x_scale=np.maximum(start, 0.1), max_nfev=500
+                residuals,
+                start,
+                bounds=bounds,
+                x_scale=np.maximum(start, 0.1),
+                max_nfev=500,
             )
             if found.cost < best:
-                best, curve = float(found.cost), found.x
+                best = float(found.cost)
+                curve = found.x
     a, b, c = curve.tolist()
     return LossCurve(a / (size * length), b / size, c * size)

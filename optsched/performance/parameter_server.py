@@ -78,7 +78,8 @@ class ParameterServers:
     @cache
     def none(cls) -> ParameterServers:
         """No laws; always the same."""
-        nothing, empty = np.zeros(0, np.int64), np.zeros((0, 0))
+        nothing = np.zeros(0, np.int64)
+        empty = np.zeros((0, 0))
         return cls(
             workload=nothing,
             terms=np.zeros((0, len(TERMS))),
@@ -97,7 +98,9 @@ class ParameterServers:
 
     def step_seconds(self, law: IntArray, w: IntArray, p: IntArray) -> FloatArray:
         """t(w, p) of rows of laws, elementwise."""
-        terms, workers, servers = self.terms[law], w.astype(np.float64), p.astype(np.float64)
+        terms = self.terms[law]
+        workers = w.astype(np.float64)
+        servers = p.astype(np.float64)
         total = np.zeros(len(law))
         for number, (of_w, of_p) in enumerate(TERMS):
             total += terms[:, number] * workers**of_w * servers**of_p
@@ -189,13 +192,17 @@ class ParameterServers:
         # The time is convex in p: one of the two whole neighbours of the minimum is the best.
         low = np.clip(np.floor(ideal), 1, most).astype(np.int64)
         high = np.clip(np.ceil(ideal), 1, most).astype(np.int64)
-        slower, faster = self.step_seconds(law, w, low), self.step_seconds(law, w, high)
-        p, t = np.where(faster < slower, high, low), np.minimum(slower, faster)
+        slower = self.step_seconds(law, w, low)
+        faster = self.step_seconds(law, w, high)
+        p = np.where(faster < slower, high, low)
+        t = np.minimum(slower, faster)
 
         # The fastest pair of each law first; of equally fast ones that with the fewest workers, then servers.
         order = np.lexsort((p, w, t, law))
         fits, first = np.unique(law[order], return_index=True)
         best_w, best_p = np.zeros((2, len(self)), np.int64)
         best_t = np.full(len(self), np.inf)
-        best_w[fits], best_p[fits], best_t[fits] = w[order[first]], p[order[first]], t[order[first]]
+        best_w[fits] = w[order[first]]
+        best_p[fits] = p[order[first]]
+        best_t[fits] = t[order[first]]
         return best_w, best_p, best_t

@@ -128,7 +128,10 @@ def read_parameter_servers(instance: Instance) -> ParameterServers:
 
 
 def _document(
-    given: Any, path: str, instance: Instance, capacities: Mapping[str, float]
+    given: Any,
+    path: str,
+    instance: Instance,
+    capacities: Mapping[str, float],
 ) -> LawDocument:
     law = given.get("law") if isinstance(given, Mapping) else None
     model = DOCUMENTS.get(law) if isinstance(law, str) else None

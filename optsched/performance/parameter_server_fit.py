@@ -43,7 +43,10 @@ class ParameterServerFit:
     def steps_per_second(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
         """Speed of so many workers with so many servers, elementwise."""
         terms = _terms(
-            self.law, np.asarray(workers, np.float64), np.asarray(servers, np.float64), self.batch
+            self.law,
+            np.asarray(workers, np.float64),
+            np.asarray(servers, np.float64),
+            self.batch,
         )
         coefficients = np.array([self.coefficients[name] for name in LAWS[self.law]])
         return np.asarray(1.0 / (terms @ coefficients), np.float64)
@@ -195,7 +198,8 @@ class BottleneckLaw:
         FloatArray
             steps/s, of the common shape.
         """
-        w, p = np.asarray(workers, np.float64), np.asarray(servers, np.float64)
+        w = np.asarray(workers, np.float64)
+        p = np.asarray(servers, np.float64)
         own = 2 * self.gradient_bytes / self.worker_bandwidth
         network = 2 * w * self.gradient_bytes / (p * self.server_bandwidth)
         slowest = np.maximum(np.maximum(own, network), w * self.update / p)
@@ -215,7 +219,8 @@ class BottleneckLaw:
         FloatArray
             steps/s, of the common shape.
         """
-        w, p = np.asarray(workers, np.float64), np.asarray(servers, np.float64)
+        w = np.asarray(workers, np.float64)
+        p = np.asarray(servers, np.float64)
         own = w / (self.compute + 2 * self.gradient_bytes / self.worker_bandwidth)
         network = p * self.server_bandwidth / self.gradient_bytes
         work = p / self.update if self.update > 0 else np.inf

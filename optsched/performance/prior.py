@@ -107,7 +107,8 @@ class KnownRates:
         length = length[asked]
         entry = ranges(self.indptr[workload[asked]], length)
         way = np.repeat(asked, length)
-        here, there = self.ways.take(entry), wanted.take(way)
+        here = self.ways.take(entry)
+        there = wanted.take(way)
         other_type = there.gpu_among(numbered(here.gpu_types)) != here.gpu
         ratio = _log_speeds(there.gpu_types, options.precision)[there.gpu]
         ratio -= _log_speeds(here.gpu_types, options.precision)[here.gpu]
@@ -133,7 +134,8 @@ class KnownRates:
             self.rate[entry[best]] * np.exp(ratio[best]) * (there.gpus[best] / here.gpus[best])
         )
         found = np.isfinite(least)
-        rate[asked[found]], log_sd[asked[found]] = carried[found], np.sqrt(least[found])
+        rate[asked[found]] = carried[found]
+        log_sd[asked[found]] = np.sqrt(least[found])
         return rate, log_sd
 
 
@@ -273,7 +275,8 @@ def _batchless(workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArra
 
 def _stated(instance: Instance) -> KnownRates:
     """What the workloads of an instance state: rates above 0 in steps/s, at a pool's or a GPU type's name."""
-    table, pools = instance.rates, instance.cluster.pools
+    table = instance.rates
+    pools = instance.cluster.pools
     # A name may be a pool and a GPU type: then it means the pool.
     by_place = {pool.gpu: row for row, pool in reversed(list(enumerate(pools)))}
     by_place |= {pool.name: row for row, pool in enumerate(pools)}
@@ -282,9 +285,11 @@ def _stated(instance: Instance) -> KnownRates:
     stating = np.flatnonzero(profile >= 0)
     start = table.indptr[profile[stating]]
     length = table.indptr[profile[stating] + 1] - start
-    entry, workload = ranges(start, length), np.repeat(stating, length)
+    entry = ranges(start, length)
+    workload = np.repeat(stating, length)
     above = table.rate[entry] > 0
-    entry, workload = entry[above], workload[above]
+    entry = entry[above]
+    workload = workload[above]
     pool = place[table.place[entry]]
     gpus = np.where(table.gpus[entry] == OWN_GANG, 1, table.gpus[entry])
     fewest = np.maximum(PoolSizes.of(instance, later=True).fewest_nodes(pool, gpus), 1)

@@ -40,7 +40,8 @@ class Profiles(Columns):
         It depends on nothing but what was measured, so that a fit to them does not depend on the order of a file.
         """
         ways = self.ways
-        workloads, gpu_types = tuple(sorted(ways.workloads)), tuple(sorted(ways.gpu_types))
+        workloads = tuple(sorted(ways.workloads))
+        gpu_types = tuple(sorted(ways.gpu_types))
         renamed = replace(
             ways,
             workload=ways.workload_among(numbered(workloads)),
@@ -87,7 +88,8 @@ class Profiles(Columns):
         for name, column in given.items():
             if column is not None and len(column) != count:
                 raise InvalidInput(name, f"{len(column)} values", f"{count}, as many as seconds")
-        workloads, gpu_types = numbered(map(str, workload)), numbered(map(str, gpu))
+        workloads = numbered(map(str, workload))
+        gpu_types = numbered(map(str, gpu))
         ways = Ways(
             workload=np.array([workloads[str(name)] for name in workload], np.int64),
             gpu=np.array([gpu_types[str(name)] for name in gpu], np.int64),
@@ -106,7 +108,10 @@ class Profiles(Columns):
 
     def _check(self) -> None:
         """Refuse rows whose columns contradict each other."""
-        gpus, nodes, seconds, sync = self.ways.gpus, self.ways.nodes, self.seconds, self.sync
+        gpus = self.ways.gpus
+        nodes = self.ways.nodes
+        seconds = self.seconds
+        sync = self.sync
         for row in np.flatnonzero(nodes > gpus).tolist():
             found = f"{nodes[row]} nodes for {gpus[row]} GPUs"
             raise InvalidInput(f"nodes[{row}]", found, "at most one node for each GPU")
@@ -123,7 +128,8 @@ def group_medians(values: FloatArray, groups: Groups) -> FloatArray:
     """Median of the values of each group, shape (groups,)."""
     ordered = values[np.lexsort((values, groups.inverse))]
     start = np.cumsum(groups.count) - groups.count
-    low, high = start + (groups.count - 1) // 2, start + groups.count // 2
+    low = start + (groups.count - 1) // 2
+    high = start + groups.count // 2
     return np.asarray((ordered[low] + ordered[high]) / 2, np.float64)
 
 

@@ -144,7 +144,11 @@ class PerformanceModel(Protocol):
         ...
 
     def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        *,
+        edges: Edges | None = None,
     ) -> Prediction:
         """Predict every (job, configuration), or the pairs ``edges = (job rows, configuration rows)`` only."""
         ...
@@ -163,7 +167,11 @@ class RateModel(ABC):
         return 0
 
     def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        *,
+        edges: Edges | None = None,
     ) -> Prediction:
         """`PerformanceModel.predict`: the cells of the edges, or of the whole matrix."""
         job, configuration, shape = expand_edges(jobs, configurations, edges)

@@ -49,7 +49,8 @@ class Records:
 
     def cells(self, rows: IntArray, columns: IntArray) -> Prediction:
         """One way of each row."""
-        table, where = self.table, (rows, columns)
+        table = self.table
+        where = (rows, columns)
         return Prediction(
             table["rate"][where],
             table["log_sd"][where],

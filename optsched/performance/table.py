@@ -71,7 +71,8 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, rates: RateTable) -> tuple[Places, IntArray]:
         """The pairs of a table, and the number of the pair of each entry."""
-        places, entries = len(rates.places), len(rates.place)
+        places = len(rates.places)
+        entries = len(rates.place)
         if not rates.one_by_one:
             keys, number = np.unique(rates.profile * places + rates.place, return_inverse=True)
             return cls._of_keys(places, keys, len(rates)), number.astype(np.int64)
@@ -199,7 +200,8 @@ class PlainRates(NamedTuple):
     @classmethod
     def of(cls, rates: RateTable) -> PlainRates | None:
         """The rates of a table; None where it has rates of counts or spreads, or too few for so many places."""
-        places, entries = len(rates.places), len(rates.rate)
+        places = len(rates.places)
+        entries = len(rates.rate)
         room = len(rates) * places
         if room > SPARSE * entries + FEW or not (
             _all(rates.gpus, OWN_GANG) and _all(rates.nodes, ANY_SPREAD)
@@ -332,10 +334,16 @@ class TableModel(RateModel):
         )
 
     def _stated(
-        self, jobs: JobBatch, ways: Configurations, fewest: BoolArray, job: IntArray, way: IntArray
+        self,
+        jobs: JobBatch,
+        ways: Configurations,
+        fewest: BoolArray,
+        job: IntArray,
+        way: IntArray,
     ) -> FloatArray:
         """Rate for each (job, way to run), or NaN; some ways span as few nodes as they can."""
-        profile, gpus = jobs.profile[job], ways.gpus[way]
+        profile = jobs.profile[job]
+        gpus = ways.gpus[way]
         # 0 is a mark in the table (OWN_GANG, ANY_SPREAD), which no way to run may find.
         on_gpus = (ways.gpus > 0) & (ways.nodes > 0)
         # A job's own plain number is for its gang, that of a workload for one GPU.
@@ -381,7 +389,10 @@ class TableModel(RateModel):
         return self.sizes.fewest_nodes(pool, gpus)
 
     def listed_counts(
-        self, profile: IntArray, low: IntArray, high: IntArray
+        self,
+        profile: IntArray,
+        low: IntArray,
+        high: IntArray,
     ) -> tuple[IntArray, IntArray]:
         """GPU counts in (low, high] that the profiles list for any place: (rows of the profiles given, counts)."""
         if not len(self._profile_counts):
@@ -392,7 +403,11 @@ class TableModel(RateModel):
         return rows, self._profile_counts[ranges(first, length)] % STRIDE
 
     def listed_spreads(
-        self, jobs: JobBatch, job: IntArray, pool: IntArray, gpus: IntArray
+        self,
+        jobs: JobBatch,
+        job: IntArray,
+        pool: IntArray,
+        gpus: IntArray,
     ) -> tuple[IntArray, IntArray]:
         """Spreads that the table lists by nodes spanned: (rows of the edges given, nodes spanned)."""
         if not self.has_spreads:
@@ -405,7 +420,8 @@ class TableModel(RateModel):
         """A plain number of a workload is its rate on 1 GPU: refused where a larger gang would have to use it."""
         if not instance.workloads or not self._has_plain_numbers:
             return
-        table, pools = instance.jobs_table, len(instance.cluster.pools)
+        table = instance.jobs_table
+        pools = len(instance.cluster.pools)
         profiles = np.array([*(workload.rates for workload in instance.workloads), -1], np.int64)
         place = self._find_place(
             np.repeat(profiles, pools), np.tile(np.arange(pools), len(profiles))
@@ -422,7 +438,8 @@ class TableModel(RateModel):
         )
         if len(wrong) == 0:
             return
-        job, gang = int(wrong[0]), int(smallest[wrong[0]])
+        job = int(wrong[0])
+        gang = int(smallest[wrong[0]])
         workload = instance.workloads[table.workload[job]]
         pool = instance.cluster.pools[int(np.flatnonzero(plain[table.workload[job]])[0])]
         document = instance.rates.document(workload.rates)

@@ -118,7 +118,11 @@ class TimesOnInstance(RateModel):
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
 
     def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        *,
+        edges: Edges | None = None,
     ) -> Prediction:
         """Rates of the workloads whose batch is known; `optsched.performance.PerformanceModel`.
 
@@ -160,7 +164,8 @@ class TimesOnInstance(RateModel):
     ) -> None:
         """Write the prediction of rows of workloads and configurations into one that has no rates yet."""
         pool = configurations.pool[configuration]
-        gpus, nodes = configurations.gpus[configuration], configurations.nodes[configuration]
+        gpus = configurations.gpus[configuration]
+        nodes = configurations.nodes[configuration]
         samples, passes = self.batches.split(workload, gpus)
         # A batch that is chosen by goodput counts as known until it is.
         samples[self.adaptive.known[workload]] = 1.0
@@ -169,7 +174,14 @@ class TimesOnInstance(RateModel):
         # More GPUs than samples: that cannot run, whatever the model says.
         predicted.feasible[samples == 0] = Feasibility.ZERO_RATE
         ways = Ways(
-            workload, pool, gpus, nodes, samples, passes, self.batches.names, self._gpu_types
+            workload,
+            pool,
+            gpus,
+            nodes,
+            samples,
+            passes,
+            self.batches.names,
+            self._gpu_types,
         )
         everything = bool(asked.all())
         rows: IntArray | slice = slice(None) if everything else np.flatnonzero(asked)
@@ -192,8 +204,10 @@ class TimesOnInstance(RateModel):
             return ways, steps
         some = ways.take(adaptive)
         best = self.adaptive.choose(some, lambda asked: self.model.times(asked).seconds)
-        samples, passes = ways.samples.copy(), ways.passes.copy()
-        samples[adaptive], passes[adaptive] = best.samples, best.passes
+        samples = ways.samples.copy()
+        passes = ways.passes.copy()
+        samples[adaptive] = best.samples
+        passes[adaptive] = best.passes
         ways = ways.with_batches(samples, passes)
         gain = self.adaptive.noise.take(some.workload).gain(ways.samples_per_step[adaptive])
         # A goodput of 0 (no batch is allowed) or NaN (unknown) takes the place of the gain.

@@ -86,7 +86,8 @@ def demand_of(trace: Trace) -> Demand:
 
     # One entry per part of a job that can run: its kind k and its steps K
     part = np.flatnonzero(has_work & ~cannot_run)
-    k, K = kind[part], steps[part]
+    k = kind[part]
+    K = steps[part]
     best = e.max(axis=1, initial=0.0)
     mean = (e @ W) / np.maximum((e > 0) @ W, 1.0)
     seconds = K / fastest[k]
@@ -124,7 +125,8 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
 
     The first parts are the jobs themselves, in their order; the parts after each change follow.
     """
-    instance, regimes = trace.instance, trace.regimes
+    instance = trace.instance
+    regimes = trace.regimes
     table = instance.jobs_table
     count = len(table)
     if not len(regimes):
@@ -137,7 +139,8 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
     last = np.append(job[order][1:] != job[order][:-1], True)
     end = np.empty(len(job))
     end[order] = np.where(last, table.steps[job[order]], np.append(start[order][1:], np.inf))
-    end, done = np.minimum(end, table.steps[job]), table.steps_done[job]
+    end = np.minimum(end, table.steps[job])
+    done = table.steps_done[job]
     steps = np.maximum(end - np.maximum(start, done), 0.0)
 
     columns = {field: getattr(table, field)[job] for field in ARRAY_FIELDS}
@@ -154,8 +157,10 @@ def _parts(trace: Trace) -> tuple[Instance, IntArray, FloatArray]:
 def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
     """Highest rate of each kind alone, and e: the most that a GPU of each pool does for it; 0 where it cannot run."""
     alone = np.flatnonzero(C.columns.partner < 0)
-    kind, pool = C.columns.kind[alone], C.columns.pool[alone]
-    rate, gpus = C.columns.rate[alone], C.columns.gpus[alone] * C.columns.share[alone]
+    kind = C.columns.kind[alone]
+    pool = C.columns.pool[alone]
+    rate = C.columns.rate[alone]
+    gpus = C.columns.gpus[alone] * C.columns.share[alone]
     # One entry more, for absent jobs, whose kind is -1
     fastest = np.zeros(len(C.kinds) + 1)
     np.maximum.at(fastest, kind, rate)
@@ -166,7 +171,10 @@ def _per_kind(C: Candidates, pools: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _nowhere(
-    C: Candidates, job: IntArray, stuck: IntArray, instance: Instance
+    C: Candidates,
+    job: IntArray,
+    stuck: IntArray,
+    instance: Instance,
 ) -> tuple[Nowhere, ...]:
     """Reasons of the parts that can run nowhere, jobs counted once."""
     jobs, place = np.unique(job[stuck], return_index=True)

@@ -159,7 +159,8 @@ def describe(trace: Trace) -> TraceSummary:
     InvalidInput
         What the performance model or the compilation of the instance finds wrong.
     """
-    instance, demand = trace.instance, demand_of(trace)
+    instance = trace.instance
+    demand = demand_of(trace)
     table = instance.jobs_table
     count = len(table)
     span = float(np.ptp(table.arrival)) if count else 0.0
@@ -227,10 +228,13 @@ def _quantiles(
 
 def _gangs(instance: Instance) -> tuple[FloatArray, FloatArray]:
     """Fewest and most GPUs of each job, of explicit options times the share."""
-    table, options = instance.jobs_table, instance.options
-    low, high = table.gpus_min.astype(np.float64), table.gpus_max.astype(np.float64)
+    table = instance.jobs_table
+    options = instance.options
+    low = table.gpus_min.astype(np.float64)
+    high = table.gpus_max.astype(np.float64)
     if len(options):
-        gpus, start = options.gpus * options.share, options.indptr[:-1]
+        gpus = options.gpus * options.share
+        start = options.indptr[:-1]
         # Options replace the gang of a job
         explicit = np.flatnonzero(table.options >= 0)
         low[explicit] = np.minimum.reduceat(gpus, start)[table.options[explicit]]
@@ -263,7 +267,10 @@ def _parts(names: Sequence[str], of_job: IntArray, hours: FloatArray) -> tuple[P
 
 
 def _sums(
-    names: Sequence[str], of_job: IntArray, hours: FloatArray, order: AnyArray
+    names: Sequence[str],
+    of_job: IntArray,
+    hours: FloatArray,
+    order: AnyArray,
 ) -> tuple[Part, ...]:
     size = int(order.max(initial=-1)) + 1
     jobs = np.bincount(of_job, minlength=size)

@@ -79,7 +79,9 @@ class Regimes:
         if not len(later):
             return table
         first = np.searchsorted(self.job, rows[later])
-        workload, rates, options = table.workload.copy(), table.rates.copy(), table.options.copy()
+        workload = table.workload.copy()
+        rates = table.rates.copy()
+        options = table.options.copy()
         workload[later] = self.workload[first + stage[later] - 1]
         # Rates and options that the job brought itself hold before its first regime alone
         rates[later] = options[later] = -1
@@ -133,7 +135,8 @@ class Trace(DisplayedTable):
     @cached_property
     def sha256(self) -> str:
         """Hash of the content; that of a trace in which nothing happens besides is its instance's."""
-        regimes, events = self.regimes, self.node_events
+        regimes = self.regimes
+        events = self.node_events
         if not len(regimes) and not len(events):
             return self.instance.sha256
         found = hashlib.sha256(self.instance.sha256.encode())
@@ -179,7 +182,9 @@ class Trace(DisplayedTable):
 
     def to_document(self) -> dict[str, Any]:
         """As ``optsched-trace/1``; without regimes and node events the ``optsched-instance/1`` alone."""
-        instance, regimes, events = self.instance, self.regimes, self.node_events
+        instance = self.instance
+        regimes = self.regimes
+        events = self.node_events
         if not len(regimes) and not len(events):
             return instance.to_document()
         document: dict[str, Any] = {"format": FORMAT, "instance": instance.to_document()}
@@ -187,7 +192,10 @@ class Trace(DisplayedTable):
             names = instance.jobs_table.names
             changes = document["regimes"] = {}
             for job, after, workload in zip(
-                regimes.job.tolist(), regimes.after.tolist(), regimes.workload.tolist(), strict=True
+                regimes.job.tolist(),
+                regimes.after.tolist(),
+                regimes.workload.tolist(),
+                strict=True,
             ):
                 change = {"after": after, "workload": instance.workloads[workload].name}
                 changes.setdefault(names[job], []).append(change)
@@ -195,7 +203,10 @@ class Trace(DisplayedTable):
             document["node_events"] = [
                 {"at": at, "node": node, "state": state}
                 for at, node, state in zip(
-                    events.at.tolist(), events.node, events.state, strict=True
+                    events.at.tolist(),
+                    events.node,
+                    events.state,
+                    strict=True,
                 )
             ]
         return document

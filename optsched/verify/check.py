@@ -98,7 +98,8 @@ def verify(
     if isinstance(instance, Solution):
         if document is not None:
             raise InvalidArgument("verify", "two solutions", "one, or an instance and its solution")
-        given, document = load(instance.instance, performance), instance
+        given = load(instance.instance, performance)
+        document = instance
     elif document is None:
         raise InvalidArgument("verify", "no solution", "one, alone or behind its instance")
     else:
@@ -160,7 +161,10 @@ def _check_header(subject: RebuiltSolution, findings: Findings) -> None:
     document = subject.document
     if document.schedule is None:
         findings.same(
-            "declined", document.declined, None, "there is no schedule that leaves out jobs"
+            "declined",
+            document.declined,
+            None,
+            "there is no schedule that leaves out jobs",
         )
     findings.same("sense", document.sense, subject.formulation.sense)
     check_gap(document, findings, "what objective and bound give")
@@ -197,7 +201,8 @@ def _check_unplaced(subject: RebuiltSolution, findings: Findings) -> None:
 
 def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
     """The status, and with it everything that the file says of the allocation and the objective."""
-    document, program = subject.document, subject.program
+    document = subject.document
+    program = subject.program
     if subject.closed_form or program is None:
         return _check_closed_form(subject, findings)
     if document.schedule is not None and isinstance(program, AllocationProgram):
@@ -241,12 +246,14 @@ def _check_figures(subject: RebuiltSolution, rows: AllocationRows, findings: Fin
     ):
         return
     if within is None:
-        why, within = "what the allocation gives", FIGURE
+        why = "what the allocation gives"
+        within = FIGURE
         expected: Mapping[str, Mapping[str, float]] = by_job(
             rows.classes, subject.formulation.figures(rows.classes, rows.x)
         )
     else:
-        why, expected = "what solving again gives", subject.again.figures
+        why = "what solving again gives"
+        expected = subject.again.figures
     findings.alike("figures", subject.document.figures or {}, expected, why, absolute=within)
 
 
@@ -267,7 +274,8 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
     if subject.formulation.sense == "rule" and subject.document.status == Status.LIMIT:
         check_empty(subject, findings)  # stopped by a limit, which cannot be checked
         return "not verifiable"
-    before, closed = len(findings), subject.again
+    before = len(findings)
+    closed = subject.again
     allocation = closed.allocation if len(subject.classes) else None
     names = OF_CLOSED_FORM if allocation is not None else (*OF_CLOSED_FORM, *OF_ALLOCATION)
     found = subject.document.model_dump(mode="json", include=set(names))
@@ -276,7 +284,11 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
     for name in names:
         absolute = RELATIVE if name in ("certificate", "figures") else 0.0
         findings.alike(
-            name, found[name], expected.get(name), "what the closed form gives", absolute=absolute
+            name,
+            found[name],
+            expected.get(name),
+            "what the closed form gives",
+            absolute=absolute,
         )
     if subject.document.assumptions is not None:
         findings.same("assumptions", subject.document.assumptions, expected.get("assumptions"))
@@ -307,14 +319,20 @@ def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
         else subject.formulation.solve(subject.candidates, Engine(load_solver))
     )
     told = f"solving again gives {again.objective!r} ({again.status})"
-    allowed, noise = max(OPTIMALITY, document.solver.gap or 0.0), _meaningless(subject)
+    allowed = max(OPTIMALITY, document.solver.gap or 0.0)
+    noise = _meaningless(subject)
     if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (
         document.status not in (again.status, Status.LIMIT)
     ):
         findings.add("status", f'found "{document.status}": {told}')
     elif document.status == Status.OPTIMAL:
         findings.close(
-            "objective", document.objective, again.objective, told, relative=allowed, absolute=noise
+            "objective",
+            document.objective,
+            again.objective,
+            told,
+            relative=allowed,
+            absolute=noise,
         )
     if again.objective is not None and document.bound is not None and document.sense != "rule":
         excess = (

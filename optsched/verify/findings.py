@@ -130,7 +130,13 @@ class Findings:
         return holds
 
     def alike(
-        self, path: str, found: Any, expected: Any, why: str = "", *, absolute: float = 0.0
+        self,
+        path: str,
+        found: Any,
+        expected: Any,
+        why: str = "",
+        *,
+        absolute: float = 0.0,
     ) -> None:
         """Compare plain data: keys and texts exactly, numbers up to rounding; each difference at its own path."""
         if isinstance(found, Mapping) and isinstance(expected, Mapping):

@@ -89,7 +89,10 @@ def _check_infeasible(
         return _check_no_time(document, SomeTime(program), findings)
     checked = check_claim(arrays, Analyst(Limits()))
     if not check_infeasible(
-        document.certificate, checked, findings, "an allocation exists that meets every requirement"
+        document.certificate,
+        checked,
+        findings,
+        "an allocation exists that meets every requirement",
     ):
         return "not verifiable"
     arrays = arrays.relaxed() if checked.needed is not None else arrays
@@ -111,7 +114,11 @@ def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Finding
     findings.same("certificate.proof", certificate.proof, "dual")
     expected = {LARGEST_SHARE: shown.largest_share}
     findings.alike(
-        "certificate.residuals", certificate.residuals, expected, "what we find", absolute=NO_SHARE
+        "certificate.residuals",
+        certificate.residuals,
+        expected,
+        "what we find",
+        absolute=NO_SHARE,
     )
 
     def conflicting(rows: IntArray) -> bool:
@@ -122,7 +129,10 @@ def _check_no_time(document: SolutionDocument, some: SomeTime, findings: Finding
 
 
 def check_infeasible(
-    certificate: CertificateDocument, checked: Checked, findings: Findings, refuted: str
+    certificate: CertificateDocument,
+    checked: Checked,
+    findings: Findings,
+    refuted: str,
 ) -> bool:
     """The certificate of an infeasible program; whether it is infeasible, or may be where nothing was shown.
 
@@ -132,7 +142,8 @@ def check_infeasible(
     if checked.finding is ClaimFinding.FEASIBLE:
         findings.add("status", f'found "infeasible", but {refuted}')
         return False
-    stated, needed = certificate.residuals, checked.needed
+    stated = certificate.residuals
+    needed = checked.needed
     if certificate.proof != "claimed":
         findings.same(
             "certificate.proof", certificate.proof, "claimed" if needed is None else "dual"
@@ -163,7 +174,8 @@ def _check_conflicts(
     conflicting: Callable[[IntArray], bool],
 ) -> None:
     """The conflicts of a file must be rows, and must conflict; files of before leave out what they take for granted."""
-    conflicts, assumptions = document.conflicts, document.assumptions
+    conflicts = document.conflicts
+    assumptions = document.assumptions
     if not conflicts and document.explanation is Explanation.IRREDUCIBLE:
         findings.add("conflicts", "found none, expected the requirements that conflict")
     if arrays.shape[0] > ROWS_READ:

@@ -125,7 +125,8 @@ def read_duals(
     blocks = document.duals
     if blocks is None:
         return None
-    before, rows = len(findings), arrays.rows
+    before = len(findings)
+    rows = arrays.rows
     for name in [name for name in blocks if name not in {block.name for block in rows}]:
         told = listed(block.name for block in rows)
         findings.add(
@@ -147,7 +148,8 @@ def read_duals(
 
 def check_numbers(point: CheckedPoint) -> Bound:
     """Check every number that depends on the allocation and the duals."""
-    findings, document = point.findings, point.document
+    findings = point.findings
+    document = point.document
     findings.close(
         "objective", document.objective, point.reported(point.value), "what the allocation gives",
         absolute=point.rounding,
@@ -162,7 +164,10 @@ def check_numbers(point: CheckedPoint) -> Bound:
 def check_metrics(document: SolutionDocument, allocation: Allocation, findings: Findings) -> None:
     """The figures of the allocation."""
     findings.alike(
-        "metrics", document.metrics, allocation_metrics(allocation), "what the allocation gives"
+        "metrics",
+        document.metrics,
+        allocation_metrics(allocation),
+        "what the allocation gives",
     )
 
 
@@ -171,7 +176,8 @@ def check_metrics(document: SolutionDocument, allocation: Allocation, findings: 
 
 def check_bound(point: CheckedPoint) -> Bound:
     """The bound against the duals, or against the objective where there is only a claim."""
-    findings, document = point.findings, point.document
+    findings = point.findings
+    document = point.document
     before = len(findings)
     method = _check_duals_written(point)
     if point.duals is not None:
@@ -180,11 +186,19 @@ def check_bound(point: CheckedPoint) -> Bound:
         elif point.bound is not None:
             proven = point.reported(point.bound)
             findings.same(
-                "bound_source", document.bound_source, "dual", "the duals in the file give a bound"
+                "bound_source",
+                document.bound_source,
+                "dual",
+                "the duals in the file give a bound",
             )
             why = "what the duals in the file give"
             if not findings.close(
-                "bound", document.bound, proven, why, relative=1e-10, absolute=point.rounding
+                "bound",
+                document.bound,
+                proven,
+                why,
+                relative=1e-10,
+                absolute=point.rounding,
             ):
                 findings.add(
                     "duals", f"they give the bound {proven!r}, the file says {document.bound!r}"
@@ -196,7 +210,8 @@ def check_bound(point: CheckedPoint) -> Bound:
 
 def _check_duals_written(point: CheckedPoint) -> Bound:
     """Duals may be left out where there are many rows, or where the solver has none: what the bound is worth then."""
-    document, rows = point.document, point.arrays.shape[0]
+    document = point.document
+    rows = point.arrays.shape[0]
     if document.duals is None and document.bound_source == "solver" and not point.arrays.is_integer:
         check_solver_without_duals(document.solver.name, point.findings)
     if document.duals is not None or document.bound_source != "dual":
@@ -223,7 +238,8 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
 
 def check_contradiction(document: SolutionDocument, findings: Findings, noise: float = 0.0) -> None:
     """A bound on the wrong side of the objective, by more than ``noise``: objectives below that mean nothing."""
-    objective, bound = document.objective, document.bound
+    objective = document.objective
+    bound = document.bound
     if objective is None or bound is None:
         return
     excess = objective - bound if document.sense == "max" else bound - objective
@@ -236,7 +252,8 @@ def check_contradiction(document: SolutionDocument, findings: Findings, noise: f
 
 def check_prices(point: CheckedPoint) -> None:
     """Prices are the duals of the capacity rows in the units of the objective."""
-    findings, document = point.findings, point.document
+    findings = point.findings
+    document = point.document
     names = point.program.classes.resources.names
     # Many rows: only the names can be checked.
     if document.duals is None and document.bound_source == "dual":
@@ -272,17 +289,24 @@ def check_status(point: CheckedPoint) -> None:
 
     Of a program without whole jobs the gap must be one to a bound that duals prove.
     """
-    findings, document = point.findings, point.document
+    findings = point.findings
+    document = point.document
     gap = gap_of(point.value, point.bound) if point.bound is not None else document.gap
     allowed = max(OPTIMALITY, document.solver.gap or 0.0) if point.program.integral else OPTIMALITY
-    value, bound, noise = point.reported(point.value), document.bound, point.reported_noise
+    value = point.reported(point.value)
+    bound = document.bound
+    noise = point.reported_noise
     told = "there is no gap" if gap is None else f"the gap is {gap:.3g}, {allowed:.3g} is allowed"
     if point.bound is not None:
         closed = value is not None and alike(
-            point.value, point.bound, allowed * (1 + 1e-6), point.noise
+            point.value,
+            point.bound,
+            allowed * (1 + 1e-6),
+            point.noise,
         )
     elif document.bound_source == "solver" and not point.arrays.is_integer:
-        closed, told = False, CLAIM
+        closed = False
+        told = CLAIM
     else:
         closed = (
             value is not None
@@ -299,7 +323,9 @@ def check_status(point: CheckedPoint) -> None:
 
 def check_certificate(point: CheckedPoint) -> None:
     """The certificate is what we find."""
-    findings, document, stated = point.findings, point.document, point.document.certificate
+    findings = point.findings
+    document = point.document
+    stated = point.document.certificate
     found = certify_point(point.arrays, point.program.complete(point.x), point.value, stated.proof)
     residuals = dict(found.residuals)
     if document.duals is None and document.bound_source == "dual" and "duals" in stated.residuals:

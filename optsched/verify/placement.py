@@ -95,19 +95,26 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
 
 
 def _check_contradicted(
-    subject: RebuiltSolution, rows: AllocationRows, row: IntArray, findings: Findings
+    subject: RebuiltSolution,
+    rows: AllocationRows,
+    row: IntArray,
+    findings: Findings,
 ) -> None:
     """The file names the jobs that cannot be preempted and that the rows it places do not let run on."""
     rate = np.zeros(len(rows.job))
     made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
-    names, document = subject.instance.jobs_table.names, subject.document
+    names = subject.instance.jobs_table.names
+    document = subject.document
     expected = sorted(
         names[job]
         for job in pinned_rows(subject.classes, made, row, document.constraints).contradicted
     )
     found = sorted(item.job for item in document.placement_contradicts or ())
     findings.alike(
-        "placement_contradicts", found, expected, "jobs that run and cannot be preempted"
+        "placement_contradicts",
+        found,
+        expected,
+        "jobs that run and cannot be preempted",
     )
 
 
@@ -119,7 +126,8 @@ def _check_first_slice(
     findings: Findings,
 ) -> None:
     """With rounds, what is placed is the first slice, as far as it uses GPUs."""
-    C, listed = subject.classes, set(wanted)
+    C = subject.classes
+    listed = set(wanted)
     for row in first:
         on_gpus = (
             0 <= row < len(rows.job)
@@ -148,7 +156,8 @@ def _row(
         return None
     of = document.allocation[entry.row]
     findings.same(f"{path}.job", entry.job, of.job, f"row {entry.row} of the allocation")
-    mine, theirs = sorted(entry.jobs or ()), sorted(of.jobs or ())
+    mine = sorted(entry.jobs or ())
+    theirs = sorted(of.jobs or ())
     findings.same(f"{path}.jobs", mine, theirs, f"row {entry.row} of the allocation")
     if entry.gpus and entry.reason is not None:
         findings.add(f"{path}.reason", "found a reason why the row has no GPUs, but it has some")
@@ -186,7 +195,11 @@ def _check_figures(
     if any(name not in figures for name in FIGURES):
         return
     worth = placement_worth(
-        subject.classes, rows.job[row], rows.partner[row], rows.column[row], gpus
+        subject.classes,
+        rows.job[row],
+        rows.partner[row],
+        rows.column[row],
+        gpus,
     )
     expected = {
         "rows_wanted": wanted,
@@ -197,9 +210,13 @@ def _check_figures(
     }
     for name, value in expected.items():
         findings.close(
-            f"placement_figures.{name}", figures[name], float(value), "what the placement gives"
+            f"placement_figures.{name}",
+            figures[name],
+            float(value),
+            "what the placement gives",
         )
-    least, most = figures["rows_placed"], figures["rows_wanted"]
+    least = figures["rows_placed"]
+    most = figures["rows_wanted"]
     if not least <= figures["rows_bound"] <= most:
         told = f"from {least:g}, which are placed, to {most:g}, which are wanted"
         findings.add(

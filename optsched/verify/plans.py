@@ -64,7 +64,9 @@ def schedule_of(
     classes: Classes, rows: Sequence[ScheduleRow], findings: Findings
 ) -> Schedule | None:
     """A schedule from its rows in a file; None with findings where one of them stands for nothing."""
-    resolver, found, before = Resolver(classes), [], len(findings)
+    resolver = Resolver(classes)
+    found = []
+    before = len(findings)
     for index, row in enumerate(rows):
         path = f"schedule[{index}]"
         if not row.start < row.end:
@@ -83,7 +85,10 @@ def schedule_of(
 
 
 def _check_later(
-    subject: RebuiltSolution, plan: Plan, schedule: Schedule, findings: Findings
+    subject: RebuiltSolution,
+    plan: Plan,
+    schedule: Schedule,
+    findings: Findings,
 ) -> None:
     """What decided among the optima, and the jobs that are left out; files of before state neither.
 
@@ -101,7 +106,11 @@ def _check_later(
         if stage.name == later[index].name:
             value = later[index].value(schedule)
             findings.close(
-                f"{path}.value", stage.value, value, "what the schedule gives", absolute=RESIDUAL
+                f"{path}.value",
+                stage.value,
+                value,
+                "what the schedule gives",
+                absolute=RESIDUAL,
             )
             if stage.bound is not None and stage.bound > value + OPTIMALITY * max(1.0, abs(value)):
                 findings.add(
@@ -143,10 +152,14 @@ def _check_first(subject: RebuiltSolution, schedule: Schedule, findings: Finding
 
 
 def _check_numbers(
-    subject: RebuiltSolution, plan: Plan, schedule: Schedule, findings: Findings
+    subject: RebuiltSolution,
+    plan: Plan,
+    schedule: Schedule,
+    findings: Findings,
 ) -> Bound:
     """Objective, bound, certificate and status from the point that the schedule stands for."""
-    document, stated = subject.document, subject.document.certificate
+    document = subject.document
+    stated = subject.document.certificate
     try:
         value = plan.value(schedule)
         certificate = plan.certify(schedule, value, stated.proof)
@@ -178,7 +191,8 @@ def _check_numbers(
         else f"the gap is {document.gap:.3g}, {allowed:.3g} is allowed"
     )
     if proves and document.bound_source == "solver":
-        closed, told = False, CLAIM
+        closed = False
+        told = CLAIM
     findings.same("status", str(document.status), "optimal" if closed else "feasible", told)
     return method
 
@@ -190,7 +204,8 @@ def _check_bound(
     document = subject.document
     if not (isinstance(plan, LinearPlan) and plan.proves):
         return "consistent", {}
-    arrays, source = plan.program.arrays, document.bound_source
+    arrays = plan.program.arrays
+    source = document.bound_source
     if document.duals is None and source != "dual":
         return "consistent", {}
     duals = read_duals(document, arrays, findings)
@@ -210,6 +225,10 @@ def _check_bound(
         "what the duals in the file give",
     )
     findings.close(
-        "bound", document.bound, bound, "what the duals in the file give", relative=1e-10
+        "bound",
+        document.bound,
+        bound,
+        "what the duals in the file give",
+        relative=1e-10,
     )
     return "verified", {"duals": dual_residual(arrays, duals)}

@@ -82,9 +82,14 @@ class _Check:
 
     def run(self) -> Bound:
         """All checks; what the bound is worth."""
-        document, findings, before = self.document, self.findings, len(self.findings)
+        document = self.document
+        findings = self.findings
+        before = len(self.findings)
         findings.alike(
-            "program", document.program.model_dump(), self.program.facts(), "what this program has"
+            "program",
+            document.program.model_dump(),
+            self.program.facts(),
+            "what this program has",
         )
         check_gap(document, findings, "what they give")
         check_reproducible(document, findings)
@@ -95,7 +100,11 @@ class _Check:
         return bound if len(findings) == before else "not verifiable"
 
     def _vector(
-        self, field: str, given: Mapping[str, float], names: Sequence[str], what: str
+        self,
+        field: str,
+        given: Mapping[str, float],
+        names: Sequence[str],
+        what: str,
     ) -> FloatArray | None:
         """Numbers by name in the order of the program; None with findings for a name that it lacks."""
         place = {name: number for number, name in enumerate(names)}
@@ -110,7 +119,9 @@ class _Check:
         return vector
 
     def _check_point(self) -> Bound:
-        document, findings, arrays = self.document, self.findings, self.program.arrays
+        document = self.document
+        findings = self.findings
+        arrays = self.program.arrays
         findings.alike("conflicts", document.conflicts, [])
         if document.values is None:
             findings.add("values", f"found null, expected a point: the status is {document.status}")
@@ -119,9 +130,14 @@ class _Check:
         if x is None:
             return "not verifiable"
         value = arrays.objective(x)
-        noise, stated = noise_at(arrays, x), document.certificate
+        noise = noise_at(arrays, x)
+        stated = document.certificate
         findings.close(
-            "objective", document.objective, value, "what the values give", absolute=noise
+            "objective",
+            document.objective,
+            value,
+            "what the values give",
+            absolute=noise,
         )
         certificate = certify_point(arrays, x, value, stated.proof)
         bound, residuals, method = self._check_bound(noise)
@@ -150,7 +166,9 @@ class _Check:
 
     def _check_bound(self, noise: float) -> tuple[float | None, dict[str, float], Bound]:
         """The bound, from the duals where there are any; the residual of their signs; what the bound is worth."""
-        document, findings, arrays = self.document, self.findings, self.program.arrays
+        document = self.document
+        findings = self.findings
+        arrays = self.program.arrays
         source = document.bound_source
         if document.duals is None:
             if source == "dual":
@@ -170,7 +188,8 @@ class _Check:
         y = self._vector("duals", document.duals, self.program.rows, "row")
         if y is None:
             return document.bound, {}, "not verifiable"
-        bound, residual = dual_bound(arrays, y), {"duals": dual_residual(arrays, y)}
+        bound = dual_bound(arrays, y)
+        residual = {"duals": dual_residual(arrays, y)}
         if bound is None:
             if source == "dual":
                 findings.add(
@@ -185,7 +204,9 @@ class _Check:
     # --- without a point -------------------------------------------------------------------------------------------
 
     def _check_nothing(self) -> Bound:
-        document, findings, arrays = self.document, self.findings, self.program.arrays
+        document = self.document
+        findings = self.findings
+        arrays = self.program.arrays
         why = f"the status is {document.status}"
         for name in ("values", "objective", "duals"):
             if getattr(document, name) is not None:
@@ -198,10 +219,15 @@ class _Check:
         return "consistent"
 
     def _check_infeasible(self) -> Bound:
-        document, findings, arrays = self.document, self.findings, self.program.arrays
+        document = self.document
+        findings = self.findings
+        arrays = self.program.arrays
         checked = check_claim(arrays, Analyst(Limits()))
         if not check_infeasible(
-            document.certificate, checked, findings, "there is a point that meets every row"
+            document.certificate,
+            checked,
+            findings,
+            "there is a point that meets every row",
         ):
             return "not verifiable"
         linear = checked.needed is not None or not arrays.is_integer

@@ -46,10 +46,14 @@ def check_document_rounds(subject: RebuiltSolution, resolve: bool, findings: Fin
 
 
 def _as_rounds(
-    document: RoundsDocument, rows: AllocationRows, seconds: float, findings: Findings
+    document: RoundsDocument,
+    rows: AllocationRows,
+    seconds: float,
+    findings: Findings,
 ) -> Rounds | None:
     """The rounds of the file over its own rows, or None with findings."""
-    before, count = len(findings), len(rows.job)
+    before = len(findings)
+    count = len(rows.job)
     rounds = document.window / seconds
     number = round(rounds)
     if number < 1 or abs(rounds - number) > RELATIVE * number:
@@ -90,7 +94,10 @@ def _as_rounds(
 
 
 def _make_again(
-    subject: RebuiltSolution, rounds: Rounds, rows: AllocationRows, findings: Findings
+    subject: RebuiltSolution,
+    rounds: Rounds,
+    rows: AllocationRows,
+    findings: Findings,
 ) -> None:
     """The same method gives the same share, unless a limit stopped it."""
     integral = isinstance(subject.program, AllocationProgram) and subject.program.integral

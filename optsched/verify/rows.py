@@ -90,7 +90,8 @@ class Resolver:
 
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
-        table, pools = classes.configurations, classes.instance.cluster.pools
+        table = classes.configurations
+        pools = classes.instance.cluster.pools
         texts = [_text(attributes) for attributes in table.attribute_sets]
         names = [*(pool.name for pool in pools), None]
         self._configuration = {
@@ -106,7 +107,10 @@ class Resolver:
         }
 
     def resolve(
-        self, row: AllocationRow, path: str, findings: Findings
+        self,
+        row: AllocationRow,
+        path: str,
+        findings: Findings,
     ) -> tuple[int, int, int] | None:
         """(job, partner, column) of a row, or None with a finding."""
         jobs = self._jobs(row, path, findings)
@@ -166,7 +170,12 @@ class Resolver:
         return int(options.indptr[number]) + row.option
 
     def _explain(
-        self, row: AllocationRow, class_a: int, class_b: int, path: str, findings: Findings
+        self,
+        row: AllocationRow,
+        class_a: int,
+        class_b: int,
+        path: str,
+        findings: Findings,
     ) -> None:
         """Say which field of the row leads away from every column of its jobs."""
         C = self.classes
@@ -197,7 +206,8 @@ class Resolver:
     def _value(self, name: str, column: int) -> object:
         """What a row of the file says of a column."""
         C = self.classes
-        table, configuration = C.configurations, C.configuration[column]
+        table = C.configurations
+        configuration = C.configuration[column]
         if name == "option":
             option = int(self._option[column])
             own = C.instance.jobs_table.options[C.first[C.class_a[column]]]
@@ -236,7 +246,11 @@ def resolve_rows(subject: RebuiltSolution, findings: Findings) -> AllocationRows
         return None
     job, partner, column = np.array(found, np.int64).reshape(-1, 3).T
     return AllocationRows(
-        subject.classes, job, partner, column, np.array([row.fraction for row in rows], np.float64)
+        subject.classes,
+        job,
+        partner,
+        column,
+        np.array([row.fraction for row in rows], np.float64),
     )
 
 
@@ -263,11 +277,16 @@ def check_throughput(
     for name in [name for name in throughput if name not in expected]:
         findings.add(join("throughput", [name]), "expected no entry: the job is not in the program")
     for name, job in expected.items():
-        path, total = join("throughput", [name]), float(rows.throughput[job])
+        path = join("throughput", [name])
+        total = float(rows.throughput[job])
         if name not in throughput:
             findings.add(path, f"found nothing, expected {total!r}: the job is in the program")
         elif not findings.close(
-            path, throughput[name], total, "what its rows give", relative=1e-12
+            path,
+            throughput[name],
+            total,
+            "what its rows give",
+            relative=1e-12,
         ):
             rows.blame(
                 job,
@@ -294,7 +313,12 @@ def check_shares(rows: AllocationRows, integral: bool, findings: Findings) -> Al
             return None
     allocation = Allocation(rows.classes, rows.x, integral)
     compare_rows(
-        rows, allocation.rows, "jobs that are alike share equally", RELATIVE, 0.0, findings
+        rows,
+        allocation.rows,
+        "jobs that are alike share equally",
+        RELATIVE,
+        0.0,
+        findings,
     )
     return allocation
 
@@ -329,7 +353,10 @@ def compare_rows(
 def _keys(C: Classes, rows: AllocationRows | JobRows) -> Iterator[tuple[int, int, int]]:
     """(job, partner, column), two jobs of one class in order."""
     for job, partner, column in zip(
-        rows.job.tolist(), rows.partner.tolist(), rows.column.tolist(), strict=True
+        rows.job.tolist(),
+        rows.partner.tolist(),
+        rows.column.tolist(),
+        strict=True,
     ):
         inside = C.class_a[column] == C.class_b[column]
         yield (partner, job, column) if inside and partner < job else (job, partner, column)

@@ -94,7 +94,11 @@ def check_residuals(
     findings : Findings
     """
     findings.alike(
-        "certificate.residuals", stated.residuals, residuals, "what we find", absolute=RESIDUAL
+        "certificate.residuals",
+        stated.residuals,
+        residuals,
+        "what we find",
+        absolute=RESIDUAL,
     )
     for problem, explanation in problems:
         findings.add(field, problem + explanation)

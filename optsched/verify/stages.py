@@ -30,16 +30,21 @@ def settle(
     if document.status not in ("optimal", "feasible") and not claims_no_time(document):
         return program
     stages = document.stages or []
-    relaxation, first = Relaxation(program), 0
+    relaxation = Relaxation(program)
+    first = 0
     if relaxation.needed:
         relaxed = _check_relaxing(relaxation, stages[:1], findings)
         if relaxed is None:
             return None
-        program, first = relaxed, 1
+        program = relaxed
+        first = 1
     if program.utility.method is not Method.WATER_FILLING:
         expected = stages[:first] or None
         findings.same(
-            "stages", document.stages, expected, f"{document.formulation} solves one program"
+            "stages",
+            document.stages,
+            expected,
+            f"{document.formulation} solves one program",
         )
         return program
     if len(stages) > first and all(stage.duals is None for stage in stages[first:]):
@@ -67,14 +72,16 @@ def _check_relaxing(
     relaxation: Relaxation, stages: list[StageDocument], findings: Findings
 ) -> AllocationProgram | None:
     """Rows that gave way: by as little as the file says, and by as little as they must."""
-    path, before = "stages[0]", len(findings)
+    path = "stages[0]"
+    before = len(findings)
     if not stages or stages[0].name != RELAXING or sorted(stages[0].kept) != ["short"]:
         findings.add(
             "stages",
             "expected a first stage that says which requirements give way, and by how much",
         )
         return None
-    stage, short = stages[0], np.array(stages[0].kept["short"])
+    stage = stages[0]
+    short = np.array(stages[0].kept["short"])
     if short.shape != relaxation.weight.shape or not ((short >= 0) & (short <= 1)).all():
         findings.add(
             f"{path}.kept.short",
@@ -82,7 +89,10 @@ def _check_relaxing(
         )
         return None
     findings.close(
-        f"{path}.value", stage.value, relaxation.value(short), "what its parts add up to"
+        f"{path}.value",
+        stage.value,
+        relaxation.value(short),
+        "what its parts add up to",
     )
     findings.same(f"{path}.words", stage.words, list(relaxation.words(short)))
     arrays = relaxation.to_linear().arrays
@@ -98,7 +108,11 @@ def _check_relaxing(
             findings.add(f"{path}.duals", "some have a sign that their rows cannot have")
         bound = dual_bound(arrays, y)
         findings.close(
-            f"{path}.bound", stage.bound, bound, "what its duals give", absolute=ROUNDING
+            f"{path}.bound",
+            stage.bound,
+            bound,
+            "what its duals give",
+            absolute=ROUNDING,
         )
     size = OPTIMALITY * max(1.0, float(relaxation.weight.sum()))
     if stage.bound is None or not abs(stage.value - stage.bound) <= size:
@@ -114,7 +128,10 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     findings.same(f"{path}.name", stage.name, FILLING)
     findings.same(f"{path}.words", stage.words, [])
     findings.same(
-        f"{path}.kept", sorted(stage.kept), ["segment", "slack"], "what a stage of filling keeps"
+        f"{path}.kept",
+        sorted(stage.kept),
+        ["segment", "slack"],
+        "what a stage of filling keeps",
     )
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
         findings.add(f"{path}.kept", "expected one number for each of segment and slack")

@@ -101,7 +101,8 @@ def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
 
 
 def _schedule(source: Solution | Mapping[str, Any] | str | Path, C: Classes) -> Schedule:
-    rows, findings = _document(source).schedule, Findings()
+    rows = _document(source).schedule
+    findings = Findings()
     if rows is None:
         raise UsageError(
             "the start has no schedule: it is of a formulation that decides fractions of time"
@@ -136,7 +137,9 @@ def _document(source: Solution | Mapping[str, Any] | str | Path) -> SolutionDocu
 
 
 def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
-    resolver, x, dropped = Resolver(C), np.zeros(C.columns), Findings()
+    resolver = Resolver(C)
+    x = np.zeros(C.columns)
+    dropped = Findings()
     for index, row in enumerate(rows):
         found = resolver.resolve(row, f"allocation[{index}]", dropped)
         if found is not None:
@@ -175,7 +178,8 @@ def sol_of(solution: Solution) -> bytes:
         if program.concave:
             told = f"{formulation.name} is not linear, and {SUFFIX} files are points of linear programs"
             raise UsageError(f"{told}: write the solution as .json")
-        arrays, x = program.to_linear().arrays, program.complete(solution.allocation.x)
+        arrays = program.to_linear().arrays
+        x = program.complete(solution.allocation.x)
     else:
         assert solution.schedule is not None
         arrays, x = planned_point(program, solution.schedule)

@@ -128,7 +128,10 @@ def rebuild(
 
 
 def _built(
-    document: SolutionDocument, formulation: Formulation, candidates: Candidates, findings: Findings
+    document: SolutionDocument,
+    formulation: Formulation,
+    candidates: Candidates,
+    findings: Findings,
 ) -> RebuiltSolution | None:
     """Classes and program, with the columns that were generated and the stages that were solved before."""
     classes = formulation.classes(candidates)
@@ -157,10 +160,14 @@ def _built(
 
 
 def _check_columns_made(
-    made: ColumnsMadeDocument, pricing: Pricing, used: int, findings: Findings
+    made: ColumnsMadeDocument,
+    pricing: Pricing,
+    used: int,
+    findings: Findings,
 ) -> None:
     """How many columns were generated: at least those in use, at most those that there can be."""
-    what, possible = pricing.of_what, pricing.count
+    what = pricing.of_what
+    possible = pricing.count
     findings.same("columns_made.of", made.of, what)
     findings.same("columns_made.possible", made.possible, possible, f"the {what} there can be")
     if not used <= made.made <= possible:
@@ -228,7 +235,10 @@ def _options(
 
 
 def _constraint(
-    given: Mapping[str, Any], path: str, instance: Instance, findings: Findings
+    given: Mapping[str, Any],
+    path: str,
+    instance: Instance,
+    findings: Findings,
 ) -> SideConstraint | None:
     kind = given.get("kind")
     if not isinstance(kind, str):
@@ -240,7 +250,10 @@ def _constraint(
         findings.add(f"{path}.kind", str(error))
         return None
     options = _options(
-        owner, {key: value for key, value in given.items() if key != "kind"}, path, findings
+        owner,
+        {key: value for key, value in given.items() if key != "kind"},
+        path,
+        findings,
     )
     if options is None:
         return None
@@ -257,7 +270,8 @@ def _check_own_constraints(
     document: SolutionDocument, instance: Instance, findings: Findings
 ) -> None:
     """The constraints of the instance come first, and cannot be left out but for others of a kind that is `single`."""
-    kinds, index = {given.get("kind") for given in document.constraints}, 0
+    kinds = {given.get("kind") for given in document.constraints}
+    index = 0
     for constraint in own_constraints(instance):
         own = _as_written(constraint.document())
         found = document.constraints[index] if index < len(document.constraints) else None
@@ -290,7 +304,8 @@ def with_columns_in(document: SolutionDocument, pricing: Pricing) -> Classes:
 def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
     """The pairs of classes that rows of the file name, as far as they can share GPUs so; others are no columns."""
     C = pricing.classes
-    names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index
+    names = C.instance.jobs_table.names
+    pools = C.instance.cluster.pool_index
     rows = [
         (
             *(int(C.of_job[names.index(job)]) for job in row.jobs),
@@ -311,7 +326,8 @@ def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
 def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing) -> Chosen:
     """The configurations of classes that rows of the file name, as far as they can be made columns."""
     C = pricing.classes
-    names, pools = C.instance.jobs_table.names, C.instance.cluster.pool_index
+    names = C.instance.jobs_table.names
+    pools = C.instance.cluster.pool_index
     rows = [
         (int(C.of_job[names.index(row.job)]), pools[row.pool], row.gpus, row.nodes)
         for row in document.allocation

@@ -83,7 +83,8 @@ def _unique(names: list[str]) -> tuple[str, ...]:
     """Two blocks whose names differ in forbidden characters only are distinguished by a number."""
     used: set[str] = set()
     for place, name in enumerate(names):
-        free, again = name, 1
+        free = name
+        again = 1
         while free in used:
             again += 1
             free = f"{name}_v{again}"
@@ -178,7 +179,8 @@ def _class(program: AllocationProgram, number: int) -> dict[str, Any]:
 
 def _column(program: AllocationProgram, number: int) -> dict[str, Any]:
     C = program.classes
-    row, partner = int(C.configuration[number]), int(C.class_b[number])
+    row = int(C.configuration[number])
+    partner = int(C.class_b[number])
     pool = int(C.configurations.pool[row])
     column = _class(program, int(C.class_a[number]))
     if partner >= 0:

@@ -163,7 +163,8 @@ def _by_highs(data: bytes, kind: str, file: str, free: bool) -> tuple[Any, str]:
         ) from None
     highs = highspy.Highs()
     with tempfile.TemporaryDirectory(prefix="optsched-") as folder:
-        source, remarks = Path(folder) / f"program.{kind}", Path(folder) / "log"
+        source = Path(folder) / f"program.{kind}"
+        remarks = Path(folder) / "log"
         source.write_bytes(data)
         for option, value in (
             ("log_to_console", False), ("log_file", str(remarks)),
@@ -209,7 +210,8 @@ def _remark(line: str) -> bool:
 
 def _arrays(model: Any, file: str) -> tuple[LinearArrays, ProgramNames]:
     lp = model.lp_
-    rows, columns = lp.num_row_, lp.num_col_
+    rows = lp.num_row_
+    columns = lp.num_col_
     if columns == 0:
         raise InvalidInput(file, "no column", "a program with columns")
     if model.hessian_.dim_:

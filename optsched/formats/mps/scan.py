@@ -193,7 +193,8 @@ class Scan:
             kind, name, column, text = self._slices(line)[:4]
         else:
             words = line.split()
-            kind, rest = words[0], words[1:]
+            kind = words[0]
+            rest = words[1:]
             if len(rest) == (2 if kind in VALUED else 1) or (
                 kind in BARE and len(rest) == 2 and rest[0] in self.columns
             ):

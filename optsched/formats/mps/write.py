@@ -97,7 +97,9 @@ def _marked(section: bytes, arrays: LinearArrays, names: ProgramNames) -> bytes:
     integer = {
         name for name, marked in zip(names.columns, arrays.integer.tolist(), strict=True) if marked
     }
-    lines, inside, markers = [], False, 0
+    lines = []
+    inside = False
+    markers = 0
     for line in section.splitlines(keepends=True):
         if b"'MARKER'" in line:
             continue

@@ -29,7 +29,10 @@ Numbers = FloatArray | IntArray | float
 
 
 def ring_all_reduce(
-    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+    size: Numbers,
+    ranks: Numbers,
+    bandwidth: Numbers,
+    latency: Numbers = 0.0,
 ) -> FloatArray:
     """2 (k-1) alpha + 2 (k-1)/k S / B."""
     k = np.asarray(ranks, np.float64)
@@ -39,7 +42,10 @@ def ring_all_reduce(
 
 
 def tree_all_reduce(
-    size: Numbers, ranks: Numbers, bandwidth: Numbers, latency: Numbers = 0.0
+    size: Numbers,
+    ranks: Numbers,
+    bandwidth: Numbers,
+    latency: Numbers = 0.0,
 ) -> FloatArray:
     """2 ceil(log2 k) alpha + 2 S / B."""
     k = np.asarray(ranks, np.float64)
@@ -189,7 +195,8 @@ def nccl_times(
         *(np.asarray(value, np.float64) for value in given)
     )
     fast = np.broadcast_to(np.asarray(nvlink, bool), k.shape)
-    several, n = k > 1, np.maximum(n, 1)
+    several = k > 1
+    n = np.maximum(n, 1)
     # The constants are by generation of GPU, and by scale: one node, two, more.
     generation = np.clip(
         np.searchsorted(GENERATIONS, cc, side="right") - 1, 0, len(GENERATIONS) - 1
@@ -203,7 +210,8 @@ def nccl_times(
     trunk = np.minimum(0.92 * bus, c * TREE_ANY[generation, scale])
     f = np.where(n > 1, 15 / 16, 7 / 9)
     # From bus bandwidth to that of the algorithm: a tree moves every byte up and down.
-    half, ring = 0.5, k / np.maximum(2 * (k - 1), 1)
+    half = 0.5
+    ring = k / np.maximum(2 * (k - 1), 1)
     bandwidth = np.stack(
         [
             np.minimum(trunk / 3.8, ll_max) * half,
@@ -244,13 +252,15 @@ def _latency(
     nvlink: BoolArray,
     channels: FloatArray,
 ) -> FloatArray:
-    base, hop = BASE[algorithm, protocol], HOP[:, algorithm, protocol]
+    base = BASE[algorithm, protocol]
+    hop = HOP[:, algorithm, protocol]
     intra = np.where(nvlink, hop[NVLINK], hop[PCI])
     # With one GPU on each node nothing hides the network.
     inter = np.where(k == n, HOP[NET, TREE, protocol], hop[NET])
     if algorithm == TREE:
         # A chain inside each node, a binary tree over the nodes; up, and down again.
-        chain, levels = np.floor(k / n) - 1, np.floor(np.log2(n))
+        chain = np.floor(k / n) - 1
+        levels = np.floor(np.log2(n))
         latency: FloatArray = base + 2 * (chain * intra + levels * inter)
         return latency
     # Steps inside a node wait for the network as well while the ring spans several nodes.
@@ -293,7 +303,8 @@ def exchange_seconds(
     # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
     near = links.level(pool, np.maximum(each.astype(np.int64), 2), np.ones_like(nodes))
     far = np.where(nodes > 1, links.level(pool, gpus, nodes), LEAF)
-    inside, between = links.bandwidth[pool, near], links.bandwidth[pool, far]
+    inside = links.bandwidth[pool, near]
+    between = links.bandwidth[pool, far]
     if algorithm == "hierarchical":
         return hierarchical_all_reduce(
             size,

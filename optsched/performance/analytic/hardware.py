@@ -322,7 +322,10 @@ def close(name: str) -> list[Board]:
     near = [
         by_word[key]
         for key in difflib.get_close_matches(
-            " ".join(sorted(words(name))), by_word, n=4, cutoff=0.4
+            " ".join(sorted(words(name))),
+            by_word,
+            n=4,
+            cutoff=0.4,
         )
     ]
     return list(dict.fromkeys(near)) or list(

@@ -91,7 +91,10 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
     if len(terminals) < 2:
         return Rings(np.inf, frozenset(), None)
     left = {(one, other): float(data["bandwidth"]) for one, other, data in graph.edges(data=True)}
-    total, first, used, slowest = 0.0, 0.0, set[Edge](), None
+    total = 0.0
+    first = 0.0
+    used = set[Edge]()
+    slowest = None
     for _ in range(MOST_RINGS):
         tree = _tree(left, terminals)
         if tree is None:
@@ -100,7 +103,8 @@ def rings(graph: networkx.Graph[Any], terminals: Sequence[Any]) -> Rings:
         narrow = min(tree, key=left.__getitem__)
         width = left[narrow]
         if slowest is None:
-            slowest, first = frozenset(narrow), width
+            slowest = frozenset(narrow)
+            first = width
         # A narrow ring (PCIe beside NVLink) would hold the wide ones up.
         if width < first / 2:
             break
@@ -132,7 +136,8 @@ def _tree(
     # Kruskal: links from wide to narrow, kept where they join two parts.
     for link in sorted(width, key=lambda ends: -width[ends]):
         one, other = link
-        a, b = root(one), root(other)
+        a = root(one)
+        b = root(other)
         if a != b:
             group[a] = b
             near.setdefault(one, {})[other] = link
@@ -259,14 +264,18 @@ class PoolLinks:
         return np.where(gpus <= 1, 0, np.where(nodes <= 1, inside, between)).astype(np.int64)
 
     def ring(
-        self, pool: IntArray, gpus: IntArray, nodes: IntArray
+        self,
+        pool: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Bandwidth (bytes/s) and mean latency of a step (s) of a ring over k GPUs on n nodes.
 
         Of the k - 1 steps of a reduce-scatter, n - 1 wait for the network and the others do not.
         """
         level = self.level(pool, gpus, nodes)
-        here, there = self.latency[pool, NODE], self.latency[pool, level]
+        here = self.latency[pool, NODE]
+        there = self.latency[pool, level]
         # Neighbours of the ring are on one node wherever that is possible.
         over = np.where(level >= LEAF, nodes - 1, 0)
         latency = np.where(

@@ -174,7 +174,9 @@ def _workload(
     one = validate(ModelDocument, parameters[MODEL], f"{path}.{MODEL}")
     operation = OperationDocument(flops=one.flops_per_sample, bytes=one.bytes_per_sample)
     return OperationsDocument(
-        operations=(operation,), gradient_bytes=one.gradient_bytes, precision=one.precision
+        operations=(operation,),
+        gradient_bytes=one.gradient_bytes,
+        precision=one.precision,
     )
 
 
@@ -242,7 +244,10 @@ class AnalyticModel(RateModel):
         known = [options.gpus.get(pool.gpu, GpuOptions()) for pool in pools]
         self.boards, self._known = _boards(instance, known, options.skip_unknown)
         self.links = PoolLinks.of(
-            instance.cluster, self.boards, options.network_bandwidth, options.network_latency
+            instance.cluster,
+            self.boards,
+            options.network_bandwidth,
+            options.network_latency,
         )
         self._pools = tuple(pool.name for pool in pools)
         self._names = {workload.name: row for row, workload in enumerate(instance.workloads)}
@@ -318,9 +323,13 @@ class AnalyticModel(RateModel):
     ) -> Prediction:
         """Rates; see the class. Equal cells (workload, configuration) are computed once."""
         cells, of_pair = WorkloadCells.of(
-            jobs.workload[job], configuration, configurations, self.boards
+            jobs.workload[job],
+            configuration,
+            configurations,
+            self.boards,
         )
-        rate, feasible = np.zeros(len(cells)), np.full(len(cells), Feasibility.NO_RATE, np.uint8)
+        rate = np.zeros(len(cells))
+        feasible = np.full(len(cells), Feasibility.NO_RATE, np.uint8)
         asked = cells.asked
         # A pool with an unknown board is left to the next model of a chain.
         asked = asked[self._known[cells.pool[asked]]]
@@ -365,7 +374,8 @@ class AnalyticModel(RateModel):
         )
 
     def _of_operations(self, cells: WorkloadCells) -> Rates:
-        row, gpus = self._row[cells.workload], cells.gpus
+        row = self._row[cells.workload]
+        gpus = cells.gpus
         samples, passes = self._batches.split(cells.workload, gpus)
         peak = self._peak[cells.pool, self._precision[row]] * cells.compute
         bandwidth = self._bandwidth[cells.pool] * cells.memory
@@ -384,7 +394,10 @@ class AnalyticModel(RateModel):
         possible = samples > 0
         steps = self._batches.steps(cells.workload, gpus * passes * samples)
         rate = np.divide(
-            steps, seconds, out=np.zeros(len(cells)), where=possible & ~np.isnan(seconds)
+            steps,
+            seconds,
+            out=np.zeros(len(cells)),
+            where=possible & ~np.isnan(seconds),
         )
         rate, feasible = _rates(rate, possible, np.ones(len(cells), bool))
         # Without gradient bytes nothing is known of several GPUs: the next model of a chain is asked.
@@ -394,7 +407,9 @@ class AnalyticModel(RateModel):
     def _machines(self, cells: WorkloadCells) -> tuple[Transformers, Machines]:
         """Transformers and where they run, cell by cell."""
         models = self._transformers.take(self._row[cells.workload])
-        pool, gpus, nodes = cells.pool, cells.gpus, cells.nodes
+        pool = cells.pool
+        gpus = cells.gpus
+        nodes = cells.nodes
         # Of two GPUs at least: one alone has no link, which would count as infinitely fast.
         inside = self.links.level(pool, np.maximum(-(-gpus // nodes), 2), np.ones_like(nodes))
         between = np.where(nodes > 1, self.links.level(pool, gpus, nodes), LEAF)
@@ -498,7 +513,9 @@ class WorkloadCells(Columns):
     ) -> tuple[Self, IntArray]:
         """The different cells among pairs (workload, configuration), and the cell of each pair."""
         compute, memory = shares(configurations, boards)
-        pool, gpus, nodes = configurations.pool, configurations.gpus, configurations.nodes
+        pool = configurations.pool
+        gpus = configurations.gpus
+        nodes = configurations.nodes
         # Many configurations differ in attributes that the model does not look at.
         way = group_rows((pool, gpus, nodes, compute, memory), len(configurations)).inverse
         groups = group_rows((workload, way[configuration]), len(workload))
@@ -530,7 +547,8 @@ def shares(
     InvalidInput
         If a board has no such profile.
     """
-    compute, memory = configurations.share.copy(), configurations.share.copy()
+    compute = configurations.share.copy()
+    memory = configurations.share.copy()
     for number, attributes in enumerate(configurations.attribute_sets):
         if attributes.get(MIG) is None:
             continue

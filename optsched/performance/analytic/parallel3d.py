@@ -102,7 +102,8 @@ def step_seconds(
         case "interleaved":
             return _allowed(M % p == 0, M * (f + b) + (p - 1) * (f + b) / v)
         case "chimera":
-            u, w = np.minimum(f, b), np.maximum(f, b)
+            u = np.minimum(f, b)
+            w = np.maximum(f, b)
             # A unit of p micro-batches in two directions; an odd one takes as long as the next even one.
             unit = p * u + (np.minimum(np.ceil(M / 2) * 2, p) + p - 2) * w
             # Units follow each other in the order of equal slots: the bubble is not closed where f != b.
@@ -114,7 +115,10 @@ def step_seconds(
 
 
 def in_flight(
-    schedule: str, stages: Numbers, micro_batches: Numbers, chunks: Numbers = 1
+    schedule: str,
+    stages: Numbers,
+    micro_batches: Numbers,
+    chunks: Numbers = 1,
 ) -> FloatArray:
     """Most activations that a device keeps at a time, in those of one micro-batch on the whole device."""
     p, M, v = _numbers(stages, micro_batches, chunks)
@@ -282,9 +286,16 @@ def micro_batches(local: int) -> IntArray:
 
 def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules) -> PlanOutcome:
     """What each plan takes, elementwise: row i is model i by plan i on machine i."""
-    T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
-    L, h, B = models.layers, models.hidden, models.batch
-    k, n, v = machines.gpus.astype(np.float64), machines.nodes.astype(np.float64), rules.chunks
+    T = plan.tensor
+    p = plan.stages
+    d = plan.replicas
+    M = plan.micro_batches
+    L = models.layers
+    h = models.hidden
+    B = models.batch
+    k = machines.gpus.astype(np.float64)
+    n = machines.nodes.astype(np.float64)
+    v = rules.chunks
     # The last replica and the last micro-batch may be smaller: all wait for the largest.
     m = np.ceil(np.ceil(B / d) / M)
     layers = np.ceil(L / p)
@@ -309,7 +320,8 @@ def evaluate(models: Transformers, plan: Plans, machines: Machines, rules: Rules
     stored = np.where(p > 1, 2.0, 1.0) * stage if rules.schedule == "chimera" else stage
     memory = _memory(models, plan, stored, layers, m, work, rules)
     # Tensor parallelism stays inside a node and gives each GPU whole heads of attention.
-    most, least = np.ceil(k / n), np.floor(k / n)
+    most = np.ceil(k / n)
+    least = np.floor(k / n)
     heads = np.where(models.heads > 0, models.heads, h)
     within_nodes = (most % T == 0) & (least % T == 0)
     divides = (T == 1) | (within_nodes & (heads % T == 0))
@@ -330,8 +342,14 @@ def _pipeline(
     layer: FloatArray,
 ) -> FloatArray:
     """Seconds of all micro-batches on all stages; ``layer`` are those of one layer forward and backward."""
-    T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
-    L, h, s, V = models.layers, models.hidden, models.sequence, models.vocabulary
+    T = plan.tensor
+    p = plan.stages
+    d = plan.replicas
+    M = plan.micro_batches
+    L = models.layers
+    h = models.hidden
+    s = models.sequence
+    V = models.vocabulary
     # The head is a roofline of its product, and a softmax that only moves bytes.
     head_compute = models.head_flops * m / T / machines.peak
     head_weights = V * h * models.number / T / machines.bandwidth
@@ -364,7 +382,8 @@ def _exchange(plan: Plans, machines: Machines, rules: Rules, size: FloatArray) -
     nodes = np.ceil(d / _groups_of_node(plan, machines))
     shared = np.minimum(machines.inside, machines.between / plan.tensor)
     ring = np.where(nodes > 1, shared, machines.inside)
-    near, far = machines.latency_inside, machines.latency_between
+    near = machines.latency_inside
+    far = machines.latency_between
     latency = ((d - nodes) * near + (nodes - 1) * far) / np.maximum(d - 1, 1)
     # ZeRO-3 gathers the weights twice, and scatters the gradients once.
     volume = 1.5 if rules.zero == 3 else 1.0
@@ -379,7 +398,11 @@ def _groups_of_node(plan: Plans, machines: Machines) -> FloatArray:
 
 
 def _layer(
-    models: Transformers, T: FloatArray, m: FloatArray, machines: Machines, rules: Rules
+    models: Transformers,
+    T: FloatArray,
+    m: FloatArray,
+    machines: Machines,
+    rules: Rules,
 ) -> tuple[FloatArray, FloatArray]:
     """t_l, and the bytes A_l m that the layer keeps."""
     # One forward pass reads all weights of the layer, however small the micro-batch is.
@@ -399,9 +422,13 @@ def _memory(
     rules: Rules,
 ) -> FloatArray:
     """Bytes on the fullest GPU."""
-    T, p, d, M = plan.tensor, plan.stages, plan.replicas, plan.micro_batches
+    T = plan.tensor
+    p = plan.stages
+    d = plan.replicas
+    M = plan.micro_batches
     weight = np.maximum(models.number, 2)
-    gradient, state = weight, 16 - 2 * weight
+    gradient = weight
+    state = 16 - 2 * weight
     # ZeRO stages 0 to 3: what not every replica stores is divided by d.
     by_stage = (
         weight + gradient + state,
@@ -458,18 +485,18 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
     batch = models.batch.astype(np.int64)
     # Plans depend on the numbers of GPUs and sequences alone: they are listed once for each pair.
     groups = group_rows((machines.gpus, batch), cells)
-    pairs, of_cell = (
-        zip(machines.gpus[groups.first].tolist(), batch[groups.first].tolist(), strict=True),
-        groups.inverse,
-    )
+    pairs = zip(machines.gpus[groups.first].tolist(), batch[groups.first].tolist(), strict=True)
+    of_cell = groups.inverse
     parts = [plans(gpus, size, rules) for gpus, size in pairs]
     length = np.array([len(part) for part in parts], np.int64)
     table = Plans.join(parts)
     start = (np.cumsum(length) - length)[of_cell]
     size = length[of_cell]
 
-    seconds, memory = np.full(cells, np.inf), np.full(cells, np.inf)
-    possible, chosen = np.zeros(cells, bool), np.zeros(cells, np.int64)
+    seconds = np.full(cells, np.inf)
+    memory = np.full(cells, np.inf)
+    possible = np.zeros(cells, bool)
+    chosen = np.zeros(cells, np.int64)
     for here in _pieces(size):
         row = ranges(start[here], size[here])
         cell = np.repeat(here, size[here])
@@ -486,7 +513,8 @@ def best_plans(models: Transformers, machines: Machines, rules: Rules) -> BestPl
         hit = np.flatnonzero(wanted == np.repeat(target, size[here]))
         # Of equally good plans the first, so that the answer does not depend on the pieces.
         _, at = np.unique(cell[hit], return_index=True)
-        chosen[here], memory[here] = row[hit[at]], out.memory[hit[at]]
+        chosen[here] = row[hit[at]]
+        memory[here] = out.memory[hit[at]]
     if len(table) == 0:
         return BestPlans(seconds, memory, possible, _nothing(cells))
     return BestPlans(seconds, memory, possible, table.take(chosen))

@@ -28,7 +28,11 @@ from optsched.performance.analytic.collectives import Numbers
 
 
 def roofline(
-    flops: Numbers, moved: Numbers, peak: Numbers, bandwidth: Numbers, launch: Numbers = 0.0
+    flops: Numbers,
+    moved: Numbers,
+    peak: Numbers,
+    bandwidth: Numbers,
+    launch: Numbers = 0.0,
 ) -> FloatArray:
     """Seconds of operations; arrays that broadcast together, peak and bandwidth as they are reached."""
     seconds: FloatArray = np.maximum(np.divide(flops, peak), np.divide(moved, bandwidth)) + launch

@@ -50,7 +50,10 @@ class ComposedModel(RateModel):
     @classmethod
     @abstractmethod
     def from_parts(
-        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
     ) -> Self:
         """Make the model of its parts and its other options; raises `InvalidInput` with paths below ``performance``."""
 

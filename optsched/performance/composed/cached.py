@@ -46,14 +46,21 @@ class CachedModel(WrappedModel):
 
     @classmethod
     def from_parts(
-        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
     ) -> Self:
         """The remembered version of one model; takes no options beside it."""
         refuse_options(cls.name, options)
         return cls(the_one(parts, cls.name))
 
     def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        *,
+        edges: Edges | None = None,
     ) -> Prediction:
         # Something else than `observe` changed the other model: nothing it said may be kept.
         if self.of.version != self._version:

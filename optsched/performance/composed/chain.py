@@ -65,7 +65,10 @@ class Chain(ComposedModel):
 
     @classmethod
     def from_parts(
-        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
     ) -> Self:
         """A chain of models; takes no options beside them."""
         refuse_options(cls.name, options)

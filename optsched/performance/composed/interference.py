@@ -45,7 +45,8 @@ class Interference(WrappedModel):
 
     def __init__(self, instance: Instance, base: PerformanceModel, pairs: PairModel) -> None:
         super().__init__(base)
-        self.corrects, self.pairs = corrects(base), pairs
+        self.corrects = corrects(base)
+        self.pairs = pairs
         known = set(pairs.workloads)
         # A measured pair may name the workload itself, or the profile that several workloads share.
         names = zip(
@@ -58,7 +59,10 @@ class Interference(WrappedModel):
 
     @classmethod
     def from_parts(
-        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
     ) -> Self:
         """The model of its base; see the class for its options."""
         others = dict(options)
@@ -71,7 +75,11 @@ class Interference(WrappedModel):
         return cls(instance, the_one(parts, cls.name), pairs)
 
     def predict(
-        self, jobs: JobBatch, configurations: Configurations, *, edges: Edges | None = None
+        self,
+        jobs: JobBatch,
+        configurations: Configurations,
+        *,
+        edges: Edges | None = None,
     ) -> Prediction:
         return self.of.predict(jobs, configurations, edges=edges)
 
@@ -88,7 +96,8 @@ class Interference(WrappedModel):
         `NO_RATE` where the model of pairs does not know a pair, or a job has no workload, and `OUT_OF_MEMORY` where it
         was measured and could not run together.
         """
-        a, b = jobs.workload[first], jobs.workload[second]
+        a = jobs.workload[first]
+        b = jobs.workload[second]
         asked = np.flatnonzero((a >= 0) & (b >= 0) & (configurations.pool[configuration] >= 0))
         fractions = self.pairs.fractions(
             Pairs(
@@ -105,10 +114,8 @@ class Interference(WrappedModel):
         keeps, other_keeps, log_sd = (np.zeros(len(first)) for _ in range(3))
         feasible = np.full(len(first), Feasibility.NO_RATE, np.uint8)
         source = np.zeros(len(first), np.uint8)
-        keeps[asked], other_keeps[asked] = (
-            np.where(runs, fractions.first, 0.0),
-            np.where(runs, fractions.second, 0.0),
-        )
+        keeps[asked] = np.where(runs, fractions.first, 0.0)
+        other_keeps[asked] = np.where(runs, fractions.second, 0.0)
         log_sd[asked] = np.where(runs, fractions.log_sd, 0.0)
         feasible[asked[known]] = Feasibility.OUT_OF_MEMORY
         feasible[asked[runs]] = Feasibility.OK

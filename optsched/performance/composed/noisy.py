@@ -74,7 +74,10 @@ class NoisyModel(WrappedModel):
 
     @classmethod
     def from_parts(
-        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
     ) -> Self:
         """The noisy version of one model."""
         return cls(

@@ -118,7 +118,8 @@ class MeasuredCells(Columns):
         residual: FloatArray,
     ) -> Self:
         """One measurement of each cell."""
-        gpus, nodes = np.minimum(gpus, MOST - 1), np.minimum(nodes, MOST - 1)
+        gpus = np.minimum(gpus, MOST - 1)
+        nodes = np.minimum(nodes, MOST - 1)
         new = np.zeros(len(residual))
         return cls(workload, gpu, gpus, nodes, new + 1, residual, new)
 
@@ -139,11 +140,16 @@ class Offsets:
     """
 
     def __init__(
-        self, scales: Scales, workloads: int, types: int, cells: MeasuredCells | None = None
+        self,
+        scales: Scales,
+        workloads: int,
+        types: int,
+        cells: MeasuredCells | None = None,
     ) -> None:
         self.scales = scales
         self._shape = (workloads, types)
-        rows, numbers = np.zeros(0, np.int64), np.zeros(0)
+        rows = np.zeros(0, np.int64)
+        numbers = np.zeros(0)
         self._keep(cells or MeasuredCells.measured(rows, rows, rows, rows, numbers))
 
     def _keep(self, cells: MeasuredCells) -> None:
@@ -153,7 +159,9 @@ class Offsets:
         owner = self._owner_of(cells.workload, cells.gpu)
         key = owner * len(self._ways) + find_sorted(self._ways, way)
         order = np.argsort(key).astype(np.int64)
-        self.cells, self._key, self._owner = cells.take(order), key[order], owner[order]
+        self.cells = cells.take(order)
+        self._key = key[order]
+        self._owner = owner[order]
         self._posterior = self._solve()
 
     def _owner_of(self, workload: IntArray, gpu: IntArray) -> IntArray:
@@ -161,7 +169,11 @@ class Offsets:
         return workload * self._shape[1] + gpu
 
     def of(
-        self, workload: IntArray, gpu: IntArray, gpus: IntArray, nodes: IntArray
+        self,
+        workload: IntArray,
+        gpu: IntArray,
+        gpus: IntArray,
+        nodes: IntArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Offset and its variance for each (workload, type, GPUs, nodes); 0 and NaN where nothing was measured."""
         if len(self._key) == 0:
@@ -172,7 +184,8 @@ class Offsets:
         owner = np.where(known, self._owner_of(workload, gpu), 0)
         cell = np.where(known, self._find(owner, gpus, nodes), -1)
         var_u = p.var_b[owner] + (1 - p.t[owner]) ** 2 * p.var_a[w]
-        d, s = gathered(p.d, cell, 0.0), gathered(p.s, cell, 0.0)
+        d = gathered(p.d, cell, 0.0)
+        s = gathered(p.s, cell, 0.0)
         var_d = gathered(p.var_d, cell, self.scales.cell)
         offset = np.where(known, p.a[w] + p.b[owner] + d, 0.0)
         variance = np.where(known & (p.measured[w] > 0), var_d + (1 - s) ** 2 * var_u, np.nan)
@@ -187,7 +200,8 @@ class Offsets:
         residual: FloatArray,
     ) -> None:
         """Take in residuals log(measured / rate before offsets); several of one cell in a call count each."""
-        scales, cells = self.scales, self.cells
+        scales = self.scales
+        cells = self.cells
         offset, variance = self.of(workload, gpu, gpus, nodes)
         expected = np.where(np.isnan(variance), scales.prior, variance)
         reach = scales.clip * np.sqrt(expected + scales.observation)
@@ -212,7 +226,9 @@ class Offsets:
         return np.where(way >= 0, find_sorted(self._key, owner * len(self._ways) + way), -1)
 
     def _solve(self) -> Posterior:
-        s, cells, (workloads, types) = self.scales, self.cells, self._shape
+        s = self.scales
+        cells = self.cells
+        (workloads, types) = self._shape
         # up: from cells to GPU types to workloads
         noise = s.observation / cells.weight
         p = 1.0 / (s.cell + noise)
@@ -315,7 +331,10 @@ class LearntDocument(Document):
 
 
 def learnt_document(
-    cells: MeasuredCells, workloads: Sequence[str], types: Sequence[str], away: Sequence[Cell]
+    cells: MeasuredCells,
+    workloads: Sequence[str],
+    types: Sequence[str],
+    away: Sequence[Cell],
 ) -> dict[str, list[Any]]:
     """The document of the cells, in the order of their names: models that learnt the same have the same one."""
     columns = (
@@ -380,7 +399,10 @@ class OnlineModel(WrappedModel):
     corrects = True
 
     def __init__(
-        self, instance: Instance, of: PerformanceModel, document: OnlineDocument | None = None
+        self,
+        instance: Instance,
+        of: PerformanceModel,
+        document: OnlineDocument | None = None,
     ) -> None:
         document = OnlineDocument() if document is None else document
         super().__init__(of)
@@ -404,7 +426,10 @@ class OnlineModel(WrappedModel):
 
     @classmethod
     def from_parts(
-        cls, instance: Instance, options: Mapping[str, Any], parts: Sequence[PerformanceModel]
+        cls,
+        instance: Instance,
+        options: Mapping[str, Any],
+        parts: Sequence[PerformanceModel],
     ) -> Self:
         """The corrected version of one model."""
         return cls(

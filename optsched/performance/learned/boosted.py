@@ -206,16 +206,20 @@ class Boosted(TimeModel):
 
     def _trees(self, ways: Ways) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
         """F, log_sd, whether there are trees, whether they saw such a level; without trees F is NaN."""
-        rows, level = features(ways), level_of(ways.gpus, ways.nodes)
+        rows = features(ways)
+        level = level_of(ways.gpus, ways.nodes)
         if self.base is None:
             rows[:, -1] = 0.0  # trees of single passes
-        value, log_sd = np.full(len(ways), np.nan), np.zeros(len(ways))
+        value = np.full(len(ways), np.nan)
+        log_sd = np.zeros(len(ways))
         grown, seen = np.zeros((2, len(ways)), bool)
         for pair, members in rows_by_pair(ways).items():
             group = self.groups.get(pair)
             if group is not None:
-                value[members], log_sd[members] = group.trees.predict(rows[members]), group.log_sd
-                grown[members], seen[members] = True, group.levels[level[members]]
+                value[members] = group.trees.predict(rows[members])
+                log_sd[members] = group.log_sd
+                grown[members] = True
+                seen[members] = group.levels[level[members]]
         return value, log_sd, grown, seen
 
     # --- documents --------------------------------------------------------------------------------
@@ -244,7 +248,8 @@ class Boosted(TimeModel):
 
 def features(ways: Ways) -> FloatArray:
     """log m, log k, log n, k / n and log A of ways, (E, 5)."""
-    k, n = ways.gpus.astype(np.float64), ways.nodes.astype(np.float64)
+    k = ways.gpus.astype(np.float64)
+    n = ways.nodes.astype(np.float64)
     columns = (
         np.log(ways.samples),
         np.log(k),
@@ -267,7 +272,10 @@ def _single_passes(profiles: Profiles) -> tuple[Profiles, FloatArray]:
 
 
 def _predict_unseen(
-    of: Mapping[str, Any], profiles: Profiles, seconds: FloatArray, seed: int
+    of: Mapping[str, Any],
+    profiles: Profiles,
+    seconds: FloatArray,
+    seed: int,
 ) -> FloatArray:
     """Seconds by the base, fitted to the other folds; ``seconds``, of all rows, where that cannot be."""
     seconds = seconds.copy()

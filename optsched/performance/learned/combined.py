@@ -180,7 +180,8 @@ class Conformal(TimeModel):
     name: ClassVar[str] = "conformal"
 
     def __init__(self, base: TimeModel, radius: Radius) -> None:
-        self.base, self.radius = base, radius
+        self.base = base
+        self.radius = radius
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:

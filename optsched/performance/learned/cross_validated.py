@@ -120,7 +120,8 @@ class CrossValidated(TimeModel):
     def __init__(
         self, laws: Mapping[Law, TimeModel], chosen: Mapping[tuple[str, str], ChosenDocument]
     ) -> None:
-        self.laws, self.chosen = dict(laws), dict(chosen)
+        self.laws = dict(laws)
+        self.chosen = dict(chosen)
         self._cells = Cells(tuple(chosen))
         orders = [[NAMES.index(law) for law in pair.laws] for pair in chosen.values()]
         self._order = np.array(orders, np.int64).T
@@ -155,7 +156,8 @@ class CrossValidated(TimeModel):
         sources = np.array([times.source for times in predicted])
         cell = self._cells.find(ways)
         known = cell < len(self._cells)
-        rows, cell = np.arange(len(ways)), np.where(known, cell, 0)
+        rows = np.arange(len(ways))
+        cell = np.where(known, cell, 0)
         law = _first_known(seconds, self._order[:, cell])
         measured = sources[INTERPOLATION] == Source.MEASURED
         # A measured time is better than any law: interpolation returns it bit for bit.

@@ -174,7 +174,9 @@ class PairProcess:
     def variance(self, pairs: Pairs) -> FloatArray:
         """K of pairs with themselves, without noise."""
         _, p, q, o, _ = self._own
-        k, a, b = self._k, pairs.first, pairs.second
+        k = self._k
+        a = pairs.first
+        b = pairs.second
         main = k[a, a] + k[b, b] + 2 * self.sign * k[a, b]
         cross = k[a, a] * k[b, b] + self.sign * k[a, b] ** 2
         return np.asarray(p * main + q * cross + o, np.float64)
@@ -202,7 +204,8 @@ class PairProcess:
             float(np.trace(weights)) * e,
         ]
         jobs = np.eye(len(self.kernel.raw))
-        first, second = jobs[pairs.first], jobs[pairs.second]
+        first = jobs[pairs.first]
+        second = jobs[pairs.second]
         # Chain rule through k: each of its four entries in K, summed up over the pairs of each job.
         by_k = first.T @ (spread * (p + q * bv)) @ first
         by_k += second.T @ (spread * (p + q * au)) @ second
@@ -215,10 +218,14 @@ class PairProcess:
         self, one: Pairs, other: Pairs
     ) -> tuple[tuple[FloatArray, ...], FloatArray, FloatArray]:
         """(k_au, k_bv, k_av, k_bu), p (...), q (...)."""
-        k, (_, p, q, _, _) = self._k, self._own
-        a, b = k[one.first], k[one.second]
-        au, av = a[:, other.first], a[:, other.second]
-        bu, bv = b[:, other.first], b[:, other.second]
+        k = self._k
+        (_, p, q, _, _) = self._own
+        a = k[one.first]
+        b = k[one.second]
+        au = a[:, other.first]
+        av = a[:, other.second]
+        bu = b[:, other.first]
+        bv = b[:, other.second]
         # Both ways in which the jobs of two pairs can face each other; the sign makes s even and d odd.
         main = p * (au + bv + self.sign * (av + bu))
         cross = q * (au * bv + self.sign * av * bu)
@@ -231,7 +238,11 @@ class PairProcess:
 
 
 def most_likely(
-    kernel: JobKernel, sign: int, pairs: Pairs, target: FloatArray, iterations: int
+    kernel: JobKernel,
+    sign: int,
+    pairs: Pairs,
+    target: FloatArray,
+    iterations: int,
 ) -> FloatArray:
     """Logs of the hyperparameters that maximise marginal likelihood times prior, from one start (L-BFGS-B)."""
     from scipy.linalg import cho_solve
@@ -351,7 +362,8 @@ class GaussianPairs(LearnedPairs):
             rows = np.arange(start, min(start + CHUNK, len(pairs)))
             s, s_variance = self._posterior(0, pairs.take(rows))
             d, d_variance = self._posterior(1, pairs.take(rows))
-            first[rows], second[rows] = self.mean + s + d, self.mean + s - d
+            first[rows] = self.mean + s + d
+            second[rows] = self.mean + s - d
             sd[rows] = np.sqrt(s_variance + d_variance)
         return Estimate(first, second, sd)
 
@@ -406,7 +418,8 @@ class GaussianPairs(LearnedPairs):
 
 def _parts(ran: PairProfiles, mean: float) -> list[tuple[int, Pairs, FloatArray]]:
     """(sign, pairs, values) of s - c and of d."""
-    first, second = np.log(ran.first), np.log(ran.second)
+    first = np.log(ran.first)
+    second = np.log(ran.second)
     # d of a job beside itself is 0 by definition, so it is no measurement.
     apart = np.flatnonzero(ran.pairs.first != ran.pairs.second)
     return [

@@ -110,7 +110,8 @@ class RowColumn(LearnedPairs):
         chosen = validate(RowColumnOptions, dict(options), "performance")
         require_pairs(profiles, 2, cls.name)
         cells, target = both_orders(profiles)
-        known, count = profiles.features, len(profiles.features.workloads)
+        known = profiles.features
+        count = len(profiles.features.workloads)
         penalties = PENALTIES if chosen.penalty is None else (chosen.penalty,)
         # A GPU type without a cell has the mean of all.
         mean = dict.fromkeys(known.gpu_types, float(target.mean()))
@@ -297,7 +298,8 @@ class Completion(LearnedPairs):
 
     @classmethod
     def learned_of(cls, stored: Any, features: WorkloadFeatures) -> dict[str, Any]:
-        where, workloads = f"{PERFORMANCE}.completed", len(features.workloads)
+        where = f"{PERFORMANCE}.completed"
+        workloads = len(features.workloads)
         columns = len(features.gpu_types) * workloads
         if [len(row) for row in stored.completed] != [columns] * workloads:
             expected = f"{workloads} rows of {columns} values"
@@ -315,7 +317,8 @@ def _completed(profiles: PairProfiles, options: CompletionOptions) -> FloatArray
     cells, logs = both_orders(profiles)
     cell = (cells.first, cells.gpu * workloads + cells.second)
     shape = (workloads, len(profiles.features.gpu_types) * workloads)
-    total, times = np.zeros(shape), np.zeros(shape)
+    total = np.zeros(shape)
+    times = np.zeros(shape)
     np.add.at(total, cell, np.exp(logs))
     np.add.at(times, cell, 1.0)
     known = times > 0
@@ -336,7 +339,8 @@ def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -
     # A bias is a factor whose other side is 1: [u, b, 1] . [v, 1, c].
     u = random.normal(size=(rows, options.rank)) / 10
     v = random.normal(size=(columns, options.rank)) / 10
-    b, c = np.zeros(rows), np.zeros(columns)
+    b = np.zeros(rows)
+    c = np.zeros(columns)
     for _ in range(options.iterations):
         # Alternating: with one side fixed the other one is a ridge regression for each row.
         u, b = _solve_side(residual - c * known, known, v, options)
@@ -345,7 +349,10 @@ def complete(values: FloatArray, known: BoolArray, options: CompletionOptions) -
 
 
 def _solve_side(
-    residual: FloatArray, known: BoolArray, other: FloatArray, options: CompletionOptions
+    residual: FloatArray,
+    known: BoolArray,
+    other: FloatArray,
+    options: CompletionOptions,
 ) -> tuple[FloatArray, FloatArray]:
     """The factors, and biases, of the rows of ``residual`` (zero where unknown), given those of its columns."""
     design = np.column_stack((other, np.ones(len(other)))) if options.biased else other
@@ -359,7 +366,10 @@ def _solve_side(
 
 
 def _from_nearest(
-    rows: FloatArray, filled: FloatArray, known: BoolArray, options: CompletionOptions
+    rows: FloatArray,
+    filled: FloatArray,
+    known: BoolArray,
+    options: CompletionOptions,
 ) -> FloatArray:
     """Rows of jobs that are hardly measured, from the nearest of the others; see `Completion`."""
     # Gavel: jobs that are measured nearly as much as the best one are references.
@@ -422,10 +432,8 @@ class BoostedPairs(LearnedPairs):
     def fit(cls, profiles: PairProfiles, options: Mapping[str, Any]) -> Self:
         chosen = validate(BoostedPairsOptions, dict(options), "performance")
         if profiles.features.bare:
-            found, expected = (
-                "nothing but names of workloads",
-                "a family, a batch or rates alone of some",
-            )
+            found = "nothing but names of workloads"
+            expected = "a family, a batch or rates alone of some"
             raise InvalidInput("profiles", found, expected)
         ran = require_pairs(profiles, 20, cls.name)
 
@@ -459,7 +467,8 @@ def pair_features(known: WorkloadFeatures, pairs: Pairs) -> FloatArray:
     # Numbers in the order of names, so that the same workloads have the same features.
     names = np.array(known.family)
     family = np.where(names == "", np.nan, np.unique(names, return_inverse=True)[1])
-    alone, batch = np.log(known.isolated), np.log(known.batch)
+    alone = np.log(known.isolated)
+    batch = np.log(known.batch)
     columns = [pairs.gpu.astype(np.float64)]
     for job in (pairs.first, pairs.second):
         columns += [family[job], batch[job], *alone[job].T, alone[job, pairs.gpu]]
@@ -530,9 +539,11 @@ class Utilisation(LearnedPairs):
         cells, target = both_orders(profiles)
         x = _busy_together(profiles.features, cells)
         known = np.flatnonzero(np.isfinite(x))
-        x, target = x[known], target[known]
+        x = x[known]
+        target = target[known]
         enough = len(x) >= FEWEST_FRACTIONS
-        sums, logs = np.zeros(0), np.zeros(0)
+        sums = np.zeros(0)
+        logs = np.zeros(0)
         if chosen.rule == "isotonic":
             if not enough:
                 found = f"{len(x)} fractions of jobs with known utilisation"
@@ -674,7 +685,8 @@ class ConformalPairs(PairModel):
         with below("performance.of"):
             owner, own = _named(chosen.of)
         ran = profiles.ran
-        first, second = ran.pairs.first, ran.pairs.second
+        first = ran.pairs.first
+        second = ran.pairs.second
         # Both orders of a pair are one question: held out together, or the answer would be known.
         sorted_pairs = Pairs(
             ran.pairs.gpu,
@@ -688,7 +700,8 @@ class ConformalPairs(PairModel):
             base = owner.fit(ran.take(seen), own)
         held_out = ran.take(out)
         predicted = base.fractions(held_out.pairs)
-        ratio, other_ratio = held_out.first / predicted.first, held_out.second / predicted.second
+        ratio = held_out.first / predicted.first
+        other_ratio = held_out.second / predicted.second
         # A job beside itself has one error, not two.
         apart = held_out.pairs.first != held_out.pairs.second
         errors = np.log(np.concatenate((ratio, other_ratio[apart])))

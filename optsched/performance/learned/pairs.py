@@ -52,7 +52,8 @@ class Pairs(Columns):
         """The same pairs by other lists of names; -1 for what is not in them."""
         gpu = rows_among(self.gpu_types, numbered(gpu_types))
         workload = rows_among(self.workloads, numbered(workloads))
-        first, second = workload[self.first], workload[self.second]
+        first = workload[self.first]
+        second = workload[self.second]
         return Pairs(gpu[self.gpu], first, second, gpu_types, workloads)
 
     def keys(self) -> IntArray:
@@ -149,8 +150,10 @@ class PairProfiles(Columns):
         InvalidInput
             With the column and the row, counted from 0.
         """
-        isolated, utilisation = isolated or {}, utilisation or {}
-        family, batch = family or {}, batch or {}
+        isolated = isolated or {}
+        utilisation = utilisation or {}
+        family = family or {}
+        batch = batch or {}
         fractions = {"fraction_first": fraction_first, "fraction_second": fraction_second}
         for name, column in {"first": first, "second": second, **fractions}.items():
             if len(column) != len(gpu):
@@ -169,7 +172,8 @@ class PairProfiles(Columns):
             batch=_table("batch", by_name, rows, ("",))[:, 0],
         )
         one, other = _checked_fractions(fractions)
-        of_gpu, of_name = numbered(gpu_types), numbered(rows)
+        of_gpu = numbered(gpu_types)
+        of_name = numbered(rows)
         pairs = Pairs(
             np.array([of_gpu[name] for name in gpu], np.int64),
             np.array([of_name[name] for name in first], np.int64),
@@ -184,7 +188,8 @@ class PairProfiles(Columns):
 
     def document(self) -> dict[str, Any]:
         """The entries ``workloads`` and ``measured`` of a `PairDocument`; what is unknown is left out."""
-        known, pairs = self.features, self.pairs
+        known = self.features
+        pairs = self.pairs
         workloads = {}
         for row, name in enumerate(known.workloads):
             features = {
@@ -244,7 +249,8 @@ def _table(
 ) -> FloatArray:
     """Values by (row, column) as an array, NaN where there is none; a share lies in [0, 1]."""
     table = np.full((len(rows), len(columns)), np.nan)
-    of_row, of_column = numbered(rows), numbered(columns)
+    of_row = numbered(rows)
+    of_column = numbered(columns)
     expected = "a number from 0 to 1" if share else "a finite number above 0"
     for (row, column), value in values.items():
         valid = 0 <= value <= 1 if share else 0 < value < np.inf
@@ -401,7 +407,8 @@ class LearnedPairs(PairModel):
         pairs = pairs.among(self.features.gpu_types, self.features.workloads)
         groups = group_rows([pairs.gpu, pairs.first, pairs.second], len(pairs))
         # Columns of pairs repeat the same workloads thousands of times: each pair is looked at once.
-        pairs, count = pairs.take(groups.first), len(groups.first)
+        pairs = pairs.take(groups.first)
+        count = len(groups.first)
         first, second = np.full((2, count), np.nan)
         log_sd = np.zeros(count)
         source = np.full(count, LEARNED)
@@ -417,7 +424,8 @@ class LearnedPairs(PairModel):
         new = np.flatnonzero(named & (position < 0))
         if len(new):
             estimate = self.estimate(pairs.take(new))
-            one, other = estimate.first, estimate.second
+            one = estimate.first
+            other = estimate.second
             # Tables with one number per pair say nothing about who bears the slowdown.
             if self.profiles.symmetric:
                 one = other = (one + other) / 2
@@ -488,7 +496,8 @@ def both_orders(profiles: PairProfiles) -> tuple[Pairs, FloatArray]:
     A workload beside itself has one cell, the mean of both logs.
     """
     ran = profiles.ran
-    one, other = np.log(ran.first), np.log(ran.second)
+    one = np.log(ran.first)
+    other = np.log(ran.second)
     # A job beside itself is one cell, which was measured twice.
     same = ran.pairs.first == ran.pairs.second
     one = np.where(same, (one + other) / 2, one)

@@ -56,7 +56,8 @@ class Cells:
     def finder(self, ways: Ways) -> Callable[[slice], IntArray]:
         """A function of rows of the ways: the number of the pair of each, ``len(self)`` if not known."""
         table = self._table_of(ways.workloads, ways.gpu_types)
-        values, width = table.ravel(), table.shape[1]
+        values = table.ravel()
+        width = table.shape[1]
 
         def find(rows: slice) -> IntArray:
             # An index of -1 (no workload) wraps around to the last row, which is unknown.
@@ -100,7 +101,8 @@ def rows_by_pair(ways: Ways) -> dict[tuple[str, str], IntArray]:
     parts = np.split(order, np.cumsum(groups.count)[:-1]) if len(groups) else []
     pairs = {}
     for rows in parts:
-        workload, gpu = ways.workload[rows[0]], ways.gpu[rows[0]]
+        workload = ways.workload[rows[0]]
+        gpu = ways.gpu[rows[0]]
         pairs[ways.workloads[workload], ways.gpu_types[gpu]] = rows
     return pairs
 

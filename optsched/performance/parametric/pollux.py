@@ -164,11 +164,15 @@ def compute_seconds(law: FloatArray, samples: FloatArray) -> FloatArray:
 
 
 def sync_seconds(
-    law: FloatArray, gpus: IntArray, nodes: IntArray, least: float = 0.0
+    law: FloatArray,
+    gpus: IntArray,
+    nodes: IntArray,
+    least: float = 0.0,
 ) -> FloatArray:
     """T_sync of k GPUs on n nodes; see `Pollux`. ``least`` stands for the zeros; AdaptDL has 1e-8 there."""
     more = np.maximum(gpus - 2.0, least)
-    inside, across = law[A_R] + law[B_R] * more, law[A_N] + law[B_N] * more
+    inside = law[A_R] + law[B_R] * more
+    across = law[A_N] + law[B_N] * more
     several = np.where(nodes > 1, across, inside)
     return np.asarray(np.where(gpus == 1, least + least * more, several), np.float64)
 
@@ -247,7 +251,8 @@ class _Data:
         sync = np.where(ways.gpus == 1, known_sync, profiles.sync)
         compute = (profiles.seconds - sync) / ways.passes
         self.timed = np.flatnonzero(compute > 0)
-        self.samples, self.compute = ways.samples[self.timed], compute[self.timed]
+        self.samples = ways.samples[self.timed]
+        self.compute = compute[self.timed]
         self.pinned, self.value = self._pinned()
         self.free = np.flatnonzero(~self.pinned)
 
@@ -259,12 +264,14 @@ class _Data:
         - No steps of several GPUs on a node: a_r = b_r = 0.
         - No steps of more than two GPUs: b_n = b_r = 0.
         """
-        pinned, value = np.zeros(7, bool), np.full(7, LEAST)
+        pinned = np.zeros(7, bool)
+        value = np.full(7, LEAST)
         if len(np.unique(self.ways.samples)) == 1:
             compute = self.compute
             if len(compute) == 0:
                 compute = np.exp(self.log_seconds) / self.ways.passes
-            pinned[A_C], value[A_C] = True, max(float(np.mean(compute)) / 2, LEAST)
+            pinned[A_C] = True
+            value[A_C] = max(float(np.mean(compute)) / 2, LEAST)
         # What was not measured cannot be fitted.
         pinned[[A_N, B_N]] = not self.across
         pinned[[A_R, B_R]] = not self.inside
@@ -346,7 +353,8 @@ def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
         objective, slope = _objective(data.law(z), data)
         return objective, slope[free]
 
-    best, law = np.inf, START
+    best = np.inf
+    law = START
     for start in starts:
         z = np.clip(_logs(start), lower, upper)[free]
         found_at = minimize(
@@ -361,7 +369,8 @@ def fit_adaptdl(profiles: Profiles) -> PolluxLawDocument:
         for x in (z, np.asarray(found_at, np.float64)):
             objective = function(x)[0]
             if objective < best:
-                best, law = objective, data.law(x)
+                best = objective
+                law = data.law(x)
     return data.result(law)
 
 
@@ -374,17 +383,20 @@ def fit_robust(profiles: Profiles) -> PolluxLawDocument:
     Times are fitted in units of the median step, samples in units of their median, so that the units in which they are
     given do not matter.
     """
-    scale, size = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    scale = float(np.median(profiles.seconds))
+    size = float(np.median(profiles.ways.samples))
     ways = profiles.ways.with_batches(profiles.ways.samples / size, profiles.ways.passes)
     data = _Data(Profiles(ways, profiles.seconds / scale, profiles.sync / scale))
     even = np.array([0.5, 0.5, 0.25, 0.025, 0.125, 0.0125, 1.5])
-    best, law = np.inf, START
+    best = np.inf
+    law = START
     # The objective has several minima, above all in g: the best end counts.
     for start in (even, _with_g(even, 4.0), START):
         found = _least_squares(data, start, robust=True)
         objective = _robust_objective(found, data)
         if objective < best:
-            best, law = objective, found
+            best = objective
+            law = found
     fit = data.result(law)
     units = np.array([scale, scale / size, scale, scale, scale, scale, 1.0])
     return fit.model_copy(update=dict(zip(NAMES, (fit.law * units).tolist(), strict=True)))
@@ -392,7 +404,8 @@ def fit_robust(profiles: Profiles) -> PolluxLawDocument:
 
 def _check_units(profiles: Profiles) -> None:
     """Refuse times and samples for which coefficients would lie beyond `LEAST` and `MOST`."""
-    seconds, samples = float(np.median(profiles.seconds)), float(np.median(profiles.ways.samples))
+    seconds = float(np.median(profiles.seconds))
+    samples = float(np.median(profiles.ways.samples))
     if not 100 * LEAST <= seconds <= MOST:
         expected = f"{100 * LEAST:g} to {MOST:g} s for this method, or method robust"
         raise InvalidInput("seconds", f"{seconds:g} in the median", expected)
@@ -463,7 +476,8 @@ def _least_squares(data: _Data, start: FloatArray, robust: bool) -> FloatArray:
 
 def _priors(law: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The residuals of the weak priors, and their derivatives, shape (3, 7)."""
-    across, inside = SHRINK * law[B_N] / law[A_N], SHRINK * law[B_R] / law[A_R]
+    across = SHRINK * law[B_N] / law[A_N]
+    inside = SHRINK * law[B_R] / law[A_R]
     slopes = np.zeros((3, 7))
     slopes[0, [B_N, A_N]] = across, -across
     slopes[1, [B_R, A_R]] = inside, -inside

@@ -135,7 +135,8 @@ class Amdahl(StoredModel):
     @classmethod
     def _fit_curve(cls, part: Profiles, batch: float) -> CurveDocument | None:
         """The law of one batch; None where nothing of its steps shrinks with more GPUs."""
-        k, t = part.ways.gpus.astype(np.float64), part.seconds
+        k = part.ways.gpus.astype(np.float64)
+        t = part.seconds
         # Two GPU counts determine Amdahl's law, three the universal one.
         counts = len(np.unique(part.ways.gpus))  # no more coefficients than counts
         terms = np.stack([1 / k, (k - 1) / k, k - 1], axis=1)

@@ -80,7 +80,8 @@ class Parameters:
     """
 
     def __init__(self, workloads: int, gpu_types: int, free: int) -> None:
-        self.workloads, self.gpu_types = workloads, gpu_types
+        self.workloads = workloads
+        self.gpu_types = gpu_types
         self.bytes = 0
         self.bandwidth = workloads
         self.latency = self.bandwidth + 2 * gpu_types
@@ -96,7 +97,8 @@ class ParameterPrior:
 
     def __init__(self, parameters: Parameters, base: Sequence[tuple[float, float]]) -> None:
         at = self._at = parameters
-        self.mean, self.sd = np.zeros(at.size), np.ones(at.size)
+        self.mean = np.zeros(at.size)
+        self.sd = np.ones(at.size)
         self._around = np.full(at.size, -1)
         workloads = slice(at.bytes, at.bytes + at.workloads)
         self.mean[workloads], self.sd[workloads] = np.log(BYTES), BYTES_SD
@@ -105,7 +107,8 @@ class ParameterPrior:
             (at.latency, at.means + 2, LATENCY, LATENCY_SD, LATENCY_TYPE_SD),
         ):
             for level in range(2):
-                rows, mean = links + np.arange(level, 2 * at.gpu_types, 2), means + level
+                rows = links + np.arange(level, 2 * at.gpu_types, 2)
+                mean = means + level
                 self.mean[rows], self.sd[rows] = np.log(typical[level]), sd
                 self.mean[mean], self.sd[mean] = np.log(typical[level]), mean_sd
                 self._around[rows] = mean
@@ -139,7 +142,8 @@ class ParameterPrior:
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Far away from all that can be; g is at most 10."""
-        lower, upper = self.mean - 30, self.mean + 30
+        lower = self.mean - 30
+        upper = self.mean + 30
         upper[self._at.overlap] = np.log(9.0) + 1e-9
         return lower, upper
 
@@ -271,7 +275,8 @@ def log_seconds(z: FloatArray, at: Parameters, rows: FittedSteps) -> tuple[Float
     """log t of each row and its derivatives by all parameters, shape (E, P)."""
     every = np.arange(len(rows.k))
     phases = phases_of(z, at, rows)
-    x, y = phases.one, phases.ring + phases.hops
+    x = phases.one
+    y = phases.ring + phases.hops
     spare = float(np.exp(z[at.overlap]))  # g - 1
     t, by_x, by_y, by_g = step_slopes(x, y, 1.0 + spare, rows.passes)
     slopes = np.zeros((len(every), at.size))
@@ -322,7 +327,12 @@ def fit_links(rows: FittedSteps, parameters: Parameters, prior: ParameterPrior) 
         )
 
     z, _ = minimise_squares(
-        residuals_and_slopes, prior.mean, prior.bounds, max_nfev=100, xtol=1e-8, ftol=1e-8
+        residuals_and_slopes,
+        prior.mean,
+        prior.bounds,
+        max_nfev=100,
+        xtol=1e-8,
+        ftol=1e-8,
     )
     return z
 
@@ -342,7 +352,10 @@ FARTHEST = 10.0
 
 
 def fit_own(
-    z: FloatArray, parameters: Parameters, rows: FittedSteps, blocks: int
+    z: FloatArray,
+    parameters: Parameters,
+    rows: FittedSteps,
+    blocks: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Factors f on the communication, and slowdowns c, of each block (2 x pair + level), shape (blocks,) each.
 
@@ -356,7 +369,8 @@ def fit_own(
     distinguish them, several samples m can: a slowdown grows with m, communication does not. The
     squares of the weights of a block's n measurements sum to min(n, 30).
     """
-    factor, slowdown = np.ones(blocks), np.zeros(blocks)
+    factor = np.ones(blocks)
+    slowdown = np.zeros(blocks)
     phases = phases_of(z, parameters, rows)
     g = 1.0 + float(np.exp(z[parameters.overlap]))
     weight = np.sqrt(np.minimum(rows.measured, OWN_WORTH) / np.minimum(rows.measured, BLOCK_ROWS))
@@ -373,7 +387,8 @@ def fit_own(
             weight=weight[members],
         )
         own = np.exp(step.fit())
-        factor[block], slowdown[block] = own[0], SLOWDOWN * own[1]
+        factor[block] = own[0]
+        slowdown[block] = SLOWDOWN * own[1]
     return factor, slowdown
 
 
@@ -400,7 +415,8 @@ class _Block:
 
     def _residuals_and_slopes(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
         slowed = self.slower * np.exp(own[1])
-        x, y = self.one * (1 + slowed), self.sent * np.exp(own[0])
+        x = self.one * (1 + slowed)
+        y = self.sent * np.exp(own[0])
         t, by_x, by_y, _ = step_slopes(x, y, self.g, self.passes)
         soft, steep = robust(np.log(t) - self.log_seconds)
         slopes = np.stack([by_y * y / t, by_x * self.one * slowed / t], axis=1)
@@ -606,7 +622,8 @@ class SharedLink(StoredModel):
 
         def phases(law: Sequence[FloatArray], rows: slice, at: IntArray) -> Phases:
             a, b, c, ring, hop = law
-            k, samples = ways.gpus[rows].astype(np.float64), ways.samples[rows]
+            k = ways.gpus[rows].astype(np.float64)
+            samples = ways.samples[rows]
             apart = 1.0 - 1.0 / k
             x = np.multiply(b, samples, out=b)
             x += a
@@ -628,10 +645,13 @@ def _levels(
 ) -> list[tuple[float, ...]]:
     """a, b, c, 2 f S / B, 2 f alpha, log_sd and source, of steps on one GPU, on one node, on several."""
     workload, gpu = pair
-    a, b, log_sd = compute.a, compute.b, compute.log_sd
+    a = compute.a
+    b = compute.b
+    log_sd = compute.log_sd
     rows: list[tuple[float, ...]] = [(a, b, 0.0, 0.0, 0.0, log_sd[0], Source.PARAMETRIC)]
     for level, name in enumerate(NAMES):
-        link, factor = getattr(given.gpus[gpu], name), getattr(compute, name)
+        link = getattr(given.gpus[gpu], name)
+        factor = getattr(compute, name)
         slowdown = given.gpus[gpu].slowdown if compute.slowdown is None else compute.slowdown[level]
         # What depends on the pair and the level alone is multiplied out once.
         ring = 2 * factor * given.gradient_bytes[workload] / link.bandwidth
@@ -673,7 +693,8 @@ class Anchors:
     @classmethod
     def through(cls, lines: Sequence[tuple[float, float, OneGpuDocument | None]]) -> Anchors:
         """What lines a + b m, given as a, b and measured seconds, are bent through."""
-        samples, log_factor = [], []
+        samples = []
+        log_factor = []
         for a, b, measured in lines:
             m = np.array(measured.samples if measured else ())
             seconds = np.array(measured.seconds if measured else ())
@@ -712,7 +733,8 @@ class _JointFit:
     """
 
     def __init__(self, profiles: Profiles, chosen: SharedLinkOptions) -> None:
-        self.profiles, self.chosen = profiles, chosen
+        self.profiles = profiles
+        self.chosen = chosen
         self.parts = split(profiles)
         self.cells = Cells(tuple(self.parts))
         self.cell = self.cells.find(profiles.ways)
@@ -750,7 +772,8 @@ class _JointFit:
     def _prior(self) -> ParameterPrior:
         """What is thought of the parameters: the usual, then the earlier model, then what is stated."""
         prior = ParameterPrior(self.at, [_guess(self.parts[pair]) for pair in self.free])
-        workloads, earlier = self.cells.workloads, self.earlier
+        workloads = self.cells.workloads
+        earlier = self.earlier
         if earlier:
             prior.state_bytes(workloads, earlier.gradient_bytes)
             prior.state(self.at.overlap, max(earlier.g - 1, 1e-3))
@@ -818,7 +841,10 @@ class _JointFit:
         compute = {}
         factors, slowdowns = (each.reshape(-1, 2).tolist() for each in own)
         for (pair, line), factor, slowdown in zip(
-            self.lines.items(), factors, slowdowns, strict=True
+            self.lines.items(),
+            factors,
+            slowdowns,
+            strict=True,
         ):
             if line is None:
                 base = self.free[pair]
@@ -841,7 +867,8 @@ class _JointFit:
         self, fitted: SharedLinkDocument, one_gpu: Sequence[OneGpuDocument | None]
     ) -> SharedLinkDocument:
         """The model with its anchors, if asked for, and log_sd from its own residuals."""
-        ways, pairs = self.profiles.ways, len(self.cells)
+        ways = self.profiles.ways
+        pairs = len(self.cells)
         compute = flat(fitted.compute)
         residual = self._residual(fitted)
         if self.chosen.anchored:

@@ -44,7 +44,10 @@ def overlapped(first: FloatArray, second: FloatArray, g: float | FloatArray) -> 
 
 
 def step_slopes(
-    x: FloatArray, y: FloatArray, g: float, passes: IntArray
+    x: FloatArray,
+    y: FloatArray,
+    g: float,
+    passes: IntArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """t = (passes - 1) x + o with o = (x^g + y^g)^(1/g), and its derivatives by x, y and g.
 
