@@ -108,6 +108,7 @@ def verify(
     solution = read_solution(document, findings)
     bound: Bound = "not verifiable"
     if solution is not None and not _extended(solution, findings):
+        # A wrong file may lead to any number: overflow and nan are compared, not warned of.
         with np.errstate(all="ignore"):
             bound = _check(solution, given, resolve, model, findings, performance is not None)
     return Verification(tuple(findings.items), bound)
@@ -117,6 +118,7 @@ def _extended(document: SolutionDocument, findings: Findings) -> bool:
     """Rows added by a function are not in the file."""
     for index, constraint in enumerate(document.constraints):
         if constraint.get("kind") == "extend":
+            # This finding alone: all others would follow from the rows that are missing.
             findings.items[:] = [
                 Finding(
                     f"constraints[{index}]",
@@ -135,6 +137,7 @@ def _check(
     findings: Findings,
     other_performance: bool,
 ) -> Bound:
+    # The hash covers the performance object: with another model it is another instance.
     hashed = "the hash of this instance " + (
         "with this model: was the solution made with it?"
         if other_performance
@@ -184,6 +187,7 @@ def _check_unplaced(subject: RebuiltSolution, findings: Findings) -> None:
     document = subject.document
     if document.status == Status.LIMIT and document.solver.name == "none" and not document.unplaced:
         return
+    # Reasons are taken out one by one; what is left at the end is missing in the file.
     names = subject.instance.jobs_table.names
     expected = {names[job]: reason for job, reason in subject.classes.candidates.unplaced()}
     for index, row in enumerate(subject.document.unplaced):
@@ -217,6 +221,7 @@ def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
     if subject.expects_nothing:
         return check_nothing(subject, program, findings)
     findings.alike("conflicts", document.conflicts, [])
+    # Numbers of rows that stand for no column would mean nothing.
     rows = resolve_rows(subject, findings)
     if rows is None:
         return "not verifiable"
@@ -225,6 +230,7 @@ def _check_outcome(subject: RebuiltSolution, findings: Findings) -> Bound:
     if allocation is not None:
         check_metrics(document, allocation, findings)
         _check_figures(subject, rows, findings)
+    # Some formulations allocate less than their optimum: the numbers are about the optimum.
     x = _optimum(subject, rows, findings)
     return (
         "not verifiable"
@@ -279,9 +285,11 @@ def _check_closed_form(subject: RebuiltSolution, findings: Findings) -> Bound:
     allocation = closed.allocation if len(subject.classes) else None
     names = OF_CLOSED_FORM if allocation is not None else (*OF_CLOSED_FORM, *OF_ALLOCATION)
     found = subject.document.model_dump(mode="json", include=set(names))
+    # The allocation is compared row by row below, not as a document.
     made = closed if allocation is None else replace(closed, allocation=None)
     expected = made.to_document()
     for name in names:
+        # Residuals and figures may be 0, where a relative difference says nothing.
         absolute = RELATIVE if name in ("certificate", "figures") else 0.0
         findings.alike(
             name,
@@ -319,6 +327,7 @@ def _check_again(subject: RebuiltSolution, findings: Findings) -> None:
         else subject.formulation.solve(subject.candidates, Engine(load_solver))
     )
     told = f"solving again gives {again.objective!r} ({again.status})"
+    # Two optima within the gap that was asked for may differ by as much.
     allowed = max(OPTIMALITY, document.solver.gap or 0.0)
     noise = _meaningless(subject)
     if (again.status in (Status.INFEASIBLE, Status.UNBOUNDED) or subject.expects_nothing) and (

@@ -91,11 +91,14 @@ class Findings:
     def add(self, path: str, message: str) -> None:
         """Add one, unless it stands there already."""
         finding = Finding(path, message)
+        # Checks of one field may find the same thing. Looking through all findings would take the
+        # square of their number.
         if finding not in self.items[-TOLD:]:
             self.items.append(finding)
 
     def same(self, path: str, found: object, expected: object, why: str = "") -> bool:
         """Add a finding where the file differs at all."""
+        # In Python True equals 1; in a file they differ.
         holds = found == expected and isinstance(found, bool) == isinstance(expected, bool)
         if not holds:
             self.add(
@@ -140,6 +143,7 @@ class Findings:
     ) -> None:
         """Compare plain data: keys and texts exactly, numbers up to rounding; each difference at its own path."""
         if isinstance(found, Mapping) and isinstance(expected, Mapping):
+            # What is missing is told first, then what is too much, then what differs.
             for key in [key for key in expected if key not in found]:
                 self.add(join(path, [key]), f"found nothing, expected {show(expected[key])}")
             for key in [key for key in found if key not in expected]:

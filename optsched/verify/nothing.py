@@ -54,6 +54,7 @@ def check_nothing(
 
 
 def _linear(program: AllocationProgram | LinearPlan) -> LinearProgram:
+    # Where lowering mixes rows over x with others, infeasibility is explained by the former.
     if isinstance(program, LinearPlan):
         return program.program
     return program.feasible_set() if program.explained_apart else program.to_linear()
@@ -70,6 +71,7 @@ def check_empty(subject: RebuiltSolution, findings: Findings) -> None:
             findings.add(
                 name, f"found {len(getattr(document, name))} entries, expected none: {why}"
             )
+    # A solver that was stopped before it had a point may have a bound all the same.
     if document.status != "limit":
         findings.same("bound", document.bound, None, why)
     source = ("none",) if document.bound is None else ("solver", "relaxation")
@@ -95,9 +97,11 @@ def _check_infeasible(
         "an allocation exists that meets every requirement",
     ):
         return "not verifiable"
+    # What duals prove is proved of the relaxation: its rows must conflict.
     arrays = arrays.relaxed() if checked.needed is not None else arrays
 
     def conflicting(rows: IntArray) -> bool:
+        # Whether rows over whole numbers conflict would take another search: the file is believed.
         return arrays.is_integer or not can_be_met(arrays, rows)
 
     _check_conflicts(document, program, arrays, findings, conflicting)
@@ -178,6 +182,7 @@ def _check_conflicts(
     assumptions = document.assumptions
     if not conflicts and document.explanation is Explanation.IRREDUCIBLE:
         findings.add("conflicts", "found none, expected the requirements that conflict")
+    # Writing out more rows in words takes longer than solving the program.
     if arrays.shape[0] > ROWS_READ:
         return
     wanted = set(conflicts)
@@ -221,6 +226,7 @@ def _described(
 
 def can_be_met(arrays: LinearArrays, rows: IntArray) -> bool:
     """Whether these rows alone leave a point."""
+    # The least sum of violations is 0 if and only if a point keeps all of these rows.
     from optsched.solvers.highs import Highs
 
     least = Highs().open(elastic_relaxation(rows_alone(arrays, rows))).run(Limits()).objective

@@ -65,6 +65,7 @@ class CheckedPoint:
     @cached_property
     def arrays(self) -> LinearArrays:
         """The linear program; of a concave utility its tangent at the point."""
+        # A tangent lies above the utility: whatever bounds it bounds the program too.
         return (
             self.program.tangent(self.x) if self.program.concave else self.program.to_linear()
         ).arrays
@@ -72,6 +73,8 @@ class CheckedPoint:
     @cached_property
     def dual(self) -> LinearArrays:
         """The linear program that the duals bound: of a concave utility the tangent that fits them."""
+        # Tangents at other points are above the utility as well; the one that fits the duals gives
+        # the least bound.
         return (
             self.program.tangent(self.x, self.duals).arrays if self.program.concave else self.arrays
         )
@@ -89,6 +92,8 @@ class CheckedPoint:
         if bound is None or pricing is None or self.duals is None:
             return bound
         blocks = {block.name: self.duals[block.slice] for block in self.arrays.rows}
+        # Columns that were never made could still gain: what they are worth at these duals is
+        # added.
         return bound + pricing.left_out(Duals.of(blocks, self.program))
 
     @cached_property
@@ -227,6 +232,7 @@ def check_solver_without_duals(name: str, findings: Findings) -> None:
     """The bound of a program without whole jobs comes from duals, unless its solver gives none."""
     try:
         has_duals = Capability.DUALS in load_solver(name).capabilities
+    # Whether it has duals is then unknown, and nothing can be said.
     except OptschedError:  # it is not installed here
         return
     if has_duals:

@@ -72,6 +72,7 @@ def check_placed(subject: RebuiltSolution, findings: Findings) -> None:
             "placement", "the rows of the allocation are wrong, so that it cannot be checked"
         )
         return
+    # Entries that are about no row of the allocation are None here.
     wanted = [
         _row(document, rows, number, entry, findings)
         for number, entry in enumerate(document.placement)
@@ -103,6 +104,7 @@ def _check_contradicted(
     """The file names the jobs that cannot be preempted and that the rows it places do not let run on."""
     rate = np.zeros(len(rows.job))
     made = JobRows(rows.job, rows.partner, rows.column, rows.fraction, rate, rate)
+    # Rates do not matter for who keeps its GPUs.
     names = subject.instance.jobs_table.names
     document = subject.document
     expected = sorted(
@@ -187,6 +189,7 @@ def _check_figures(
     findings: Findings,
 ) -> None:
     """Figures that follow from the GPUs are recomputed; bounds may not contradict them."""
+    # Which figures there are comes first: the comparisons below read all of them.
     figures = subject.document.placement_figures or {}
     for name in [name for name in FIGURES if name not in figures]:
         findings.add(f"placement_figures.{name}", "found nothing, expected a number")
@@ -229,6 +232,7 @@ def _check_figures(
             "placement_figures.nodes_bound",
             f"found {figures['nodes_bound']:g}, expected a number {told}",
         )
+    # Exact says that nothing better can be: that takes bounds that are met.
     closed = figures["rows_bound"] == worth.rows and figures["nodes_bound"] == worth.nodes
     if figures["exact"] not in (0.0, 1.0) or (figures["exact"] == 1.0 and not closed):
         findings.add(

@@ -71,6 +71,7 @@ def schedule_of(
         path = f"schedule[{index}]"
         if not row.start < row.end:
             findings.add(f"{path}.end", f"found {row.end!r}, expected a time after {row.start!r}")
+        # While a stretch lasts, its job runs all the time: the fraction is 1.
         told = row.model_dump(exclude={"start", "end"})
         resolved = resolver.resolve(AllocationRow(**told, fraction=1.0), path, findings)
         if resolved is not None:
@@ -117,6 +118,7 @@ def _check_later(
                     f"{path}.bound",
                     f"found {stage.bound!r}, above {value!r}, which the schedule has",
                 )
+    # Files of before these fields have neither, and are right all the same.
     if document.declined is not None or document.stages:
         expected = [{"job": job, "reason": why} for job, why in declined_jobs(plan, schedule)]
         findings.alike("declined", [row.model_dump() for row in document.declined or ()], expected)
@@ -128,12 +130,14 @@ def _one_at_a_time(rows: Sequence[ScheduleRow], findings: Findings) -> bool:
     holds = True
     for index in sorted(range(len(rows)), key=lambda index: (rows[index].start, index)):
         before = last.get(rows[index].job)
+        # The slack is relative, and times may be below 0: the sign makes it point backwards.
         if before is not None and rows[index].start < rows[before].end * (
             1 - np.sign(rows[before].end) * RELATIVE
         ):
             holds = False
             told = f"expected {rows[before].end!r} or later: job {rows[index].job} runs until then (schedule[{before}])"
             findings.add(f"schedule[{index}].start", f"found {rows[index].start!r}, {told}")
+        # A stretch inside of an earlier one must not hide the rest of that one.
         if before is None or rows[index].end > rows[before].end:
             last[rows[index].job] = index
     return holds

@@ -96,6 +96,7 @@ class _Check:
         check_termination(document, findings)
         check_own_certificate(document, findings)
         found = document.status in (Status.OPTIMAL, Status.FEASIBLE)
+        # The bound is worth nothing in a file with anything else that is wrong.
         bound = self._check_point() if found else self._check_nothing()
         return bound if len(findings) == before else "not verifiable"
 
@@ -147,6 +148,7 @@ class _Check:
         if stated.proof not in PROOFS.get(document.bound_source, ()):
             told = f'found "{stated.proof}" of a bound from "{document.bound_source}", which none gives'
             findings.add("certificate.proof", told)
+        # Only a search over whole numbers may stop at a gap.
         accepted = max(OPTIMALITY, (document.solver.gap or 0.0) if arrays.is_integer else 0.0) * (
             1 + 1e-6
         )
@@ -230,6 +232,7 @@ class _Check:
             "there is a point that meets every row",
         ):
             return "not verifiable"
+        # Rows of an integer program may conflict without a proof by duals: that is not shown again.
         linear = checked.needed is not None or not arrays.is_integer
         place = {name: number for number, name in enumerate(self.program.rows)}
         for index, name in enumerate(document.conflicts):

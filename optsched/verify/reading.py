@@ -26,7 +26,9 @@ def read_solution(source: SolutionSource, findings: Findings) -> SolutionDocumen
         If the file cannot be read or is not JSON.
     """
     if isinstance(source, Solution):
+        # A file leaves out duals of many rows; in memory all are there to be checked.
         source = source.to_document(all_duals=True)
+    # A mapping goes through JSON as a file does, so that both are checked alike.
     document = _plain(source) if isinstance(source, Mapping) else _parsed(source)
     if not isinstance(document, dict):
         findings.add("", f"found {show(document)}, expected a solution: an object")

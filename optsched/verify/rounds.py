@@ -54,6 +54,7 @@ def _as_rounds(
     """The rounds of the file over its own rows, or None with findings."""
     before = len(findings)
     count = len(rows.job)
+    # The window is in seconds, and holds whole rounds.
     rounds = document.window / seconds
     number = round(rounds)
     if number < 1 or abs(rounds - number) > RELATIVE * number:
@@ -102,12 +103,14 @@ def _make_again(
     """The same method gives the same share, unless a limit stopped it."""
     integral = isinstance(subject.program, AllocationProgram) and subject.program.integral
     allocation = Allocation(subject.classes, rows.x, integral)
+    # All rows at once is what any method finds where they fit: it cannot be asked for.
     method = "auto" if rounds.method == "at-once" else rounds.method
     try:
         again = realise(allocation, Engine(load_solver), method, rounds.rounds)
     except UsageError as error:
         findings.add("rounds.method", str(error))
         return
+    # A search that a limit stopped may end elsewhere the next time.
     if rounds.finished and abs(again.scale - rounds.scale) > AGAIN:
         findings.add(
             "rounds.scale",

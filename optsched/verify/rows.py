@@ -51,6 +51,7 @@ class AllocationRows:
     def x(self) -> FloatArray:
         """Totals of the class columns."""
         x = np.zeros(self.classes.columns)
+        # Several rows may be about the same column: a plain x[column] += would count one of them.
         np.add.at(x, self.column, self.fraction)
         return x
 
@@ -93,6 +94,7 @@ class Resolver:
         table = classes.configurations
         pools = classes.instance.cluster.pools
         texts = [_text(attributes) for attributes in table.attribute_sets]
+        # Ways without a pool have the row -1, which picks the last name.
         names = [*(pool.name for pool in pools), None]
         self._configuration = {
             (names[pool], gpus, nodes, share, texts[attributes]): row
@@ -143,6 +145,7 @@ class Resolver:
         if first == second:
             findings.add(f"{path}.jobs", f"found {show(row.jobs[0])} twice, expected two jobs")
             return None
+        # Columns of pairs have the class with the smaller number first.
         swap = self.classes.of_job[first] > self.classes.of_job[second]
         return (second, first) if swap else (first, second)
 
@@ -185,6 +188,8 @@ class Resolver:
                 f"{path}.jobs", f"found {listed(row.jobs or ())}, expected jobs that can share GPUs"
             )
             return
+        # Field by field fewer columns are left; the first field that leaves none is the one to
+        # blame.
         for name, found in (
             ("pool", row.pool), ("gpus", row.gpus), ("nodes", row.nodes), ("share", row.share),
             ("attributes", row.attributes), ("option", row.option),
@@ -336,6 +341,7 @@ def compare_rows(
     fraction: dict[tuple[int, int, int], float] = {}
     place: dict[tuple[int, int, int], int] = {}
     for index, (key, value) in enumerate(zip(_keys(C, rows), rows.fraction.tolist(), strict=True)):
+        # A row may be split in the file; its parts count together, and the last one is blamed.
         fraction[key] = fraction.get(key, 0.0) + value
         place[key] = index
     wanted = dict(zip(_keys(C, expected), expected.fraction.tolist(), strict=True))
@@ -344,6 +350,7 @@ def compare_rows(
         findings.close(path, value, wanted.pop(key, 0.0), why, relative=relative, absolute=absolute)
     names = C.instance.jobs_table.names
     for (job, *_), value in wanted.items():
+        # Rows with next to nothing need not be written.
         if value > absolute:
             findings.add(
                 "allocation", f"job {names[job]} lacks a row with the fraction {value:.9g}: {why}"

@@ -28,6 +28,7 @@ TERMINATIONS = {
 """Terminations that lead to each status."""
 PROOFS = {
     "dual": ("dual",),
+    # Cross-checked: a second run came to the same claim.
     "solver": ("claimed", "cross-checked"),
     "none": ("none",),
 }

@@ -32,6 +32,7 @@ def settle(
     stages = document.stages or []
     relaxation = Relaxation(program)
     first = 0
+    # Requirements give way first: all other stages are about what is left of them.
     if relaxation.needed:
         relaxed = _check_relaxing(relaxation, stages[:1], findings)
         if relaxed is None:
@@ -47,6 +48,7 @@ def settle(
             f"{document.formulation} solves one program",
         )
         return program
+    # Without duals nothing can be replayed: the stages are solved again.
     if len(stages) > first and all(stage.duals is None for stage in stages[first:]):
         filled = solve_allocation(Engine(load_solver), program).program
         assert isinstance(filled, AllocationProgram)
@@ -96,6 +98,7 @@ def _check_relaxing(
     )
     findings.same(f"{path}.words", stage.words, list(relaxation.words(short)))
     arrays = relaxation.to_linear().arrays
+    # Duals prove nothing of whole jobs.
     if not arrays.is_integer:
         duals = stage.duals or {}
         if {block.name: len(block) for block in arrays.rows} != {
@@ -136,6 +139,7 @@ def _check_stage(filling: Filling, stage: StageDocument, path: str, findings: Fi
     if len(findings) > before or any(len(numbers) != 1 for numbers in stage.kept.values()):
         findings.add(f"{path}.kept", "expected one number for each of segment and slack")
         return False
+    # A stage begins where the last one stopped, and may not end before that.
     start = filling.clock
     try:
         bound, unit = replayed(filling, _stage(stage))

@@ -87,6 +87,8 @@ def _plan_start(source: StartSource, plan: Plan) -> FloatArray:
             "start", "an array", "a solution with a schedule, its file, or a .sol file"
         )
     if isinstance(source, str | Path) and Path(source).suffix.lower() == SUFFIX:
+        # A timeline is exported in its time-indexed form: names of a file are those of that
+        # program.
         lowered = time_indexed(plan.timeline) if isinstance(plan, TimelinePlan) else None
         arrays = linear_program(plan).arrays
         point = read_start(Path(source), allocation_names(plan, arrays).columns, arrays.objective)
@@ -141,6 +143,7 @@ def _from_rows(rows: list[AllocationRow], C: Classes) -> FloatArray:
     x = np.zeros(C.columns)
     dropped = Findings()
     for index, row in enumerate(rows):
+        # A start is a hint: rows of jobs that have left are dropped, not refused.
         found = resolver.resolve(row, f"allocation[{index}]", dropped)
         if found is not None:
             x[found[2]] += row.fraction
@@ -166,6 +169,7 @@ def sol_of(solution: Solution) -> bytes:
     UsageError
         If there is no allocation, or the program is not one that can be exported.
     """
+    # A file of names holds one point of one linear program: what has none is refused.
     if solution.allocation is None:
         raise UsageError(f"there is no allocation to be written as {SUFFIX}: {solution.status}")
     if any(item["kind"] == "extend" for item in solution.constraints):

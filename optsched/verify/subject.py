@@ -89,6 +89,7 @@ class RebuiltSolution:
     @cached_property
     def again(self) -> Solution:
         """The solution, made again, with the seed of the file; of a closed form it is what the file must say."""
+        # A file may hold any number; solvers take seeds of 31 bits.
         limits = Limits(seed=min(max(self.document.solver.seed, 0), LARGEST_SEED))
         return self.formulation.solve(self.candidates, Engine(load_solver, limits=limits))
 
@@ -114,6 +115,7 @@ def rebuild(
     except UsageError as error:
         findings.add("columns_made", str(error))
         return None
+    # Without classes every job is a class of its own, and columns have other numbers.
     if not document.classes:
         candidates = candidates.per_job()
     try:
@@ -136,6 +138,8 @@ def _built(
     """Classes and program, with the columns that were generated and the stages that were solved before."""
     classes = formulation.classes(candidates)
     program = _program(formulation, classes)
+    # A file has only those generated columns that are in use. The program without them prices all
+    # others, and is then built again with the columns of the file.
     pricing = None
     made = document.columns_made
     if (
@@ -181,6 +185,7 @@ def _check_columns_made(
 def _program(formulation: Formulation, classes: Classes) -> AllocationProgram | Plan | None:
     try:
         return formulation.program(classes)
+    # A side constraint that nothing can meet: there is no program, and the file must say so.
     except Infeasible:
         return None
 
@@ -206,6 +211,7 @@ def _formulation(
         for i, item in enumerate(document.constraints)
     ]
     _check_own_constraints(document, instance, findings)
+    # Any constraint that cannot be read would make another program: nothing is compared then.
     known = [constraint for constraint in constraints if constraint is not None]
     if options is None or len(known) < len(constraints):
         return None
@@ -229,6 +235,7 @@ def _options(
         where = join(path, error.errors()[0]["loc"][:1])  # further parts may be branches of a union
         findings.add(where, f"found {told.found}, expected {told.expected}")
         return None
+    # Through JSON, as the file went: tuples become lists.
     used = _as_written(options.model_dump())
     findings.alike(path, {**used, **given}, used)
     return options
@@ -306,6 +313,7 @@ def pairs_in(document: SolutionDocument, pricing: PairPricing) -> ClassPairs:
     C = pricing.classes
     names = C.instance.jobs_table.names
     pools = C.instance.cluster.pool_index
+    # Names that do not exist are found where the rows are resolved; here they make no column.
     rows = [
         (
             *(int(C.of_job[names.index(job)]) for job in row.jobs),
@@ -338,5 +346,6 @@ def configurations_in(document: SolutionDocument, pricing: ConfigurationPricing)
 
 def _numbers(rows: Sequence[tuple[int, ...]], classes: int) -> IntArray:
     """Rows of numbers, columnwise, of which the first are classes (below 0: not in the program)."""
+    # A number that no array holds is no configuration of the program.
     there = [row for row in rows if min(row[:classes]) >= 0 and max(row) < np.iinfo(np.int64).max]
     return np.array(there, np.int64).reshape(-1, classes + 3).T
