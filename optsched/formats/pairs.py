@@ -236,10 +236,7 @@ def _read_alone(data: bytes, name: str, known: Known) -> None:
     if of_gavel and "model" not in table.written.values():
         _require(table, "workload")
     for row in range(len(table)):
-        rate = float(table.numbers["rate"][row])
-        if rate < 0:
-            expected = "a rate in steps/s, at least 0"
-            raise table.error(row, "rate", show(rate), expected)
+        rate = _value(table, row, "rate")
         counts = (table.value(row, "gpus"), table.value(row, "consolidated"))
         if rate == 0 or not set(counts) <= {None, 1}:
             continue
@@ -291,36 +288,24 @@ def _workload(table: Table, row: int, side: str, known: Known) -> str:
 
 
 def _batch(table: Table, row: int, column: str) -> float | None:
-    batch = table.value(row, column)
-    if batch is None:
-        return None
-    if float(batch) <= 0:
-        expected = "samples of one GPU in a step, above 0"
-        raise table.error(row, column, show(batch), expected)
-    return float(batch)
+    expected = "samples of one GPU in a step, above 0"
+    return table.number(row, column, lambda batch: batch > 0, expected)
 
 
 def _value(table: Table, row: int, column: str) -> float:
-    """A fraction or a rate beside another job."""
-    is_fraction = column.startswith("fraction")
-    expected = "a fraction from 0 to 1" if is_fraction else "a rate in steps/s, at least 0"
-    value = table.value(row, column)
-    if value is None:
-        raise table.error(row, column, "nothing", expected)
-    if float(value) < 0 or (is_fraction and float(value) > 1):
-        raise table.error(row, column, show(value), expected)
-    return float(value)
+    """A fraction, or a rate."""
+    if column.startswith("fraction"):
+        expected = "a fraction from 0 to 1"
+        return table.some_number(row, column, lambda part: 0 <= part <= 1, expected)
+    expected = "a rate in steps/s, at least 0"
+    return table.some_number(row, column, lambda rate: rate >= 0, expected)
 
 
 def _alone(table: Table, row: int, side: str) -> float:
     """The rate alone that a row itself states; NaN if it states none."""
-    rate = table.value(row, f"alone_{side}")
-    if rate is None:
-        return math.nan
-    if float(rate) <= 0:
-        place = table.place(row, f"alone_{side}")
-        raise InvalidInput(place, show(rate), "a rate in steps/s above 0")
-    return float(rate)
+    expected = "a rate in steps/s above 0"
+    rate = table.number(row, f"alone_{side}", lambda rate: rate > 0, expected)
+    return math.nan if rate is None else rate
 
 
 # --- Gavel's throughput tables --------------------------------------------------------------------

@@ -228,7 +228,7 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
             seconds = 1 / _rate(table, row, "throughput")
         else:
             seconds = _positive(table, row, "seconds", "a time in seconds above 0")
-        passes = _passes(table, row)
+        passes = _count(table, row, "passes", "passes", default=1)
         yield Measurement(
             workload=_name(table, row, "workload", defaults, of_path),
             gpu=_name(table, row, "gpu", defaults, of_path),
@@ -311,13 +311,8 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
             raise table.error(row, "placement", found, expected)
         return sum(map(int, digits)), len(digits)
     rates = "throughput" in table
-    gpus = _count(
-        table,
-        row,
-        "gpus",
-        "a whole number of GPUs, at least 1",
-        None if not rates else 1,
-    )
+    # A rate without a number of GPUs is that of one.
+    gpus = _count(table, row, "gpus", "GPUs", default=1 if rates else None)
     nodes = table.value(row, "nodes")
     if nodes is None and gpus > 1:
         if defaults.gpus_per_node is not None:
@@ -336,18 +331,12 @@ def _gpus_and_nodes(table: Table, row: int, defaults: Defaults) -> tuple[int, in
     return gpus, count
 
 
-def _count(table: Table, row: int, column: str, expected: str, default: int | None) -> int:
-    value = table.value(row, column)
-    if value is None and default is None:
-        raise table.error(row, column, "nothing", expected)
-    count = int(value if value is not None else default or 0)
-    if not 1 <= count < 2**31:
-        raise table.error(row, column, show(count), expected)
-    return count
-
-
-def _passes(table: Table, row: int) -> int:
-    return _count(table, row, "passes", "a whole number of passes, at least 1", 1)
+def _count(table: Table, row: int, column: str, what: str, default: int | None) -> int:
+    """A whole number; an empty cell is the default, if there is one."""
+    expected = f"a whole number of {what}, at least 1"
+    if default is not None and table.value(row, column) is None:
+        return default
+    return int(table.some_number(row, column, lambda count: 1 <= count < 2**31, expected))
 
 
 def _sync(table: Table, row: int, seconds: float) -> float:

@@ -93,6 +93,34 @@ class Table:
             raise self.error(row, column, "nothing", EXPECTED["text"])
         return str(value)
 
+    def number(
+        self,
+        row: int,
+        column: str,
+        allowed: Callable[[float], bool],
+        expected: str,
+    ) -> float | None:
+        """A cell of numbers, None if it is empty; raises `InvalidInput` for a number that is not allowed."""
+        value = self.value(row, column)
+        if value is None:
+            return None
+        if not allowed(float(value)):
+            raise self.error(row, column, show(value), expected)
+        return float(value)
+
+    def some_number(
+        self,
+        row: int,
+        column: str,
+        allowed: Callable[[float], bool],
+        expected: str,
+    ) -> float:
+        """As `number`, of a cell that may not be empty."""
+        value = self.number(row, column, allowed, expected)
+        if value is None:
+            raise self.error(row, column, "nothing", expected)
+        return value
+
     def refuse(self, column: str, wrong: BoolArray, expected: str) -> None:
         """Refuse the first row that is wrong; raises `InvalidInput`."""
         rows = np.flatnonzero(wrong)

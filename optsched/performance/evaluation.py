@@ -20,6 +20,7 @@ from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidArgument, InvalidInput, unknown_name
+from optsched.performance.columns import Columns
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import Source
 from optsched.performance.times import TimeModel, Times
@@ -178,7 +179,7 @@ class ErrorRow:
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(Columns):
     """Rows that were left out, with what one model predicted; arrays of length P.
 
     Attributes
@@ -298,7 +299,9 @@ def _judge(
     on_fit: Callable[[str, str], None] | None,
 ) -> list[tuple[Points, list[ErrorRow]]]:
     """What each model says of what is left out by the parts, (seed, split), of one kind of split."""
-    found: dict[str, list[tuple[int, IntArray, Times]]] = {name: [] for name in models}
+    # A model that was never fitted has no points.
+    none = (0, np.zeros(0, np.int64), Times.of(np.zeros(0), Source.MEASURED))
+    found = {name: [_points(name, title, profiles, *none)] for name in models}
     nothing = "" if parts else "nothing in these profiles can be left out"
     refused = dict.fromkeys(models, nothing)
     for seed, split in parts:
@@ -309,13 +312,15 @@ def _judge(
             if on_fit is not None:
                 on_fit(name, title)
             try:
-                found[name].append((seed, split.test, fit(train)(ways)))
+                predicted = fit(train)(ways)
+                found[name].append(_points(name, title, profiles, seed, split.test, predicted))
             except InvalidInput as error:
                 refused[name] = refused[name] or str(error)
     judged = []
-    for name in models:
-        points = _points(name, title, profiles, found[name])
-        judged.append((points, _rows(points, profiles, len(found[name]), nominal, refused[name])))
+    for name, parts_found in found.items():
+        points = Points.join(parts_found)
+        fits = len(parts_found) - 1
+        judged.append((points, _rows(points, profiles, fits, nominal, refused[name])))
     return judged
 
 
@@ -323,22 +328,20 @@ def _points(
     model: str,
     split: str,
     profiles: Profiles,
-    found: Sequence[tuple[int, IntArray, Times]],
+    seed: int,
+    test: IntArray,
+    predicted: Times,
 ) -> Points:
-    rows = [np.zeros(0, np.int64), *(test for _, test, _ in found)]
-    seeds = [np.zeros(0, np.int64), *(np.full(len(test), seed) for seed, test, _ in found)]
-    nothing = Times.of(np.zeros(0), Source.MEASURED)
-    times = [nothing, *(predicted for _, _, predicted in found)]
-    row = np.concatenate(rows)
+    """What one fit says of the rows that it has not seen."""
     return Points(
         model,
         split,
-        row,
-        np.concatenate(seeds),
-        profiles.seconds[row],
-        np.concatenate([part.seconds for part in times]),
-        np.concatenate([part.log_sd for part in times]),
-        np.concatenate([part.source for part in times]),
+        row=test,
+        seed=np.full(len(test), seed),
+        seconds=profiles.seconds[test],
+        predicted=predicted.seconds,
+        log_sd=predicted.log_sd,
+        source=predicted.source,
     )
 
 

@@ -29,11 +29,10 @@ from optsched.performance.parametric.fitting import (
     Cells,
     LogSd,
     NoOptions,
+    by_names,
     check_some,
     fit_affine,
     flat,
-    nested,
-    rows_by_pair,
 )
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Source
@@ -334,11 +333,7 @@ class Interpolation(StoredModel):
         median = group_medians(profiles.seconds, groups)
         columns = (ways.gpus, ways.nodes, ways.samples, ways.passes, median)
         rows = list(zip(*(column.tolist() for column in columns), strict=True))
-        points = {
-            pair: tuple(rows[row] for row in members)
-            for pair, members in rows_by_pair(ways).items()
-        }
-        stored = InterpolationDocument(points=nested(points))
+        stored = InterpolationDocument(points=by_names(ways, rows))
         measured = MeasuredPoints.of(stored)
         errors = {"batch_log_sd": _batch_log_sd(measured), "count_log_sd": _count_log_sd(measured)}
         return cls(stored.model_copy(update=errors))

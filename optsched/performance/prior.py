@@ -18,6 +18,7 @@ from optsched.instance.tables import ANY_SPREAD, OWN_GANG
 from optsched.performance.analytic.hardware import find
 from optsched.performance.analytic.transformer import Precision
 from optsched.performance.configurations import Configurations, PoolSizes
+from optsched.performance.parametric.fitting import by_names, flat
 from optsched.performance.profiles import Profiles, group_medians
 from optsched.performance.protocol import Feasibility, JobBatch, Prediction, Source
 from optsched.performance.times import StoredModel, Times, TimesOnInstance
@@ -179,26 +180,18 @@ class Prior(StoredModel):
 
     def __init__(self, document: PriorDocument) -> None:
         super().__init__(document)
-        workloads = numbered(document.rates)
-        types = (name for by_gpu in document.rates.values() for name in by_gpu)
-        gpu_types = numbered(types)
-        rows = [
-            (workloads[workload], gpu_types[gpu], one)
-            for workload, by_gpu in document.rates.items()
-            for gpu, rates in by_gpu.items()
-            for one in rates
-        ]
-        ways = Ways(
-            workload=np.array([row for row, _, _ in rows], np.int64),
-            gpu=np.array([row for _, row, _ in rows], np.int64),
-            gpus=np.array([one.gpus for _, _, one in rows], np.int64),
-            nodes=np.array([one.nodes for _, _, one in rows], np.int64),
-            samples=np.array([one.samples for _, _, one in rows], np.float64),
-            passes=np.array([one.passes for _, _, one in rows], np.int64),
-            workloads=tuple(workloads),
-            gpu_types=tuple(gpu_types),
+        rates = flat(document.rates)
+        pairs = [pair for pair, known in rates.items() for _ in known]
+        known = [one for of_pair in rates.values() for one in of_pair]
+        ways = Ways.named(
+            workload=[workload for workload, _ in pairs],
+            gpu=[gpu for _, gpu in pairs],
+            gpus=np.array([one.gpus for one in known], np.int64),
+            nodes=np.array([one.nodes for one in known], np.int64),
+            samples=np.array([one.samples for one in known], np.float64),
+            passes=np.array([one.passes for one in known], np.int64),
         )
-        self._known = KnownRates.of(ways, np.array([one.rate for _, _, one in rows], np.float64))
+        self._known = KnownRates.of(ways, np.array([one.rate for one in known], np.float64))
 
     @classmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
@@ -209,14 +202,11 @@ class Prior(StoredModel):
         ways = profiles.ways
         groups = ways.groups
         first = ways.take(groups.first)
-        rates: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        columns = (first.workload, first.gpu, first.gpus, first.nodes, first.samples, first.passes)
+        columns = (first.gpus, first.nodes, first.samples, first.passes)
         median = group_medians(profiles.samples_per_second, groups)
         rows = zip(*(column.tolist() for column in (*columns, median)), strict=True)
-        for workload, gpu, *way in rows:
-            by_gpu = rates.setdefault(ways.workloads[workload], {})
-            entry = dict(zip(("gpus", "nodes", "samples", "passes", "rate"), way, strict=True))
-            by_gpu.setdefault(ways.gpu_types[gpu], []).append(entry)
+        fields = ("gpus", "nodes", "samples", "passes", "rate")
+        rates = by_names(first, [dict(zip(fields, row, strict=True)) for row in rows])
         return cls.from_document({**options, "rates": rates})
 
     def times(self, ways: Ways) -> Times:

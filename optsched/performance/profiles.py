@@ -88,17 +88,13 @@ class Profiles(Columns):
         for name, column in given.items():
             if column is not None and len(column) != count:
                 raise InvalidInput(name, f"{len(column)} values", f"{count}, as many as seconds")
-        workloads = numbered(map(str, workload))
-        gpu_types = numbered(map(str, gpu))
-        ways = Ways(
-            workload=np.array([workloads[str(name)] for name in workload], np.int64),
-            gpu=np.array([gpu_types[str(name)] for name in gpu], np.int64),
+        ways = Ways.named(
+            workload=list(map(str, workload)),
+            gpu=list(map(str, gpu)),
             gpus=_counts("gpus", gpus),
             nodes=np.ones(count, np.int64) if nodes is None else _counts("nodes", nodes),
             samples=_positive("samples", samples),
             passes=np.ones(count, np.int64) if passes is None else _counts("passes", passes),
-            workloads=tuple(workloads),
-            gpu_types=tuple(gpu_types),
         )
         # Unknown is not the same as 0: an exchange that was not measured may still take time.
         exchange = np.full(count, np.nan) if sync is None else np.asarray(sync, np.float64)

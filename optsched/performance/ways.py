@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -49,6 +50,19 @@ class Ways(Columns):
     passes: IntArray
     workloads: tuple[str, ...]
     gpu_types: tuple[str, ...]
+
+    @classmethod
+    def named(cls, workload: Sequence[str], gpu: Sequence[str], **columns: Any) -> Self:
+        """Ways from a column of names each; the other columns are arrays."""
+        workloads = numbered(workload)
+        gpu_types = numbered(gpu)
+        return cls(
+            workload=np.array([workloads[name] for name in workload], np.int64),
+            gpu=np.array([gpu_types[name] for name in gpu], np.int64),
+            workloads=tuple(workloads),
+            gpu_types=tuple(gpu_types),
+            **columns,
+        )
 
     @property
     def max_per_node(self) -> IntArray:

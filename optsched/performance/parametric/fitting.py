@@ -118,17 +118,23 @@ ByNames = dict[str, dict[str, Any]]
 
 def nested(by_pair: Mapping[tuple[str, str], Any]) -> ByNames:
     """Values of pairs (workload, GPU type) as a document has them."""
-    by_names: ByNames = {}
+    document: ByNames = {}
     for (workload, gpu), value in by_pair.items():
-        by_names.setdefault(workload, {})[gpu] = value
-    return by_names
+        document.setdefault(workload, {})[gpu] = value
+    return document
 
 
-def flat(by_names: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+def by_names(ways: Ways, values: Sequence[Any]) -> ByNames:
+    """Values of ways, a list for each pair, as a document has them."""
+    pairs = rows_by_pair(ways).items()
+    return nested({pair: [values[row] for row in rows.tolist()] for pair, rows in pairs})
+
+
+def flat(of_document: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
     """Values of a document by pair (workload, GPU type)."""
     return {
         (workload, gpu): value
-        for workload, by_gpu in by_names.items()
+        for workload, by_gpu in of_document.items()
         for gpu, value in by_gpu.items()
     }
 
