@@ -61,6 +61,7 @@ class KnownOptimum:
 
 def on(instance: Instance, exponent: float) -> AllocationProgram:
     """The total of w v^e / e over all jobs of an instance, v their throughput; or the smallest throughput."""
+    # The utility reads weights: jobs that differ in them are different classes.
     classes = compile(instance, TableModel(instance.rates, instance)).classes(frozenset({"weight"}))
     function = {LINEAR: "linear", LOG: "log"}.get(exponent, "power")
     utility = Minimum() if exponent == SMALLEST else Total(classes.weight, function, exponent)
@@ -106,6 +107,7 @@ def scattered(jobs: int = 400, pools: int = 4) -> AllocationProgram:
     """Jobs of which no two are alike, on too few GPUs."""
     random = np.random.default_rng(5)
     rates = random.lognormal(0.0, 1.0, (jobs, pools)) * (random.random((jobs, pools)) > 0.1)
+    # Every job can run in the first pool: no level is bound to be 0.
     rates[:, 0] += 0.5
     return allocation(rates, random.choice([1, 2, 4], jobs), np.full(pools, max(4, jobs // 40)))
 
@@ -279,6 +281,7 @@ def proportional() -> list[KnownOptimum]:
             -2 * ln(2.0),
             6.0,
         ),
+        # The logarithms cancel: what may be off is measured by their size, not by that of the sum.
         KnownOptimum(
             "rates of twelve magnitudes: shares do not depend on them",
             table(LOG, [1e6, 1e-6]),
@@ -440,6 +443,7 @@ def deterministic(subject: Subject) -> None:
 @case("allocations: a stopped run keeps what it has", ALONE)
 def stopped(subject: Subject) -> None:
     """After one iteration: a feasible point and a bound that it is not above, and no claim of an optimum."""
+    # One iteration solves no program with so many different jobs.
     outcome = subject.engine(work=1).solve_allocation(scattered())
     expect_certified(outcome)
     expect_termination(outcome.values, Termination.WORK_LIMIT)
@@ -454,6 +458,7 @@ def stopped(subject: Subject) -> None:
 def progress(subject: Subject) -> None:
     """In the units of the objective, where it takes so long that anything is told."""
     events: list[Progress] = []
+    # Large enough that there is something to report before the end.
     outcome = subject.engine(on_progress=events.append).solve_allocation(scattered(20_000, 8))
     for event in events:
         expect(

@@ -80,6 +80,7 @@ class KnownAnswer:
         expect_close(outcome.values.objective, self.optimum, "objective as the solver states it")
         expect_close(outcome.bound, self.optimum, "bound", relative=2e-6)
         if self.x is not None:
+            # Where the objective is flat a point may be farther off than its objective.
             expect_close(outcome.x, self.x, "point", relative=1e-4)
         # Duals of integer programs prove nothing.
         if not arrays.is_integer and subject.has(Capability.DUALS):
@@ -105,6 +106,7 @@ def program(
     offset: float = 0.0,
 ) -> LinearProgram:
     """optimise cost x + offset  s.t.  lower <= rows x <= upper,  bounds."""
+    # Written by hand, not by the lowering of a formulation: the suite tests solvers alone.
     lp = LinearProgram()
     x = lp.variables(len(cost), name="x", lower=bounds[0], upper=bounds[1], integer=integer)
     if len(rows):

@@ -77,6 +77,7 @@ class Subject:
 
     def run(self, arrays: LinearArrays, **limits: Any) -> Values:
         """One run of a fresh session: the solver's claims as they come."""
+        # Limits of the case come last, so that they replace the patience.
         return self.open(arrays).run(Limits(**{"time": PATIENCE, **limits}))
 
     def solve(self, arrays: LinearArrays, **limits: Any) -> Outcome:
@@ -182,6 +183,7 @@ def expect_same_bytes(first: Values, second: Values) -> None:
     """Fail unless two runs found points and duals that agree in every bit."""
     for name, one, other in (("points", first.x, second.x), ("duals", first.y, second.y)):
         expect((one is None) == (other is None), f"{name} in one run of two")
+        # 0.0 and -0.0 are equal numbers, but not the same bytes.
         same = one is None or other is None or one.tobytes() == other.tobytes()
         expect(same, f"the {name} differ")
     expect(first.x is not None, "no point")

@@ -12,12 +12,14 @@ from optsched.program import Cone, ConicProgram
 
 def primal_residual(program: ConicProgram, x: FloatArray) -> float:
     """How much b - A x misses the cones by, relative to its size."""
+    # Cones hold the slacks of the rows, not the columns.
     slack = program.b - program.A @ x
     return _worst(program, slack, _outside) / max(1.0, float(np.abs(slack).max(initial=0.0)))
 
 
 def dual_residual(program: ConicProgram, z: FloatArray) -> float:
     """How much multipliers z miss A'z + c = 0 (of the minimum) or the dual cones by, relative to their size."""
+    # A maximum is solved as the minimum of -c x, and its multipliers are those of that.
     sign = -1.0 if program.maximise else 1.0
     stationary = np.abs(program.A.T @ z + sign * program.cost).max(initial=0.0)
     return max(float(stationary), _worst(program, z, _outside_dual)) / max(
@@ -50,8 +52,10 @@ def _outside(cone: Cone, s: FloatArray) -> float:
         return float(-s.min(initial=0.0))
     x, y, z = s.tolist()
     if cone.kind == "exponential":  # y exp(x / y) <= z, or x <= 0, y = 0, z >= 0
+        # The cone is closed: at y = 0 it has the points with x <= 0 and z >= 0.
         if y <= 1e-9:
             return float(max(-y, x if x > 0 else 0.0, -z, 0.0))
+        # Of a point far outside exp overflows, and infinity is what it is off by.
         with np.errstate(over="ignore"):
             return float(max(y * float(np.exp(x / y)) - z, 0.0))
     a = cone.parameter  # x^a y^(1 - a) >= |z|
@@ -66,6 +70,7 @@ def _outside_dual(cone: Cone, z: FloatArray) -> float:
         return float(-z.min(initial=0.0))
     u, v, w = z.tolist()
     if cone.kind == "exponential":  # -u exp(v / u) <= e w with u < 0, or u = 0 and v, w >= 0
+        # Its dual is closed as well: at u = 0 it has the points with v, w >= 0.
         if u > -1e-9:
             return float(max(u, -v, -w, 0.0))
         with np.errstate(over="ignore"):

@@ -76,6 +76,7 @@ def power(exponent: float, rows: ArrayLike, sides: ArrayLike) -> Part:
 
 def log_utility() -> ConicProgram:
     """max sum_i w_i log x_i  s.t.  sum x = 1: x_i = w_i / W, optimum sum_i w_i log(w_i / W)."""
+    # Columns are x, then the logarithms u: (u_i, 1, x_i) in the cone says exp(u_i) <= x_i.
     n = len(WEIGHTS)
     parts: list[Part] = [(Cone("zero", 1), [[1.0] * n + [0.0] * n], [-1.0])]
     parts += [
@@ -101,6 +102,7 @@ def entropy() -> ConicProgram:
 
 def log_sum_exp() -> ConicProgram:
     """min t  s.t.  sum_i exp(w_i - t) <= 1: log(sum_i exp w_i)."""
+    # Columns are t, then s: exp(w_i - t) <= s_i, and all s_i together are at most 1.
     n = len(WEIGHTS)
     parts: list[Part] = [(Cone("nonnegative", 1), [[0.0] + [-1.0] * n], [1.0])]
     parts += [
@@ -249,6 +251,7 @@ def lowered(build: Callable[[], LinearProgram]) -> Callable[[], ConicProgram]:
 @case("duals of lowered rows are derivatives", Capability.CONIC, Capability.DUALS)
 def lowered_duals(subject: Subject) -> None:
     """Multipliers of the cones, brought back to the rows of the linear program."""
+    # Both have unique duals, which the linear back-ends are held to as well.
     for build, duals in ((dense, [2.0, 0.0]), (covering, [1.5, 0.5])):
         cones = linear_to_conic(build().arrays)
         values = subject.solve_conic(cones)

@@ -95,6 +95,7 @@ def mixed_unbounded() -> LinearProgram:
 
 def hard_knapsacks(items: int = 200) -> LinearProgram:
     """Five strongly correlated knapsacks at once: an incumbent at once, its proof in hours."""
+    # Values follow the weights, so that no item is better than others: that makes the proof long.
     weight = np.round(1000 * random_matrix(5, items, 0))
     value = weight.mean(axis=0) + 100.0
     return program(
@@ -142,6 +143,7 @@ def start_is_taken(subject: Subject) -> None:
 @case("a start changes no answer", Capability.INTEGER, Capability.START)
 def start_changes_nothing(subject: Subject) -> None:
     """Neither a feasible start that is not optimal nor one that breaks the rows."""
+    # One item fits and is not the best; all of them together are too heavy.
     for start in (np.eye(8)[0], np.ones(8)):
         session = subject.open(knapsack().arrays)
         session.set_start(start)

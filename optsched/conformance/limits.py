@@ -86,6 +86,7 @@ def work_limit(subject: Subject) -> None:
 @case("the gap is kept", Capability.INTEGER)
 def gap(subject: Subject) -> None:
     """An integer program may stop at a gap of 20 %, and what is left is not more than that."""
+    # The first incumbent is good enough; a proof of the optimum would take hours.
     outcome = subject.solve(hard_knapsacks(60).arrays, gap=0.2)
     expect_certified(outcome)
     expect(outcome.values.seconds < 5.0, f"{outcome.values.seconds:.1f} s for a gap of 20 %")
@@ -196,6 +197,7 @@ def nan(subject: Subject) -> None:
 def tolerance(subject: Subject) -> None:
     """1e-6 is enough for the certificate, and no reason for another answer."""
     arrays = some_program(subject).arrays
+    # A back-end that takes the tolerance of rows for a gap would give another answer.
     loose = subject.solve(arrays, tolerance=1e-6)
     tight = subject.solve(arrays, tolerance=1e-9)
     for outcome in (loose, tight):

@@ -152,6 +152,8 @@ def unbounded_free() -> LinearProgram:
 
 LP = Capability.CONTINUOUS
 
+# Duals are compared where they are unique. They are derivatives of the optimum by the sides of the
+# rows. First-order methods may stop short of what is badly scaled, if they say so.
 CASES = tuple(
     answer.case(LP)
     for answer in (

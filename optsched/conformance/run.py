@@ -77,6 +77,7 @@ def check_case(item: Case, bank: str, solver: type[Solver]) -> Result:
 
 
 def _verdict(item: Case, bank: str, solver: type[Solver]) -> tuple[Verdict, str]:
+    # A solver of other programs is asked nothing about rows, whatever else it claims.
     if bank in OF_ROWS and not solver.capabilities & ROWS:
         return Verdict.SKIPPED, NO_ROWS
     missing = sorted(capability.value for capability in item.needs - solver.capabilities)

@@ -27,6 +27,7 @@ INF = np.inf
 
 def some_program(subject: Subject) -> LinearProgram:
     """A small program that the solver takes."""
+    # Some back-ends take whole numbers only.
     return dense() if subject.has(Capability.CONTINUOUS) else knapsack()
 
 
@@ -80,6 +81,7 @@ def _changed(name: str) -> Case:
             expect(
                 reported, f"rebuilt because of {values.rebuilt or 'nothing'}, expected {reason!r}"
             )
+        # Nothing was changed before this run: nothing may be loaded anew.
         expect(not session.run(Limits()).rebuilt, "an unchanged program was rebuilt")
 
     return Case(f"session: {name}", check, frozenset({Capability.CONTINUOUS}))
@@ -139,6 +141,7 @@ def own_basis(subject: Subject) -> None:
     session.set_start(basis)
     again = session.run(Limits())
     expect_close(again.objective, 11.0, "objective from its own basis")
+    # A basis may be taken for what it is worth; those who claim starts must begin at it.
     if subject.has(Capability.START):
         expect(again.iterations == 0, f"{again.iterations} iterations from its own basis")
 

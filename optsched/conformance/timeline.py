@@ -99,6 +99,7 @@ def checked(program: TimelineProgram, values: Values) -> int:
         values.x.shape == (2 * len(program),),
         f"a point of shape {values.x.shape}, expected starts, then modes",
     )
+    # In integers, without tolerance: a schedule keeps a requirement, or it does not.
     start, mode = split_point(program, values.x)
     broken = next(program.violations(start, mode), None)
     expect(broken is None, f"the schedule breaks {broken}")

@@ -63,8 +63,6 @@ SETTLED = 4
 
 
 class ClusterOptions(GeneratorOptions):
-    """Options of `cluster`."""
-
     only_if: ClassVar[Conditions] = {
         "kinds": ("rows is repeated", lambda given: given.rows == "repeated"),
         "sigma": ("durations is lognormal", lambda given: given.durations == "lognormal"),

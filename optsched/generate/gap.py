@@ -24,8 +24,6 @@ UNREAD = (
 
 
 class GapOptions(GeneratorOptions):
-    """Options of `gap`."""
-
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
     agents: Annotated[int, Field(ge=1, le=1000, description="Agents, one resource each.")] = 10
     type: Annotated[

@@ -18,8 +18,6 @@ from optsched.generate.generator import (
 
 
 class KnapsackOptions(GeneratorOptions):
-    """Options of `knapsack`."""
-
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 100
     resources: Annotated[int, Field(ge=1, le=1000, description="Resources.")] = 5
     tightness: Annotated[

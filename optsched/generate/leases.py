@@ -18,8 +18,6 @@ WEIGHTS, WEIGHT_SHARES = np.array([1, 2, 4]), np.array([0.8, 0.15, 0.05])
 
 
 class LeasesOptions(GeneratorOptions):
-    """Options of `leases`."""
-
     jobs: Annotated[SmallCount, Field(description="Jobs.")] = 40
     nodes: Annotated[int, Field(ge=1, le=10_000, description="Nodes of the pool.")] = 2
     gpus_per_node: Annotated[int, Field(ge=1, le=64, description="GPUs of a node.")] = 8

@@ -48,7 +48,6 @@ class GpuDemand:
     sharing: FloatArray
 
     def first(self, count: int) -> GpuDemand:
-        """The first jobs."""
         return GpuDemand(
             *(getattr(self, name)[:count] for name in ("slow", "fast", "gang", "weight", "sharing"))
         )

@@ -47,8 +47,6 @@ Multiple = Annotated[float, Field(ge=0.01, le=1e6)]
 
 
 class TraceOptions(GeneratorOptions):
-    """Options of `trace`."""
-
     only_if: ClassVar[Conditions] = {
         "amplitude": ("arrivals is diurnal", lambda given: given.arrivals == "diurnal"),
         "peak": ("arrivals is diurnal", lambda given: given.arrivals == "diurnal"),

@@ -22,8 +22,6 @@ Whole = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class UnrelatedOptions(GeneratorOptions):
-    """Options of `unrelated`."""
-
     only_if: ClassVar[Conditions] = {
         "noise": ("correlation is jobs or machines", lambda given: given.correlation != "none")
     }
