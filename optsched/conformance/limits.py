@@ -197,7 +197,6 @@ def nan(subject: Subject) -> None:
 def tolerance(subject: Subject) -> None:
     """1e-6 is enough for the certificate, and no reason for another answer."""
     arrays = some_program(subject).arrays
-    # A back-end that takes the tolerance of rows for a gap would give another answer.
     loose = subject.solve(arrays, tolerance=1e-6)
     tight = subject.solve(arrays, tolerance=1e-9)
     for outcome in (loose, tight):
