@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from optsched.arrays import IntArray
 from optsched.instance.cluster import Cluster, Pool
 from optsched.instance.documents import FORMAT, NODE_STATES, JobDocument
 from optsched.instance.instance import Instance
-from optsched.instance.tables import ANY_SPREAD
+from optsched.instance.tables import ANY_SPREAD, OWN_GANG, RateTable
 
 
 def instance_document(instance: Instance) -> dict[str, Any]:
@@ -240,10 +241,11 @@ def content_hash(instance: Instance) -> str:
         "restart_cost", "isolated_time", "tenant",
     ):  # fmt: skip
         digest.update(np.ascontiguousarray(getattr(table, name)).data)
+    plain = plain_profiles(rates)
     for index, content in (
-        (table.workload, lambda row: instance.workloads[row].name),
-        (table.levels, lambda row: table.level_lists[row]),
-        (table.rates, rates.document),
+        (table.workload, lambda row: _text(instance.workloads[row].name)),
+        (table.levels, lambda row: _text(table.level_lists[row])),
+        (table.rates, plain.__getitem__ if plain else lambda row: _text(rates.document(row))),
     ):
         rank, contents = _by_content(index, content)
         digest.update(rank.data)
@@ -259,12 +261,33 @@ def _text(document: object) -> bytes:
     return json.dumps(document, sort_keys=True).encode()
 
 
-def _by_content(index: IntArray, content: Callable[[int], object]) -> tuple[IntArray, list[bytes]]:
+def plain_profiles(rates: RateTable) -> list[bytes]:
+    """`RateTable.document` of all profiles as JSON, where each is one number per place; empty where some is not.
+
+    A hundred thousand jobs with rates of their own are written in one pass, and not as so many documents.
+    """
+    if not (rates.gpus == OWN_GANG).all() or not rates.one_by_one:
+        return []
+    in_order = np.argsort(np.argsort(np.array(rates.places, object)))
+    order = np.lexsort((in_order[rates.place], rates.profile))
+    names = [f"{json.dumps(place)}: " for place in rates.places]
+    # JSON writes numbers as `repr` does.
+    entries = [
+        names[place] + repr(rate)
+        for place, rate in zip(rates.place[order].tolist(), rates.rate[order].tolist(), strict=True)
+    ]
+    return [
+        ("{" + ", ".join(entries[begin:end]) + "}").encode()
+        for begin, end in pairwise(rates.indptr.tolist())
+    ]
+
+
+def _by_content(index: IntArray, content: Callable[[int], bytes]) -> tuple[IntArray, list[bytes]]:
     """Number rows (-1: none) in order of first appearance, equal contents alike; the numbers and the contents."""
     values, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     ranks = np.full(len(values), -1, np.int64)
     seen: dict[bytes, int] = {}
     for place in np.argsort(first).tolist():
         if values[place] >= 0:
-            ranks[place] = seen.setdefault(_text(content(int(values[place]))), len(seen))
+            ranks[place] = seen.setdefault(content(int(values[place])), len(seen))
     return ranks[inverse], list(seen)

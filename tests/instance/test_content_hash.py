@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import optsched
 from optsched.instance import Instance
+
+# A private name: the fast way to the bytes of the hash is compared with the plain one
+from optsched.instance.write import plain_profiles
 
 Document = dict[str, Any]
 Edit = Callable[[Document, str, Any], Document]
@@ -260,3 +265,16 @@ def test_hash_is_a_sha256_kept_with_the_instance(two_types: Document) -> None:
     instance = Instance.from_document(two_types)
     assert len(bytes.fromhex(instance.sha256)) == 32
     assert instance.sha256 is instance.sha256
+
+
+@pytest.mark.parametrize("places", [["b", "a", "é"], ['x"y', "Z"], ["p"]])
+def test_plain_rates_are_hashed_as_their_documents(places: list[str]) -> None:
+    """One number per pool is written in one pass: the same bytes as of the documents one by one."""
+    random = np.random.default_rng(len(places))
+    rate = random.choice([0.1, 1e-9, 3.0, 1e22, 2.5], (40, len(places)))
+    instance = optsched.Instance.from_arrays(
+        pools=dict.fromkeys(places, 4), throughput=rate, steps=np.ones(40)
+    )
+    rates = instance.rates
+    documents = [json.dumps(rates.document(row), sort_keys=True) for row in range(len(rates))]
+    assert plain_profiles(rates) == [document.encode() for document in documents]
