@@ -28,7 +28,7 @@ def _fits(text: str, columns: int) -> None:
 def test_every_comparison_fits(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from optsched.study import comparison
 
-    known = comparison.compare(name, time_limit=0.5)
+    known = comparison.compare(name, work_limit=10)
     monkeypatch.setattr(comparison, "compare", lambda *_, **__: known)
     for columns in WIDTHS:
         result = run("compare", name, columns=columns)

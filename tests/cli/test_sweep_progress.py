@@ -14,23 +14,29 @@ from optsched.cli import progress as lines
 from optsched.cli.shell import Shell
 
 
-def test_the_words() -> None:
-    progress = Progress(40, done=12, resumed=2, failed=1, started=time.monotonic() - 30.0)
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> float:
+    """A clock that does not go on."""
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    return 1000.0
+
+
+def test_the_words(now: float) -> None:
+    progress = Progress(40, done=12, resumed=2, failed=1, started=now - 30.0)
     assert (
         lines.sweep_words(progress)
         == "12 of 40 tasks done, 1 without an answer, 30 s, about 84 s left"
     )
-    fresh = Progress(40, done=2, resumed=2, started=time.monotonic() - 30.0)
+    fresh = Progress(40, done=2, resumed=2, started=now - 30.0)
     assert lines.sweep_words(fresh) == "2 of 40 tasks done, 30 s"
 
 
-def test_what_is_under_way() -> None:
+def test_what_is_under_way(now: float) -> None:
     one = Task.of(
         {"x": 1},
         {"instance": "@quickstart", "formulation": "makespan", "solver": "highs", "seed": 0},
     )
     two = Task.of({"x": 2}, {"trace": "t.json", "policy": "fifo"})
-    now = time.monotonic()
     progress = Progress(3, running={two: now - 1.0, one: now - 3.0})
     assert lines.under_way(progress) == "; now @quickstart makespan highs (3 s) and 1 more"
     assert lines.under_way(Progress(3)) == ""

@@ -28,7 +28,7 @@ FAST = ["makespan", "max-min-fairness", "isolated", "lease"]
 
 
 def test_all_formulations_that_take_the_instance_are_compared() -> None:
-    found = optsched.compare("@quickstart", time_limit=20)
+    found = optsched.compare("@quickstart")
     assert isinstance(found, optsched.Comparison)
     expected = {load_formulation(name).name for name in names("formulation")}
     assert (
@@ -44,7 +44,7 @@ def test_all_formulations_that_take_the_instance_are_compared() -> None:
             continue
         assert row.error is None and row.solution is not None and row.measures is not None
         assert row.measures.jobs == 12
-        alone = optsched.solve("@quickstart", row.formulation, time_limit=20)
+        alone = optsched.solve("@quickstart", row.formulation)
         assert row.solution.objective == pytest.approx(alone.objective)
 
 
