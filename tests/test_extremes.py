@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -95,12 +96,11 @@ def test_numbers_beyond_reason_are_refused(field: str) -> None:
 
 def test_an_elastic_job_in_isolation_keeps_its_capacity() -> None:
     """The reference column holds 4 GPUs, although the job could run on 1."""
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 8}]},
-        "workloads": {"w": {"throughput": {"p": {"4": 5.0}}, "demand": {"cpu": 1}}},
-        "jobs": [{"id": f"j{i}", "workload": "w", "gpus": {"min": 1, "max": 4}} for i in range(4)],
-    }
+    document = instance_document(
+        [{"name": "p", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 8}],
+        [{"id": f"j{i}", "workload": "w", "gpus": {"min": 1, "max": 4}} for i in range(4)],
+        workloads={"w": {"throughput": {"p": {"4": 5.0}}, "demand": {"cpu": 1}}},
+    )
     instance = Instance.from_document(document)
     solution = optsched.solve(instance, "isolated")
     assert solution.ok and solution.allocation.usage[0] == pytest.approx(4.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from documents import instance_document
 from pydantic import BaseModel
 
 import optsched
@@ -24,7 +25,7 @@ POOL = {"name": "v100", "nodes": 2, "gpus_per_node": 1}
 
 def document(*jobs: Document, **more: Any) -> Document:
     rows = [{"id": f"j{row}", "throughput": {"v100": 1.0}} | job for row, job in enumerate(jobs)]
-    return {"format": "optsched-instance/1", "cluster": {"pools": [POOL]}, "jobs": rows, **more}
+    return instance_document([POOL], rows, **more)
 
 
 def notes(plain: Document, formulation: str = "max-throughput", **more: Any) -> tuple[str, ...]:

@@ -191,26 +191,19 @@ def test_jobs_of_different_workloads_stay_apart_even_with_equal_rates() -> None:
 
 
 def test_declared_arrays_are_read_one_value_per_class() -> None:
+    job = {
+        "workload": "w",
+        "weight": 2,
+        "steps": 9,
+        "steps_done": 1,
+        "deadline": 50,
+        "tenant": "t",
+        "arrival": -1,
+    }
     jobs = [
-        {
-            "workload": "w",
-            "weight": 2,
-            "steps": 9,
-            "steps_done": 1,
-            "deadline": 50,
-            "tenant": "t",
-            "arrival": -1,
-        },
+        job,
         {"workload": "w", "weight": 3, "deadline": 60, "deadline_kind": "soft"},
-        {
-            "workload": "w",
-            "weight": 2,
-            "steps": 9,
-            "steps_done": 1,
-            "deadline": 50,
-            "tenant": "t",
-            "arrival": -1,
-        },
+        job,
     ]
     reads = ("weight", "steps_left", "deadline", "soft_deadline", "tenant", "arrival")
     classes = classes_of(jobs, *reads)

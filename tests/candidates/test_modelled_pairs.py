@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -85,15 +86,7 @@ def instance_of(**more: Any) -> Instance:
         }
         for row in range(9)
     ]
-    return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": POOLS},
-            "workloads": workloads,
-            "jobs": jobs,
-        }
-        | more
-    )
+    return Instance.from_document(instance_document(POOLS, jobs, workloads=workloads) | more)
 
 
 def columns(

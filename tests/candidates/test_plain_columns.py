@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.candidates import Candidates, Drop, compile
@@ -114,9 +115,7 @@ def test_a_stated_zero_is_told_from_a_rate_that_is_not_stated(
         {"id": "x", "steps": 1, "throughput": {"a": 0.0, "c": 3.0}},
         {"id": "y", "steps": 1, "throughput": {"b": 1}},
     ]
-    given = optsched.Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
-    )
+    given = optsched.Instance.from_document(instance_document(pools, jobs))
     found, ours = made(given)
     assert found.columns.rate.tolist() == [3.0, 1.0]
     assert found.dropped.drop.tolist() == [Drop.ZERO_RATE, Drop.NO_RATE, Drop.NO_RATE, Drop.NO_RATE]

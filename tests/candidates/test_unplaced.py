@@ -14,6 +14,7 @@ from compile_cases import (
     dropped_of,
     random_candidates,
 )
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -336,18 +337,15 @@ def test_a_range_of_very_many_gpu_counts_is_refused(
 ) -> None:
     """Only as far as the pools go, and only where a model has rates for all of them."""
     monkeypatch.setattr("optsched.candidates.kinds.MOST_COUNTS", 6)
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [{"name": "v100", "gpu": "V100-SXM2-16GB", "nodes": 1, "gpus_per_node": 8}]
-        },
-        "performance": {"model": "prior"},
-        "workloads": {"w": {"throughput": {"v100": {"1": 2.0}}}},
-        "jobs": [
+    document = instance_document(
+        [{"name": "v100", "gpu": "V100-SXM2-16GB", "nodes": 1, "gpus_per_node": 8}],
+        [
             {"id": name, "workload": "w", "steps": 5, "gpus": {"min": 1, "max": most}}
             for name, most in JOBS
         ],
-    }
+        performance={"model": "prior"},
+        workloads={"w": {"throughput": {"v100": {"1": 2.0}}}},
+    )
     found = "jobs[1].gpus: found a range of 8 numbers of GPUs that the largest pool has"
     with refuses(
         f"{found}, expected at most 6 where the rates come from a model: state the numbers as levels"

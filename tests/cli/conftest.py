@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import reported, stated
 
 from optsched.cli.main import main
@@ -108,22 +109,19 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def small() -> dict[str, Any]:
     """Two pools, four jobs, one of each fate: runs, shares, has no place, has nothing left to do."""
-    return {
-        "format": "optsched-instance/1",
-        "name": "small",
-        "cluster": {
-            "pools": [
-                {"name": "fast", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 2.0},
-                {"name": "slow", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 0.5},
-            ]
-        },
-        "jobs": [
+    return instance_document(
+        [
+            {"name": "fast", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 2.0},
+            {"name": "slow", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 0.5},
+        ],
+        [
             {"id": "a", "gpus": 1, "steps": 3600, "throughput": {"fast": 2.0, "slow": 1.0}},
             {"id": "b", "gpus": 2, "steps": 7200, "throughput": {"fast": 3.0, "slow": 0.5}},
             {"id": "wide", "gpus": 9, "steps": 10, "throughput": {"fast": 1.0}},
             {"id": "done", "gpus": 1, "steps": 10, "steps_done": 10, "throughput": {"fast": 1.0}},
         ],
-    }
+        name="small",
+    )
 
 
 def hard_program(jobs: int = 120, resources: int = 10) -> dict[str, Any]:
@@ -133,17 +131,9 @@ def hard_program(jobs: int = 120, resources: int = 10) -> dict[str, Any]:
     random = np.random.default_rng(0)
     uses = random.integers(10, 1000, (jobs, resources)).astype(float)
     value = uses.mean(axis=1) + 500 * random.random(jobs)
-    return {
-        "format": "optsched-instance/1",
-        "name": "hard",
-        "cluster": {
-            "pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}],
-            "resources": [
-                {"name": f"r{k}", "kind": "renewable", "capacity": float(uses[:, k].sum() // 2)}
-                for k in range(resources)
-            ],
-        },
-        "jobs": [
+    return instance_document(
+        {"p": 1},
+        [
             {
                 "id": f"j{i}",
                 "steps": 100,
@@ -157,7 +147,12 @@ def hard_program(jobs: int = 120, resources: int = 10) -> dict[str, Any]:
             }
             for i in range(jobs)
         ],
-    }
+        resources=[
+            {"name": f"r{k}", "kind": "renewable", "capacity": float(uses[:, k].sum() // 2)}
+            for k in range(resources)
+        ],
+        name="hard",
+    )
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.registry import load_solver
@@ -25,15 +26,11 @@ from optsched.rounds.journal import Journal
 from optsched.solvers.isolated import SolverProcess
 
 ROUND = 600.0
-DAY = {
-    "format": "optsched-instance/1",
-    "name": "day",
-    "round": ROUND,
-    "cluster": {
-        "pools": [{"name": name, "nodes": 2, "gpus_per_node": 4} for name in ("v100", "k80")]
-    },
-    "jobs": [],
-}
+DAY = instance_document(
+    [{"name": name, "nodes": 2, "gpus_per_node": 4} for name in ("v100", "k80")],
+    name="day",
+    round=ROUND,
+)
 
 
 def job(name: str, gpus: int = 1) -> dict[str, Any]:

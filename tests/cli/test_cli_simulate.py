@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 from optsched.simulation import read_simulation
 
-TRACE = {
-    "format": "optsched-instance/1",
-    "name": "three",
-    "round": 100.0,
-    "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
-    "jobs": [
+TRACE = instance_document(
+    {"p": 1},
+    [
         {"id": f"j{row}", "steps": 150.0, "throughput": {"p": 1.0}, "arrival": 10.0 * row}
         for row in range(3)
     ],
-}
+    name="three",
+    round=100.0,
+)
 
 
 @pytest.fixture
@@ -31,18 +31,8 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_policies_side_by_side(run: Any, trace: str) -> None:
-    done = run(
-        "simulate",
-        trace,
-        "-p",
-        "fifo",
-        "-p",
-        "srtf:hysteresis=0",
-        "--keep",
-        "runs",
-        "-o",
-        "rows.csv",
-    )
+    command = f"simulate {trace} -p fifo -p srtf:hysteresis=0 --keep runs -o rows.csv".split()
+    done = run(*command)
     assert done.code == 0
     assert "three: 3 jobs on 1 GPU" in done.out
     assert "fifo" in done.out and "srtf" in done.out
@@ -51,18 +41,7 @@ def test_policies_side_by_side(run: Any, trace: str) -> None:
     assert rows[0]["makespan"] == "550.0"
     kept = read_simulation("runs/fifo-0.npz")
     assert kept.jobs.finish.tolist() == [150.0, 350.0, 550.0]
-    again = run(
-        "simulate",
-        trace,
-        "-p",
-        "fifo",
-        "-p",
-        "srtf:hysteresis=0",
-        "--keep",
-        "runs",
-        "-o",
-        "rows.csv",
-    )
+    again = run(*command)
     assert "2 of 2 tasks have a row in rows.jsonl: they are not done again" in again.err
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -17,7 +18,7 @@ APART = {"kind": "anti-affinity", "jobs": ["a", "b"]}
 def instance(**more: Any) -> Instance:
     pools = [{"name": "p", "nodes": 2, "gpus_per_node": 2}]
     jobs = [{"id": name, "throughput": {"p": 1.0}} for name in "abc"]
-    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs, **more}
+    document = instance_document(pools, jobs, **more)
     return Instance.from_document(document)
 
 

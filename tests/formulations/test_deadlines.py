@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -13,12 +14,9 @@ from optsched.errors import UsageError
 
 
 def document(*jobs: dict[str, Any], gpus: int = 2) -> dict[str, Any]:
-    return {
-        "format": "optsched-instance/1",
-        "now": 100.0,
-        "cluster": {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": gpus}]},
-        "jobs": [{"throughput": {"a": 2.0}, "steps": 3600, **job} for job in jobs],
-    }
+    return instance_document(
+        {"a": gpus}, [{"throughput": {"a": 2.0}, "steps": 3600, **job} for job in jobs], now=100.0
+    )
 
 
 def solve(

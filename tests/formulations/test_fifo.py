@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -23,7 +24,7 @@ LOSS = (0.2, 0.7, 0.8, 0.9, 1)
 
 def document(capacity: dict[str, int], jobs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     pools = [{"name": name, "nodes": 1, "gpus_per_node": gpus} for name, gpus in capacity.items()]
-    return {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs, **more}
+    return instance_document(pools, jobs, **more)
 
 
 def solve(made: dict[str, Any], **options: Any) -> Solution:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from filling_reference import Case, random_case
 from refusals import refuses
 
@@ -344,15 +345,14 @@ def test_a_tampered_file_is_refused(what: str) -> None:
 
 
 def aged(age: float, **options: Any) -> Solution:
-    document = {
-        "format": "optsched-instance/1",
-        "now": age,
-        "cluster": {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 2}]},
-        "jobs": [
+    document = instance_document(
+        {"a": 2},
+        [
             {"id": "new", "throughput": {"a": 2.0}, "steps": 100, "arrival": age},
             {"id": "old", "throughput": {"a": 1.0}, "steps": 100, "arrival": 0},
         ],
-    }
+        now=age,
+    )
     return optsched.solve(Instance.from_document(document), NAME, **options)
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.errors import OptschedError, SolverUnavailable
@@ -59,13 +60,12 @@ def document(packed: bool) -> dict[str, Any]:
         jobs[number]["deadline"] = 36000.0 + 3600.0 * number
     for number, gpu in ((1, "v100-0/0"), (3, "p100-0/1")):
         jobs[number]["running"] = {"pool": gpu.split("-")[0], "gpus": [gpu], "since": -60.0}
-    made: dict[str, Any] = {
-        "format": "optsched-instance/1",
-        "name": "grid",
-        "cluster": {"pools": pools},
-        "tenants": [{"name": "vision", "weight": 2.0}, {"name": "speech", "policy": "fifo"}],
-        "jobs": jobs,
-    }
+    made: dict[str, Any] = instance_document(
+        pools,
+        jobs,
+        name="grid",
+        tenants=[{"name": "vision", "weight": 2.0}, {"name": "speech", "policy": "fifo"}],
+    )
     if packed:
         made["colocation"] = [
             {"jobs": [f"j{a}", f"j{b}"], "pool": pool, "gpus": 1, "throughput": [

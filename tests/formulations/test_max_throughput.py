@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -19,9 +20,7 @@ RATES = {"quick": {"a": 100.0, "b": 20.0}, "slow": {"a": 2.0, "b": 1.0}}
 
 def instance(**change: Any) -> Instance:
     jobs = [{"id": name, "throughput": rates} for name, rates in RATES.items()]
-    return Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "jobs": jobs} | change
-    )
+    return Instance.from_document(instance_document(POOLS, jobs) | change)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -48,20 +49,17 @@ def document(
     lists = [[option() for _ in range(int(random.integers(1, ways + 1)))] for _ in range(jobs)]
     lists[-1] = lists[0]
     kinds = ["renewable", "consumable"]
-    return {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [{"name": "g", "nodes": 2, "gpus_per_node": 2, "cpus_per_node": 3}],
-            "resources": [
-                {"name": name, "kind": kinds[row % 2], "capacity": float(random.integers(3, 12))}
-                for row, name in enumerate(names)
-            ],
-        },
-        "jobs": [
+    return instance_document(
+        [{"name": "g", "nodes": 2, "gpus_per_node": 2, "cpus_per_node": 3}],
+        [
             {"id": f"j{row}", "options": options, "weight": float(random.choice([1, 3]))}
             for row, options in enumerate(lists)
         ],
-    }
+        resources=[
+            {"name": name, "kind": kinds[row % 2], "capacity": float(random.integers(3, 12))}
+            for row, name in enumerate(names)
+        ],
+    )
 
 
 def best_value(given: dict[str, Any]) -> float:
@@ -210,16 +208,15 @@ def test_values_of_generated_columns(generated: str, value: float) -> None:
 
 def packed(first: float, second: float) -> Instance:
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": [{"name": "g", "nodes": 1, "gpus_per_node": 1}]},
-            "throughputs": {"A": {"g": 10.0}, "B": {"g": 4.0}},
-            "jobs": [
+        instance_document(
+            {"g": 1},
+            [
                 {"id": "b", "workload": "B", "weight": 3},
                 {"id": "a", "workload": "A", "weight": 2},
             ],
-            "colocation": [{"workloads": ["A", "B"], "pool": "g", "throughput": [first, second]}],
-        }
+            throughputs={"A": {"g": 10.0}, "B": {"g": 4.0}},
+            colocation=[{"workloads": ["A", "B"], "pool": "g", "throughput": [first, second]}],
+        )
     )
 
 
@@ -338,15 +335,9 @@ def chu_beasley(file: str) -> Iterator[Instance]:
         values = [float(next(numbers)) for _ in range(items)]
         sizes = [[float(next(numbers)) for _ in range(items)] for _ in range(rows)]
         yield Instance.from_document(
-            {
-                "format": "optsched-instance/1",
-                "cluster": {
-                    "pools": [{"name": "none", "nodes": 0, "gpus_per_node": 1}],
-                    "resources": [
-                        {"name": f"r{row}", "capacity": float(next(numbers))} for row in range(rows)
-                    ],
-                },
-                "jobs": [
+            instance_document(
+                {"none": (0, 1)},
+                [
                     {
                         "id": f"item{item}",
                         "options": [
@@ -358,7 +349,10 @@ def chu_beasley(file: str) -> Iterator[Instance]:
                     }
                     for item, value in enumerate(values)
                 ],
-            }
+                resources=[
+                    {"name": f"r{row}", "capacity": float(next(numbers))} for row in range(rows)
+                ],
+            )
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched import Instance
@@ -43,12 +44,7 @@ def packed(seed: int, gangs: tuple[int, ...] = (1,)) -> dict[str, Any]:
                     "throughput": rate,
                 }
                 pairs.append(pair | {"gpus": jobs[first]["gpus"]})
-    return {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": pools},
-        "jobs": jobs,
-        "colocation": pairs,
-    }
+    return instance_document(pools, jobs, colocation=pairs)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -107,14 +103,13 @@ def test_pairs_by_workload_equal_pairs_by_job() -> None:
         for s in [float(random.uniform(0.5, 0.9))]
     ]
     member = [names[i] for i in random.integers(0, 3, 9)]
-    base = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": pools},
-        "workloads": {
+    base = instance_document(
+        pools,
+        [{"id": f"j{i}", "workload": w} for i, w in enumerate(member)],
+        workloads={
             w: {"throughput": {pool: {"1": r} for pool, r in rates[w].items()}} for w in names
         },
-        "jobs": [{"id": f"j{i}", "workload": w} for i, w in enumerate(member)],
-    }
+    )
     by_job = []
     for i in range(9):
         for j in range(i + 1, 9):
@@ -158,11 +153,7 @@ def test_jobs_that_cannot_take_part_are_listed_and_the_others_unchanged() -> Non
 
 
 def test_an_instance_without_runnable_jobs_is_solved() -> None:
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 2}]},
-        "jobs": [{"id": "huge", "gpus": 40, "throughput": {"a": 9.0}}],
-    }
+    document = instance_document({"a": 2}, [{"id": "huge", "gpus": 40, "throughput": {"a": 9.0}}])
     for formulation in ("max-min-fairness", "makespan", "max-throughput", "isolated"):
         solution = optsched.solve(Instance.from_document(document), formulation)
         assert solution.ok and solution.status == "optimal" and len(solution.unplaced) == 1

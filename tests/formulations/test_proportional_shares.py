@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched import Instance
@@ -92,12 +93,11 @@ def test_capacity_is_kept_where_gavel_s_proportional_breaks_it() -> None:
 
 
 def test_memory_and_cpus_are_kept_too() -> None:
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "a", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 6}]},
-        "workloads": {"w": {"throughput": {"a": 1}, "demand": {"cpu": 3}}},
-        "jobs": [{"id": f"j{i}", "workload": "w", "weight": i + 1} for i in range(4)],
-    }
+    document = instance_document(
+        [{"name": "a", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 6}],
+        [{"id": f"j{i}", "workload": "w", "weight": i + 1} for i in range(4)],
+        workloads={"w": {"throughput": {"a": 1}, "demand": {"cpu": 3}}},
+    )
     solution = optsched.solve(Instance.from_document(document), "proportional-shares")
     assert solution.ok
     assert solution.metrics["utilisation"]["a.cpu"] == pytest.approx(1.0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -22,20 +23,9 @@ def instance_of(**more: Any) -> Instance:
     rng = np.random.default_rng(7)
     rate = rng.uniform(1.0, 4.0, (JOBS, 2))
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "round": 360,
-            "cluster": {
-                "pools": [
-                    {"name": pool, "nodes": 10, "gpus_per_node": 4} for pool in ("fast", "slow")
-                ]
-            },
-            "performance": {"model": "noisy", "of": {"model": "table"}, "sd": SD, "seed": 3},
-            "workloads": {
-                f"w{row}": {"throughput": {"fast": float(2 * a), "slow": float(b)}}
-                for row, (a, b) in enumerate(rate)
-            },
-            "jobs": [
+        instance_document(
+            [{"name": pool, "nodes": 10, "gpus_per_node": 4} for pool in ("fast", "slow")],
+            [
                 {
                     "id": f"j{row}",
                     "workload": f"w{row}",
@@ -44,7 +34,13 @@ def instance_of(**more: Any) -> Instance:
                 }
                 for row in range(JOBS)
             ],
-        }
+            round=360,
+            performance={"model": "noisy", "of": {"model": "table"}, "sd": SD, "seed": 3},
+            workloads={
+                f"w{row}": {"throughput": {"fast": float(2 * a), "slow": float(b)}}
+                for row, (a, b) in enumerate(rate)
+            },
+        )
         | more
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize as so
 import scipy.sparse as sp
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -134,20 +135,17 @@ def dinkelbach(program: AllocationProgram) -> float:
 
 def test_the_sum_by_hand() -> None:
     """A gang of two counts by the price of one GPU: 6 / 2 on a, 4 / 1 on b; single jobs 3 / 2 and 1 / 1."""
-    given = {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [
-                {"name": "a", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 2.0},
-                {"name": "b", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0},
-            ]
-        },
-        "jobs": [
+    given = instance_document(
+        [
+            {"name": "a", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 2.0},
+            {"name": "b", "nodes": 1, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0},
+        ],
+        [
             {"id": "gang", "gpus": 2, "throughput": {"a": 6.0, "b": 4.0}},
             {"id": "one", "throughput": {"a": 3.0, "b": 1.0}},
             {"id": "two", "throughput": {"a": 3.0, "b": 1.0}},
         ],
-    }
+    )
     solution = solve(given)
     assert solution.objective == pytest.approx(4.0 + 1.5 + 1.5)
     assert solution.to_document()["figures"]["cost_per_hour"] == pytest.approx(
@@ -516,20 +514,17 @@ def test_extreme_prices_and_rates() -> None:
 
 def two_pools(**prices: float | None) -> dict[str, Any]:
     """A job that runs on both pools; "due" only keeps its deadline on paid."""
-    return {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [
-                {"name": name, "nodes": 1, "gpus_per_node": 1}
-                | ({} if price is None else {"cost_per_gpu_hour": price})
-                for name, price in prices.items()
-            ]
-        },
-        "jobs": [
+    return instance_document(
+        [
+            {"name": name, "nodes": 1, "gpus_per_node": 1}
+            | ({} if price is None else {"cost_per_gpu_hour": price})
+            for name, price in prices.items()
+        ],
+        [
             {"id": "any", "steps": 100, "throughput": dict.fromkeys(prices, 1.0)},
             {"id": "due", "steps": 100, "deadline": 100.0, "throughput": {next(iter(prices)): 1.0}},
         ],
-    }
+    )
 
 
 @pytest.mark.parametrize("options", ({}, RATIO), ids=("sum", "ratio"))

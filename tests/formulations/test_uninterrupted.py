@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched import Instance
@@ -16,7 +17,7 @@ def instance_of(jobs: list[dict[str, Any]], nodes: int = 2) -> Instance:
         {"name": name, "nodes": nodes, "gpus_per_node": 2, "cost_per_gpu_hour": 1.0}
         for name in ("fast", "slow")
     ]
-    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    document = instance_document(pools, jobs)
     return Instance.from_document(document)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from documents import instance_document
 from hypothesis import strategies as st
 
 Document = dict[str, Any]
@@ -187,11 +188,11 @@ def documents(draw: st.DrawFn) -> Document:
         "gpu_memory": numbers,
         "parameters": free_objects,
     }
-    return document | {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": pool_list, "resources": resources},
-        "workloads": {name: draw(some(workload_keys)) for name in workload_names},
-        "tenants": [{"name": name} | draw(some({"weight": above_0})) for name in tenant_names],
-        "constraints": [{"kind": kind} for kind in draw(st.lists(names, max_size=2))],
-        "jobs": jobs,
-    }
+    return document | instance_document(
+        pool_list,
+        jobs,
+        resources=resources,
+        workloads={name: draw(some(workload_keys)) for name in workload_names},
+        tenants=[{"name": name} | draw(some({"weight": above_0})) for name in tenant_names],
+        constraints=[{"kind": kind} for kind in draw(st.lists(names, max_size=2))],
+    )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import refuses, stated
 
 from optsched.errors import InvalidInput
@@ -1016,6 +1017,6 @@ def test_half_of_a_surrogate_pair(
 def test_nodes_and_gpus_are_counted_over_all_pools() -> None:
     pools = [{"name": f"p{row}", "nodes": 10**7, "gpus_per_node": 1} for row in range(40)]
     with pytest.raises(InvalidInput) as told:
-        build_instance({"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": []})
+        build_instance(instance_document(pools))
     assert told.value.path == "cluster.pools[1].nodes"
     assert told.value.expected == "at most 10 million nodes and a billion GPUs in all"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -40,18 +41,9 @@ def test_a_builder_writes_the_document_that_one_would_write() -> None:
     b = builder.add_job("b", workload=bert, gpus={"min": 1, "max": 2}, after=[a], arrival=50.0)
     builder.add_colocation((a, b), pool=v100, throughput=(10.0, 3.0))
     builder.add_constraint("budget", limit=12.5)
-    written = {
-        "format": "optsched-instance/1",
-        "round": 360.0,
-        "now": 100.0,
-        "cluster": {
-            "pools": [
-                {"name": "v100", "nodes": 2, "gpus_per_node": 4},
-                {"name": "k80", "nodes": 4, "gpus_per_node": 1},
-            ]
-        },
-        "workloads": {"bert": {"throughput": {"v100": {"1": 5.0, "2": {"1": 9.0, "2": 8.0}}}}},
-        "jobs": [
+    written = instance_document(
+        {"v100": (2, 4), "k80": (4, 1)},
+        [
             {
                 "id": "a",
                 "steps": 400_000,
@@ -66,9 +58,12 @@ def test_a_builder_writes_the_document_that_one_would_write() -> None:
                 "arrival": 50.0,
             },
         ],
-        "colocation": [{"jobs": ["a", "b"], "pool": "v100", "throughput": [10.0, 3.0]}],
-        "constraints": [{"kind": "budget", "limit": 12.5}],
-    }
+        round=360.0,
+        now=100.0,
+        workloads={"bert": {"throughput": {"v100": {"1": 5.0, "2": {"1": 9.0, "2": 8.0}}}}},
+        colocation=[{"jobs": ["a", "b"], "pool": "v100", "throughput": [10.0, 3.0]}],
+        constraints=[{"kind": "budget", "limit": 12.5}],
+    )
     assert builder.instance().sha256 == optsched.Instance.from_document(written).sha256
     # Handles are text: the document can be written as it is.
     assert (

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses, stated
 
 from optsched.arrays import AnyArray
@@ -26,19 +27,17 @@ def three_jobs(**more: Any) -> Instance:
 def document_of_three_jobs(jobs: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     jobs = jobs or [{}, {}, {}]
     rates = [{"v100": 40.2, "k80": 8.1}, {"v100": 3.0}, {"v100": 40.2, "k80": 8.1}]
-    return {
-        "format": "optsched-instance/1",
-        "name": "arrays",
-        "cluster": {
-            "pools": [
-                {"name": name, "nodes": count, "gpus_per_node": 1} for name, count in POOLS.items()
-            ]
-        },
-        "jobs": [
-            {"id": f"j{row}", "throughput": rate} | job
-            for row, (job, rate) in enumerate(zip(jobs, rates, strict=True))
-        ],
-    } | more
+    return (
+        instance_document(
+            [{"name": name, "nodes": count, "gpus_per_node": 1} for name, count in POOLS.items()],
+            [
+                {"id": f"j{row}", "throughput": rate} | job
+                for row, (job, rate) in enumerate(zip(jobs, rates, strict=True))
+            ],
+            name="arrays",
+        )
+        | more
+    )
 
 
 def same(one: Instance, other: Instance) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_documents import documents
@@ -142,7 +143,7 @@ def plain(jobs: list[Document], **more: Any) -> Document:
         {"name": "p", "nodes": 2, "gpus_per_node": 4},
         {"name": "q", "nodes": 1, "gpus_per_node": 4},
     ]
-    return {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs} | more
+    return instance_document(pools, jobs) | more
 
 
 def test_profiles_options_and_levels_of_a_job_that_joins_are_those_that_are_there() -> None:

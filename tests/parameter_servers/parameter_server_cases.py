@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from documents import instance_document
 
 from optsched import Instance
 
@@ -78,20 +79,21 @@ class Case:
             }
             for job in self.jobs
         ]
-        return {
-            "format": "optsched-instance/1",
-            "cluster": {
-                "pools": [{"name": "g", "nodes": 1, "gpus_per_node": 8}],
-                "resources": resources,
-            },
-            "workloads": {
-                f"law{i}": {"parameters": {"parameter_server": law}} for i, law in enumerate(laws)
-            },
-            "jobs": [
-                {"id": f"j{i}", "workload": f"law{i}", "steps": job.steps}
-                for i, job in enumerate(self.jobs)
-            ],
-        } | self.more
+        return (
+            instance_document(
+                {"g": 8},
+                [
+                    {"id": f"j{i}", "workload": f"law{i}", "steps": job.steps}
+                    for i, job in enumerate(self.jobs)
+                ],
+                resources=resources,
+                workloads={
+                    f"law{i}": {"parameters": {"parameter_server": law}}
+                    for i, law in enumerate(laws)
+                },
+            )
+            | self.more
+        )
 
     def instance(self) -> Instance:
         """The instance."""
@@ -151,24 +153,21 @@ def gpu_document() -> dict[str, Any]:
         "server": {"plain.cpu": 3},
         "limit": {"fast": 6, "fast.cpu": 12, "plain.cpu": 9, "licences": 3},
     }
-    return {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [
-                {
-                    "name": "fast",
-                    "nodes": 2,
-                    "gpus_per_node": 4,
-                    "gpu_memory": 16,
-                    "cpus_per_node": 16,
-                },
-                {"name": "plain", "nodes": 1, "gpus_per_node": 1, "cpus_per_node": 10},
-            ],
-            "resources": [{"name": "licences", "capacity": 4}],
-        },
-        "workloads": {"net": {"parameters": {"parameter_server": law}, "demand": {"cpu": 100}}},
-        "jobs": [{"id": "a", "workload": "net", "steps": 100}],
-    }
+    return instance_document(
+        [
+            {
+                "name": "fast",
+                "nodes": 2,
+                "gpus_per_node": 4,
+                "gpu_memory": 16,
+                "cpus_per_node": 16,
+            },
+            {"name": "plain", "nodes": 1, "gpus_per_node": 1, "cpus_per_node": 10},
+        ],
+        [{"id": "a", "workload": "net", "steps": 100}],
+        resources=[{"name": "licences", "capacity": 4}],
+        workloads={"net": {"parameters": {"parameter_server": law}, "demand": {"cpu": 100}}},
+    )
 
 
 def options_document(limit: Any = None, **parameters: Any) -> dict[str, Any]:
@@ -180,12 +179,9 @@ def options_document(limit: Any = None, **parameters: Any) -> dict[str, Any]:
     ]
     if limit is not None:
         parameters["limit"] = limit
-    return {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [{"name": "g", "nodes": 1, "gpus_per_node": 1}],
-            "resources": [{"name": "r", "capacity": 7}],
-        },
-        "workloads": {"w": {"parameters": parameters}},
-        "jobs": [{"id": name, "workload": "w", "options": ways} for name in ("a", "b", "c")],
-    }
+    return instance_document(
+        {"g": 1},
+        [{"id": name, "workload": "w", "options": ways} for name in ("a", "b", "c")],
+        resources=[{"name": "r", "capacity": 7}],
+        workloads={"w": {"parameters": parameters}},
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
@@ -19,12 +20,7 @@ from optsched.performance.batches import Batches
 def batches(**parameters: Any) -> Batches:
     return Batches.of(
         Instance.from_document(
-            {
-                "format": "optsched-instance/1",
-                "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 8}]},
-                "workloads": {"w": {"parameters": parameters}},
-                "jobs": [],
-            }
+            instance_document({"p": 8}, workloads={"w": {"parameters": parameters}})
         )
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from learned_cases import Linear, law, profiles_of
 from refusals import refuses
 
@@ -174,12 +175,10 @@ def test_equal_ways_are_asked_once_and_rows_do_not_depend_on_each_other(
 @sklearn
 def test_it_speaks_for_an_instance() -> None:
     model = Boosted.fit(profiles_of(400), FEW)
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "p", "gpu": "a100", "nodes": 2, "gpus_per_node": 4}]},
-        "workloads": {"w": {"parameters": {"profile": "bert", "batch": 32}}},
-        "jobs": [],
-    }
+    document = instance_document(
+        [{"name": "p", "gpu": "a100", "nodes": 2, "gpus_per_node": 4}],
+        workloads={"w": {"parameters": {"profile": "bert", "batch": 32}}},
+    )
     speaking = Boosted.from_instance(
         Instance.from_document(document),
         {key: value for key, value in model.document().items() if key != "model"},

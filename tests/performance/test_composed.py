@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from documents import instance_document
 from refusals import refuses, stated
 
 import optsched
@@ -36,26 +37,23 @@ TABLE: Document = {"model": "table"}
 def instance_of(**more: Any) -> Instance:
     """Three workloads on two pools of different GPU types, of which b lacks fast and c has no rate at all."""
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {
-                "pools": [
-                    {"name": "fast", "gpu": "F", "nodes": 2, "gpus_per_node": 4},
-                    {"name": "slow", "gpu": "S", "nodes": 4, "gpus_per_node": 4},
-                ]
-            },
-            "workloads": {
-                "a": {"throughput": {"fast": {"1": 10.0, "2": 18.0}, "slow": {"1": 4.0, "2": 7.0}}},
-                "b": {"throughput": {"slow": {"1": 1.0}}},
-                "c": {},
-            },
-            "jobs": [
+        instance_document(
+            [
+                {"name": "fast", "gpu": "F", "nodes": 2, "gpus_per_node": 4},
+                {"name": "slow", "gpu": "S", "nodes": 4, "gpus_per_node": 4},
+            ],
+            [
                 {"id": "j0", "workload": "a"},
                 {"id": "j1", "workload": "b"},
                 {"id": "j2", "workload": "c"},
                 {"id": "j3", "workload": "b", "throughput": {"slow": 2.0}},
             ],
-        }
+            workloads={
+                "a": {"throughput": {"fast": {"1": 10.0, "2": 18.0}, "slow": {"1": 4.0, "2": 7.0}}},
+                "b": {"throughput": {"slow": {"1": 1.0}}},
+                "c": {},
+            },
+        )
         | more
     )
 
@@ -172,12 +170,11 @@ def rates(candidates: Any) -> dict[str, set[float]]:
 def test_noise_has_its_size_and_its_seed_and_nothing_else() -> None:
     count = 4000
     instance = Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
-            "workloads": {f"w{row}": {"throughput": {"p": 2.0}} for row in range(count)},
-            "jobs": [{"id": f"j{row}", "workload": f"w{row}"} for row in range(count)],
-        }
+        instance_document(
+            {"p": 1},
+            [{"id": f"j{row}", "workload": f"w{row}"} for row in range(count)],
+            workloads={f"w{row}": {"throughput": {"p": 2.0}} for row in range(count)},
+        )
     )
     one = ways((0, 1, 1))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.assembly import make_model
@@ -22,23 +23,20 @@ EXAMPLES = [
     )
     if "performance" in document
 ]
-INSTANCE: dict[str, Any] = {
-    "format": "optsched-instance/1",
-    "cluster": {
-        "pools": [
-            {"name": "v100", "gpu": "V100", "nodes": 2, "gpus_per_node": 2},
-            {"name": "a100", "gpu": "A100", "nodes": 1, "gpus_per_node": 2},
-        ]
-    },
-    "workloads": {
-        "ResNet-50": {"parameters": {"batch_per_gpu": 64}, "throughput": {"v100": {"1": 5.0}}},
-        "BERT": {"parameters": {"batch_per_gpu": 8}, "throughput": {"v100": {"1": 2.0}}},
-    },
-    "jobs": [
+INSTANCE: dict[str, Any] = instance_document(
+    [
+        {"name": "v100", "gpu": "V100", "nodes": 2, "gpus_per_node": 2},
+        {"name": "a100", "gpu": "A100", "nodes": 1, "gpus_per_node": 2},
+    ],
+    [
         {"id": "a", "workload": "ResNet-50", "gpus": 1, "steps": 100},
         {"id": "b", "workload": "BERT", "gpus": 1, "steps": 100},
     ],
-}
+    workloads={
+        "ResNet-50": {"parameters": {"batch_per_gpu": 64}, "throughput": {"v100": {"1": 5.0}}},
+        "BERT": {"parameters": {"batch_per_gpu": 8}, "throughput": {"v100": {"1": 2.0}}},
+    },
+)
 
 
 def test_each_of_the_models_has_an_example() -> None:

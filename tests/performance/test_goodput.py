@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refuses
@@ -129,16 +130,15 @@ NOISE = {
 
 def instance(parameters: dict[str, Any]) -> Instance:
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": [{"name": "p", "gpu": "t4", "nodes": 40, "gpus_per_node": 4}]},
-            "performance": {
+        instance_document(
+            [{"name": "p", "gpu": "t4", "nodes": 40, "gpus_per_node": 4}],
+            [{"id": "a", "workload": "w"}, {"id": "b", "workload": "v"}],
+            performance={
                 "model": "pollux",
                 "coefficients": {"w": {"t4": LAW}, "v": {"t4": LAW}},
             },
-            "workloads": {"w": {"parameters": parameters}, "v": {"parameters": {"batch": 128}}},
-            "jobs": [{"id": "a", "workload": "w"}, {"id": "b", "workload": "v"}],
-        }
+            workloads={"w": {"parameters": parameters}, "v": {"parameters": {"batch": 128}}},
+        )
     )
 
 

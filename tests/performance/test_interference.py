@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from pair_cases import profiles_of
 from refusals import refuses
 
@@ -49,14 +50,7 @@ CONFIGURATIONS = Configurations(
 
 
 def instance() -> Instance:
-    return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": POOLS},
-            "workloads": WORKLOADS,
-            "jobs": [],
-        }
-    )
+    return Instance.from_document(instance_document(POOLS, workloads=WORKLOADS))
 
 
 def jobs_of(here: Instance) -> JobBatch:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -54,12 +55,7 @@ def instance_of(
         {"id": f"job {name}", "workload": name, "throughput": {"g0": 1.0, "g1": 2.0}}
         for name in labels
     ]
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": pools},
-        "jobs": jobs,
-        "performance": ONLINE,
-    }
+    document = instance_document(pools, jobs, performance=ONLINE)
     return Instance.from_document(
         document | {"workloads": {n: {"throughput": r} for n, r in rates.items()}} | more
     )
@@ -312,7 +308,7 @@ def test_noise_of_jobs_without_a_workload_goes_by_what_they_state() -> None:
     """Not by the number of their profile, which changes when other jobs leave."""
     pools = [{"name": "g0", "nodes": 2, "gpus_per_node": 4}]
     jobs = [{"id": f"job {row}", "throughput": {"g0": {"1": 1.0 + row}}} for row in range(4)]
-    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
+    document = instance_document(pools, jobs)
     instance = Instance.from_document(document)
     noisy = {"model": "noisy", "of": TABLE, "sd": 0.5}
     said = make_model(instance, noisy).predict(batch(instance), ways(instance)).rate

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses, reported, stated
 from small_time_model import Linear, planted
 
@@ -25,30 +26,27 @@ from optsched.study import fit_model, fits, predict_times
 
 NAME = Linear.name
 PROFILES = planted()
-INSTANCE: dict[str, Any] = {
-    "format": "optsched-instance/1",
-    "name": "fitted",
-    "cluster": {
-        "pools": [
-            {
-                "name": "new",
-                "gpu": "A100",
-                "nodes": 2,
-                "gpus_per_node": 2,
-                "cost_per_gpu_hour": 3.0,
-            },
-            {"name": "old", "gpu": "T4", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 0.5},
-        ]
-    },
-    "workloads": {
-        "bert/32": {"parameters": {"profile": "bert", "batch": 32}},
-        "vgg": {"parameters": {"batch_per_gpu": 16}, "throughput": {"old": {"1": 2.0}}},
-    },
-    "jobs": [
+INSTANCE: dict[str, Any] = instance_document(
+    [
+        {
+            "name": "new",
+            "gpu": "A100",
+            "nodes": 2,
+            "gpus_per_node": 2,
+            "cost_per_gpu_hour": 3.0,
+        },
+        {"name": "old", "gpu": "T4", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 0.5},
+    ],
+    [
         {"id": "a", "workload": "bert/32", "gpus": 2, "steps": 1000},
         {"id": "b", "workload": "vgg", "gpus": 1, "steps": 2000},
     ],
-}
+    name="fitted",
+    workloads={
+        "bert/32": {"parameters": {"profile": "bert", "batch": 32}},
+        "vgg": {"parameters": {"batch_per_gpu": 16}, "throughput": {"old": {"1": 2.0}}},
+    },
+)
 
 
 @dataclass(frozen=True)

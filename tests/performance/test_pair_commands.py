@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import reported, stated
 
 import optsched
@@ -26,20 +27,19 @@ V100,big,lm,0,0
 V100,big,net,0,0
 """
 ALONE = "gpu,workload,rate\nV100,lm,10\nV100,net,4\n"
-INSTANCE: dict[str, Any] = {
-    "format": "optsched-instance/1",
-    "cluster": {"pools": [{"name": "v100", "gpu": "V100", "nodes": 1, "gpus_per_node": 1}]},
-    "workloads": {
-        "lm": {"throughput": {"v100": {"1": 20.0}}},
-        "resnet": {"parameters": {"profile": "net"}, "throughput": {"v100": {"1": 8.0}}},
-        "big": {"throughput": {"v100": {"1": 1.0}}},
-    },
-    "jobs": [
+INSTANCE: dict[str, Any] = instance_document(
+    [{"name": "v100", "gpu": "V100", "nodes": 1, "gpus_per_node": 1}],
+    [
         {"id": "a", "workload": "lm", "steps": 1000},
         {"id": "b", "workload": "resnet", "steps": 1000},
         {"id": "c", "workload": "big", "steps": 1000},
     ],
-}
+    workloads={
+        "lm": {"throughput": {"v100": {"1": 20.0}}},
+        "resnet": {"parameters": {"profile": "net"}, "throughput": {"v100": {"1": 8.0}}},
+        "big": {"throughput": {"v100": {"1": 1.0}}},
+    },
+)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -54,12 +55,11 @@ def test_a_fit_is_a_piece_of_an_instance() -> None:
     fit = fit_parameter_server(W, P, speed("ps-sync", PLANTED, W, P, 32), batch=32)
     limits = {"worker": {"p": 1}, "server": {"p": 1}, "limit": {"p": 16}}
     instance = Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": [{"name": "p", "nodes": 4, "gpus_per_node": 4}]},
-            "workloads": {"w": {"parameters": {"parameter_server": fit.document() | limits}}},
-            "jobs": [{"id": "j", "workload": "w"}],
-        }
+        instance_document(
+            {"p": (4, 4)},
+            [{"id": "j", "workload": "w"}],
+            workloads={"w": {"parameters": {"parameter_server": fit.document() | limits}}},
+        )
     )
     laws = read_parameter_servers(instance)
     w, p = np.array([3, 8]), np.array([5, 2])

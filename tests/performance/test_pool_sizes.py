@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,9 +22,7 @@ NODE = st.tuples(
 
 
 def instance_of(*pools: Any, now: float = 100.0) -> Instance:
-    return Instance.from_document(
-        {"format": "optsched-instance/1", "now": now, "cluster": {"pools": list(pools)}, "jobs": []}
-    )
+    return Instance.from_document(instance_document(list(pools), now=now))
 
 
 @settings(max_examples=60, deadline=None)

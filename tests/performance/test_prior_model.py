@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -44,8 +45,7 @@ RATES = {"ResNet": {"V100-SXM2-16GB": [{"gpus": 1, "samples": 32.0, "rate": 320.
 
 
 def document(**options: Any) -> Document:
-    return {"format": "optsched-instance/1", "cluster": {"pools": POOLS}, "workloads": WORKLOADS, "jobs": [],
-            "performance": {"model": "prior", **options}}  # fmt: skip
+    return instance_document(POOLS, workloads=WORKLOADS, performance={"model": "prior", **options})
 
 
 def ratio(one: str, other: str) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 from optsched.errors import InvalidInput
@@ -51,15 +52,7 @@ def instance_of(
         else:
             job["workload"] = f"w{row}"
             workloads[f"w{row}"] = {"throughput": profile}
-    return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": POOLS},
-            "jobs": jobs,
-            "workloads": workloads,
-        }
-        | more
-    )
+    return Instance.from_document(instance_document(POOLS, jobs, workloads=workloads) | more)
 
 
 def batch_of(instance: Instance) -> JobBatch:
@@ -235,12 +228,11 @@ def test_a_spread_that_is_stated_wins_over_the_fewest_nodes() -> None:
 def test_without_any_rate_at_all() -> None:
     """Instances of options only, or of learned models only, have an empty table."""
     instance = Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": POOLS},
-            "jobs": [{"id": "a", "workload": "w"}, {"id": "b", "throughput": {}}],
-            "workloads": {"w": {}},
-        }
+        instance_document(
+            POOLS,
+            [{"id": "a", "workload": "w"}, {"id": "b", "throughput": {}}],
+            workloads={"w": {}},
+        )
     )
     model = TableModel.from_instance(instance, {})
     found = model.predict(batch_of(instance), configurations(GRID))

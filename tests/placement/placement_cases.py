@@ -74,6 +74,15 @@ class Best:
     bandwidth: float
     moved: int
 
+    def reached_by(self, figures: Mapping[str, Any]) -> bool:
+        """Whether a placement with these figures is as good."""
+        return (
+            figures["rows_placed"],
+            figures["nodes_spanned"],
+            round(figures["bandwidth"], 6),
+            figures["gpus_moved"],
+        ) == (self.rows, self.nodes, round(self.bandwidth, 6), self.moved)
+
 
 def bottleneck(graph: Any, gpus: list[str], cap: float) -> float:
     """Least width, over pairs of the nodes' GPUs, of the widest path; by removing links from the narrowest on."""

@@ -50,13 +50,7 @@ def test_exact_is_brute_force(block: int) -> None:
         assert flaws == [], seed
         best = brute_force(*random_case(seed))
         found = placement.figures
-        got = (
-            found["rows_placed"],
-            found["nodes_spanned"],
-            round(found["bandwidth"], 6),
-            found["gpus_moved"],
-        )
-        assert got == (best.rows, best.nodes, round(best.bandwidth, 6), best.moved), seed
+        assert best.reached_by(found), seed
         assert found["exact"] == 1.0
         assert (found["rows_bound"], found["nodes_bound"]) == (best.rows, best.nodes)
         assert len(placement) + len(placement.refused) == len(placement.rows)
@@ -100,13 +94,7 @@ def test_best_fit_breaks_no_rule_and_keeps_its_bounds(block: int) -> None:
             assert found["nodes_bound"] <= best.nodes <= found["nodes_spanned"], seed
         if found["exact"]:
             proven += 1
-            got = (
-                found["rows_placed"],
-                found["nodes_spanned"],
-                round(found["bandwidth"], 6),
-                found["gpus_moved"],
-            )
-            assert got == (best.rows, best.nodes, round(best.bandwidth, 6), best.moved), seed
+            assert best.reached_by(found), seed
     assert proven
 
 

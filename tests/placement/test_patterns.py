@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from rounds_cases import allocation, cut, largest_share, of_instance
 
 import optsched
@@ -164,11 +165,7 @@ def test_a_row_that_needs_more_than_there_is_realises_nothing() -> None:
     """
     pool = {"name": "g", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 8}
     option = {"pool": "g", "gpus": 2, "throughput": 1.0, "uses": {"cpu": 12}}
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [pool]},
-        "jobs": [{"id": "j0", "options": [option], "steps": 10}],
-    }
+    document = instance_document([pool], [{"id": "j0", "options": [option], "steps": 10}])
     made = of_instance({("j0", "g"): 2 / 3}, Instance.from_document(document))
     for method in ("auto", "patterns", "open-shop"):
         rounds = cut(made, method)
@@ -179,14 +176,11 @@ def test_a_row_that_needs_more_than_there_is_realises_nothing() -> None:
 def test_consumable_resources_do_not_bind_at_an_instant() -> None:
     option = {"pool": "g", "gpus": 1, "throughput": 1.0, "uses": {"budget": 2}}
     resource = {"name": "budget", "kind": "consumable", "capacity": 1.0}
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [{"name": "g", "nodes": 2, "gpus_per_node": 1}],
-            "resources": [resource],
-        },
-        "jobs": [{"id": name, "options": [option], "steps": 10} for name in ("a", "b")],
-    }
+    document = instance_document(
+        {"g": (2, 1)},
+        [{"id": name, "options": [option], "steps": 10} for name in ("a", "b")],
+        resources=[resource],
+    )
     fractions = {("a", "g"): 0.25, ("b", "g"): 0.25}
     assert cut(of_instance(fractions, Instance.from_document(document))).scale == 1
     resource["kind"] = "renewable"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched import Instance, Solution
@@ -31,10 +32,9 @@ def cluster(
     ]
     rates = {str(size): float(size) for size in range(1, 5)}
     pool = {"name": "a", "nodes": nodes, "gpus_per_node": per_node}
-    return Instance.from_document({
-        "format": "optsched-instance/1", "cluster": {"pools": [pool]},
-        "workloads": {"w": {"throughput": {"a": rates}}}, "jobs": jobs,
-    })  # fmt: skip
+    return Instance.from_document(
+        instance_document([pool], jobs, workloads={"w": {"throughput": {"a": rates}}})
+    )
 
 
 def placed(
@@ -100,11 +100,7 @@ def test_two_that_share_a_gpu_stay_together() -> None:
     ]  # fmt: skip
     jobs.append({"id": "z", "steps": 100, "options": options})
     pools = [{"name": "a", "nodes": 2, "gpus_per_node": 2}]
-    solution = placed(
-        Instance.from_document(
-            {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
-        )
-    )
+    solution = placed(Instance.from_document(instance_document(pools, jobs)))
     found = gpus(solution)
     assert found["x"] == found["y"] == ["a-1/1"] and found["z"] not in ([], ["a-1/1"])
     assert fields(solution, solution.to_document()) == []

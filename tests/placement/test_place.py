@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from documents import instance_document
 from placement_cases import engine, instance_of, job, pool_of, rows_of
 
 import optsched
@@ -97,9 +98,7 @@ def test_jobs_without_gpus_need_no_place() -> None:
         {"id": "b", "options": [{"pool": "p", "gpus": 0, "throughput": 1.0}]},
     ]
     pools = [{"name": "p", "nodes": 1, "gpus_per_node": 1}]
-    instance = Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
-    )
+    instance = Instance.from_document(instance_document(pools, jobs))
     placed = optsched.place(optsched.solve(instance, "max-throughput"))
     assert placed.placement is not None and placed.placement.figures["rows_wanted"] == 0
     assert optsched.verify(instance, placed.to_document()).ok
@@ -261,9 +260,7 @@ def test_refused_rows_stand_in_the_file_with_their_reason() -> None:
         }
     ]
     jobs = [{"id": name, "gpus": 2, "throughput": {"p": 1.0}} for name in "ab"]
-    instance = Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
-    )
+    instance = Instance.from_document(instance_document(pools, jobs))
     placed = optsched.place(optsched.solve(instance, "max-throughput", integral=True))
     file = placed.to_document()
     assert file["placement"] == [

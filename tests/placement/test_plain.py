@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from beside_cases import flaws_of
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,12 +150,7 @@ def test_what_is_not_plain_is_left_to_best_fit(what: str) -> None:
     else:
         job["running"] = {"pool": "p", "gpus": ["p-0/0", "p-0/1"]}
     instance = optsched.Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "cluster": {"pools": [pool]},
-            "workloads": {"w": workload},
-            "jobs": [job],
-        }
+        instance_document([pool], [job], workloads={"w": workload})
     )
     classes = optsched.compile(instance).classes(frozenset())
     rows = JobRows(

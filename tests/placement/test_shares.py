@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize as so
+from documents import instance_document
 from rounds_cases import cut
 
 import optsched
@@ -39,9 +40,7 @@ def sharing(
         for i, (s, g) in enumerate(zip(shares, gpus or [1] * len(shares), strict=True))
     ]
     pools = [{"name": "a", "nodes": nodes, "gpus_per_node": per_node}]
-    return Instance.from_document(
-        {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": jobs}
-    )
+    return Instance.from_document(instance_document(pools, jobs))
 
 
 def can_pack(shares: Sequence[float], gpus: Sequence[int], count: int) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -143,14 +144,11 @@ def test_jobs_outside_the_program_are_counted() -> None:
 
 
 def test_options_without_a_pool_have_a_place_of_their_own() -> None:
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [{"name": "a", "nodes": 1, "gpus_per_node": 1}],
-            "resources": [{"name": "slots", "capacity": 1}],
-        },
-        "jobs": [{"id": "x", "options": [{"throughput": 1.0, "uses": {"slots": 2}}]}],
-    }
+    document = instance_document(
+        {"a": 1},
+        [{"id": "x", "options": [{"throughput": 1.0, "uses": {"slots": 2}}]}],
+        resources=[{"name": "slots", "capacity": 1}],
+    )
     rows = heatmap_rows(
         optsched.solve(optsched.Instance.from_document(document), "max-throughput").allocation
     )

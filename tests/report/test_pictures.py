@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 from picture_samples import instance_of, solved, with_placement, with_rounds, with_schedule
 
 import optsched
@@ -144,12 +145,7 @@ def test_names_of_any_characters_make_pictures_that_can_be_read(tmp_path: Path) 
         for k, name in enumerate(names)
     ]
     pools = [{"name": "p", "nodes": 2, "gpus_per_node": 1}]
-    document = {
-        "format": "optsched-instance/1",
-        "name": "n\x03",
-        "cluster": {"pools": pools},
-        "jobs": jobs,
-    }
+    document = instance_document(pools, jobs, name="n\x03")
     instance = optsched.Instance.from_document(document)
     shared = optsched.place(optsched.realise(optsched.solve(instance)))
     for draw, answer in (
@@ -167,7 +163,7 @@ def test_a_character_that_the_font_lacks_is_no_warning(
 ) -> None:
     job = {"id": "train \N{ROCKET}", "options": [{"pool": "p", "gpus": 1, "duration": 3.0}]}
     pools = [{"name": "p", "nodes": 2, "gpus_per_node": 1}]
-    document = {"format": "optsched-instance/1", "cluster": {"pools": pools}, "jobs": [job]}
+    document = instance_document(pools, [job])
     planned = optsched.solve(document, "makespan-unrelated")
     save_picture(schedule_gantt(planned), tmp_path / "plan.svg")
     assert [warning for warning in recwarn if "Glyph" in str(warning.message)] == []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -24,12 +25,7 @@ def job(name: str, gpus: int = 1, **more: Any) -> Document:
 
 def instance(*jobs: Document) -> optsched.Instance:
     pools = [{"name": "v100", "nodes": 2, "gpus_per_node": 4}]
-    document = {
-        "format": "optsched-instance/1",
-        "round": 360,
-        "cluster": {"pools": pools},
-        "jobs": list(jobs),
-    }
+    document = instance_document(pools, list(jobs), round=360)
     return optsched.Instance.from_document(document)
 
 

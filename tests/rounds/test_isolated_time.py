@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.rounds import RoundState, Scheduler
 
-INSTANCE = {
-    "format": "optsched-instance/1",
-    "round": 100.0,
-    "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 2}]},
-    "jobs": [
+INSTANCE = instance_document(
+    {"p": 2},
+    [
         {"id": "a", "steps": 1e4, "throughput": {"p": 2.0}},
         {"id": "b", "steps": 1e4, "throughput": {"p": 4.0}},
         {"id": "c", "steps": 1e4, "throughput": {"p": 4.0}},
         {"id": "d", "steps": 1e4, "throughput": {"p": 4.0}},
     ],
-}
+    round=100.0,
+)
 
 
 def scheduler(formulation: str) -> Scheduler:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from documents import instance_document
+
 import optsched
 from optsched.rounds import RoundState
 
 POOL = {"name": "v100", "nodes": 1, "gpus_per_node": 1}
-DOCUMENT = {
-    "format": "optsched-instance/1",
-    "round": 360,
-    "performance": {"model": "online", "of": {"model": "table"}},
-    "cluster": {"pools": [POOL]},
-    "workloads": {"A": {"throughput": {"v100": 10.0}}, "B": {"throughput": {"v100": 9.0}}},
-    "jobs": [
+DOCUMENT = instance_document(
+    [POOL],
+    [
         {"id": "a", "workload": "A", "steps": 1e5},
         {"id": "b", "workload": "B", "steps": 1e5},
     ],
-}
+    round=360,
+    performance={"model": "online", "of": {"model": "table"}},
+    workloads={"A": {"throughput": {"v100": 10.0}}, "B": {"throughput": {"v100": 9.0}}},
+)
 POLICY = {"formulation": "max-throughput", "hysteresis": 0}
 
 

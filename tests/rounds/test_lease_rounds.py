@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 
@@ -14,11 +15,9 @@ LEASE = {"formulation": "lease"}
 def instance(*jobs: tuple[str, float, float], round: float = 1.0, **more: Any) -> optsched.Instance:
     """Jobs (name, steps at one step/s, deadline) on one GPU."""
     return optsched.Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "round": round,
-            "cluster": {"pools": [{"name": "v100", "nodes": 1, "gpus_per_node": 1}]},
-            "jobs": [
+        instance_document(
+            {"v100": 1},
+            [
                 {
                     "id": name,
                     "steps": steps,
@@ -28,7 +27,8 @@ def instance(*jobs: tuple[str, float, float], round: float = 1.0, **more: Any) -
                 }
                 for name, steps, deadline in jobs
             ],
-        }
+            round=round,
+        )
     )
 
 

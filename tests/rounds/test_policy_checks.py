@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.errors import InvalidInput, JournalError, OptschedError, SolverUnavailable, UsageError
@@ -20,12 +21,7 @@ JOB = {"id": "a", "gpus": 4, "steps": 1e5, "throughput": {"v100": 40.0}}
 
 def instance(*jobs: Document, **pool: Any) -> optsched.Instance:
     pools = [{"name": "v100", "nodes": 2, "gpus_per_node": 4, **pool}]
-    document = {
-        "format": "optsched-instance/1",
-        "round": 360,
-        "cluster": {"pools": pools},
-        "jobs": list(jobs),
-    }
+    document = instance_document(pools, list(jobs), round=360)
     return optsched.Instance.from_document(document)
 
 
@@ -82,12 +78,7 @@ def test_a_job_that_only_some_cannot_be_planned_for_is_no_reason() -> None:
         {"name": "k80", "nodes": 1, "gpus_per_node": 4},
     ]
     jobs = [JOB, {"id": "b", "steps": 1e5, "throughput": {"k80": 1.0}}]
-    document = {
-        "format": "optsched-instance/1",
-        "round": 360,
-        "cluster": {"pools": pools},
-        "jobs": jobs,
-    }
+    document = instance_document(pools, jobs, round=360)
     policy = {"constraints": [{"kind": "budget", "limit": 50}]}
     plan = optsched.Scheduler(
         optsched.Instance.from_document(document), policy, isolate=False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from documents import instance_document
+from row_cases import mask, rows
 
 import optsched
 from optsched.candidates import Classes, JobRows
@@ -32,25 +34,12 @@ from optsched.rounds.rows import RowQueue, concatenate, rows_alone, uses_of
 from optsched.rounds.selection import select
 
 
-def rows(*jobs: tuple[int, int], fraction: float = 0.5) -> JobRows:
-    """Rows of (job, partner); a row's column is its place."""
-    job, partner = np.array(jobs, np.int64).reshape(-1, 2).T
-    part = np.full(len(job), fraction)
-    return JobRows(job, partner, np.arange(len(job)), part, part * 0 + 1.0, part * 0 + 1.0)
-
-
-def mask(*values: int) -> np.ndarray:
-    return np.array(values, bool)
-
-
 def single_gpu_jobs(names: str, gpus: int) -> tuple[Classes, JobRows]:
     """A row of one GPU for each job."""
     pool = {"name": "p", "nodes": 1, "gpus_per_node": gpus}
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [pool]},
-        "jobs": [{"id": name, "steps": 1.0, "throughput": {"p": 1.0}} for name in names],
-    }
+    document = instance_document(
+        [pool], [{"id": name, "steps": 1.0, "throughput": {"p": 1.0}} for name in names]
+    )
     classes = optsched.compile(optsched.Instance.from_document(document)).classes(frozenset())
     return classes, rows_alone(classes, np.arange(len(names)))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched import solve_round
@@ -22,12 +23,7 @@ GANG = {"gpus": 2, "steps": 1e6, "throughput": {"v100": 3.0}}
 def document(jobs: dict[str, Document], **pool: Any) -> Document:
     pools = [{"name": "v100", "nodes": 1, "gpus_per_node": 4, **pool}]
     told = [{"id": name, **job} for name, job in jobs.items()]
-    return {
-        "format": "optsched-instance/1",
-        "round": 360,
-        "cluster": {"pools": pools},
-        "jobs": told,
-    }
+    return instance_document(pools, told, round=360)
 
 
 def running(plan: optsched.Plan) -> set[str]:
@@ -109,12 +105,7 @@ def test_leftovers_are_such_as_the_formulation_deals_with() -> None:
         {"id": f"o{i}", "steps": 1e4, "gpus": {"min": 1, "max": 2}, "throughput": rates}
         for i in range(3)
     ]
-    given = {
-        "format": "optsched-instance/1",
-        "round": 360,
-        "cluster": {"pools": pools},
-        "jobs": jobs,
-    }
+    given = instance_document(pools, jobs, round=360)
     made = optsched.Scheduler(
         optsched.Instance.from_document(given), {"formulation": "allox"}, isolate=False
     )

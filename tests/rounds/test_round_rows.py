@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from row_cases import mask, rows
 
-from optsched.candidates import JobRows
 from optsched.rounds import Verdict
 
 # Private names: single rules and files of a round, without a scheduler
@@ -13,17 +13,6 @@ from optsched.rounds.ledger import Ledger
 from optsched.rounds.round_rows import mixed_pairs, parting_rows
 from optsched.rounds.rows import either, jobs_of, larger, no_rows, take
 from optsched.rounds.solve_round import verdicts
-
-
-def rows(*jobs: tuple[int, int], fraction: float = 0.5) -> JobRows:
-    """Rows of (job, partner); a row's column is its place."""
-    job, partner = np.array(jobs, np.int64).reshape(-1, 2).T
-    part = np.full(len(job), fraction)
-    return JobRows(job, partner, np.arange(len(job)), part, part * 0 + 1.0, part * 0 + 1.0)
-
-
-def mask(*values: int) -> np.ndarray:
-    return np.array(values, bool)
 
 
 def ledger(*pairs: tuple[int, int], jobs: int) -> Ledger:

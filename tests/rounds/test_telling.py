@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.cli.main import main
@@ -18,12 +19,7 @@ from optsched.rounds.telling import JsonLines, words
 from optsched.rounds.transitions import KINDS
 from optsched.rounds.watching import Metrics, last_round
 
-INSTANCE = {
-    "format": "optsched-instance/1",
-    "round": 60,
-    "cluster": {"pools": [{"name": "v100", "nodes": 2, "gpus_per_node": 2}]},
-    "jobs": [],
-}
+INSTANCE = instance_document({"v100": (2, 2)}, round=60)
 JOB = {"id": "a", "gpus": 4, "steps": 1e6, "throughput": {"v100": 2.0}}
 TOLD = [
     ({"event": "submit", "jobs": [{"id": "a"}, {"id": "b"}]}, "submit 2 jobs: a, b"),

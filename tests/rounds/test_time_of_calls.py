@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import instance_document
 
 import optsched
 
-INSTANCE: dict[str, Any] = {
-    "format": "optsched-instance/1",
-    "round": 360,
-    "now": 100.0,
-    "cluster": {"pools": [{"name": "v100", "nodes": 2, "gpus_per_node": 4}]},
-    "jobs": [{"id": "a", "gpus": 1, "steps": 1e5, "throughput": {"v100": 40.0}}],
-}
+INSTANCE: dict[str, Any] = instance_document(
+    {"v100": (2, 4)},
+    [{"id": "a", "gpus": 1, "steps": 1e5, "throughput": {"v100": 40.0}}],
+    round=360,
+    now=100.0,
+)
 JOB = {"id": "b", "gpus": 1, "steps": 1e5, "throughput": {"v100": 40.0}}
 CALLS: dict[str, Callable[[Any], object]] = {
     "submit": lambda s: s.submit(JOB),

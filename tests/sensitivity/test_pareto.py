@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refuses
@@ -234,8 +235,7 @@ def test_an_infeasible_instance_has_ends_that_say_why() -> None:
     )
     assert [end.status for end in front.ends] == ["infeasible", "infeasible"]
     assert len(front.ends[0].conflicts) == 3
-    empty = {"format": "optsched-instance/1", "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]},
-             "jobs": []}  # fmt: skip
+    empty = instance_document({"p": 1})
     assert (
         optsched.pareto(
             optsched.Instance.from_document(empty), ("makespan", "max-throughput")

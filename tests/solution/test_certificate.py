@@ -192,8 +192,10 @@ def test_dual_residual_counts_signs_that_implied_bounds_forgive() -> None:
 # --- residuals, gap, points ----------------------------------------------------------------------------------------
 
 
-def test_residuals_are_relative_to_the_terms() -> None:
-    arrays = program(
+@pytest.fixture
+def two_rows() -> LinearArrays:
+    """Total x1 + x2 with 100 x1 <= 50 and x1 + x2 >= 2 for x1 in [0, 1] and integer x2 in [0, 10]."""
+    return program(
         [[100, 0], [1, 1]],
         [-INFINITY, 2],
         [50, INFINITY],
@@ -202,16 +204,19 @@ def test_residuals_are_relative_to_the_terms() -> None:
         [1, 1],
         integer=[False, True],
     )
-    residuals = residuals_of(arrays, np.array([0.6, 1.25]))
+
+
+def test_residuals_are_relative_to_the_terms(two_rows: LinearArrays) -> None:
+    residuals = residuals_of(two_rows, np.array([0.6, 1.25]))
     assert residuals["rows"] == pytest.approx(
         10 / 100
     )  # the first row, of size 100; the second lacks 0.15 of 2
-    assert worst_row(arrays, np.array([0.6, 1.25])) == ("rows", 0)
+    assert worst_row(two_rows, np.array([0.6, 1.25])) == ("rows", 0)
     assert residuals["columns"] == 0.0
     assert residuals["integrality"] == pytest.approx(0.25)
-    assert residuals_of(arrays, np.array([-0.5, 12.0]))["columns"] == pytest.approx(0.5)
-    assert residuals_of(arrays, np.array([0.5, 30.0]))["columns"] == pytest.approx(20 / 30)
-    assert residuals_of(arrays, np.array([0.5, 2.0])) == {
+    assert residuals_of(two_rows, np.array([-0.5, 12.0]))["columns"] == pytest.approx(0.5)
+    assert residuals_of(two_rows, np.array([0.5, 30.0]))["columns"] == pytest.approx(20 / 30)
+    assert residuals_of(two_rows, np.array([0.5, 2.0])) == {
         "rows": 0.0,
         "columns": 0.0,
         "integrality": 0.0,
@@ -232,17 +237,10 @@ def test_residuals_are_relative_to_the_terms() -> None:
         ([0.5], 2.5, "the point has infinite or missing entries"),
     ],
 )
-def test_certify_point(x: list[float], stated: float, problem: str | None) -> None:
-    arrays = program(
-        [[100, 0], [1, 1]],
-        [-INFINITY, 2],
-        [50, INFINITY],
-        0,
-        [1, 10],
-        [1, 1],
-        integer=[False, True],
-    )
-    certificate = certify_point(arrays, np.array(x), stated, "dual")
+def test_certify_point(
+    two_rows: LinearArrays, x: list[float], stated: float, problem: str | None
+) -> None:
+    certificate = certify_point(two_rows, np.array(x), stated, "dual")
     assert certificate.ok == (problem is None)
     if problem is None:
         assert certificate.proof == "dual"

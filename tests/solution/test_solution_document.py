@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -71,11 +72,9 @@ def test_rows_say_how_a_job_runs() -> None:
     """Share, attributes and the number of the option stand there where they say something."""
     option = {"pool": "g", "gpus": 1, "throughput": 2.0}
     given = Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "name": "rows",
-            "cluster": {"pools": [{"name": "g", "nodes": 1, "gpus_per_node": 2}]},
-            "jobs": [
+        instance_document(
+            {"g": 2},
+            [
                 {
                     "id": "a",
                     "options": [{**option, "throughput": 1.0}, {**option, "share": 0.5}],
@@ -84,8 +83,9 @@ def test_rows_say_how_a_job_runs() -> None:
                 {"id": "b", "options": [{**option, "attributes": {"servers": 3}}], "steps": 10},
                 {"id": "c", "throughput": {"g": 1.0}, "steps": 10},
             ],
-            "colocation": [],
-        }
+            name="rows",
+            colocation=[],
+        )
     )
     rows = optsched.solve(given, "max-throughput").to_document()["allocation"]
     place = {"pool": "g", "gpus": 1, "nodes": 1}

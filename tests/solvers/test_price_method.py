@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from documents import instance_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import allocation, scattered
@@ -258,14 +259,11 @@ def test_who_can_have_nothing_makes_the_level_zero() -> None:
 @pytest.mark.parametrize("need", [1.0, 1e-6])
 def test_who_needs_what_there_is_none_of_makes_the_level_zero(need: float) -> None:
     option = {"pool": "p", "gpus": 1, "throughput": 2.0, "uses": {"licence": need}}
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {
-            "pools": [{"name": "p", "nodes": 1, "gpus_per_node": 4}],
-            "resources": [{"name": "licence", "kind": "consumable", "capacity": 0.0}],
-        },
-        "jobs": [{"id": "a", "throughput": {"p": 1.0}}, {"id": "b", "options": [option]}],
-    }
+    document = instance_document(
+        {"p": 4},
+        [{"id": "a", "throughput": {"p": 1.0}}, {"id": "b", "options": [option]}],
+        resources=[{"name": "licence", "kind": "consumable", "capacity": 0.0}],
+    )
     solution = optsched.solve(optsched.Instance.from_document(document), solver="prices")
     assert (solution.status, solution.objective, solution.bound) == ("optimal", 0.0, 0.0)
     assert solution.certificate.ok and solution.prices["licence"] > 0
@@ -335,12 +333,11 @@ def test_what_it_does_not_take_auto_gives_to_another_solver() -> None:
 
 
 def test_resources_beside_gpus_have_prices_too() -> None:
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 8, "cpus_per_node": 10}]},
-        "workloads": {"w": {"throughput": {"p": 1.0}, "demand": {"cpu": 4}}},
-        "jobs": [{"id": f"j{k}", "workload": "w", "weight": 1.0 + k} for k in range(6)],
-    }
+    document = instance_document(
+        [{"name": "p", "nodes": 1, "gpus_per_node": 8, "cpus_per_node": 10}],
+        [{"id": f"j{k}", "workload": "w", "weight": 1.0 + k} for k in range(6)],
+        workloads={"w": {"throughput": {"p": 1.0}, "demand": {"cpu": 4}}},
+    )
     instance = optsched.Instance.from_document(document)
     ours, theirs = (optsched.solve(instance, solver=name) for name in ("prices", "highs"))
     assert ours.objective == pytest.approx(theirs.objective, rel=1e-9) and ours.status == "optimal"

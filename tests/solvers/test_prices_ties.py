@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from documents import instance_document
 from test_prices_totals import several, solved
 
 import optsched
@@ -136,16 +137,7 @@ def test_equal_levels_of_columns_that_hold_different_amounts_stay_apart() -> Non
     pools = [{"name": "p", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 10}]
     workloads = {f"w{n}": {"throughput": {"p": 1.0}, "demand": {"cpu": n}} for n in (1, 2)}
     jobs = [{"id": f"j{k}", "workload": f"w{1 + k % 2}"} for k in range(20)]
-    program = of_all(
-        Instance.from_document(
-            {
-                "format": "optsched-instance/1",
-                "cluster": {"pools": pools},
-                "workloads": workloads,
-                "jobs": jobs,
-            }
-        )
-    )
+    program = of_all(Instance.from_document(instance_document(pools, jobs, workloads=workloads)))
     market = market_of(program)
     made = merged(market, market.level)
     assert market.good is None and made is not None and len(made.market) == 2

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from documents import instance_document
 
 import optsched
 from optsched.candidates import compile
@@ -309,11 +310,8 @@ def several(jobs: int = 30) -> Instance:
     ]
     listed = [{"id": f"j{row}", "workload": f"w{row}"} for row in range(jobs)]
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1", "cluster": {"pools": pools}, "workloads": workloads,
-            "jobs": [*listed, *elastic],
-        }
-    )  # fmt: skip
+        instance_document(pools, [*listed, *elastic], workloads=workloads)
+    )
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 from generation_cases import REFUSED, interference
 
 import optsched
@@ -369,16 +370,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_pairs_do_not_change_the_unit_of_a_makespan() -> None:
     """A pair that gives a job more than it has alone: which pairs are columns must not count."""
-    document = {
-        "format": "optsched-instance/1",
-        "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 10}]},
-        "workloads": {"w": {}},
-        "colocation": [{"workloads": ["w", "w"], "pool": "p", "gpus": 1, "throughput": [1, 1]}],
-        "jobs": [
+    document = instance_document(
+        {"p": 10},
+        [
             {"id": name, "workload": "w", "steps": 100, "throughput": {"p": rate}}
             for name, rate in (("a", 2.0), ("b", 0.2))
         ],
-    }
+        workloads={"w": {}},
+        colocation=[{"workloads": ["w", "w"], "pool": "p", "gpus": 1, "throughput": [1, 1]}],
+    )
     instance = optsched.Instance.from_document(document)
     generated = optsched.solve(instance, "makespan", generate_columns=True)
     assert generated.certificate.ok and generated.status == "optimal"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched.instance import Instance
@@ -57,17 +58,9 @@ def project(path: Path) -> Instance:
     (capacity,) = section("RESOURCEAVAILABILITIES")
     kinds = ("renewable", "renewable", "consumable", "consumable")
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "name": path.stem,
-            "cluster": {
-                "pools": [{"name": "unused", "nodes": 1, "gpus_per_node": 1}],
-                "resources": [
-                    {"name": name, "kind": kind, "capacity": amount}
-                    for name, kind, amount in zip(names, kinds, capacity, strict=True)
-                ],
-            },
-            "jobs": [
+        instance_document(
+            {"unused": 1},
+            [
                 {
                     "id": f"j{number}",
                     "after": after.get(number, []),
@@ -82,7 +75,12 @@ def project(path: Path) -> Instance:
                 for number, listed in modes.items()
                 if 1 < number < max(modes)
             ],
-        }
+            resources=[
+                {"name": name, "kind": kind, "capacity": amount}
+                for name, kind, amount in zip(names, kinds, capacity, strict=True)
+            ],
+            name=path.stem,
+        )
     )
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
@@ -166,10 +167,7 @@ def test_a_makespan_that_does_not_exist_is_null() -> None:
     assert row.to_document()["objective"] is None
 
 
-EMPTY = {
-    "format": "optsched-instance/1", "name": "empty",
-    "cluster": {"pools": [{"name": "p", "nodes": 1, "gpus_per_node": 1}]}, "jobs": [],
-}  # fmt: skip
+EMPTY = instance_document({"p": 1}, name="empty")
 
 
 @pytest.mark.parametrize(

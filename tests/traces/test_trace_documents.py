@@ -6,20 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
+from documents import instance_document
 from refusals import refuses
 
 import optsched
 from optsched.traces import Trace, load_trace, trace_schema
 
-INSTANCE = {
-    "format": "optsched-instance/1",
-    "cluster": {"pools": [{"name": "v100", "nodes": 2, "gpus_per_node": 4}]},
-    "workloads": {"slow": {"throughput": {"v100": 1.0}}, "fast": {"throughput": {"v100": 3.0}}},
-    "jobs": [
+INSTANCE = instance_document(
+    {"v100": (2, 4)},
+    [
         {"id": "a", "workload": "slow", "steps": 100.0},
         {"id": "b", "workload": "slow", "steps": 100.0, "arrival": 50.0},
     ],
-}
+    workloads={"slow": {"throughput": {"v100": 1.0}}, "fast": {"throughput": {"v100": 3.0}}},
+)
 TRACE = {
     "format": "optsched-trace/1",
     "instance": INSTANCE,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import instance_document
 
 import optsched
 from optsched import Instance, registry
@@ -110,14 +111,9 @@ def options() -> Instance:
         {"pool": None, "gpus": 0, "throughput": 1.0, "uses": {"licence": 1}},
     ]
     return Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "name": "options",
-            "cluster": {
-                "pools": [{"name": "g", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 2.0}],
-                "resources": [{"name": "licence", "kind": "renewable", "capacity": 1.5}],
-            },
-            "jobs": [
+        instance_document(
+            [{"name": "g", "nodes": 2, "gpus_per_node": 2, "cost_per_gpu_hour": 2.0}],
+            [
                 {"id": "a", "options": here, "steps": 1000},
                 {"id": "b.c", "options": here, "steps": 1000, "weight": 2},
                 {"id": "c", "options": here[:2], "steps": 500},
@@ -125,7 +121,9 @@ def options() -> Instance:
                 {"id": "done", "throughput": {"g": 3.0}, "steps": 10, "steps_done": 10},
                 {"id": "later", "throughput": {"g": 3.0}, "steps": 10, "arrival": 99},
             ],
-        }
+            resources=[{"name": "licence", "kind": "renewable", "capacity": 1.5}],
+            name="options",
+        )
     )
 
 
@@ -249,16 +247,13 @@ def test_without_any_job_to_place(name: str, steps: float) -> None:
 def test_a_makespan_that_does_not_exist() -> None:
     """A job that may use none of a licence makes no progress: the makespan is infinite, in the file null."""
     given = Instance.from_document(
-        {
-            "format": "optsched-instance/1",
-            "name": "never",
-            "cluster": {
-                "pools": [{"name": "g", "nodes": 1, "gpus_per_node": 1}],
-                "resources": [{"name": "licence", "kind": "renewable", "capacity": 0}],
-            },
-            "workloads": {"w": {"throughput": {"g": 1.0}, "demand": {"licence": 1}}},
-            "jobs": [{"id": "a", "workload": "w", "steps": 10}],
-        }
+        instance_document(
+            {"g": 1},
+            [{"id": "a", "workload": "w", "steps": 10}],
+            resources=[{"name": "licence", "kind": "renewable", "capacity": 0}],
+            name="never",
+            workloads={"w": {"throughput": {"g": 1.0}, "demand": {"licence": 1}}},
+        )
     )
     document = optsched.solve(given, "makespan").to_document()
     assert (document["objective"], document["bound"], document["gap"]) == (None, None, None)
