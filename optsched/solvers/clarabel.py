@@ -41,8 +41,9 @@ TERMINATION = {
 AGAIN = "solved again with iterative refinement, as Clarabel stopped short without it"
 
 SET_UP = "the time limit was over before the first iteration"
-"""Clarabel orders and analyses the matrix without a look at the clock, which takes seconds for
-hundreds of thousands of columns; its first iteration takes as long again."""
+"""Clarabel orders and analyses the matrix without a look at the clock, and keeps Python's lock while
+it does, so that no thread can end it: 15 s for 240,000 columns of pairs, 200 s for 1.5 million. Its
+iterations let other threads run, and the callback is asked between them."""
 
 
 def _clarabel() -> Any:
