@@ -60,6 +60,7 @@ def results() -> dict[str, Displayed]:
         "verification": optsched.verify(instance, solution.to_document()),
         "state": state,
         "plan": optsched.solve_round(state),
+        "explanation": optsched.explain_job(solution, "bert-base-2"),
         "trace": simulation.trace,
         "simulation": simulation,
     }
@@ -71,6 +72,29 @@ def test_every_repr_is_one_line(results: dict[str, Displayed]) -> None:
         assert text.startswith(f"<{type(result).__name__} ") and text.endswith(">"), name
         assert "\n" not in text and len(text) <= WIDEST, (name, text)
         assert result.summary().splitlines()[0] == text[1:-1]
+
+
+def test_values_that_hold_arrays_do_not_print_them(results: dict[str, Displayed]) -> None:
+    solution, simulation = results["solution"], results["simulation"]
+    assert isinstance(solution, optsched.Solution) and solution.allocation is not None
+    assert isinstance(simulation, optsched.Simulation)
+    instance = solution.instance
+    with optsched.Scheduler(instance, isolate=False) as scheduler:
+        shown = [repr(scheduler)]
+    shown += map(
+        repr,
+        [
+            instance.cluster,
+            instance.cluster.pools[0],
+            instance.jobs_table,
+            solution.allocation.rows,
+            solution.allocation.classes.configurations,
+            simulation.jobs,
+            simulation.rounds,
+            optsched.capacity_ranging(solution)["v100"],
+        ],
+    )
+    assert [text for text in shown if "\n" in text or "array" in text or len(text) > WIDEST] == []
 
 
 def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Displayed]) -> None:

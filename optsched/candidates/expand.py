@@ -17,10 +17,11 @@ from optsched.arrays import (
     taken,
 )
 from optsched.candidates.classes import Classes
+from optsched.display import Displayed, count
 
 
-@dataclass(frozen=True, eq=False)
-class JobRows:
+@dataclass(frozen=True, eq=False, repr=False)
+class JobRows(Displayed):
     """An allocation row by row: a job (or two that share) in a configuration for a fraction of the time.
 
     Attributes
@@ -41,6 +42,9 @@ class JobRows:
     fraction: FloatArray
     rate: FloatArray
     partner_rate: FloatArray
+
+    def _headline(self) -> str:
+        return f"{count(len(self), 'row')} of {count(len(np.unique(self.job)), 'job')}"
 
     def __len__(self) -> int:
         return len(self.job)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.display import Displayed, count
 from optsched.instance.documents import NODE_STATES, parse_index
 from optsched.instance.links import joined_nodes
 
@@ -31,8 +32,8 @@ class Partition:
     memory: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Pool:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pool(Displayed):
     """A group of nodes with one GPU type; nodes may differ in size and state.
 
     Attributes
@@ -71,6 +72,10 @@ class Pool:
     watts_idle: float | None = None
     bandwidth: Mapping[str, float] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
+
+    def _headline(self) -> str:
+        gpus, nodes = int(self.node_gpus.sum()), len(self.node_gpus)
+        return f"{self.name}: {count(gpus, 'GPU')} on {count(nodes, 'node')}"
 
     @classmethod
     def uniform(
@@ -209,13 +214,17 @@ class Tenant:
     policy: str = "fairness"
 
 
-@dataclass(frozen=True, eq=False)
-class Cluster:
+@dataclass(frozen=True, eq=False, repr=False)
+class Cluster(Displayed):
     """Pools, resources and the topology document (None: the default tree, see `optsched.instance.topology`)."""
 
     pools: tuple[Pool, ...]
     resources: tuple[Resource, ...] = ()
     topology: Mapping[str, Any] | None = None
+
+    def _headline(self) -> str:
+        gpus = sum(int(pool.node_gpus.sum()) for pool in self.pools)
+        return f"of {count(gpus, 'GPU')} in {count(len(self.pools), 'pool')}"
 
     @cached_property
     def pool_index(self) -> Mapping[str, int]:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.display import Displayed, count
 from optsched.instance.documents import parse_index
 from optsched.instance.running import RunningJobs
 
@@ -247,8 +248,8 @@ class JobNames:
         return self._index[name]
 
 
-@dataclass(frozen=True, eq=False)
-class JobTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class JobTable(Displayed):
     """Jobs as arrays, one entry per job.
 
     Attributes
@@ -294,6 +295,9 @@ class JobTable:
     running: Mapping[int, tuple[int, tuple[str, ...], float | None]] = field(default_factory=dict)
     after: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     awaits: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def _headline(self) -> str:
+        return f"of {count(len(self), 'job')}, {len(self.running):,} of them running"
 
     def __len__(self) -> int:
         return len(self.names)

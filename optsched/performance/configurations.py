@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import Displayed, count
 from optsched.instance import Cluster, Instance
 
 NO_ATTRIBUTES = 0
@@ -17,8 +18,8 @@ ONE_GPU, ONE_NODE, ONE_POOL = 0, 2, 3
 """Link levels: one GPU; several on one node; several nodes of a pool (1, an NVLink island, needs a topology)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Configurations:
+@dataclass(frozen=True, eq=False, repr=False)
+class Configurations(Displayed):
     """What describes a way to run, once per way (not per job).
 
     Attributes
@@ -45,6 +46,9 @@ class Configurations:
     share: FloatArray
     attributes: IntArray
     attribute_sets: tuple[Mapping[str, Any], ...] = ({},)
+
+    def _headline(self) -> str:
+        return f"{count(len(self), 'way')} to run"
 
     def __len__(self) -> int:
         return len(self.pool)

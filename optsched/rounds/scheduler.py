@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from optsched.assembly import Performance, load
+from optsched.display import Displayed
 from optsched.errors import (
     InvalidArgument,
     InvalidInput,
@@ -52,7 +53,7 @@ from optsched.solvers.isolated import SolverProcess, half_of_memory
 log = logging.getLogger("optsched")
 
 
-class Scheduler(ClosedByWith):
+class Scheduler(ClosedByWith, Displayed):
     """Plans the rounds of a cluster whose jobs and nodes come and go.
 
     Parameters
@@ -191,6 +192,9 @@ class Scheduler(ClosedByWith):
         return self
 
     # --- what there is ------------------------------------------------------------------------
+
+    def _headline(self) -> str:
+        return self.state._headline()  # noqa: SLF001 (the state is what there is to show)
 
     @property
     def state(self) -> RoundState:

@@ -34,7 +34,7 @@ from optsched.api import (
     solve,
 )
 from optsched.arrays import FloatArray
-from optsched.display import DisplayedTable, TableColumns, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import UsageError
 from optsched.formulation import Extend, Formulation, Infeasible
 from optsched.instance.arguments import checks_arguments
@@ -49,8 +49,8 @@ from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 FORMAT = "optsched-whatif/1"
 
 
-@dataclass(frozen=True)
-class Change:
+@dataclass(frozen=True, repr=False)
+class Change(Displayed):
     """What comes of other capacities.
 
     Attributes
@@ -73,6 +73,13 @@ class Change:
     held: Solution | None
     predicted: float | None
     limit: float | None
+
+    def _headline(self) -> str:
+        added = ", ".join(f"{name} {more:+g}" for name, more in self.add.items())
+        objective = self.solution.objective
+        return f"{added}: {self.solution.status}" + (
+            "" if objective is None else f", {amount(objective)}"
+        )
 
 
 @dataclass(frozen=True, repr=False)

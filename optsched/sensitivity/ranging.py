@@ -28,7 +28,7 @@ import numpy as np
 
 from optsched.api import make_formulation
 from optsched.arrays import FloatArray
-from optsched.display import DisplayedTable, TableColumns, amount, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.errors import InvalidArgument, UsageError, unknown_name
 from optsched.instance.arguments import checks_arguments
 from optsched.program import AllocationProgram
@@ -44,8 +44,8 @@ from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 MOST_RUNS = 400
 
 
-@dataclass(frozen=True)
-class CapacityRange:
+@dataclass(frozen=True, repr=False)
+class CapacityRange(Displayed):
     """How far the price of a resource reaches.
 
     Attributes
@@ -72,6 +72,12 @@ class CapacityRange:
     below: float | None
     above: float | None
     finished: bool = True
+
+    def _headline(self) -> str:
+        where = f"{amount(self.capacity)} of {self.resource}"
+        return (
+            f"of {where}: price {amount(self.price)} from {amount(self.low)} to {amount(self.high)}"
+        )
 
     def to_document(self) -> dict[str, Any]:
         """The range as plain data: an interval without end has null."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.display import Displayed, count
 from optsched.instance import Instance
 
 SECONDS_PER_HOUR = 3600.0
 
 
-@dataclass(frozen=True)
-class JobLog:
+@dataclass(frozen=True, repr=False)
+class JobLog(Displayed):
     """What became of each job; arrays of shape (jobs,), times in seconds on the clock of the trace.
 
     Attributes
@@ -45,9 +46,12 @@ class JobLog:
     lost: FloatArray
     cost: FloatArray
 
+    def _headline(self) -> str:
+        return f"of {count(len(self.finish), 'job')}"
 
-@dataclass(frozen=True)
-class RoundLog:
+
+@dataclass(frozen=True, repr=False)
+class RoundLog(Displayed):
     """Rounds, or the times between two events; arrays of shape (rounds,) unless stated.
 
     Attributes
@@ -80,6 +84,9 @@ class RoundLog:
     seconds: FloatArray
     solved: BoolArray
     fallback: BoolArray
+
+    def _headline(self) -> str:
+        return f"of {count(len(self), 'round')}"
 
     def __len__(self) -> int:
         return len(self.start)

@@ -155,7 +155,8 @@ class JobAnswer(DisplayedTable):
 
     def _headline(self) -> str:
         runs = f"{count(len(self.rows), 'row')}, {amount(self.throughput)} steps/s"
-        return f"of {self.job}: {self.reason or runs}"
+        nothing = self.reason or "nothing; optsched.explain_job says why"
+        return f"of {self.job}: {runs if self.rows else nothing}"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         return columns_of(self.rows[:first])

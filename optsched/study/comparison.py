@@ -19,7 +19,7 @@ from optsched.api import (
     solve,
 )
 from optsched.candidates import Candidates
-from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, columns_of, count
 from optsched.errors import Interrupted, InvalidArgument, OptschedError, UsageError
 from optsched.formulation import Formulation
 from optsched.instance import Instance
@@ -43,8 +43,8 @@ Entry = str | tuple[str, Mapping[str, Any]]
 log = logging.getLogger("optsched")
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
+@dataclass(frozen=True, repr=False)
+class ComparisonRow(Displayed):
     """What came of one formulation.
 
     Attributes
@@ -65,6 +65,9 @@ class ComparisonRow:
     solution: Solution | None = None
     error: OptschedError | None = None
     measures: Measures | None = None
+
+    def _headline(self) -> str:
+        return f"{_name(self)}: {_answer(self)}"
 
     def to_document(self) -> dict[str, Any]:
         """The row as plain data: every key is always there, what does not exist is null."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from optsched.assembly import make_formulation
 from optsched.candidates import Classes
+from optsched.display import DisplayedTable, TableColumns, amount, columns_of, first_of
 from optsched.errors import InvalidArgument, did_you_mean
 from optsched.formulation import Formulation, Infeasible, by_class
 from optsched.instance.arguments import checks_arguments
@@ -39,8 +40,8 @@ FORMAT = "optsched-job-explanation/1"
 NEGLIGIBLE = 1e-9
 
 
-@dataclass(frozen=True)
-class JobExplanation:
+@dataclass(frozen=True, repr=False)
+class JobExplanation(DisplayedTable):
     """What a solution says of one job.
 
     Attributes
@@ -80,11 +81,39 @@ class JobExplanation:
     dropped: tuple[Mapping[str, Any], ...]
     no_prices: str | None
 
+    def _headline(self) -> str:
+        why = self.unplaced or self.why_nothing
+        gets = f"{amount(self.throughput)} steps/s" if self.gets else "nothing"
+        return f"of {self.job}: {gets}" + (f" ({why})" if why else "")
+
     @property
     def best_alternative(self) -> Way | None:
         """The unused column that would cost least to use; None without one, or without prices."""
         unused = [way for way in self.ways if not way.in_use and way.gain is not None]
         return max(unused, key=lambda way: way.gain or 0.0, default=None)
+
+    def _facts(self) -> Mapping[str, str]:
+        best = self.best_alternative
+        return {
+            "binding": first_of([binding.words for binding in self.binding], 3),
+            "next best": "" if best is None else str(best.configuration),
+            "no prices": self.no_prices or "",
+        }
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The ways to run: rate, fraction of the time, and what all the job's time there would change."""
+        ways = self.ways[:first]
+        return columns_of(
+            [
+                {
+                    **way.configuration,
+                    "rate": way.rate,
+                    "fraction": way.fraction,
+                    "reduced_cost": way.gain,
+                }
+                for way in ways
+            ]
+        )
 
     def to_document(self) -> dict[str, Any]:
         """The explanation in the format ``optsched-job-explanation/1``."""
