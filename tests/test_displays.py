@@ -15,7 +15,7 @@ from optsched.display import Displayed, DisplayedTable
 from optsched.errors import InvalidArgument, SolverUnavailable
 from optsched.generate import generate
 from optsched.sensitivity import capacity_curve
-from optsched.solution import Rounds
+from optsched.solution import Rounds, Termination, Values
 
 WIDEST = 120
 """Characters of a line."""
@@ -147,6 +147,20 @@ def test_a_frame_without_pandas_says_what_to_install(
     assert isinstance(allocation, DisplayedTable)
     with pytest.raises(SolverUnavailable, match="pip install pandas"):
         allocation.to_frame()
+
+
+def test_a_comparison_is_a_picture_with_a_title() -> None:
+    picture = optsched.compare("@quickstart", ["makespan", "isolated"]).plot()
+    assert repr(picture) == f"<Picture {picture.axes.get_title('left')}>"
+
+
+def test_claims_of_a_solver_in_a_line() -> None:
+    claims = Values(Termination.OPTIMAL, objective=2.5)
+    assert repr(claims) == "<Values optimal: primal none, dual none, objective 2.5>"
+
+
+def test_the_names_of_the_package_are_those_that_it_lists() -> None:
+    assert dir(optsched) == sorted(optsched.__all__)
 
 
 @pytest.mark.picture
