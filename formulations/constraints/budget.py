@@ -11,7 +11,7 @@ from optsched.arrays import IntArray
 from optsched.candidates import Classes
 from optsched.errors import UsageError
 from optsched.formulation import ConstraintOptions, SideConstraint
-from optsched.instance import Instance
+from optsched.instance import Cluster, Instance
 from optsched.program import SideRows
 
 
@@ -24,7 +24,8 @@ class Budget(SideConstraint):
         sum_c f_c p_c x_c  <=  B                                                     (budget)
 
     Idle GPUs are free, and ``cost`` of options does not count. For a total over the lives of the jobs use a consumable
-    resource. A pool without a price on which a paying job could run is refused.
+    resource. Where no pool states a price every GPU costs 1, with a note: B is a number of GPUs then. Where only some
+    pools state one, a pool without a price on which a paying job could run is refused.
 
     Options
         limit    B, USD per hour.
@@ -47,16 +48,17 @@ class Budget(SideConstraint):
     options: Options
 
     def check(self, instance: Instance) -> None:
-        """The tenant must exist, and, as long as no job tells which pools count, some pool must have a price."""
-        pools = instance.cluster.pools
-        if (
-            pools
-            and not len(instance.jobs_table)
-            and all(pool.cost_per_gpu_hour is None for pool in pools)
-        ):
-            raise UsageError(f"budget: pool {pools[0].name} has no price, expected {_price(0)}")
+        """The tenant must exist."""
         if self.options.tenant is not None:
             tenant_row(self.kind, self.options.tenant, instance)
+
+    def note(self, instance: Instance) -> str:
+        if _priced(instance.cluster):
+            return ""
+        return (
+            f"no pool states cost_per_gpu_hour, so every GPU costs 1 per hour: the budget of {self.options.limit:g} "
+            "is a number of GPUs in use"
+        )
 
     def labels(self, instance: Instance) -> IntArray | None:
         """Whether a job pays."""
@@ -69,7 +71,10 @@ class Budget(SideConstraint):
         B, cluster = self.options.limit, C.instance.cluster
         mine = self.labels(C.instance)
         f = np.ones(C.columns) if mine is None else part_of(C, C.common(mine) == 1)
-        p = C.configurations.cost_per_hour(cluster)[C.configuration]
+        prices = C.configurations.cost_per_hour(cluster)
+        if not _priced(cluster):
+            prices = C.configurations.gpus * C.configurations.share
+        p = prices[C.configuration]
         free = np.flatnonzero(np.isnan(p) & (f > 0))
         if len(free):
             pool = int(C.pool[free[0]])
@@ -86,8 +91,15 @@ class Budget(SideConstraint):
             if self.options.tenant is None
             else f"the jobs of tenant {self.options.tenant}"
         )
-        words = f"{who} together spend at most {B:g} USD per hour (budget)"
+        spend = (
+            f"spend at most {B:g} USD per hour" if _priced(cluster) else f"use at most {B:g} GPUs"
+        )
+        words = f"{who} together {spend} (budget)"
         return SideRows("budget", spending, np.array([-np.inf]), np.array([B]), lambda row: words)
+
+
+def _priced(cluster: Cluster) -> bool:
+    return any(pool.cost_per_gpu_hour is not None for pool in cluster.pools)
 
 
 def _price(pool: int) -> str:

@@ -110,7 +110,12 @@ def notes_on(
 ) -> tuple[str, ...]:
     """Notes on the answer of a formulation over candidates, each a sentence; ``placed``: on GPUs of nodes, too."""
     read = formulation.all_reads | (OF_PLACEMENT if placed else frozenset())
-    notes = (unread_note(formulation.name, read, candidates.instance), _not_arrived(candidates))
+    instance = candidates.instance
+    notes = (
+        unread_note(formulation.name, read, instance),
+        *(constraint.note(instance) for constraint in formulation.constraints),
+        _not_arrived(candidates),
+    )
     return tuple(note for note in notes if note)
 
 

@@ -90,6 +90,20 @@ class SideConstraint(ABC):
         """
         return None
 
+    def note(self, instance: Instance) -> str:
+        """What whoever asked for the constraint must know about its meaning here.
+
+        Parameters
+        ----------
+        instance : Instance
+
+        Returns
+        -------
+        str
+            A sentence; empty if there is nothing to say.
+        """
+        return ""
+
     @abstractmethod
     def rows(self, C: Classes) -> SideRows | None:
         """What the constraint demands, as rows over the columns of the classes.

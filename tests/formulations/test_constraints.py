@@ -32,6 +32,16 @@ def time_in(solution: Solution, job: str, pool: str, count: int) -> float:
 # --- amounts -------------------------------------------------------------------------------------------------------
 
 
+def test_a_budget_without_any_price_is_a_number_of_gpus() -> None:
+    pools = six_jobs()["cluster"]["pools"]
+    for pool in pools:
+        pool.pop("cost_per_gpu_hour", None)
+    solution = solve({"kind": "budget", "limit": 2.0}, cluster={"pools": pools})
+    assert solution.status == "optimal" and solution.ok
+    assert gpus(solution) == pytest.approx(2.0)
+    assert any("no pool states cost_per_gpu_hour" in note for note in solution.notes)
+
+
 def test_a_budget_is_spent_where_it_gives_most() -> None:
     # On b every job makes 1 step/s per USD; the first USD more go to jobs w, 2 steps/s for 2 USD by moving to a.
     for limit, expected in ((3.0, 3.0), (6.0, 6.0), (0.0, 0.0)):

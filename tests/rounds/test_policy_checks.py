@@ -36,7 +36,6 @@ WRONG = [
     wrong(SolverUnavailable, "lacks 'integer'", 7, solver="pdlp", formulation="multiple-choice"),
     wrong(SolverUnavailable, "lacks 'conic'", 7, solver="glop", formulation="proportional-fairness"),
     wrong(UsageError, "pool v100 does not say what its GPUs draw", 2, constraints=[{"kind": "power", "limit": 5}]),
-    wrong(UsageError, "has no price", 2, constraints=[{"kind": "budget", "limit": 5}]),
     wrong(InvalidInput, "a price in USD, as cost is to be minimised", 3, formulation="cost"),
     wrong(InvalidInput, "throughput-per-cost divides by it", 3, formulation="throughput-per-cost"),
     wrong(UsageError, "needs reference_pool, one of v100; found 'k80'", 2, formulation="makespan",
