@@ -365,8 +365,8 @@ class Occupants:
     gpus : dict of row to GPUs
     movable : BoolArray, shape (A,)
         Rows that may leave their GPUs.
-    place : IntArray, shape (A,)
-        Place of each row in the order: those before others choose first where they go.
+    position : IntArray, shape (A,)
+        Position of each row in the order: those before others choose first where they go.
     running : IntArray, shape (A,)
         Running jobs that would be stopped or moved with each row.
     barred : callable
@@ -379,7 +379,7 @@ class Occupants:
     fixed: Occupied
     gpus: GpusByRow
     movable: BoolArray
-    place: IntArray
+    position: IntArray
     running: IntArray
     barred: Callable[[IntArray], list[Collection[str]] | None]
 
@@ -433,7 +433,7 @@ class Occupants:
             return None
         # The row first: those that go take what it leaves.
         occupied = occupied.and_also(self._standing([row], found))
-        in_order = sorted(gone, key=lambda other: int(self.place[other]))
+        in_order = sorted(gone, key=lambda other: int(self.position[other]))
         found |= self._placed(in_order, occupied)
         return Change(found, tuple(other for other in gone if other not in found))
 

@@ -106,8 +106,8 @@ class Answer:
     timings : mapping
     notices : tuple of str
         What the user should know of.
-    place : IntArray, shape (rows,), optional
-        Place of each row in the order of a ranking.
+    position : IntArray, shape (rows,), optional
+        Position of each row in the order of a ranking.
     recorded : Recorded, optional
         What must be written down to plan this round again.
     order : Order, optional
@@ -132,7 +132,7 @@ class Answer:
     started_from: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    place: IntArray | None = None
+    position: IntArray | None = None
     recorded: Recorded | None = None
     order: Order | None = None
     moves: Mapping[tuple[int, int], float] = field(default_factory=dict)

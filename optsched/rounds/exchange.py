@@ -126,9 +126,9 @@ def exchanged(
         worth[rows],
         free,
     )
-    place = np.full(len(instant), -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    for row in place[first_fit(instant, order, free, busy)].tolist():
+    number = np.full(len(instant), -1, np.int64)
+    number[rows] = np.arange(len(rows))
+    for row in number[first_fit(instant, order, free, busy)].tolist():
         packing.put(row)
     packing.improve()
     return np.sort(rows[np.array(packing.inside, bool)])

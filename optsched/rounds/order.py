@@ -22,7 +22,7 @@ class Order:
     ----------
     ranking : str
         Its name.
-    place : IntArray
+    position : IntArray
         0 for the first; -1 for jobs that are not in the ranking.
     renewed : BoolArray
         Jobs that the ranking renewed (`optsched.ranking.Ranking.renews`).
@@ -36,7 +36,7 @@ class Order:
     """
 
     ranking: str
-    place: IntArray
+    position: IntArray
     renewed: BoolArray
     strict: bool
     fallback: str | None = None
@@ -64,12 +64,12 @@ class Order:
             keys = ()
             why = f"ranking {ranking.name} failed with {type(error).__name__}: {error}"
             log.debug("ranking %s failed", ranking.name, exc_info=True)
-        place = np.full(count, -1, np.int64)
+        position = np.full(count, -1, np.int64)
         # lexsort takes the most important key last. Ties go by arrival, then by row.
         order = np.lexsort((jobs.job, jobs.arrival, *reversed(keys)))
-        place[jobs.job[order]] = np.arange(len(order))
+        position[jobs.job[order]] = np.arange(len(order))
         fallback = None if why is None else f"{why}; jobs go in the order in which they arrived"
-        return cls(ranking.name, place, renewed, ranking.strict, fallback)
+        return cls(ranking.name, position, renewed, ranking.strict, fallback)
 
 
 def _keys(ranking: Ranking, jobs: RankedJobs) -> tuple[np.ndarray, ...]:

@@ -87,17 +87,17 @@ class Action:
 
 @dataclass(frozen=True)
 class _Ranks:
-    """Who runs and who waits, by place in the order of a ranking.
+    """Who runs and who waits, by position in the order of a ranking.
 
     Attributes
     ----------
     jobs : int
         Jobs in the order.
     runs, firm : IntArray
-        Places of the jobs that run, and of those of them that cannot be stopped (behind all others,
+        Positions of the jobs that run, and of those of them that cannot be stopped (behind all others,
         if they are on nodes that take no more work and so in no order), ascending.
     waits : int
-        Place of the first job that waits.
+        Position of the first job that waits.
     first : str
         Its name.
     """
@@ -264,17 +264,17 @@ class Plan(DisplayedTable):
         return f"its turn on {name}: {100 * share:.3g} % of the time is its there"
 
     def _rank(self, order: Order, job: int) -> str:
-        """Why a job that could run does not: its place in the order, and who has the GPUs."""
-        place = int(order.place[job])
+        """Why a job that could run does not: its position in the order, and who has the GPUs."""
+        position = int(order.position[job])
         ranks = self._ranks
-        if place < 0:
+        if position < 0:
             return "side constraints leave it no way to run"
-        text = f"place {place + 1} of {ranks.jobs} in the order of {order.ranking}"
-        if order.strict and ranks.waits < place:
+        text = f"place {position + 1} of {ranks.jobs} in the order of {order.ranking}"
+        if order.strict and ranks.waits < position:
             return f"{text}: {ranks.first} is before it, has no room, and lets nobody pass"
         # Who has the GPUs: jobs before it, and jobs behind it that cannot be stopped.
-        before = int(np.searchsorted(ranks.runs, place))
-        behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, place))
+        before = int(np.searchsorted(ranks.runs, position))
+        behind = len(ranks.firm) - int(np.searchsorted(ranks.firm, position))
         whose = [_counted(before, "before it")] if before else []
         whose += [_counted(behind, "that cannot be stopped")] if behind else []
         return f"{text}: GPUs that it needs go to {' and '.join(whose) or 'others'}"
@@ -282,19 +282,19 @@ class Plan(DisplayedTable):
     @cached_property
     def _ranks(self) -> _Ranks:
         assert self.order is not None
-        place = self.order.place
-        runs = np.zeros(len(place), bool)
+        position = self.order.position
+        runs = np.zeros(len(position), bool)
         runs[list(self.running)] = True
         # A job that cannot be preempted and starts in this round had to wait for its turn.
         firm = runs & ~self.instance.jobs_table.preemptible & (self.verdict == Verdict.KEEP)
-        ranked = place >= 0
+        ranked = position >= 0
         waiting = np.flatnonzero(ranked & ~runs)
-        first = int(waiting[np.argmin(place[waiting])]) if len(waiting) else -1
+        first = int(waiting[np.argmin(position[waiting])]) if len(waiting) else -1
         return _Ranks(
             jobs=int(ranked.sum()),
-            runs=np.sort(place[runs & ranked]),
-            firm=np.sort(np.where(ranked, place, len(place))[firm]),
-            waits=int(place[first]) if first >= 0 else len(place),
+            runs=np.sort(position[runs & ranked]),
+            firm=np.sort(np.where(ranked, position, len(position))[firm]),
+            waits=int(position[first]) if first >= 0 else len(position),
             first=self.instance.jobs_table.names[first] if first >= 0 else "",
         )
 

@@ -187,10 +187,10 @@ def second_of_parting(rows: JobRows, going: IntArray, partner_now: IntArray) -> 
     jobs = len(partner_now)
     last = len(going)
     alone = rows.partner[going] < 0
-    place = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
-    place[rows.job[going]] = np.where(alone, np.arange(last), last)
-    place[-1] = last
-    second: BoolArray = (place[:-1] < last) & (place[partner_now] < place[:-1])
+    position = np.full(jobs + 1, last)  # in the order, of jobs that go on alone
+    position[rows.job[going]] = np.where(alone, np.arange(last), last)
+    position[-1] = last
+    second: BoolArray = (position[:-1] < last) & (position[partner_now] < position[:-1])
     return second
 
 
@@ -307,18 +307,18 @@ def _ways_to_stay(queue: RowQueue, chosen: IntArray) -> IntArray:
     return queue.order[possible[queue.order]]
 
 
-def victims(place: IntArray, row: int, movable: IntArray) -> IntArray:
+def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
     """Rows that may make way for a row which finds no room, the last in the order first.
 
     Parameters
     ----------
-    place : IntArray, shape (A,)
-        Place of each row in the order.
+    position : IntArray, shape (A,)
+        Position of each row in the order.
     row : int
         The row that needs room.
     movable : IntArray
         Rows that may leave their GPUs: none of a job that cannot be preempted.
     """
-    last_first = movable[np.argsort(-place[movable], kind="stable")]
-    behind: IntArray = last_first[place[last_first] > place[row]]
+    last_first = movable[np.argsort(-position[movable], kind="stable")]
+    behind: IntArray = last_first[position[last_first] > position[row]]
     return behind

@@ -157,9 +157,9 @@ def moves_to_idle(
     if not (pays & fits).any():
         return moves, True
     chosen = first_fit(instant, order, free)
-    place = np.empty(len(rows), np.int64)
-    place[order] = np.arange(len(order))
-    chosen = chosen[np.argsort(place[chosen])]
+    position = np.empty(len(rows), np.int64)
+    position[order] = np.arange(len(order))
+    chosen = chosen[np.argsort(position[chosen])]
     chosen = chosen[classes.gpus[rows.column[chosen]] > 0]
     # Without the moves that find no GPUs others may find some: place again until all have some.
     while pays[chosen].any():
@@ -216,17 +216,17 @@ def rank(
     C = given.classes
     rows = given.rows
     order = Order.of(ranking, ranked_jobs(state, view.instance, rows, C))
-    by_row, moves, at_rest = _row_order(state, view, ranking, given, order.place)
+    by_row, moves, at_rest = _row_order(state, view, ranking, given, order.position)
     # A ranking that renews jobs changes its order with time, though nothing happens.
     order = replace(order, at_rest=at_rest and type(ranking).renews is Ranking.renews)
-    place = np.empty(len(rows), np.int64)
-    place[by_row] = np.arange(len(rows))
+    position = np.empty(len(rows), np.int64)
+    position[by_row] = np.arange(len(rows))
     timings = {**given.timings, "allocate": time.perf_counter() - started}
     return replace(
         given,
         fallback=order.fallback,
         timings=timings,
-        place=place,
+        position=position,
         order=order,
         moves=moves,
     )
@@ -237,7 +237,7 @@ def _row_order(
     view: View,
     ranking: Ranking,
     given: Answer,
-    place: IntArray,
+    position: IntArray,
 ) -> tuple[IntArray, Mapping[tuple[int, int], float], bool]:
     """The rows, the first first, seconds that moves of running jobs save by job and column, and `Order.at_rest`."""
     C = given.classes
@@ -249,7 +249,7 @@ def _row_order(
     as_now &= view.configured.like(rows.job, C.configuration_labels[rows.column])
     if ranking.moves == "published":
         return (
-            _published_order(C, rows, sizes, as_now, place),
+            _published_order(C, rows, sizes, as_now, position),
             {},
             sizes == "least",
         )
@@ -264,14 +264,14 @@ def _row_order(
     if sizes != "fastest":
         # A job of the sizes "fastest" takes its GPUs from jobs behind it; others only move to idle
         # ones.
-        order = _order_of_idle_gpus(state, view, rows, continues, moves, place)
+        order = _order_of_idle_gpus(state, view, rows, continues, moves, position)
         constraints = [own.document() for own in given.constraints]
         moves, at_rest = moves_to_idle(view, C, rows, order, moves, constraints)
     group = np.where(moves, 0, np.where(continues, 1, 2))
     keys = [rows.column, -rows.rate, group]
     if sizes == "most":
         keys.append(-C.gpus[rows.column])
-    by_row = np.lexsort((*keys, place[rows.job]))
+    by_row = np.lexsort((*keys, position[rows.job]))
     moving = np.flatnonzero(moves)
     pairs = zip(rows.job[moving].tolist(), rows.column[moving].tolist(), strict=True)
     seconds = dict(zip(pairs, saved[moving].tolist(), strict=True))
@@ -279,7 +279,7 @@ def _row_order(
 
 
 def _published_order(
-    C: Classes, rows: JobRows, sizes: Sizes, as_now: BoolArray, place: IntArray
+    C: Classes, rows: JobRows, sizes: Sizes, as_now: BoolArray, position: IntArray
 ) -> IntArray:
     """The rows as the policies were published: a running job moves whenever another row is before its own."""
     slowest_last = -rows.rate
@@ -288,7 +288,7 @@ def _published_order(
         "most": (slowest_last, ~as_now, -C.gpus[rows.column]),
         "fastest": (~as_now, slowest_last),
     }
-    return np.lexsort((rows.column, *keys[sizes], place[rows.job]))
+    return np.lexsort((rows.column, *keys[sizes], position[rows.job]))
 
 
 def _order_of_idle_gpus(
@@ -297,14 +297,14 @@ def _order_of_idle_gpus(
     rows: JobRows,
     continues: BoolArray,
     moves: BoolArray,
-    place: IntArray,
+    position: IntArray,
 ) -> IntArray:
     """Rows that want idle GPUs, the first first: of jobs that wait, starved ones before all others, and moves."""
     goes_on = np.zeros(len(view.running.pool), bool)
     goes_on[rows.job[continues]] = True
     waited = state.service.waited(state.now)
     longest = np.where(starved(waited, state.patience, view.never_starved), waited, 0.0)
-    order = np.lexsort((rows.column, -rows.rate, place[rows.job], -longest[rows.job]))
+    order = np.lexsort((rows.column, -rows.rate, position[rows.job], -longest[rows.job]))
     wants = ~goes_on[rows.job] | moves
     return order[wants[order]]
 

@@ -1,12 +1,12 @@
 """What a journal keeps of states and plans, and the way from it back to the state and plan of any round.
 
-`LiveState` is what a scheduler is beside its journal and its solver's process. The records of a
-journal make the same again: `recover` and `replay` let them happen to a live state.
+`recover` and `replay` apply the records of a journal to a `LiveState`, one after the other, as the
+scheduler did that wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,14 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray
-from optsched.assembly import model_of
 from optsched.errors import (
     InvalidInput,
     JournalError,
     ReplayDiffers,
     UsageError,
 )
-from optsched.instance import Instance
 from optsched.instance.archive import from_npz, to_npz
-from optsched.performance import LearningModel, PerformanceModel, with_learnt
-from optsched.registry import load_solver
-from optsched.rounds.allocation import Memory, Recorded
+from optsched.rounds.allocation import Recorded
 from optsched.rounds.journal import (
     Entry,
     Snapshot,
@@ -34,97 +30,14 @@ from optsched.rounds.journal import (
     snapshots,
 )
 from optsched.rounds.ledger import Ledger, Service
+from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan, Verdict, finite
 from optsched.rounds.policy import RoundPolicy, as_stored, policy_document
-from optsched.rounds.solve_round import solve_round
 from optsched.rounds.state import Reservation, RoundState, basis_of, basis_parts
 from optsched.rounds.transitions import (
-    Event,
-    Outcome,
-    advanced,
-    after_event,
-    followed,
     read_event,
 )
 from optsched.rounds.watching import Metrics, last_round
-from optsched.solvers import Solver
-
-# --- a state that events and plans change ----------------------------------------------------
-
-
-class LiveState:
-    """What a scheduler is beside its journal and its solver's process; a journal's records make the same again.
-
-    Attributes
-    ----------
-    state : RoundState
-    plan : Plan, optional
-        The one that was made last.
-    """
-
-    def __init__(self, state: RoundState) -> None:
-        self.state = state
-        self.plan: Plan | None = None
-        self._model = model_of(state.instance)
-        self._modelled = state.instance
-        self._whole: tuple[RoundState, RoundState] | None = None
-
-    @property
-    def whole(self) -> RoundState:
-        """The state with what the performance model has learnt in its instance: all that the next plan depends on."""
-        if not isinstance(self._model, LearningModel):
-            return self.state
-        if self._whole is None or self._whole[0] is not self.state:
-            instance = replace(self.state.instance, performance=self.performance())
-            self._whole = self.state, replace(self.state, instance=instance)
-        return self._whole[1]
-
-    def after(self, event: Event) -> Outcome:
-        """What an event does; nothing changes before `accept`. Raises `InvalidInput` or `UsageError`."""
-        return after_event(self.state, event)
-
-    def accept(self, outcome: Outcome) -> None:
-        """Let an event have happened."""
-        self.state = outcome.state
-        if outcome.observations is not None:
-            self.model(self.state.instance).observe(outcome.observations)
-
-    def planned(
-        self,
-        now: float,
-        load: Callable[[str], type[Solver]] = load_solver,
-        recorded: Recorded | None = None,
-        memory: Memory | None = None,
-    ) -> tuple[RoundState, Plan]:
-        """The state at a time and its plan (see `solve_round`); nothing changes before `follow`."""
-        state = advanced(self.state, max(now, self.state.now))
-        return state, solve_round(
-            state, load=load, model=self.model, recorded=recorded, memory=memory
-        )
-
-    def follow(self, state: RoundState, plan: Plan) -> None:
-        """Let a plan be carried out."""
-        self.state = followed(state, plan)
-        self.plan = plan
-
-    def model(self, instance: Instance) -> PerformanceModel:
-        """The performance model of the instance as it is; what it has learnt goes on with it."""
-        # A model is bound to workloads, rates and cluster: it is made anew only when one of them
-        # changes.
-        before = self._modelled
-        if not (
-            before.workloads is instance.workloads
-            and before.rates is instance.rates
-            and before.cluster is instance.cluster
-        ):
-            self._model = model_of(replace(instance, performance=self.performance()))
-            self._modelled = instance
-        return self._model
-
-    def performance(self) -> Mapping[str, Any]:
-        """The performance object, with what the model has learnt."""
-        return with_learnt(self._model, self._modelled.performance)
-
 
 # --- states and plans in a journal -----------------------------------------------------------
 

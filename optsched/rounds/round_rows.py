@@ -4,14 +4,13 @@ These are the rows of the allocation, and rows without a claim in which running 
 they are, or starved jobs can run alone. A row has a **claim** to the part of the time that the
 allocation gives it (its fraction, above 0). The order is that of `optsched.rounds.preemption`.
 
-A job that runs and cannot be preempted (a **host**, `Hosts`) keeps its GPUs, but another job (its **guest**)
-may join it there, and leave again, while it runs on. Of all rows in which the host stays where it
-is the one runs that is due first, as everywhere (`optsched.rounds.selection`).
+Which row a running job that cannot be preempted takes, alone or with a guest on its GPUs, is decided
+before all others (`optsched.rounds.hosts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,12 +19,10 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, gathered
 from optsched.candidates import Classes, JobRows
-from optsched.placement.instant import first_fit
-from optsched.placement.shares import FULL
-from optsched.placement.staying import StayRule
 from optsched.program import SideRows
 from optsched.rounds.allocation import Answer
 from optsched.rounds.exchange import worth_of
+from optsched.rounds.hosts import Hosts
 from optsched.rounds.ledger import Ledger
 from optsched.rounds.preemption import (
     STARVED,
@@ -42,7 +39,6 @@ from optsched.rounds.rows import (
     concatenate,
     either,
     every_way_alone,
-    instant_of,
     jobs_of,
     larger,
     no_rows,
@@ -58,306 +54,6 @@ from optsched.rounds.selection import backfill
 from optsched.rounds.state import RoundState
 from optsched.rounds.view import InPlace, View
 from optsched.solving.warm_start import matched
-
-# --- hosts and guests ------------------------------------------------------------------------
-
-Fits = Callable[[IntArray], bool]
-"""Whether rows can run side by side."""
-
-
-@dataclass(frozen=True)
-class Hosts:
-    """Rows in which jobs that cannot be preempted stay where they are.
-
-    Attributes
-    ----------
-    view : View
-    in_place : InPlace
-    rows : JobRows, A rows
-    continues : BoolArray, shape (A,)
-        Rows whose jobs can all go on as they are.
-    partner_now : IntArray, shape (jobs,)
-        The job with which each shares its GPUs now, -1 for none.
-    constraints : sequence of mappings
-        Side constraints; those of kind ``anti-affinity`` are read.
-    """
-
-    view: View
-    in_place: InPlace
-    rows: JobRows
-    continues: BoolArray
-    partner_now: IntArray
-    constraints: Sequence[Mapping[str, Any]]
-
-    @property
-    def classes(self) -> Classes:
-        return self.in_place.classes
-
-    # --- kinds of rows --------------------------------------------------------------------
-
-    @cached_property
-    def _first_must(self) -> BoolArray:
-        """Rows whose job cannot be preempted."""
-        return self.view.must[self.rows.job]
-
-    @cached_property
-    def _second_must(self) -> BoolArray:
-        """Rows whose partner cannot be preempted."""
-        return gathered(self.view.must, self.rows.partner, False)
-
-    @cached_property
-    def _one_must(self) -> BoolArray:
-        """Rows of a host and a possible guest: one of the two jobs cannot be preempted."""
-        pair = self.rows.partner >= 0
-        return np.asarray(pair & (self._first_must ^ self._second_must))
-
-    @cached_property
-    def firm(self) -> BoolArray:
-        """Rows of jobs that cannot be preempted, as they run now."""
-        return self.continues & (self._first_must | self._second_must)
-
-    @cached_property
-    def joins(self) -> BoolArray:
-        """Rows in which a guest can join a host on the GPUs that the host holds."""
-        rows = self.rows
-        view = self.view
-        mask = np.zeros(len(rows), bool)
-        some = np.flatnonzero(self._one_must & (rows.fraction > 0) & ~self.continues)
-        job = rows.job[some]
-        partner = rows.partner[some]
-        column = rows.column[some]
-        host = np.where(self._first_must[some], job, partner)
-        guest = job + partner - host
-        can = self.in_place.same_nodes(host, column) & (self.classes.gpus[column] > 0)
-        can &= view.hosts[host] & ~view.awaits[guest]
-        mask[some[can]] = True
-        return mask
-
-    @cached_property
-    def shared(self) -> BoolArray:
-        """Rows in which a host runs beside a guest, one that is there or one that joins."""
-        return (self.continues | self.joins) & self._one_must
-
-    @cached_property
-    def anchor(self) -> IntArray:
-        """The host of each row that is shared, else -1."""
-        host = np.where(self._first_must, self.rows.job, self.rows.partner)
-        return np.where(self.shared, host, -1)
-
-    @cached_property
-    def guest(self) -> IntArray:
-        """The guest of each row that is shared."""
-        return np.where(self.anchor == self.rows.job, self.rows.partner, self.rows.job)
-
-    # --- jobs without a row ---------------------------------------------------------------
-
-    @cached_property
-    def rowless(self) -> BoolArray:
-        """Jobs that cannot be preempted and go on in none of the rows; shape (jobs,)."""
-        must = self.view.must
-        return must & ~jobs_of(self.rows, self.firm, len(must))
-
-    @cached_property
-    def free(self) -> FloatArray:
-        """Share of each renewable resource that is free beside these."""
-        resources = self.classes.resources
-        capacity = self.classes.capacity
-        used = capacity - self.view.left_beside(self.rowless, resources)
-        share = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
-        return FULL - share[resources.renewable]
-
-    @property
-    def unable(self) -> tuple[int, int]:
-        """Running jobs that cannot go on in any row, and pairs of jobs that can only go on apart.
-
-        Jobs that cannot be preempted, or that have to leave their nodes, do not count.
-        """
-        view = self.view
-        jobs = len(self.view.must)
-        able = jobs_of(self.rows, self.continues, jobs)
-        in_pair = jobs_of(self.rows, self.continues & (self.rows.partner >= 0), jobs)
-        may_stay = ~(view.must | view.evicted)
-        # They are moved or stopped whatever is selected.
-        unable = view.running.runs & may_stay & ~able
-        alone = may_stay & able
-        parting = alone & ~in_pair & gathered(alone, self.partner_now, False)
-        return int(unable.sum()), int(parting.sum()) // 2
-
-    # --- the choice -----------------------------------------------------------------------
-
-    def chosen(self, order: IntArray, most: float) -> BoolArray:
-        """Mask of the rows that run: one of each job that cannot be preempted and can stay.
-
-        Parameters
-        ----------
-        order : IntArray
-            All rows, the first first.
-        most : float
-            Running jobs that may be preempted or moved, at most.
-        """
-        if not self.shared.any():
-            return self.firm
-        fits = self._fit if np.isinf(most) else self._fit_beside_all
-        # Most rounds have room for all guests: only where not is each tried for room.
-        # Two passes: the first ignores room, and is right in most rounds.
-        hopeful = self._chosen(order, most, lambda rows: True)
-        return hopeful if fits(np.flatnonzero(hopeful)) else self._chosen(order, most, fits)
-
-    def _chosen(self, order: IntArray, most: float, fits: Fits) -> BoolArray:
-        """Each host takes the first of its rows whose guest is free and that fits."""
-        has_shared = np.zeros(len(self.view.must) + 1, bool)
-        has_shared[self.anchor] = True
-        has_shared[-1] = False
-        alone = self.firm & (self.rows.partner < 0) & has_shared[self.rows.job]
-        without_choice = self.firm & ~alone & ~self.shared
-        choice = _Choice(self, alone, np.flatnonzero(without_choice), most)
-        for row in order[(self.shared | alone)[order]].tolist():
-            choice.consider(row, fits)
-        mask = without_choice.copy()
-        mask[choice.rows()] = True
-        return mask
-
-    # --- room -----------------------------------------------------------------------------
-
-    def _fit(self, some: IntArray) -> bool:
-        """Whether rows can run side by side, with the hosts where they are."""
-        view = self.view
-        rows = self.rows
-        # Rows that must go on come first: they hold their GPUs whatever joins them.
-        some = some[np.argsort(~self.firm[some], kind="stable")]
-        host = np.where(self.anchor[some] >= 0, self.anchor[some], rows.job[some])
-        places = view.instance.jobs_table.places
-        numbering = view.instance.cluster.numbering
-        holder = places.among(len(view.must))[host]
-        gpu = places.numbers_of(holder, numbering)
-        count = places.length[holder]
-        others = view.occupied(np.flatnonzero(self.rowless))
-        firm = self.firm[some]
-        uses = uses_of(self.classes)
-        keeping = StayRule(self.classes, others, self.constraints)
-        if not keeping.keep(rows, some, gpu, count, firm).all():
-            return False
-        free = room_at_least(self.free, rows, uses, some[firm])
-        return len(first_fit(instant_of(rows, uses), some, free)) == len(some)
-
-    def _fit_beside_all(self, some: IntArray) -> bool:
-        """Whether rows can run beside all others that run now: no guest preempts anybody."""
-        return self._fit(np.concatenate([some, self._others_going_on(some)]))
-
-    def _others_going_on(self, some: IntArray) -> IntArray:
-        """Rows in which all jobs go on that are not in some rows: those in pairs stay in them."""
-        rows = self.rows
-        jobs = len(self.view.must)
-        busy = np.append(jobs_of(rows, some, jobs), False)
-        on_gpus = self.classes.gpus[rows.column] > 0
-        possible = self.continues & on_gpus & ~busy[rows.job] & ~busy[rows.partner]
-        others = np.flatnonzero(possible)
-        # Pairs first: a job that is in one goes on in it, not alone.
-        others = others[np.argsort(rows.partner[others] < 0, kind="stable")]
-        going: list[int] = []
-        for row in others.tolist():
-            job = int(rows.job[row])
-            partner = int(rows.partner[row])
-            if not busy[job] and not busy[partner]:
-                going.append(row)
-                busy[job] = True
-                busy[partner] = partner >= 0
-        return np.array(going, np.int64)
-
-
-class _Choice:
-    """The row of each host, while the rows are considered one by one.
-
-    At first each host goes on as it runs now: in its pair if it has a guest, else alone.
-
-    Parameters
-    ----------
-    hosts : Hosts
-    alone : BoolArray, shape (A,)
-        Rows in which hosts go on that have shared rows too.
-    fixed : IntArray
-        Rows of jobs that have one row only; they need their room.
-    most : float
-        Running jobs that may be preempted or moved, at most.
-    """
-
-    def __init__(self, hosts: Hosts, alone: BoolArray, fixed: IntArray, most: float) -> None:
-        self._hosts = hosts
-        self._fixed = fixed
-        self._most = most
-        rows = hosts.rows
-        alone_rows = np.flatnonzero(alone)
-        self._alone: dict[int, int] = dict(
-            zip(rows.job[alone_rows].tolist(), alone_rows.tolist(), strict=True)
-        )
-        pairs = np.flatnonzero(hosts.shared & hosts.continues)
-        self._pair: dict[int, int] = dict(
-            zip(hosts.anchor[pairs].tolist(), pairs.tolist(), strict=True)
-        )
-        self._row = {host: self._pair.get(host, row) for host, row in self._alone.items()}
-        # Of these pairs neither job has a row alone: there is nothing to choose.
-        only_in_pair = {host: row for host, row in self._pair.items() if host not in self._alone}
-        self._row |= only_in_pair
-        self._decided = set(only_in_pair)
-        self._placed_guests = {self._guest(row) for row in only_in_pair.values()}
-
-    def rows(self) -> IntArray:
-        """The row of each host."""
-        return np.array(list(self._row.values()), np.int64)
-
-    def consider(self, row: int, fits: Fits) -> None:
-        """Let the host of a row have it, if it has none yet that is due before."""
-        hosts = self._hosts
-        shared = bool(hosts.shared[row])
-        host = int(hosts.anchor[row]) if shared else int(hosts.rows.job[row])
-        guest = self._guest(row) if shared else -1
-        if host in self._decided or host not in self._row or guest in self._placed_guests:
-            return
-        cost = self._preempted(host, row, guest)
-        changed = {**self._row, host: row}
-        # Over the limit the host goes on as it is.
-        if cost > self._most:
-            return
-        if hosts.joins[row]:
-            beside = np.array(sorted(changed.values()), np.int64)
-            if not fits(np.concatenate([self._fixed, beside])):
-                return
-        self._most -= cost
-        self._row = changed
-        self._decided.add(host)
-        if guest >= 0:
-            self._placed_guests.add(guest)
-            self._leave_other_hosts(guest, host)
-
-    def _guest(self, row: int) -> int:
-        return int(self._hosts.guest[row])
-
-    def _preempted(self, host: int, row: int, guest: int) -> int:
-        """Running jobs that are preempted or moved if a host takes a row."""
-        if self._row[host] == row:
-            return 0
-        cost = 0
-        before = self._pair.get(host)
-        if before is not None and self._guest(before) not in self._placed_guests:
-            cost += 1  # its guest until now has to leave
-        if guest >= 0 and self._hosts.view.running.runs[guest]:
-            cost += 1  # the guest moves here
-            cost += self._leaves_a_partner(guest, host)
-        return cost
-
-    def _leaves_a_partner(self, guest: int, host: int) -> bool:
-        """Whether a guest runs beside another job now that does not go on without it."""
-        partner = int(self._hosts.partner_now[guest])
-        return partner >= 0 and partner != host and not self._hosts.view.must[partner]
-
-    def _leave_other_hosts(self, guest: int, host: int) -> None:
-        """The host that a guest leaves goes on alone."""
-        for other, pair in self._pair.items():
-            if other != host and self._guest(pair) == guest and self._row[other] == pair:
-                self._row[other] = self._alone[other]
-
-
-# --- the rows of a round ---------------------------------------------------------------------
 
 # --- kinds of rows ----------------------------------------------------------------------------
 
@@ -424,7 +120,7 @@ class RoundRows:
     @cached_property
     def unclaimed(self) -> JobRows:
         """Rows without a claim: of running jobs and pairs as they are, and of starved jobs."""
-        ranked = self.answer.place is not None
+        ranked = self.answer.position is not None
         elsewhere = self.starved & (not ranked)  # a ranking has all rows of all jobs already
         return concatenate(
             self._running_alone(),
@@ -517,12 +213,12 @@ class RoundRows:
         return due_times(self.rows.fraction, self.deficit, self.lead)
 
     @cached_property
-    def place(self) -> IntArray | None:
-        """The place of each row in the order of a ranking, those without a claim last."""
-        if self.answer.place is None:
+    def position(self) -> IntArray | None:
+        """The position of each row in the order of a ranking, those without a claim last."""
+        if self.answer.position is None:
             return None
         count = len(self.answer.rows)
-        return np.concatenate([self.answer.place, np.full(len(self.rows) - count, count)])
+        return np.concatenate([self.answer.position, np.full(len(self.rows) - count, count)])
 
     @cached_property
     def waits(self) -> BoolArray:
@@ -537,10 +233,10 @@ class RoundRows:
     # --- the order ------------------------------------------------------------------------
 
     def _ordered(self, group: IntArray, rank: FloatArray) -> IntArray:
-        """All rows by group, rank in it, and when they are due or their place in the ranking."""
-        if self.place is None:
+        """All rows by group, rank in it, and when they are due or their position in the ranking."""
+        if self.position is None:
             return order_due(self.rows, self.due, group, rank)
-        return np.lexsort((self.place, rank, group)).astype(np.int64)
+        return np.lexsort((self.position, rank, group)).astype(np.int64)
 
     def _order_for_hosts(self) -> IntArray:
         """All rows in the order in which jobs that cannot be preempted choose among theirs.
@@ -548,8 +244,8 @@ class RoundRows:
         A running row alone has no lead here: a guest that joins its job preempts nobody.
         """
         group = priority_groups(np.zeros(len(self.rows), bool), self.waits)
-        if self.place is not None:
-            return np.lexsort((self.place, group)).astype(np.int64)
+        if self.position is not None:
+            return np.lexsort((self.position, group)).astype(np.int64)
         claimed = self.rows.fraction > 0
         lead = np.where((self.rows.partner < 0) & claimed, self.lead, 0.0)
         due = self.due + lead / np.where(claimed, self.rows.fraction, 1.0)
@@ -558,7 +254,7 @@ class RoundRows:
     def _worth(self) -> FloatArray | None:
         """What rows are worth where pairs are chosen as one set; None where none has a claim."""
         rows = self.rows
-        if self.place is not None or not ((rows.partner >= 0) & (rows.fraction > 0)).any():
+        if self.position is not None or not ((rows.partner >= 0) & (rows.fraction > 0)).any():
             return None
         # Of a pair that parts only one job can go on, so a row alone has no head start over the
         # pair.

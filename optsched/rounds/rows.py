@@ -293,11 +293,11 @@ class RowQueue:
         mask[some] = True
         return mask
 
-    def places(self) -> IntArray:
-        """Place of each row in the order, 0 for the first; shape (A,)."""
-        place = np.empty(len(self.rows), np.int64)
-        place[self.order] = np.arange(len(self.order))
-        return place
+    def positions(self) -> IntArray:
+        """Position of each row in the order, 0 for the first; shape (A,)."""
+        position = np.empty(len(self.rows), np.int64)
+        position[self.order] = np.arange(len(self.order))
+        return position
 
     def first(self, mask: BoolArray) -> RowQueue:
         """The same with the rows of a mask before all others."""

@@ -24,10 +24,10 @@ from optsched.registry import load_solver
 from optsched.rounds.allocation import check_policy
 from optsched.rounds.journal import Journal
 from optsched.rounds.journal.disk import ClosedByWith
+from optsched.rounds.live import LiveState
 from optsched.rounds.plan import Plan
 from optsched.rounds.policy import RoundPolicy
 from optsched.rounds.recovery import (
-    LiveState,
     plan_record,
     recover,
     state_parts,

@@ -390,7 +390,7 @@ class Seating:
         """Seat a row that found no room, if others can go elsewhere or make way for it."""
         occupants = self._occupants(queue)
         held = _numbers(other for other, gpus in self._gpus.items() if gpus)
-        may_go = victims(occupants.place, row, held[occupants.movable[held]])
+        may_go = victims(occupants.position, row, held[occupants.movable[held]])
         # A starved job goes before all that can be stopped, whatever `max_moves` says.
         most = np.inf if queue.starved[row] else self.preemptions_left
         change = occupants.make_room(row, may_go, most)
@@ -424,7 +424,7 @@ class Seating:
             self._earlier(),
             gpus={other: gpus for other, gpus in self._gpus.items() if gpus},
             movable=~(queue.must_run | either(rows, self.must)),
-            place=queue.places(),
+            position=queue.positions(),
             running=running,
             barred=lambda wanted: self._barred_nodes(rows, wanted),
         )

@@ -173,6 +173,6 @@ def test_jobs_that_were_moved_or_have_no_row_left_are_displaced() -> None:
 
 
 def test_rows_behind_one_without_room_make_way_the_last_first() -> None:
-    place = np.array([3, 0, 2, 1, 4])
-    assert victims(place, 3, np.array([0, 1, 2, 4])).tolist() == [4, 0, 2]
-    assert not len(victims(place, 4, np.array([0, 1, 2])))
+    position = np.array([3, 0, 2, 1, 4])
+    assert victims(position, 3, np.array([0, 1, 2, 4])).tolist() == [4, 0, 2]
+    assert not len(victims(position, 4, np.array([0, 1, 2])))

@@ -250,7 +250,7 @@ def test_a_job_that_cannot_be_preempted_stays_whatever_the_ranking(ranking: str)
         plan = solve_round(state)
         assert plan.verdict.tolist() == [Verdict.KEEP, Verdict.HOLD]
         assert plan.order is not None
-        place = plan.order.place[1] + 1
+        place = plan.order.position[1] + 1
         whose = "that cannot be stopped" if place == 1 else "before it"
         told = (
             f"place {place} of 2 in the order of {ranking}: GPUs that it needs go to 1 job {whose}"
@@ -402,7 +402,7 @@ def test_gangs_on_one_node_run_if_they_have_room_beside_those_before_them(rankin
         plan = solve_round(state)
         assert plan.order is not None
         free, expected = 6, set()
-        for row in np.argsort(plan.order.place).tolist():
+        for row in np.argsort(plan.order.position).tolist():
             if jobs[row]["gpus"] <= free:
                 free -= jobs[row]["gpus"]
                 expected.add(f"j{row}")
@@ -498,7 +498,7 @@ def test_a_mask_of_the_wrong_shape() -> None:
     order = Order.of(type("It", (Wrong,), {"mask": [True]})(), seen(arrival=[1.0, 0.0]))
     assert order.fallback is not None
     assert "ranking wrong: the answer of renews has shape (1,), expected (2,)" in order.fallback
-    assert order.place.tolist() == [1, 0]
+    assert order.position.tolist() == [1, 0]
     assert not order.renewed.any()
 
 
@@ -515,7 +515,7 @@ def test_keys_may_be_infinite_whole_or_none() -> None:
     ):
         order = Order.of(type("It", (Wrong,), {"answer": keys})(), seen(arrival=[1.0, 0.0, 2.0]))
         assert order.fallback is None
-        assert order.place.tolist() == places
+        assert order.position.tolist() == places
 
 
 def test_two_keys_count_in_turn() -> None:
@@ -524,4 +524,4 @@ def test_two_keys_count_in_turn() -> None:
         type("It", (Wrong,), {"answer": (first, np.array([2.0, 9.0, 1.0]))})(),
         seen(arrival=[0.0] * 3),
     )
-    assert order.place.tolist() == [2, 0, 1]
+    assert order.position.tolist() == [2, 0, 1]

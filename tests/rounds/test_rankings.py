@@ -30,7 +30,7 @@ def made(name: str, **options: object) -> Ranking:
 
 
 def ranked(name: str, jobs: RankedJobs, **options: object) -> list[int]:
-    return np.argsort(Order.of(made(name, **options), jobs).place).tolist()
+    return np.argsort(Order.of(made(name, **options), jobs).position).tolist()
 
 
 # --- one key -------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_the_knob_renews_jobs_that_wait_and_are_not_in_the_first_queue() -> None
     assert ranking.renews(jobs).tolist() == [False, True, True, False, False, False]
     order = Order.of(ranking, jobs)
     assert order.renewed.tolist() == [False, True, True, False, False, False]
-    assert np.argsort(order.place).tolist() == [1, 2, 3, 4, 0, 5]
+    assert np.argsort(order.position).tolist() == [1, 2, 3, 4, 0, 5]
     assert not Order.of(made("tiresias", limits=[5.0]), jobs).renewed.any()
 
 
@@ -324,7 +324,7 @@ def test_no_jobs_are_in_no_order() -> None:
     nobody = np.zeros(0)
     for name, options in {**OPTIONS, "tiresias": {"classes": True, "knob": 1.0}}.items():
         jobs = seen(executed=nobody, attained=nobody, arrival=nobody, weight=nobody, gpus=nobody)
-        assert len(Order.of(made(name, **options), jobs).place) == 0
+        assert len(Order.of(made(name, **options), jobs).position) == 0
 
 
 @pytest.mark.parametrize(
