@@ -111,7 +111,7 @@ class Ranking(ABC):
 
     @property
     def strict(self) -> bool:
-        """Whether a job that has no room keeps all jobs behind it waiting."""
+        """Whether all jobs behind one that has no room wait, and stop if they run."""
         return False
 
     @property

@@ -17,7 +17,8 @@ class FirstComeFirstServed(Ranking):
     stops none of them.
 
     Options
-        strict  a job that has no room keeps all jobs behind it waiting; otherwise smaller ones fill what is left.
+        strict  all jobs behind one that has no room wait, and stop if they run;
+                otherwise smaller ones fill what is left.
     """
 
     name = "fcfs"

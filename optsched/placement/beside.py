@@ -6,9 +6,9 @@
 3. `Occupants.make_room` makes room for one row of any kind: others go elsewhere, or make way for it.
    `Clearing` finds out who has to go.
 
-All three count what is free in a `FreeRoom` and find nodes by `choose`
-(`optsched.placement.best_fit`). That 2 and 3 choose differently who moves is history that journals
-depend on: see decision 031 in `docs/developers/decisions`.
+All three count what is free in a `FreeRoom`. 1 and 3 find nodes by `choose`, 2 by
+`fullest_with_room` (`optsched.placement.best_fit`). 2 and 3 choose differently who moves, and stored
+journals depend on it: see decision 031 in `docs/developers/decisions`.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Movable:
     def of(
         cls, occupied: Occupied, may_move: BoolArray, pool: IntArray
     ) -> tuple[Movable, IntArray]:
-        """The holders that may move and are plain gangs; and which of all they are.
+        """The plain gangs among the holders that may move, and the number of the holder of each.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Occupants:
-    """Rows that have GPUs, and who of them may leave these.
+    """Rows that have GPUs, and which of them may be moved or stopped.
 
     Attributes
     ----------
@@ -386,11 +386,13 @@ class Occupants:
     def make_room(self, row: int, victims: IntArray, most: float) -> Change | None:
         """How a row gets room; None if it cannot.
 
+        Any movable row may go elsewhere for it, whatever its position. Only victims may stop.
+
         Parameters
         ----------
         row : int
         victims : IntArray
-            Rows that may make way for it, those first that are to go first.
+            Rows that may stop for it if they find no room elsewhere, those first that are to go first.
         most : float
             Running jobs that may be stopped or moved, at most.
         """
@@ -476,7 +478,7 @@ class Occupants:
 
 
 class Clearing:
-    """Room for one gang beside occupied GPUs and stays, and beside as much of what may go as it leaves there.
+    """Which of some holders have to give up their GPUs so that one gang has room.
 
     Parameters
     ----------
@@ -486,7 +488,7 @@ class Clearing:
     wanted : int
         The row that needs room.
     occupied : Occupied
-        what has GPUs and stays.
+        What has GPUs and stays.
     loose : Occupied
         What may go, M holders.
     constraints : iterable of mappings
@@ -542,8 +544,8 @@ class Clearing:
     def needed(self, order: IntArray) -> IntArray | None:
         """Holders that have to go; None if there is no room even without all that may go.
 
-        Of all sets that make room it is the one whose last holder in the order comes first; of
-        these the one whose second but last does, and so on.
+        Sets that make room are compared by their last holder in the order, then by their last but
+        one, and so on: the one whose holders come first is taken, even if it is a larger set.
 
         Parameters
         ----------

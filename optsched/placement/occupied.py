@@ -42,8 +42,8 @@ MOST_NAMED = 4
 class Occupied:
     """GPUs that S holders have and keep, on nodes of any state.
 
-    A node that takes no work keeps its jobs, which are in nobody's way on other nodes; only of a
-    resource that both belong to they use their part.
+    A node that takes no work keeps its jobs. They do not affect other nodes, except that they use
+    part of a resource that several nodes share.
 
     Attributes
     ----------
@@ -126,8 +126,8 @@ class Occupied:
         Raises
         ------
         ValueError
-            A row has not as many GPUs as its column, or one that its pool has not; see also
-            `Occupied`.
+            The number of GPUs of a row differs from that of its column, or one of them is not in
+            its pool; see also `Occupied`.
         """
         chosen = np.asarray(chosen, np.int64)
         gpu, owner = _numbered(classes.instance, gpus, rows.job[chosen])

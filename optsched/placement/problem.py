@@ -141,11 +141,11 @@ class Nodes:
 
     @cached_property
     def free(self) -> IntArray:
-        """GPUs of each node that nobody holds any of, shape (N,)."""
+        """Number of GPUs of each node that are wholly free, shape (N,)."""
         return np.asarray((self.room >= 1.0).sum(axis=1), np.int64)
 
     def local(self) -> IntArray:
-        """Which of these every node of the cluster is, -1 for those that are none of them."""
+        """Index among these nodes of each node of the cluster, -1 where it is not one of them."""
         local = np.full(self.instance.cluster.numbering.nodes, -1, np.int64)
         local[self.number] = np.arange(len(self))
         return local
@@ -155,7 +155,7 @@ class Nodes:
         return self.instance.cluster.pools[int(self.pool[node])].node_name(int(self.row[node]))
 
     def of_pool(self, pool: int) -> slice:
-        """The nodes of a pool, which are neighbours."""
+        """The nodes of a pool, which follow one another."""
         start, stop = np.searchsorted(self.pool, [pool, pool + 1])
         return slice(int(start), int(stop))
 

@@ -138,7 +138,7 @@ class StayRule:
 
 @dataclass(frozen=True)
 class PinnedRows:
-    """What of the rows wanted stays where it is, and what stays beside them.
+    """The wanted rows whose jobs keep their GPUs, those that cannot be placed, and all GPUs in use.
 
     Attributes
     ----------

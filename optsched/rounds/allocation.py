@@ -1,6 +1,6 @@
 """The allocation that a round follows: that of the formulation, or the last one where there is none.
 
-`check_policy` refuses a policy before the first round with which no round can be planned.
+Before the first round, `check_policy` refuses a policy with which no round can be planned.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Answer:
 
     @property
     def strict(self) -> bool:
-        """Whether a job that has no room keeps all jobs behind it waiting."""
+        """Whether all jobs behind one that has no room wait, and stop if they run."""
         return self.order is not None and self.order.strict
 
 

@@ -1,9 +1,8 @@
 """Hosts and guests: the row in which each job that cannot be preempted goes on.
 
 A running job that cannot be preempted (a **host**) keeps its GPUs, but another job (its **guest**)
-may join it there, and leave again, while the host runs on. Of all rows in which the host keeps its
-GPUs, the one that is due first runs; this is the order in which all rows are taken
-(`optsched.rounds.selection`).
+may join it there, and leave again, while the host runs on. Of the rows in which a host keeps its GPUs
+it takes the first one in the order whose guest is free and has room (`Hosts.chosen`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from optsched.solvers import Solver
 class LiveState:
     """The state of a scheduler without its journal and its solver's process.
 
-    The same events and rounds always give the same live state, which is what makes recovery exact.
+    Recovery applies the events and rounds of a journal to an earlier one, and so makes it again.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ class Order:
     renewed : BoolArray
         Jobs that the ranking renewed (`optsched.ranking.Ranking.renews`).
     strict : bool
-        Whether a job that has no room keeps all jobs behind it waiting.
+        Whether all jobs behind one that has no room wait, and stop if they run.
     fallback : str, optional
         Why the order is that of arrival, though the ranking is another.
     at_rest : bool

@@ -1,28 +1,55 @@
-"""Who is preempted, and why: the rules by which a running job is stopped, is moved, or stays.
+"""Who loses its GPUs, and why: the rules by which a running job is stopped, is moved, or stays.
 
-A running job is **evicted** where its nodes cannot have it any more, and **preempted** (or moved)
-for others. The rules, in the order in which a round applies them:
+A running job is **evicted** if its nodes can no longer host it. It is **preempted** (stopped, and
+waits) or **moved** to make room for others, or moved to better GPUs. A plan has the same verdicts
+for all of these, `Verdict.PREEMPT` for a job that stops and `Verdict.MOVE` for one that restarts
+elsewhere (`optsched.rounds.solve_round.verdicts`); only the reason tells an eviction from a
+preemption.
 
-1. A job that cannot be preempted keeps its GPUs (`optsched.placement.occupied.must_stay`), unless a
-   node of it is down. Guests that share them may come and go (`optsched.rounds.round_rows`).
-2. A job leaves nodes that are down, take no more work, or have less than what runs there needs
-   (`evicted`).
-3. All others run as their turn comes. Rows are tried in the order of their `priority_groups`: those
-   that must run, then those of starved jobs (`starved`), then all others by the time at which they
-   are due (`due_times`). A running row has a head start of the hysteresis and its restart cost
-   (`head_start`). Under a ranking its order takes the place of due times.
-4. A running job of which no row is chosen in which it can go on is preempted (`displaced`). With
-   `max_moves` no more than so many are, the ones that are due last: the others stay
-   (`rows_that_stay`). Only starved jobs may preempt beyond that.
-5. A row that is chosen may find no room on the nodes. Then rows behind it in the order go elsewhere
-   or make way (`victims`), within what is left of `max_moves` (`displaced_so_far`).
-6. Where no round can be planned, nobody is preempted: who may stay runs on (`runs_on`).
+The rules follow in the order in which a round applies them. A function without a module is in this
+file; the modules are in `optsched.rounds`, but for `staying`, `occupied` and `beside`, which are in
+`optsched.placement`.
 
-Three choices that belong to rule 5 are elsewhere. Which of the `victims` make way is chosen in
-`optsched.placement.beside` (`Clearing.needed`). In `optsched.rounds.seating` plain gangs are
-moved together, once a round (`Seating._shifted`), and room is made one by one for so many rows of
-a round (`ATTEMPTS`), and beyond these for the job that has starved longest
-(`Seating._seat_longest_starved`).
+1. **Keep.** A job that cannot be preempted keeps its GPUs (`occupied.must_stay`), unless a node of it
+   is down.
+2. **Evict.** A job leaves nodes that are down, take no more work, or have less than what runs there
+   needs (`evicted`).
+3. **Faster GPUs.** Under a ranking, a running job moves to idle GPUs on which it ends sooner
+   (`ranked.moves_to_idle`). With the sizes ``most`` and ``fastest`` it may also take GPUs from jobs
+   behind it (`ranked.rank`). With ``moves=published`` it moves whenever the published order has
+   another of its rows first (`ranked._published_order`).
+4. **Guests.** A job that cannot be preempted takes the first row in the order in which it keeps its
+   GPUs, and whose guest is free and has room (`hosts.Hosts.chosen`). A guest that it had before
+   leaves if that is another row; `hosts._Choice._preempted` counts who has to stop or move.
+5. **Order.** Rows are tried in the order of their `priority_groups`: those that must run, then those
+   of starved jobs (`starved`), then all others by the time at which they are due (`due_times`). A
+   running row has a head start of the hysteresis and its restart cost (`head_start`). Under a ranking,
+   its order replaces the due times.
+6. **Pairs.** Where rows of pairs have a claim, the set of rows that is worth most goes to the front of
+   the third group (`selection.best_set_first`); a running row outside the set may lose its GPUs to it.
+7. **Preempt.** A running job is preempted if no row is chosen in which it can go on (`displaced`).
+8. **Limit.** With `max_moves` no more than so many are, the ones that are due last: the others stay
+   (`rows_that_stay`). Only starved jobs may preempt beyond that. Running jobs that can go on in no
+   row count first (`hosts.Hosts.unable`).
+9. **Strict ranking.** All rows behind the first job that has no room are dropped
+   (`selection.ahead_of_first_blocked`), those of running jobs too: these stop although their GPUs
+   stay idle. `max_moves` does not limit this.
+10. **Stay.** A chosen row that could go on may find its GPUs or CPUs in use by rows before it, or by a
+    new guest (`staying.StayRule.keep`). It then needs other GPUs, as a row that starts does.
+11. **Shift.** Chosen rows may find enough GPUs free, but scattered. Once a round, plain gangs of the
+    pool move to other nodes for them, whatever their position in the order
+    (`seating.Seating._shifted`). The smallest gang on a node that suffices moves, else the largest
+    ones (`beside._Migration._gangs_to_move`). Side constraints of kind ``anti-affinity`` turn this off.
+12. **Make room.** For a row that still has no room, others move if all of them find room elsewhere,
+    also those ahead of it (`beside.Occupants.make_room`, `beside.Clearing.nearest`). Failing that,
+    rows behind it (`victims`) move or stop (`beside.Clearing.needed`). This is done for the first
+    `seating.ATTEMPTS` such rows, and for the job that has starved longest
+    (`seating.Seating._seat_longest_starved`).
+13. **No plan.** If no round can be planned, jobs are only evicted, and jobs without steps left stop:
+    all others run on (`runs_on`).
+
+Rules 11 and 12 stop or move no more jobs than are left of `max_moves` (`displaced_so_far`). In rule 12
+a starved job ignores the limit.
 """
 
 from __future__ import annotations
@@ -308,7 +335,9 @@ def _ways_to_stay(queue: RowQueue, chosen: IntArray) -> IntArray:
 
 
 def victims(position: IntArray, row: int, movable: IntArray) -> IntArray:
-    """Rows that may make way for a row which finds no room, the last in the order first.
+    """Rows behind a row without room, which may stop for it, the last in the order first.
+
+    Rows ahead of it never stop for it, but they may be moved (`Occupants.make_room`).
 
     Parameters
     ----------

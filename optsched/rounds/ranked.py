@@ -186,13 +186,12 @@ def rank(
 ) -> Answer:
     """Rows of all jobs in the order of the ranking; equal jobs in the order of their arrival.
 
-    A ranking says who goes first, and nothing of what more GPUs are worth: how many elastic jobs
-    take is an option of it (`optsched.ranking.RankingOptions`). By default they have their smallest
-    number, and a running job stays where it is unless it ends sooner on faster GPUs that are idle,
-    the restart counted (`optsched.rounds.ranked`). Jobs that take the most GPUs, or the fastest
-    number, take them from running jobs behind them too. Pairs are left out. Side constraints of the
-    placement are kept, and those that bar jobs from ways to run; of others a notice says that they
-    are not.
+    A ranking says only who goes first. How many GPUs an elastic job takes is an option of it
+    (`optsched.ranking.RankingOptions`). By default it takes its smallest number, and a running job
+    moves only if it ends sooner on faster idle GPUs, its restart included (`moves_to_idle`). With
+    the sizes ``most`` and ``fastest``, jobs also take GPUs from running jobs behind them. No two
+    jobs share GPUs. Side constraints of the placement hold, and those that bar jobs from
+    configurations; a notice names the others, which do not.
 
     Parameters
     ----------

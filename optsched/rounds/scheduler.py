@@ -1,4 +1,4 @@
-"""`Scheduler`: one state that lives; events change it, `solve` plans the next round, a journal remembers both."""
+"""`Scheduler` keeps the state of a cluster: events change it, `solve` plans rounds, a journal stores both."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Scheduler(ClosedByWith, Displayed):
         Parameters
         ----------
         journal : str or Path
-            The file.
+            Folder of the journal.
         clock, snapshot_every, keep, fsync, isolate
             As of `Scheduler`.
 

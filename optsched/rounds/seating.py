@@ -1,8 +1,8 @@
 """GPUs for the rows that run in a round.
 
-A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`), or such that
-others can be moved away from (`_moved`, `Occupants.make_room`). Who may be moved or stopped for
-whom is in `optsched.rounds.preemption`.
+A running job keeps its GPUs (`StayRule`). A new one gets free GPUs (`place_beside`). If it finds none,
+others are moved or stopped (`Seating._shifted`, `Occupants.make_room`). Who may be moved or stopped
+for whom is in `optsched.rounds.preemption`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Seating:
     ) -> RowQueue:
         """Give GPUs to the rows of a queue that fit; a row without room is skipped.
 
-        With ``strict`` the first job that has no room keeps all jobs behind it waiting.
+        With ``strict`` all jobs behind the first one that has no room wait, and stop if they run.
 
         Returns
         -------
@@ -274,7 +274,7 @@ class Seating:
         bare = ranked[gpus_of_column[ranked] == 0]
         going = ranked[keeps[ranked]]
         new = ranked[(~keeps & (gpus_of_column > 0))[ranked]]
-        # Rows that could have gone on, had not others their GPUs, move.
+        # These could go on, but rows before them have their GPUs: they have to move.
         elsewhere = new[queue.continues[new]]
         self._spend(len(elsewhere) + int((queue.rows.partner[elsewhere] >= 0).sum()))
         placed = self._placed(queue, going, new, kept) if len(new) else {}

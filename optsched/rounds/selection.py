@@ -81,9 +81,10 @@ def best_set_first(queue: RowQueue, worth: FloatArray) -> RowQueue:
 
 
 def ahead_of_first_blocked(queue: RowQueue, chosen: IntArray) -> IntArray:
-    """The chosen rows that precede the first waiting job in the queue.
+    """The chosen rows that precede the first waiting job in the queue: strict order.
 
-    This is strict order: nobody passes it.
+    Rows behind that job are dropped even if they run now, so that running jobs stop though their
+    GPUs stay idle. Plans in stored journals depend on it.
     """
     runs = np.zeros(len(queue.busy), bool)
     runs[queue.rows.job[chosen]] = True

@@ -249,6 +249,9 @@ def seated_plan(
 def verdicts(on: BoolArray, stays: BoolArray, ran: BoolArray) -> IntArray:
     """`Verdict` of each job, shape (jobs,).
 
+    Evicted and preempted jobs have the same verdicts: PREEMPT if they stop, MOVE if they restart
+    elsewhere.
+
     Parameters
     ----------
     on, ran : BoolArray, shape (jobs,)

@@ -1,9 +1,8 @@
 """The state of a round: everything that the next plan depends on, as one value.
 
-As a document of the format ``optsched-round/1`` it is an instance, and what only a round has.
-Everything but the instance may be left out: then it is as before a first round. Jobs are named, so
-that whoever keeps states as documents takes jobs out of the instance and puts others in as they
-come and go.
+A document of the format ``optsched-round/1`` holds an instance and what else a round needs. Only the
+instance is required: without the rest it is the state before a first round. All parts refer to jobs
+by name, so a user may add jobs to the instance of such a document, or remove some.
 """
 
 from __future__ import annotations

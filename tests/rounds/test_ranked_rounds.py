@@ -334,6 +334,44 @@ def test_a_strict_order_is_blocked_by_a_head_that_finds_no_node() -> None:
     assert running(planned(jobs, "fcfs", (2, 2, 2))) == {"stuck0", "stuck1", "stuck2", "small"}
 
 
+@pytest.mark.parametrize("limit", [None, 0])
+def test_a_strict_order_stops_running_jobs_behind_its_blocked_head(limit: int | None) -> None:
+    """Three GPUs are then idle, and `max_moves` does not limit it."""
+    firm = {"pool": "gpu", "gpus": ["n0/0"], "since": 0.0}
+    runs = {"pool": "gpu", "gpus": ["n0/1"], "since": 0.0}
+    jobs = [
+        job("firm", 9.0, preemptible=False, running=firm),
+        job("wide", 9.0, gpus=4),
+        job("behind", 9.0, running=runs),
+    ]
+    policy = {"max_moves": limit}
+    strict = planned(jobs, "fcfs", (2, 2), {**policy, "options": {"strict": True}})
+    assert running(strict) == {"firm"}
+    assert decisions(strict)["behind"] == (
+        "preempt",
+        "place 3 of 3 in the order of fcfs: wide is before it, has no room, and lets nobody pass",
+    )
+    assert running(planned(jobs, "fcfs", (2, 2), policy)) == {"firm", "behind"}
+
+
+@pytest.mark.parametrize("constraints", [[], [{"kind": "anti-affinity", "jobs": ["x", "y"]}]])
+def test_a_job_ahead_moves_so_that_one_behind_has_room(constraints: list[Document]) -> None:
+    """With the constraint room is made one by one, without it for many gangs together."""
+    places = [{"pool": "gpu", "gpus": [f"n{row}/0"], "since": 0.0} for row in range(2)]
+    jobs = [
+        job("first", 9.0, running=places[0]),
+        job("second", 9.0, running=places[1]),
+        job("wide", 9.0, gpus=2),
+        job("x", 9.0),
+        job("y", 9.0),
+    ]
+    plan = planned(jobs, "fcfs", (2, 2), {"constraints": constraints})
+    verdicts = {name: verdict for name, (verdict, _) in decisions(plan).items()}
+    assert verdicts == {
+        "first": "move", "second": "keep", "wide": "start", "x": "hold", "y": "hold",
+    }  # fmt: skip
+
+
 def test_the_head_of_a_strict_order_tries_all_its_ways_to_run() -> None:
     """The fast way needs two GPUs of one node, which are not there; the slow one has room."""
     stuck = [
