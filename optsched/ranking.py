@@ -82,7 +82,16 @@ class RankedJobs:
         return self.instance.now
 
     def renewed(self, mask: BoolArray) -> RankedJobs:
-        """The same, if the jobs of a mask had had nothing so far."""
+        """The same, if the jobs of a mask had had nothing so far.
+
+        Parameters
+        ----------
+        mask : BoolArray, shape (n,)
+
+        Returns
+        -------
+        RankedJobs
+        """
         return replace(
             self, executed=np.where(mask, 0.0, self.executed), attained=np.where(mask, 0.0, self.attained)
         )  # fmt: skip
@@ -93,6 +102,11 @@ class Ranking(ABC):
 
     A subclass's docstring is the rule. Ties go to the job that arrived first, then to the one that was submitted first.
     A ranking has no memory of its own: what it needs to know of the past is in `RankedJobs`.
+
+    Parameters
+    ----------
+    options : mapping, optional
+        Options by name, which the class ``Options`` checks.
     """
 
     name: ClassVar[str]
@@ -125,12 +139,29 @@ class Ranking(ABC):
         return self.options.moves if isinstance(self.options, RankingOptions) else "paying"
 
     def renews(self, jobs: RankedJobs) -> BoolArray:
-        """Jobs whose time and GPU time count from 0 again from this round on, shape (n,): none of them."""
+        """Jobs whose time and GPU time count from 0 again from this round on; by default none.
+
+        Parameters
+        ----------
+        jobs : RankedJobs
+
+        Returns
+        -------
+        BoolArray, shape (n,)
+        """
         return np.zeros(len(jobs), bool)
 
     @abstractmethod
     def keys(self, jobs: RankedJobs) -> tuple[FloatArray | IntArray, ...]:
-        """Sort keys, each of shape (n,): jobs with smaller ones go first; the first key counts most.
+        """Sort keys: jobs with smaller ones go first.
 
-        Of jobs that `renews` names, nothing counts that they had before.
+        Parameters
+        ----------
+        jobs : RankedJobs
+            Of jobs that `renews` names, nothing counts that they had before.
+
+        Returns
+        -------
+        tuple of arrays, each of shape (n,)
+            The first one counts most.
         """

@@ -49,7 +49,7 @@ def importer(command: Callable[..., Imported]) -> Callable[..., Imported]:
 def build_imports() -> typer.Typer:
     """The commands below ``import``."""
     return build_group(
-        "Make an instance from files of other projects, or from tables.",
+        "Make an instance or a trace from files of other projects, or from tables.",
         {name: _writing(command) for name, command in FORMATS.items()},
     )
 

@@ -22,7 +22,10 @@ Read = TypeVar("Read")
 
 
 def read_instance(source: str | Path) -> Instance:
-    """Read an instance file; ``-`` is standard input. The format is told by suffix, npz also by its first bytes."""
+    """Read an instance file; ``-`` is standard input.
+
+    The format is recognised by the suffix, npz also by its first bytes.
+    """
     return read_file(source, "instance", build_instance)
 
 
@@ -32,7 +35,7 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
     Parameters
     ----------
     source : str or path
-        ``-`` is standard input. The format is told by suffix, npz also by its first bytes.
+        ``-`` is standard input. The format is recognised by the suffix, npz also by its first bytes.
     what : str
         What the file should be, for messages.
     build : callable

@@ -50,7 +50,19 @@ class Times(Columns):
 
     @classmethod
     def of(cls, seconds: FloatArray, source: int, log_sd: float | FloatArray = 0.0) -> Times:
-        """One source for all."""
+        """Times with one source for all.
+
+        Parameters
+        ----------
+        seconds : FloatArray
+        source : int
+            `optsched.performance.Source`.
+        log_sd : float or FloatArray
+
+        Returns
+        -------
+        Times
+        """
         count = len(seconds)
         return cls(
             seconds,
@@ -68,20 +80,65 @@ class TimeModel(FittedModel):
     @classmethod
     @abstractmethod
     def fit(cls, profiles: Profiles, options: Mapping[str, Any]) -> Self:
-        """Fit the model to measurements; raises `InvalidInput` where they cannot determine it."""
+        """Fit the model to measurements.
+
+        Parameters
+        ----------
+        profiles : Profiles
+        options : mapping
+            Options of the model, by name.
+
+        Returns
+        -------
+        TimeModel
+
+        Raises
+        ------
+        InvalidInput
+            An option is unknown, or the measurements cannot determine the model.
+        """
 
     @abstractmethod
     def times(self, ways: Ways) -> Times:
-        """How long a step takes in each way; names that the model does not know give NaN."""
+        """How long a step takes in each way.
+
+        Parameters
+        ----------
+        ways : Ways
+            Ways to run, arrays of length E; names of workloads and GPU types stand beside them.
+
+        Returns
+        -------
+        Times
+            NaN seconds for names that the model does not know.
+        """
 
     @classmethod
     def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> TimesOnInstance:
-        """The model for an instance."""
+        """The model for an instance.
+
+        Parameters
+        ----------
+        instance : Instance
+        options : mapping
+            The document of the model, without its name.
+
+        Returns
+        -------
+        TimesOnInstance
+            The performance model of its workloads and pools.
+        """
         return TimesOnInstance(instance, cls.from_document(options))
 
 
 class StoredModel(TimeModel):
-    """A `TimeModel` that is made of nothing but its document, which ``Stored`` checks."""
+    """A `TimeModel` that is made of nothing but its document, which ``Stored`` checks.
+
+    Parameters
+    ----------
+    stored : Document
+        Of the class ``Stored``.
+    """
 
     Stored: ClassVar[type[Document]]
 

@@ -73,7 +73,19 @@ class SideRows:
 
     @classmethod
     def bar(cls, name: str, matrix: sp.csr_matrix, describe: Callable[[int], str]) -> SideRows:
-        """Rows of a matrix with nothing negative that say where jobs may not run."""
+        """Rows of a matrix with nothing negative that say where jobs may not run.
+
+        Parameters
+        ----------
+        name : str
+        matrix : csr_matrix, shape (rows, N)
+        describe : callable
+            Row number -> the requirement in the user's words.
+
+        Returns
+        -------
+        SideRows
+        """
         zero = np.zeros(matrix.shape[0])
         return cls(name, matrix, zero, zero, describe, barring=True)
 

@@ -67,6 +67,8 @@ class Values(Displayed):
         The solver's own status text.
     rebuilt : tuple of str
         Why the session could not change the loaded program in place, if so.
+    details : mapping
+        What else the back-end says of the run.
     """
 
     termination: Termination

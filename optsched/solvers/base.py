@@ -97,7 +97,17 @@ class Limits:
     on_log: Callable[[str], None] | None = None
 
     def after(self, seconds: float) -> Limits:
-        """What is left of them after some seconds, as of building a model."""
+        """What is left of them after some seconds, as of building a model.
+
+        Parameters
+        ----------
+        seconds : float
+
+        Returns
+        -------
+        Limits
+            At least a millisecond is left.
+        """
         return self if self.time is None else replace(self, time=max(self.time - seconds, 1e-3))
 
 
@@ -106,6 +116,11 @@ class Session(ABC):
 
     The base class keeps the arrays up to date. Every setter ends in `_changed`, which collects the reasons for a
     rebuild; `run` reports them in ``Values.rebuilt``.
+
+    Parameters
+    ----------
+    arrays : LinearArrays
+        The program, also as the attribute ``arrays``, which the setters keep up to date.
     """
 
     def __init__(self, arrays: LinearArrays) -> None:
@@ -114,12 +129,22 @@ class Session(ABC):
         self._rebuild: list[str] = []
 
     def set_cost(self, cost: FloatArray) -> None:
-        """Replace the cost vector."""
+        """Replace the cost vector.
+
+        Parameters
+        ----------
+        cost : FloatArray, shape (N,)
+        """
         self.arrays = replace(self.arrays, cost=np.asarray(cost, np.float64))
         self._changed("cost", "set_cost", cost)
 
     def set_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the column bounds (and widen the implied ones to them where they are finite)."""
+        """Replace the column bounds (and the implied ones by them where they are finite).
+
+        Parameters
+        ----------
+        lower, upper : FloatArray, shape (N,)
+        """
         self.arrays = replace(
             self.arrays,
             lower=lower,
@@ -130,12 +155,24 @@ class Session(ABC):
         self._changed("column bounds", "set_bounds", lower, upper)
 
     def set_rows(self, lower: FloatArray, upper: FloatArray) -> None:
-        """Replace the row bounds. Implied column bounds that came from rows must still hold."""
+        """Replace the row bounds. Implied column bounds that came from rows must still hold.
+
+        Parameters
+        ----------
+        lower, upper : FloatArray, shape (M,)
+        """
         self.arrays = replace(self.arrays, row_lower=lower, row_upper=upper)
         self._changed("row bounds", "set_rows", lower, upper)
 
     def set_coefficients(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
-        """Set single coefficients of A."""
+        """Set single coefficients of A.
+
+        Parameters
+        ----------
+        rows, columns : IntArray
+            Places of the entries.
+        values : FloatArray
+        """
         self.arrays = replace(self.arrays, A=with_entries(self.arrays.A, rows, columns, values))
         self._changed("coefficients", "set_coefficients", rows, columns, values)
 
@@ -146,7 +183,15 @@ class Session(ABC):
         upper: FloatArray,
         name: str = "added columns",
     ) -> None:
-        """Append columns x >= 0 with finite upper bounds (implied by the rows or not)."""
+        """Append columns x >= 0 with finite upper bounds (implied by the rows or not).
+
+        Parameters
+        ----------
+        matrix : csc_matrix, shape (M, added columns)
+        cost, upper : FloatArray, shape (added columns,)
+        name : str
+            Of the block of the added columns.
+        """
         old = self.arrays
         count = matrix.shape[1]
         zero = np.zeros(count)
@@ -166,6 +211,15 @@ class Session(ABC):
     def add_rows(
         self, matrix: sp.csr_matrix, lower: FloatArray, upper: FloatArray, name: str = "added rows"
     ) -> None:
+        """Append rows.
+
+        Parameters
+        ----------
+        matrix : csr_matrix, shape (added rows, N)
+        lower, upper : FloatArray, shape (added rows,)
+        name : str
+            Of the block of the added rows.
+        """
         old = self.arrays
         count = matrix.shape[0]
         self.arrays = replace(
@@ -178,7 +232,12 @@ class Session(ABC):
         self._changed("rows were added", "add_rows", matrix, lower, upper, name)
 
     def set_start(self, start: Basis | FloatArray) -> None:
-        """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason."""
+        """Start the next run from a basis or a point; one of the wrong size is dropped with a named reason.
+
+        Parameters
+        ----------
+        start : Basis or FloatArray, shape (N,)
+        """
         rows, columns = self.arrays.shape
         sizes = (
             (len(start.rows), len(start.columns))
@@ -193,7 +252,17 @@ class Session(ABC):
         self._start = start
 
     def become(self, arrays: LinearArrays) -> None:
-        """Change the program into another one with the same columns and rows, by what differs."""
+        """Change the program into another one with the same columns and rows, by what differs.
+
+        Parameters
+        ----------
+        arrays : LinearArrays
+
+        Raises
+        ------
+        ValueError
+            The shapes or the integer columns differ.
+        """
         if arrays.shape != self.arrays.shape or not np.array_equal(
             arrays.integer, self.arrays.integer
         ):
@@ -232,14 +301,38 @@ class Session(ABC):
 
     @abstractmethod
     def run(self, limits: Limits) -> Values:
-        """Solve; raises `SolverCrashed` if the back-end fails, never returns a failure as an answer."""
+        """Solve the program as it is by now. A failure is never returned as an answer.
+
+        Parameters
+        ----------
+        limits : Limits
+
+        Returns
+        -------
+        Values
+
+        Raises
+        ------
+        SolverCrashed
+            The back-end fails.
+        """
 
     def basis(self) -> Basis | None:
         """The simplex basis in which the last run ended, if there is one."""
         return None
 
     def conflict(self) -> IntArray:
-        """Rows of an irreducible infeasible subsystem; empty if none was found."""
+        """Rows of an irreducible infeasible subsystem; empty if none was found.
+
+        Returns
+        -------
+        IntArray
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end lacks `Capability.IIS`.
+        """
         raise SolverUnavailable("this solver has no infeasibility analysis (iis)")
 
 
@@ -286,10 +379,35 @@ class Solver(ABC):
 
     @abstractmethod
     def open(self, program: LinearArrays) -> Session:
-        """Load a linear program."""
+        """Load a linear program.
+
+        Parameters
+        ----------
+        program : LinearArrays
+
+        Returns
+        -------
+        Session
+        """
 
     def solve_conic(self, program: ConicProgram, limits: Limits) -> Values:
-        """Solve a conic program (back-ends with `Capability.CONIC`); ``y`` are the multipliers of the rows."""
+        """Solve a conic program (back-ends with `Capability.CONIC`).
+
+        Parameters
+        ----------
+        program : ConicProgram
+        limits : Limits
+
+        Returns
+        -------
+        Values
+            ``y`` are the multipliers of the rows.
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end takes none.
+        """
         raise SolverUnavailable(f"solver {self.name} takes no conic programs")
 
     def solve_timeline(
@@ -297,13 +415,38 @@ class Solver(ABC):
     ) -> Values:
         """Solve a timeline program (back-ends with `Capability.TIMELINE`).
 
-        ``x`` are the starts of all activities, then their modes, in whole numbers; ``start`` is such a point.
+        Parameters
+        ----------
+        program : TimelineProgram
+        limits : Limits
+        start : FloatArray, optional
+            A point to start from.
+
+        Returns
+        -------
+        Values
+            ``x`` are the starts of all activities, then their modes, in whole numbers.
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end takes none.
         """
         raise SolverUnavailable(f"solver {self.name} takes no timeline programs")
 
     @classmethod
     def refuses(cls, program: AllocationProgram) -> str | None:
-        """Why this back-end does not take an allocation program as it is; None if it does."""
+        """Why this back-end does not take an allocation program as it is.
+
+        Parameters
+        ----------
+        program : AllocationProgram
+
+        Returns
+        -------
+        str or None
+            None if it does.
+        """
         return f"solver {cls.name} takes rows and columns"
 
     def solve_allocation(
@@ -311,13 +454,40 @@ class Solver(ABC):
     ) -> Values:
         """Solve an allocation program as it is (back-ends with `Capability.ALLOCATION`).
 
-        ``x`` and ``y`` are those of the linear program that it would be lowered to.
+        Parameters
+        ----------
+        program : AllocationProgram
+        limits : Limits
+        start : FloatArray, optional
+            A point to start from.
+
+        Returns
+        -------
+        Values
+            ``x`` and ``y`` are those of the linear program that it would be lowered to.
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end takes none.
         """
         raise SolverUnavailable(f"solver {self.name} takes no allocation programs")
 
     @classmethod
     def require(cls, capability: Capability, why: str) -> None:
-        """Refuse a program that needs what this back-end lacks."""
+        """Refuse a program that needs what this back-end lacks.
+
+        Parameters
+        ----------
+        capability : Capability
+        why : str
+            What needs it, for the message.
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end lacks it.
+        """
         if capability not in cls.capabilities:
             raise SolverUnavailable(
                 f"solver {cls.name} lacks {capability.value!r}, which {why} needs: auto takes a solver that has it"
@@ -325,7 +495,17 @@ class Solver(ABC):
 
     @classmethod
     def require_columns(cls, program: LinearArrays) -> None:
-        """Refuse integer columns, or continuous ones, if this back-end takes none."""
+        """Refuse integer columns, or continuous ones, if this back-end takes none.
+
+        Parameters
+        ----------
+        program : LinearArrays
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end lacks `Capability.INTEGER` or `Capability.CONTINUOUS`.
+        """
         if program.is_integer:
             cls.require(Capability.INTEGER, "an integer program")
         if not program.integer.all():
@@ -333,7 +513,18 @@ class Solver(ABC):
 
     @classmethod
     def require_rows(cls, task: str = "programs of rows and columns") -> None:
-        """Refuse what is solved by programs of rows and columns if this back-end takes none."""
+        """Refuse what is solved by programs of rows and columns if this back-end takes none.
+
+        Parameters
+        ----------
+        task : str
+            What is solved, for the message.
+
+        Raises
+        ------
+        SolverUnavailable
+            The back-end takes none.
+        """
         if not cls.capabilities & {Capability.CONTINUOUS, Capability.INTEGER}:
             raise SolverUnavailable(
                 f"solver {cls.name} takes allocation programs as they are, and no {task}: "
