@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -26,17 +26,32 @@ BRANCHES = frozenset({"<gang>", "<range>", "<count>", "<list>"})
 """Tags of union branches (`optsched.instance.documents`): they stand in pydantic's paths but not in the document."""
 
 
+LARGEST = 4 * 2**30
+"""Bytes of a file: a device or a pipe may never end, and ten million jobs take less."""
+
+
 def read_stdin() -> bytes:
     """Everything on standard input, which may be closed."""
     if sys.stdin is None:
         raise InvalidInput("", "a closed standard input", "a document on standard input")
-    return sys.stdin.buffer.read()
+    return _whole(sys.stdin.buffer)
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """The bytes of a file, in pieces: one read of them all would take the memory before it is known to be too much."""
+    data = bytearray()
+    while piece := file.read(2**24):
+        data += piece
+        if len(data) > LARGEST:
+            raise InvalidInput("", f"more than {LARGEST:,} bytes", "a smaller file")
+    return bytes(data)
 
 
 def read_bytes(path: Path) -> bytes:
     """Read a file; a missing or unreadable one is an `InvalidInput` with the system's words."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _whole(file)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
         ships = f", or @{path} for the instance that ships" if str(path) in shipped_names() else ""

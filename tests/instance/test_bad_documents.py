@@ -6,14 +6,16 @@ import copy
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from documents import instance_document
 from refusals import refuses, stated
 
+import optsched
 from optsched.errors import InvalidInput
-from optsched.instance import Instance
+from optsched.instance import Instance, reading
 
 # Private names: readers and writers are checked one by one, below `Instance`
 from optsched.instance.build import build_instance
@@ -1020,3 +1022,11 @@ def test_nodes_and_gpus_are_counted_over_all_pools() -> None:
         build_instance(instance_document(pools))
     assert told.value.path == "cluster.pools[1].nodes"
     assert told.value.expected == "at most 10 million nodes and a billion GPUs in all"
+
+
+def test_a_file_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(reading, "LARGEST", 1000)
+    file = tmp_path / "long.json"
+    file.write_bytes(b" " * 2000)
+    with refuses("long.json: found more than 1,000 bytes, expected a smaller file"):
+        optsched.load(file)
