@@ -34,7 +34,8 @@ def read_stdin() -> bytes:
     """Everything on standard input, which may be closed."""
     if sys.stdin is None:
         raise InvalidInput("", "a closed standard input", "a document on standard input")
-    return _whole(sys.stdin.buffer)
+    with named("-"):
+        return _whole(sys.stdin.buffer)
 
 
 def _whole(file: BinaryIO) -> bytes:
@@ -50,7 +51,7 @@ def _whole(file: BinaryIO) -> bytes:
 def read_bytes(path: Path) -> bytes:
     """Read a file; a missing or unreadable one is an `InvalidInput` with the system's words."""
     try:
-        with path.open("rb") as file:
+        with named(path), path.open("rb") as file:
             return _whole(file)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or str(error)
