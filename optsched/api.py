@@ -292,7 +292,12 @@ def realise(
 
 
 @checks_arguments
-def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
+def place(
+    solution: Solution,
+    rows: Sequence[int] | None = None,
+    *,
+    time_limit: Duration | Deadline | None = None,
+) -> Solution:
     """Put what runs first on GPUs of nodes (`optsched.placement.problem` states the rules and the objective).
 
     Parameters
@@ -301,12 +306,16 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     rows : sequence of int, optional
         Rows of the allocation (`Allocation.rows`) that run at the same time. By default those of the first slice of
         ``solution.rounds``; without rounds all rows, if they fit at once.
+    time_limit : float or str, optional
+        Seconds, or text such as ``"5m"``, of the bounds and the exact search. The best placement so far is returned,
+        at least that of best fit, and ``exact`` among its figures is 0.
 
     Returns
     -------
     Solution
-        With its ``placement``: GPUs by row, rows refused with the reason, and figures with their bounds. The same
-        solution gives the same placement: searches stop after `optsched.placement.WORK` nodes, never by the clock.
+        With its ``placement``: GPUs by row, rows refused with the reason, and figures with their bounds. Without a time
+        limit the same solution gives the same placement: searches stop after `optsched.placement.WORK` nodes, never by
+        the clock.
 
     Raises
     ------
@@ -316,6 +325,8 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
     from optsched.placement import WORK, place_rows, runs_first
 
     started = time.perf_counter()
+    deadline = deadline_of(time_limit)
+    limits = make_limits(deadline)
     if rows is None:
         wanted = runs_first(solution)
     else:
@@ -332,7 +343,7 @@ def place(solution: Solution, rows: Sequence[int] | None = None) -> Solution:
         allocation.classes,
         allocation.rows,
         wanted,
-        Engine(load_solver),
+        Engine(load_solver, limits=limits, deadline=deadline),
         solution.constraints,
         work=WORK,
     )

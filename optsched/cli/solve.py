@@ -163,9 +163,7 @@ def solve(
     if certificate_failed(shell, solution):
         return code
     if place and solution.allocation is not None:
-        from optsched import api
-
-        solution = api.place(solution)
+        solution = _placed(solution, search)
     written = output is not None and output != "-" and _write(shell, solution, output, duals)
     as_json = as_json or output == "-"
     # Before the tables, which may fill more than a screen
@@ -178,6 +176,15 @@ def solve(
         written=written_to(solution=output if written else None),
     )
     return code
+
+
+def _placed(solution: Solution, search: Search) -> Solution:
+    """The solution with its placement, made within what is left of the time, or `LEAST` seconds."""
+    from optsched import api
+    from optsched.instance.durations import LEAST
+
+    left = None if search.time_limit is None else max(search.deadline.left, LEAST)
+    return api.place(solution, time_limit=left)
 
 
 def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:

@@ -62,7 +62,7 @@ def place_rows(
         The rows that run at the same time; those without GPUs need no place. Of equal ones the
         first come first.
     engine : Engine
-        Solves the integer programs and the linear programs of the bounds.
+        Solves the integer programs and the linear programs of the bounds, within its time.
     constraints : iterable of mappings
         Side constraints; those of kind ``anti-affinity`` are read.
     columns : int
@@ -109,7 +109,8 @@ def place_rows(
     # 3. Each set of pools that belong together is a problem of its own.
     searcher = engine
     if work is not None:
-        searcher = Engine(engine.load, engine.solver, replace(engine.limits, work=work))
+        limits = replace(engine.limits, work=work)
+        searcher = Engine(engine.load, engine.solver, limits, deadline=engine.deadline)
     solved = [
         _solve(part, engine, searcher, columns) for part in _problems(requests, fixed.occupied)
     ]

@@ -1,4 +1,7 @@
-"""What `auto` picks: a solver by the program and by what is installed, never by time or load."""
+"""What `auto` picks: a solver by the program, never by time or load.
+
+Where the solver that was picked is not installed, or fails, those of `others` are tried in their order.
+"""
 
 from __future__ import annotations
 

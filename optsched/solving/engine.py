@@ -1,9 +1,9 @@
 """The engine: solves linear and allocation programs on the solvers that take them.
 
-`auto` goes on after every failure: a crash, a certificate that does not hold, a run that stopped
-short of its precision, or one that ended without a point while time is left. A solver that was
-asked for is never replaced: its point is kept, and if it gave no duals, the bound comes from those
-of another solver.
+`auto` goes on after every failure: a solver that is not installed, a crash, a certificate that does
+not hold, a run that stopped short of its precision, or one that ended without a point while time is
+left. A solver that was asked for is never replaced: its point is kept, and if it gave no duals, the
+bound comes from those of another solver.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ WORTHWHILE = 0.05
 KNOWN = "known point"
 """Name of an attempt that is a feasible point without a solver."""
 LARGE = 10_000
-"""Columns from which a program of whole jobs is solved without them first."""
+"""Columns from which a program of whole jobs is first solved with fractions of jobs."""
 SHARE = 0.25
-"""Part of the time left that such a program may take."""
+"""Part of the time left that this easier program may take."""
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ class Engine(SolverRuns):
         return attempt(self, self._ways(program, prices), certify, known)
 
     def _ways(self, program: AllocationProgram, prices: FloatArray | None) -> Iterator[Way]:
-        """A closed form; without side rows and whole jobs; as it is, or lowered; other solvers."""
+        """A closed form; without side rows and whole jobs; as it is, or lowered; by other solvers."""
         if self.asked_for is None and self.start is None:
             closed = self.build(lambda: program.utility.closed_form(program))
             if closed is not None:
@@ -182,7 +182,7 @@ class Engine(SolverRuns):
         if name is None:
             solver = self.choose(rows=len(program.classes), integer=program.integral, conic=True)
         else:
-            solver = self.chosen = self.load(name)
+            solver = self.use(self.load(name), self.reason)
         cones = self.build(program.to_conic)
         values = self.record(solver().solve_conic(cones, self.limits_left()))
         if values.x is None:
@@ -252,6 +252,8 @@ class Attempts:
         The one with the tightest bound that duals prove.
     failure : SolverCrashed or None
         The first one.
+    missing : list of str
+        Why each solver that is not installed could not be tried, and how to get it.
     out_of_time : bool
         Whether another attempt was called for, and too little time was left for it.
     stopped : bool
@@ -264,12 +266,18 @@ class Attempts:
     best: Outcome | None = None
     proved: Outcome | None = None
     failure: SolverCrashed | None = None
+    missing: list[str] = field(default_factory=list)
     out_of_time: bool = False
     stopped: bool = False
 
     def add_crash(self, name: str, error: SolverCrashed) -> None:
         """Record that a solver crashed."""
         self.failure = self.failure or error
+        self.made.append(Attempt(name, str(error)))
+
+    def add_missing(self, name: str, error: SolverUnavailable) -> None:
+        """Record that a solver is not installed."""
+        self.missing.append(str(error))
         self.made.append(Attempt(name, str(error)))
 
     def add(self, outcome: Outcome, keep: bool = False) -> None:
@@ -388,7 +396,7 @@ def attempt(
                 break
             if not first:  # options of the first solver mean nothing to another one
                 runs.limits = replace(limits, options={})
-            outcome = _tried(runs, way, attempts, must_work=first, may_crash=not (first and asked))
+            outcome = _tried(runs, way, attempts, first=first, asked=first and asked)
             if outcome is None:
                 continue
             attempts.add(outcome, keep=asked)
@@ -401,17 +409,28 @@ def attempt(
 
 
 def _tried(
-    runs: SolverRuns, way: Way, attempts: Attempts, must_work: bool, may_crash: bool
+    runs: SolverRuns, way: Way, attempts: Attempts, first: bool, asked: bool
 ) -> Outcome | None:
-    """What comes of one way; None if it crashed, or does not take this kind of program."""
+    """What comes of one way; None if it failed, or does not take this kind of program.
+
+    ``asked`` is whether the way is by the solver that the user named, whose failures are errors.
+    """
     began = time.perf_counter()
     try:
         return way()
-    except (SolverUnavailable, UsageError):
-        if must_work:
+    except UsageError:
+        if first:
+            raise
+    except SolverUnavailable as error:
+        # The same error says that a solver lacks what the program needs
+        missing = not asked and runs.chosen_is_missing
+        if missing:
+            log.info("attempt: %s", error)
+            attempts.add_missing(runs.name, error)
+        elif first:
             raise
     except SolverCrashed as error:
-        if not may_crash:
+        if asked:
             raise
         log.info("attempt: %s", error)
         attempts.add_crash(runs.name, error)
@@ -439,6 +458,8 @@ def _best(
     runs: SolverRuns, attempts: Attempts, certify: Certify | None, known: Known | None
 ) -> Outcome:
     """The best outcome, with the best bound; a known point where no attempt found a better one."""
+    if attempts.best is None and attempts.failure is None:
+        raise SolverUnavailable("; ".join(attempts.missing))
     best = _with_bound(runs, attempts, certify)
     if known is not None and (best is None or best.status not in SETTLED):
         point = known(best)
@@ -488,14 +509,13 @@ def ways_of(runs: SolverRuns, once: Once, *, integer: bool = False) -> Iterator[
 def other_ways(
     runs: SolverRuns, once: Once, first: str, *, integer: bool, conic: bool = False
 ) -> Iterator[Way]:
-    """`once(name)` by each solver that `auto` falls back on after the first, if it is installed."""
+    """`once(name)` by each solver that `auto` falls back on after the first."""
     if integer and runs.asked_for is not None:
         return  # no other solver has duals of an integer program
     for name in others(first, integer=integer, conic=conic):
         try:
             available = runs.load(name)
-            available.version()
-        except SolverUnavailable:
+        except SolverUnavailable:  # the caller's loader may not know every name
             continue
         if available.name == name:  # the caller's loader may give one solver for every name
             yield partial(once, name)

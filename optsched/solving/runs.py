@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Classes
+from optsched.errors import SolverUnavailable
 from optsched.instance.durations import UNLIMITED, Deadline
 from optsched.program import LinearArrays
 from optsched.program.arrays import refuse_nan
@@ -125,14 +126,26 @@ class SolverRuns:
         return "?" if self.chosen is None else self.chosen.name
 
     @property
+    def chosen_is_missing(self) -> bool:
+        """Whether the solver in use cannot be loaded, or has no licence here."""
+        if self.chosen is None:
+            return False
+        try:
+            self.chosen.version()
+        except SolverUnavailable:
+            return True
+        return False
+
+    @property
     def asked_for(self) -> tuple[str, str] | None:
         """(name, reason) of the solver that the user asked for; None if `auto` chooses."""
         return None if self.solver == "auto" else (self.solver, "asked for")
 
     def use(self, solver: type[Solver], reason: str) -> type[Solver]:
-        """Make a solver the one in use, if it is installed."""
-        solver.version()
+        """Make a solver the one in use; raises `SolverUnavailable` where it is not installed."""
+        # Before the version is asked for: a missing solver is an attempt under its name
         self.chosen, self.reason = solver, reason
+        solver.version()
         log.info("solver %s: %s", solver.name, reason)
         return solver
 
@@ -184,8 +197,7 @@ class SolverRuns:
             self.require_rows()
             chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
         else:
-            chosen = self.chosen = self.load(solver)
-            chosen.version()
+            chosen = self.use(self.load(solver), self.reason)
         scaling = Scaling.of(arrays)
         session = ScaledSession(arrays, scaling, chosen().open(scaling.apply(arrays)))
         if start is None and self.start is not None and len(self.start) == arrays.shape[1]:

@@ -6,8 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from optsched import api
+
 # Private names: parts of a command are checked without a command line
 from optsched.cli.solution_view import gpus_words
+from optsched.instance.durations import LEAST
+from optsched.solution import Solution
 
 WHOLE = ("-f", "max-throughput", "-O", "integral=true")
 
@@ -54,6 +60,25 @@ def test_place_is_written_and_verified(run: Any, tmp_path: Path) -> None:
     assert refused.code == 6 and "placement[1].gpus[0]" in {
         finding["field"] for finding in refused.json["findings"]
     }
+
+
+def test_the_placement_gets_what_is_left_of_the_time_limit(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float | None] = []
+    place = api.place
+
+    def noted(solution: Solution, *, time_limit: float | None) -> Solution:
+        given.append(time_limit)
+        return place(solution, time_limit=time_limit)
+
+    monkeypatch.setattr(api, "place", noted)
+    for limit in ((), ("--time-limit", "50s"), ("--time-limit", "0.001s")):
+        assert run("solve", "@quickstart", *WHOLE, "--place", *limit).code == 0
+    unlimited, long, least = given
+    assert unlimited is None
+    assert long is not None and 30.0 < long < 50.0
+    assert least == LEAST
 
 
 def test_without_place_there_is_no_placement(run: Any) -> None:

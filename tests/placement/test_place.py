@@ -270,3 +270,16 @@ def test_refused_rows_stand_in_the_file_with_their_reason() -> None:
     ]  # fmt: skip
     assert file["placement_figures"]["rows_bound"] == 1
     assert optsched.verify(instance, file).ok
+
+
+def test_a_time_limit_ends_the_exact_search() -> None:
+    """Without a limit this search takes some ten seconds."""
+    sizes = np.random.default_rng(2).choice([3, 6, 12, 5], 30).tolist()
+    jobs = [job(f"j{i}", size, nodes=3 if size > 8 else 1) for i, size in enumerate(sizes)]
+    instance = instance_of(jobs, [pool_of(*[8] * 24, bandwidth={"intra_node": 100, "node": 10})])
+    solved = optsched.solve(instance, "max-throughput", integral=True)
+    placed = optsched.place(solved, time_limit=0.2)
+    assert placed.timings["place"] < 5.0
+    assert placed.placement is not None and placed.placement.figures["rows_placed"] > 0
+    assert placed.placement.figures["exact"] == 0.0
+    assert optsched.verify(instance, placed.to_document()).ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from programs import program
 
 import optsched
 from optsched.arrays import FloatArray
-from optsched.errors import SolverCrashed
+from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.generate import generate
 
 # Private names: single strategies, without the engine that chooses them
@@ -295,3 +296,44 @@ def test_schedules_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert optsched.verify(instance, solution.to_document()).ok
     with pytest.raises(SolverCrashed, match="CP-SAT: boom"):
         optsched.solve(instance, "makespan-unrelated", program="timeline", solver="cp-sat")
+
+
+def test_where_the_chosen_library_is_not_installed_the_next_solver_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = optsched.solve("@quickstart", "proportional-fairness").objective
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    solution = optsched.solve("@quickstart", "proportional-fairness")
+    assert solution.ok and solution.solver.name == "scs"
+    assert solution.objective == pytest.approx(expected, rel=1e-6)
+    first, second = solution.solver.attempts
+    assert first.name == "clarabel" and "install clarabel" in first.outcome
+    assert second == ("scs", "optimal")
+
+
+def test_where_no_library_is_installed_the_error_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    monkeypatch.setattr(Scs, "engine", "NONE")
+    with pytest.raises(SolverUnavailable, match=r"install clarabel.*solver scs is not installed"):
+        optsched.solve("@quickstart", "proportional-fairness")
+
+
+def test_a_library_that_was_asked_for_and_is_not_installed_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    with pytest.raises(SolverUnavailable, match="install clarabel"):
+        optsched.solve("@quickstart", "proportional-fairness", solver="clarabel")
+
+
+def test_a_timeline_is_solved_without_the_library_of_the_chosen_solver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing() -> str:
+        raise SolverUnavailable("solver cp-sat cannot be loaded; install ortools")
+
+    instance = generate("unrelated", jobs=6, machines=2, seed=3).instance
+    monkeypatch.setattr(CpSat, "version", missing)
+    solution = optsched.solve(instance, "makespan-unrelated", program="timeline")
+    assert solution.ok and solution.solver.name == "highs"
+    assert solution.solver.attempts[0].name == "cp-sat"
