@@ -232,8 +232,8 @@ def own_constraints(instance: Instance) -> list[SideConstraint]:
 def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideConstraint]:
     """The side constraints of an instance, and those that a caller gives beside them.
 
-    Where one of its kind is enough (`SideConstraint.single`), the caller's stand in place of the instance's own: so a
-    hard deadline of the file gives way to ``-C deadlines:give_way=count``.
+    Of a kind that is used once at most (`SideConstraint.single`), the caller's constraint replaces the instance's:
+    ``-C deadlines:give_way=count`` replaces the deadlines of the file.
     """
     callers = make_constraints(given)
     replaced = {constraint.kind for constraint in callers if constraint.single}
@@ -241,7 +241,7 @@ def constraints_in_force(instance: Instance, given: Sequence[Any]) -> list[SideC
 
 
 def make_constraints(items: Sequence[Any]) -> list[SideConstraint]:
-    """Side constraints, each as of `make_constraint`."""
+    """The side constraints of a list; `make_constraint` says what its items may be."""
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
         raise InvalidArgument("constraints", show(items), "a list of side constraints")
     return [make_constraint(item) for item in items]

@@ -64,7 +64,10 @@ def _installed() -> Mapping[str, Sequence[EntryPoint]]:
 
 @cache
 def catalogue(what: str) -> Mapping[str, str]:
-    """Names of one kind of thing -> where it is; two packages that offer one name are an error."""
+    """The import path of each name of one kind of thing.
+
+    Raises `OptschedError` where two packages offer the same name for different things.
+    """
     found: dict[str, str] = {}
     for entry in sorted(_installed()[GROUPS[what]], key=lambda entry: (entry.value, entry.name)):
         for name, target in entry.load().items():

@@ -26,8 +26,9 @@ class Deadlines(SideConstraint):
     T is the throughput at the formulation's option ``quantile`` (by default the median). A job in one column keeps its
     deadline with that probability.
 
-    A hard deadline that has passed, or of a job that can run nowhere, makes the instance infeasible. So do deadlines
-    that cannot all be met at a constant rate, unless they may give way:
+    Without ``give_way`` a hard deadline that has passed, or of a job that can run nowhere, makes the instance
+    infeasible; with ``soft`` a soft one does too. So do deadlines that cannot all be met at a constant rate. With
+    ``give_way`` the misses are minimised first:
 
         minimise  sum_k p_k n_k s_k   s.t.  sum_c T_kc x_c >= n_k (1 - s_k) N_k / (D_k - now),  the rows of the program
 

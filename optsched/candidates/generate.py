@@ -50,8 +50,8 @@ def rated_columns(
 ) -> Iterator[KindColumns]:
     """Columns of kinds without options: GPU counts x pools x spreads, with rates from the tables, then the model.
 
-    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made some by some, so that what is dropped
-    never stands beside what is kept.
+    ``counts`` are pairs of a kind and its GPUs (`Kinds.counts`). Columns are made block by block, so that those
+    that are dropped are never all in memory.
     """
     for columns in _everywhere(*counts, table.sizes):
         if table.has_spreads:

@@ -197,8 +197,8 @@ class Formulation(ABC):
     def classes(self, candidates: Candidates) -> Classes:
         """Classes of the jobs that neither the formulation nor its side constraints can tell apart.
 
-        Whole jobs of a class don't share equally, so that a side constraint on each of them is none on their sum: with
-        side constraints every job of an integral program is a class of its own.
+        Whole jobs of one class may get different allocations, so a side constraint on each of them cannot be written
+        for their sum. An integral program with side constraints therefore has a class for each job.
 
         Parameters
         ----------
@@ -345,7 +345,7 @@ class Formulation(ABC):
         program : AllocationProgram or a plan
             What was solved.
         outcome : Outcome
-            Of ``engine.run(program)``.
+            What the engine made of the program.
         engine : Engine
             For the record of its runs.
         schedule : Schedule, optional

@@ -16,11 +16,11 @@ from optsched.solution import Conflict
 SHOWN = 20
 """Jobs that an infeasible instance names at most."""
 MOST_NAMED = 20
-"""Requirements that are told one by one where each of them can be met by nothing."""
+"""Requirements that nothing can meet are listed one by one up to this many."""
 
 
 class Infeasible(Exception):
-    """Raised where requirements can be met by nothing, each for itself; carries them in words."""
+    """Raised where some requirements cannot be met, whatever the others ask; has a conflict for each."""
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         super().__init__("; ".join(conflict.words for conflict in conflicts))

@@ -42,7 +42,7 @@ FEW = 1024
 
 
 def keys_of(rates: RateTable) -> Iterator[tuple[slice, IntArray]]:
-    """``profile * places + place`` of the entries of a table, some by some: which, and their keys."""
+    """``profile * places + place`` of the entries of a table, block by block: which, and their keys."""
     for part in blocks(len(rates)):
         # Some profiles at a time: their keys need not be there all at once.
         length = np.diff(rates.indptr[part.start : part.stop + 1])

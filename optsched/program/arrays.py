@@ -149,11 +149,11 @@ class LinearArrays(Displayed):
         return total.astype(np.float64, copy=False)
 
     def column_parts(self) -> Iterator[ColumnPart]:
-        """All columns, some by some."""
+        """All columns, block by block."""
         return parts_of(self)
 
     def row_parts(self) -> Iterator[RowPart]:
-        """All rows, some by some."""
+        """All rows, block by block."""
         return rows_of(self.row_lower, self.row_upper)
 
     @property

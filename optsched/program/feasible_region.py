@@ -46,7 +46,7 @@ class FeasibleRegion:
 
     @cached_property
     def highest_level(self) -> FloatArray:
-        """What each job could reach if it had the cluster to itself: its best column all the time, shape (K,)."""
+        """The highest level of a job of each class, shape (K,): all its time in its best column, alone or in a pair."""
         C, data = self.classes, self.levels.data
         if not C.all_alone:
             data = data / np.where(C.class_a == C.class_b, 2.0, 1.0)[self.levels.indices]

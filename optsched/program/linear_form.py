@@ -142,7 +142,7 @@ class LinearForm(ColumnBounds, Protocol):
         """Whether any column must be integer."""
 
     def column_parts(self) -> Iterator[ColumnPart]:
-        """All columns, some by some and in order: what is the same for many is not written down for all at once."""
+        """All columns in order, block by block, so that constant arrays are never written out in full."""
 
     def row_parts(self) -> Iterator[RowPart]:
         """All rows, in the same way."""
@@ -270,7 +270,7 @@ class SmallestLevelForm:
         return constant(False, self.shape[1], np.bool_)
 
     def column_parts(self) -> Iterator[ColumnPart]:
-        """All columns, some by some."""
+        """All columns, block by block."""
         yield from self._alike(slice(0, self.region.classes.columns), self.region.limit)
         yield from self._behind()
 
@@ -294,7 +294,7 @@ class SmallestLevelForm:
             )
 
     def row_parts(self) -> Iterator[RowPart]:
-        """All rows, some by some: time, capacity, levels."""
+        """All rows, block by block: time, capacity, levels."""
         C = self.region.classes
         for rows, upper in zip(self.rows, (C.count, C.capacity), strict=False):
             yield from rows_of(constant(-np.inf, len(upper), np.float64), upper, rows.start)
@@ -514,7 +514,7 @@ class LinearTotalForm(SmallestLevelForm):
         return np.asarray(self.region.levels.T @ self.weight)
 
     def column_parts(self) -> Iterator[ColumnPart]:
-        """All columns, some by some."""
+        """All columns, block by block."""
         return parts_of(self)
 
     def _behind(self) -> Iterator[ColumnPart]:
@@ -522,7 +522,7 @@ class LinearTotalForm(SmallestLevelForm):
         return iter(())
 
     def row_parts(self) -> Iterator[RowPart]:
-        """All rows, some by some."""
+        """All rows, block by block."""
         return rows_of(self.row_lower, self.row_upper)
 
     def _transpose_product(self, y: FloatArray, sign: float) -> TransposeProduct:

@@ -1,4 +1,4 @@
-"""Columns and rows of a program some by some: what is the same for many is not written down for all at once."""
+"""Columns and rows of a program, block by block, so that constant arrays are never written out in full."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class PairedSlices(Protocol):
 
 
 class Both:
-    """Two arrays, some by some."""
+    """Two arrays, block by block."""
 
     def __init__(self, first: ColumnSlices, second: ColumnSlices) -> None:
         self.first, self.second = first, second

@@ -57,7 +57,10 @@ class SomeTime:
 
     @cached_property
     def slack(self) -> FloatArray:
-        """By how much sides of rows are below what is meant, which leaves a tiny share that nobody asked for."""
+        """By how much each row was loosened for the tolerance of a solver, shape (rows,).
+
+        Loosened rows can leave every job a tiny share where the exact rows leave some job none.
+        """
         slack = np.zeros(self.arrays.shape[0])
         meant = {rows.name: rows.slack for rows in self.program.side if rows.slack is not None}
         for block in self.arrays.rows:

@@ -20,7 +20,7 @@ from optsched.program.utility import Utility
 LARGEST_LEVEL = 1e100
 """Levels that slopes may point to; beyond, the terms of a tangent overflow."""
 LEVELS = 1e-6
-"""Part of the levels that means nothing, where a value is the sum of their logarithms."""
+"""Relative precision of the levels where the value is a sum of their logarithms."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Total(Utility):
 
             maximise  sum_k n_k w_k (f(v_k) + f'(v_k) (l_k - v_k))   s.t.  levels @ x >= n l,  the other rows
 
-        Each f'(v_k) is a supergradient, and its tangent a cut (tangent cut): f is concave, so its
-        tangents lie above it. A bound on this program is therefore a bound on the allocation program:
-        so duals certify a concave utility, whichever solver found them.
+        This is where tangent cuts of a concave total are made: one per class, at v_k. As f is concave, its
+        tangents lie above it, so a bound on this program is a bound on the allocation program too. That is how
+        duals certify a concave total, whichever solver found them.
         """
         if not self.conic:
             return self.lowered(R)

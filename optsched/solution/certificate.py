@@ -103,7 +103,7 @@ def row_violations(arrays: LinearForm, x: FloatArray) -> FloatArray:
 
 
 def _violations(arrays: LinearForm, x: FloatArray) -> Iterator[FloatArray]:
-    """`row_violations`, some by some."""
+    """`row_violations`, block by block."""
     activity, terms = arrays.activity_and_terms(x)
     for part in arrays.row_parts():
         low, high = part.lower - activity[part.at], activity[part.at] - part.upper
@@ -203,7 +203,7 @@ def checked_duals(arrays: LinearForm, y: FloatArray) -> tuple[float | None, floa
 
 
 class BoundSum:
-    """The sum of `dual_bound`: what the rows add to it, and then what columns do, some by some.
+    """The sum of `dual_bound`: what the rows add to it, and then what columns do, block by block.
 
     Attributes
     ----------
@@ -271,7 +271,7 @@ class BoundSum:
 
 
 class SignErrors:
-    """The errors of `dual_residual`: those of the rows, and then of columns, some by some."""
+    """The errors of `dual_residual`: those of the rows, and then of columns, block by block."""
 
     def __init__(self, arrays: LinearForm, y: FloatArray) -> None:
         self._sign = 1.0 if arrays.maximise else -1.0

@@ -56,9 +56,9 @@ IIS_STRATEGY = 4
 GRACE = 0.5
 """Seconds past its time limit that HiGHS is waited for; it does not look at the clock in all that it does."""
 AT_ONCE = 20_000
-"""Coefficients up to which a linear program is solved before anybody could ask for its end."""
+"""Coefficients up to which a linear program is solved in the calling thread: it ends before Ctrl-C could matter."""
 UNWATCHED = 2_000
-"""Coefficients up to which it is solved before the first look at the clock, so that nothing is called from inside."""
+"""Coefficients up to which a linear program is solved without callbacks: it ends before the first look at the clock."""
 AGAIN = "solved again by simplex from the start, as HiGHS ended without an answer"
 
 

@@ -25,7 +25,7 @@ class LimitOptions(TypedDict, total=False):
     time_limit: Duration | Deadline | None
     """Seconds, or text such as ``"5m"`` (default: none)."""
     work_limit: int | None
-    """Iterations or nodes, whichever the solver counts (default: none)."""
+    """Nodes, iterations or conflicts, whichever the solver counts (default: none)."""
     gap: float | None
     """Relative gap at which an integer program may stop (default: the solver's)."""
     tolerance: float

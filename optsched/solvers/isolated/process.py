@@ -156,7 +156,7 @@ class SolverProcess:
         Raises
         ------
         SolverUnavailable
-            If the name is unknown; that it is not installed is told by ``version()``, as ever.
+            If the name is unknown. A known solver that is not installed raises it in ``version()``.
         UsageError
             If its class cannot be imported by another process.
         """

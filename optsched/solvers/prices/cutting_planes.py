@@ -3,6 +3,9 @@
 Every answer of the classes to prices is a cut of the Lagrangian dual, and a proposal of the master program. The next
 prices lie between the best so far and those of the master.
 
+These cuts are of the Lagrangian dual, in prices. Tangent cuts of a concave utility, in levels, are
+something else: `optsched.program.total.Total.tangent` makes them, for certificates.
+
 References
 ----------
 In-out stabilisation: W. Ben-Ameur, J. Neto, "Acceleration of cutting-plane and column generation algorithms", Networks

@@ -210,13 +210,13 @@ def solve_total(
 ) -> Values:
     """Solve a program that `refuses_total` does not refuse; ``y`` are duals of the rows that it is lowered to.
 
-    Those of a concave total are the rows of its tangent. ``start`` are prices of all resources that are near the right
-    ones.
+    Of a concave total these are the rows of its tangent cuts (`Total.tangent`). ``start`` are prices of all resources,
+    near the optimal ones.
 
     Raises
     ------
     SolverUnavailable
-        Where a job can have nothing because there is none of a resource that it needs, and that is no 0.
+        The total is concave, and all columns of a job need a resource of which there is none.
     """
     return _concave(program, limits, start) if program.conic else _linear(program, limits)
 

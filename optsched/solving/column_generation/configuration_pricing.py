@@ -157,7 +157,7 @@ class ConfigurationPricing(ColumnPricing):
     def priced(
         self, duals: Duals, classes: IntArray
     ) -> Iterator[tuple[IntArray, FloatArray, IntArray]]:
-        """(class, value, cell) of the best cell of each of some classes, in order, some by some.
+        """(class, value, cell) of the best cell of each of some classes, in order, block by block.
 
         The curves of a class may come in two parts: it is there twice then, with the best of each.
         """

@@ -17,10 +17,12 @@ the program is solved in parts, to a small gap (`pair_parts`).
 
 References
 ----------
-P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem", Operations Research 9 (1961);
-the bound is that of A. A. Farley, "A note on bounding a class of linear programming problems", Operations Research 38
-(1990), class by class; the point half-way that of P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
-mixed-integer programming", International Transactions in Operational Research 4 (1997).
+Column generation: P. C. Gilmore, R. E. Gomory, "A linear programming approach to the cutting-stock problem", Operations
+Research 9 (1961).
+The bound, here class by class: A. A. Farley, "A note on bounding a class of linear programming problems", Operations
+Research 38 (1990).
+Pricing half-way to the best duals: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
+programming", International Transactions in Operational Research 4 (1997).
 """
 
 from __future__ import annotations
