@@ -1,4 +1,4 @@
-"""What `auto` picks first for programs of different jobs: by their number and the utility, never by what is installed."""
+"""What `auto` picks first for programs of different jobs: never by what is installed."""
 
 from __future__ import annotations
 
