@@ -268,7 +268,7 @@ def _solve_tiny(name: str) -> tuple[bool, str]:
         program.maximise(x.sum())
         outcome = engine.solve_linear(program)
     else:
-        outcome = engine.solve_allocation(allocation([[4.0], [4.0], [4.0], [4.0]], pools=(3,)))
+        outcome = engine.solve_directly(allocation([[4.0], [4.0], [4.0], [4.0]], pools=(3,)))
     right = outcome.certificate.ok and outcome.value is not None and abs(outcome.value - 3.0) < 1e-6
     version = outcome.solver.version()
     if right:

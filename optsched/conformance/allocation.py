@@ -410,7 +410,7 @@ def _check(subject: Subject, programs: Sequence[KnownOptimum], relative: float) 
     if not taken:
         raise Skipped(f"refuses them all: {subject.solver.refuses(programs[0].program)}")
     for known in taken:
-        outcome = subject.engine().solve_allocation(known.program)
+        outcome = subject.engine().solve_directly(known.program)
         expect_certified(outcome, known.words, Status.OPTIMAL)
         # An optimum of 0 may be a sum of terms that cancel.
         allowed = relative * max(abs(known.optimum), known.scale)
@@ -427,7 +427,7 @@ def known_levels(subject: Subject) -> None:
 @case("jobs of which no two are alike", ALONE)
 def different(subject: Subject) -> None:
     """The bound from the duals is the value, to 1e-9."""
-    outcome = subject.engine().solve_allocation(scattered())
+    outcome = subject.engine().solve_directly(scattered())
     expect_certified(outcome, "", Status.OPTIMAL)
     assert outcome.bound is not None and outcome.value is not None
     gap = abs(outcome.bound - outcome.value) / outcome.value
@@ -437,14 +437,14 @@ def different(subject: Subject) -> None:
 @case("allocations: the same program gives the same bytes", ALONE)
 def deterministic(subject: Subject) -> None:
     """Two runs of one program, bit by bit."""
-    expect_same_bytes(*(subject.engine().solve_allocation(scattered()).values for _ in range(2)))
+    expect_same_bytes(*(subject.engine().solve_directly(scattered()).values for _ in range(2)))
 
 
 @case("allocations: a stopped run keeps what it has", ALONE)
 def stopped(subject: Subject) -> None:
     """After one iteration: a feasible point and a bound that it is not above, and no claim of an optimum."""
     # One iteration solves no program with so many different jobs.
-    outcome = subject.engine(work=1).solve_allocation(scattered())
+    outcome = subject.engine(work=1).solve_directly(scattered())
     expect_certified(outcome)
     expect_termination(outcome.values, Termination.WORK_LIMIT)
     if outcome.value is not None and outcome.bound is not None:
@@ -459,7 +459,7 @@ def progress(subject: Subject) -> None:
     """In the units of the objective, where it takes so long that anything is told."""
     events: list[Progress] = []
     # Large enough that there is something to report before the end.
-    outcome = subject.engine(on_progress=events.append).solve_allocation(scattered(20_000, 8))
+    outcome = subject.engine(on_progress=events.append).solve_directly(scattered(20_000, 8))
     for event in events:
         expect(
             event.bound is None or event.bound >= (outcome.value or 0.0) * (1.0 - 1e-9),
@@ -474,7 +474,7 @@ def whole(subject: Subject) -> None:
     if subject.solver.refuses(program) is None:
         return
     expect_refused(
-        lambda: subject.engine().solve_allocation(program),
+        lambda: subject.engine().solve_directly(program),
         "jobs are whole, and it is answered",
         "whole",
         "say that jobs are whole",
@@ -510,7 +510,7 @@ def worthless(subject: Subject) -> None:
     """A job that can have nothing is worth minus infinity: no answer is an optimum of that."""
     program = without_level(table(LOG, [1.0, 2.0]), 0)
     if subject.solver.refuses(program) is None:
-        outcome = subject.engine().solve_allocation(program)
+        outcome = subject.engine().solve_directly(program)
         expect(
             outcome.status is not Status.OPTIMAL,
             f"an optimum of {outcome.value}, where a job has nothing",

@@ -309,7 +309,7 @@ class _Search:
         second = self.second.program
         rows = second.utility.at_least(second, float(_less(eps)), SECOND)
         outcomes = [
-            self.engine.solve_allocation(replace(smallest, side=side))
+            self.engine.solve_directly(replace(smallest, side=side))
             for side in (first.side, self.first.with_side(rows).side)
         ]
         free, kept = (outcome.value for outcome in outcomes)

@@ -98,20 +98,20 @@ class HeldProgram:
             self.anew.append(
                 "solved from scratch, as a utility that is not linear cannot be changed in place"
             )
-            return self.engine.solve_allocation(program)
+            return self.engine.solve_directly(program)
         arrays = self.right_sides(program)
         self.session.set_rows(arrays.row_lower, arrays.row_upper)
         values = self.engine.run(self.session)
         if values.x is None or values.termination in NO_OPTIMUM:
             self.anew.append(f"solved anew, as the session ended with {values.termination}")
-            return self.engine.solve_allocation(program)
+            return self.engine.solve_directly(program)
         outcome = certified_lowered(self.engine, program, arrays, values, values.y)
         if outcome.certificate.ok:
             return outcome
         self.anew.append(
             f"solved anew, as a certificate did not hold: {'; '.join(outcome.certificate.problems)}"
         )
-        return self.engine.solve_allocation(program)
+        return self.engine.solve_directly(program)
 
     def right_sides(self, program: AllocationProgram) -> LinearArrays:
         """The arrays with the capacities and side bounds of a program."""

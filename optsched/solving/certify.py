@@ -3,6 +3,17 @@
 A continuous program is optimal only by a bound that is recomputed from duals. If a solver returns no
 duals, its claim of optimality and its bound are ignored; its point counts like that of a stopped
 run. Of an integer program the solver's bound is kept, as a claim.
+
+`judged` recomputes objective, residuals and bound; nobody else does. `certified` adds what is no
+answer: all zero after a stopped run, or an infinite objective. The others make an `EvaluatedPoint`
+of a solver's values and call `certified`:
+
+- `certified_linear`: of a linear program.
+- `certified_allocation`: of an allocation program, whichever way it was solved.
+- `certified_lowered`: the same where the caller has its linear program; polishes the duals.
+- `certified_without_matrix`: of jobs alone without side rows, without writing a matrix down.
+- `certified_form`: what the last two share; the duals are taken as they are.
+- `certified_known`, `known_allocation`: of a feasible point that needed no solver.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Engine(SolverRuns):
 
     # --- allocation programs ------------------------------------------------------------------
 
-    def solve_allocation(
+    def solve_directly(
         self, program: AllocationProgram, prices: FloatArray | None = None
     ) -> Outcome:
         """Solve an allocation program in one run; negligible fractions are dropped.

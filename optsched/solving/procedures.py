@@ -43,7 +43,7 @@ from optsched.solution.stage import Stage
 from optsched.solving.certify import without_time
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import BY_CLOCK, Outcome, SolvedProgram, is_reproducible
-from optsched.solving.stages import solve_allocation
+from optsched.solving.stages import solve_staged
 
 if TYPE_CHECKING:
     from optsched.solution import Schedule
@@ -167,7 +167,7 @@ class _Run:
             from optsched.solving.column_generation import generate_columns  # few programs need it
 
             return generate_columns(self.engine, program, self.formulation.program)
-        return solve_allocation(self.engine, program)
+        return solve_staged(self.engine, program)
 
     def _auxiliary(self, step: Auxiliary) -> Outcome:
         engine, limits = self.engine, self.engine.limits
@@ -175,7 +175,7 @@ class _Run:
             engine.limits = replace(limits, gap=0.0)
         try:
             if isinstance(step.program, AllocationProgram):
-                outcome = engine.solve_allocation(step.program)
+                outcome = engine.solve_directly(step.program)
             else:
                 outcome = engine.solve_linear(step.program, np.round if step.exact else None)
         finally:

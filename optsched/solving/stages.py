@@ -23,7 +23,7 @@ log = logging.getLogger("optsched")
 RELAXING = "relaxing"
 
 
-def solve_allocation(engine: Engine, program: AllocationProgram) -> SolvedProgram:
+def solve_staged(engine: Engine, program: AllocationProgram) -> SolvedProgram:
     """Solve an allocation program with everything that comes before its last run."""
     relaxation = Relaxation(program)
     if relaxation.needed:
@@ -32,7 +32,7 @@ def solve_allocation(engine: Engine, program: AllocationProgram) -> SolvedProgra
 
 
 def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
-    outcome = engine.solve_allocation(program)
+    outcome = engine.solve_directly(program)
     if program.integral:
         from optsched.solving.proof import proved_allocation  # few programs have whole jobs
 
@@ -41,7 +41,7 @@ def _direct(engine: Engine, program: AllocationProgram) -> SolvedProgram:
 
 
 def _by_tangents(engine: Engine, program: AllocationProgram) -> SolvedProgram:
-    from optsched.solving.tangents import solve_delayed  # few utilities need it
+    from optsched.solving.delayed_minimum import solve_delayed  # few utilities need it
 
     return SolvedProgram(program, solve_delayed(engine, program))
 
@@ -88,7 +88,7 @@ def _relaxed(engine: Engine, relaxation: Relaxation) -> SolvedProgram:
         words,
         relaxation.assumptions,
     )
-    answer = solve_allocation(engine, relaxation.relaxed(short))
+    answer = solve_staged(engine, relaxation.relaxed(short))
     return replace(answer, stages=(stage, *answer.stages))
 
 

@@ -91,7 +91,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         reached.point = values
     final = filling.final()
     if session is None:
-        return SolvedProgram(final, engine.solve_allocation(final), stages=tuple(stages))
+        return SolvedProgram(final, engine.solve_directly(final), stages=tuple(stages))
     values = _last(engine, session, filling)
     if values.x is None or values.termination in NO_OPTIMUM:
         return _stopped(engine, filling, values, reached, stages)

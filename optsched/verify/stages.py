@@ -12,7 +12,7 @@ from optsched.solution.certificate import LARGEST_SHARE, OPTIMALITY, dual_bound,
 from optsched.solution.document import SolutionDocument, StageDocument
 from optsched.solution.stage import Stage
 from optsched.solving.engine import Engine
-from optsched.solving.stages import RELAXING, solve_allocation
+from optsched.solving.stages import RELAXING, solve_staged
 from optsched.solving.water_filling import FILLING, WRONG, replayed
 from optsched.verify.findings import Findings
 
@@ -50,7 +50,7 @@ def settle(
         return program
     # Without duals nothing can be replayed: the stages are solved again.
     if len(stages) > first and all(stage.duals is None for stage in stages[first:]):
-        filled = solve_allocation(Engine(load_solver), program).program
+        filled = solve_staged(Engine(load_solver), program).program
         assert isinstance(filled, AllocationProgram)
         return filled
     filling = Filling(program)

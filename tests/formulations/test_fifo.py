@@ -292,7 +292,7 @@ def test_a_bound_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch
     from optsched.solution import Status, Termination
     from optsched.solving import Engine
 
-    real = Engine.solve_allocation
+    real = Engine.solve_directly
 
     def stopped(engine: Engine, program: Any) -> Any:
         outcome = real(engine, program)
@@ -300,7 +300,7 @@ def test_a_bound_that_a_limit_stops_is_no_answer(monkeypatch: pytest.MonkeyPatch
         return replace(outcome, values=values, status=Status.FEASIBLE)
 
     instance = optsched.load("@quickstart")
-    monkeypatch.setattr(Engine, "solve_allocation", stopped)
+    monkeypatch.setattr(Engine, "solve_directly", stopped)
     solution = optsched.solve(instance, "fifo", bound=True)
     assert (solution.status, solution.termination) == ("limit", "work_limit")
     assert solution.allocation is None and solution.objective is None and solution.bound is None

@@ -278,16 +278,16 @@ def test_a_stopped_run_has_a_point_without_discounts() -> None:
 def test_an_optimum_whose_discounts_are_not_found_is_feasible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    solve_allocation, runs = Engine.solve_allocation, 0
+    solve_directly, runs = Engine.solve_directly, 0
 
     def stopped(self: Engine, *arguments: Any) -> Outcome:
         nonlocal runs
         runs += 1
-        outcome = solve_allocation(self, *arguments)
+        outcome = solve_directly(self, *arguments)
         return outcome if runs < 3 else nothing_found(self, Values(Termination.TIME_LIMIT))
 
     best = optsched.solve("@quickstart", "partial-allocation")
-    monkeypatch.setattr(Engine, "solve_allocation", stopped)
+    monkeypatch.setattr(Engine, "solve_directly", stopped)
     solution = optsched.solve("@quickstart", "partial-allocation")
     assert (solution.status, solution.termination, solution.reproducible) == (
         "feasible",

@@ -84,8 +84,8 @@ class TwoRuns(Formulation):
     def solve(self, candidates: Candidates, engine: Any) -> Solution:
         C = self.classes(candidates)
         program = self.build(C)
-        first = engine.solve_allocation(program)
-        again = engine.solve_allocation(program)
+        first = engine.solve_directly(program)
+        again = engine.solve_directly(program)
         assert first.value == again.value
         return self.solution(C.candidates, program, again, engine)
 

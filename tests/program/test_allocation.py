@@ -35,7 +35,7 @@ def test_linear_lowering_says_what_the_program_says(name: str) -> None:
     program = AllocationProgram(C, Minimum(), C.throughput)
     arrays = program.to_linear().arrays
     assert [block.name for block in arrays.rows] == ["time", "capacity", "levels"]
-    outcome = Engine(load_solver, "highs").solve_allocation(program)
+    outcome = Engine(load_solver, "highs").solve_directly(program)
     point = program.complete(outcome.x)
     assert arrays.objective(point) == pytest.approx(program.level(outcome.x).min(), rel=1e-12)
     assert outcome.value <= program.highest_level.min() + 1e-12
@@ -52,7 +52,7 @@ def test_linear_lowering_says_what_the_program_says(name: str) -> None:
 def test_concave_totals_are_certified_by_prices(function: str, exponent: float) -> None:
     C = classes()
     program = total(C, function, exponent)
-    outcome = Engine(load_solver, "auto", Limits(tolerance=1e-10)).solve_allocation(program)
+    outcome = Engine(load_solver, "auto", Limits(tolerance=1e-10)).solve_directly(program)
     assert outcome.solver.name == "clarabel" and outcome.certificate.ok
     assert outcome.bound_source == "dual"
     assert 0.0 <= outcome.bound - outcome.value <= 1e-4 * max(1.0, abs(outcome.value))
@@ -69,7 +69,7 @@ def test_power_half_agrees_with_an_independent_solver() -> None:
         cvxpy.Maximize(utility), [C.member @ x <= C.count, C.usage @ x <= C.capacity]
     )
     problem.solve(solver="CLARABEL")
-    outcome = Engine(load_solver, "clarabel").solve_allocation(total(C, "power", 0.5))
+    outcome = Engine(load_solver, "clarabel").solve_directly(total(C, "power", 0.5))
     assert outcome.value == pytest.approx(problem.value, rel=1e-6)
 
 
@@ -97,7 +97,7 @@ def test_a_tangent_bounds_the_utility_everywhere() -> None:
 def test_conic_lowering_of_linear_utilities() -> None:
     C = classes()
     for program in (AllocationProgram(C, Minimum(), C.throughput), total(C, "linear")):
-        linear = Engine(load_solver, "highs").solve_allocation(program)
+        linear = Engine(load_solver, "highs").solve_directly(program)
         values = load_solver("clarabel")().solve_conic(program.to_conic(), Limits())
         assert values.objective == pytest.approx(linear.value, rel=1e-7)
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_lowered_is_refused() -> None:
     with pytest.raises(UsageError, match="conic program takes neither integral"):
         whole.to_conic()
     with pytest.raises(SolverUnavailable, match="solver highs lacks 'conic'"):
-        Engine(load_solver, "highs").solve_allocation(total(C, "log"))
+        Engine(load_solver, "highs").solve_directly(total(C, "log"))
 
 
 def test_repair_keeps_time_and_capacity() -> None:

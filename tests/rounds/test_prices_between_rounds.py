@@ -155,5 +155,5 @@ def test_a_policy_of_what_prices_cannot_is_refused_before_the_first_round() -> N
 def test_prices_wait_for_no_process_that_they_do_not_use() -> None:
     with SolverProcess(load_solver) as process:
         engine = Engine(process.load, "prices", Limits(time=5.0))
-        assert engine.solve_allocation(scattered(40)).certificate.ok
+        assert engine.solve_directly(scattered(40)).certificate.ok
         assert process.pid is None

@@ -466,7 +466,7 @@ def test_an_endless_makespan_is_no_optimum() -> None:
     candidates = optsched.solve("@quickstart").candidates
     program = formulation.program(formulation.classes(candidates))
     assert isinstance(program, AllocationProgram)
-    outcome = replace(engine.solve_allocation(program), value=0.0, bound=0.0)
+    outcome = replace(engine.solve_directly(program), value=0.0, bound=0.0)
     solution = formulation.solution(candidates, program, outcome, engine)
     assert (solution.objective, solution.status) == (np.inf, Status.FEASIBLE)
 
@@ -574,7 +574,7 @@ def concave(function: str, exponent: float) -> AllocationProgram:
 
 @cache
 def solved_concave(function: str, exponent: float) -> Outcome:
-    return Engine(registry.load_solver).solve_allocation(concave(function, exponent))
+    return Engine(registry.load_solver).solve_directly(concave(function, exponent))
 
 
 CONCAVE = [("log", 0.0), ("power", 0.5), ("power", -1.0)]

@@ -36,7 +36,7 @@ KNOWN = [*linear(), *proportional(), *alpha_fair(), *levels(), *smallest()]
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.words)
 def test_every_optimum_is_that_of_a_general_solver(known: KnownOptimum) -> None:
     solver = "clarabel" if known.program.conic else "highs"
-    outcome = Engine(load_solver, solver).solve_allocation(known.program)
+    outcome = Engine(load_solver, solver).solve_directly(known.program)
     assert outcome.certificate.ok
     assert outcome.value == pytest.approx(known.optimum, rel=1e-7, abs=1e-7 * known.scale)
 

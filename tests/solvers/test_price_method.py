@@ -37,7 +37,7 @@ KINDS = ("plain", "equal", "proportional", "huge", "zeros", "whole numbers")
 
 
 def solved(program: AllocationProgram, solver: str = "prices", **limits: Any) -> Outcome:
-    return Engine(load_solver, solver, Limits(**limits)).solve_allocation(program)
+    return Engine(load_solver, solver, Limits(**limits)).solve_directly(program)
 
 
 def drawn(seed: int, most: int = 60, kind: str | None = None) -> AllocationProgram:
@@ -452,7 +452,7 @@ def test_options_and_starts_that_it_does_not_know_are_refused() -> None:
     with pytest.raises(SolverUnavailable, match="solver prices lacks 'start'"):
         engine = Engine(load_solver, "prices")
         engine.start = np.zeros(scattered(60).classes.columns)
-        engine.solve_allocation(scattered(60))
+        engine.solve_directly(scattered(60))
 
 
 def test_its_passes_are_told_to_who_asks_for_the_log() -> None:
@@ -471,6 +471,6 @@ def test_where_it_breaks_down_auto_takes_another(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SolverCrashed, match="a small program was refused"):
         solved(program)
     engine = Engine(load_solver)
-    ours = engine.solve_allocation(program)
+    ours = engine.solve_directly(program)
     assert ours.status is Status.OPTIMAL and ours.value == pytest.approx(expected.value, rel=1e-6)
     assert engine.attempts == [("prices", "a small program was refused"), ("clarabel", "optimal")]

@@ -44,7 +44,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def solved(program: AllocationProgram, solver: str = "prices", **limits: float) -> Outcome:
-    return Engine(load_solver, solver, Limits(**limits)).solve_allocation(program)  # type: ignore[arg-type]
+    return Engine(load_solver, solver, Limits(**limits)).solve_directly(program)  # type: ignore[arg-type]
 
 
 def market(jobs: int = 240, pools: int = 3) -> Market:

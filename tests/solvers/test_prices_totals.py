@@ -108,7 +108,7 @@ def with_capacity(program: AllocationProgram, capacity: np.ndarray) -> Allocatio
 
 
 def solved(program: AllocationProgram, solver: str = "prices", **limits: Any) -> Outcome:
-    return Engine(load_solver, solver, Limits(**limits)).solve_allocation(program)
+    return Engine(load_solver, solver, Limits(**limits)).solve_directly(program)
 
 
 def worth(program: AllocationProgram, outcome: Outcome) -> float:
@@ -374,10 +374,10 @@ def test_wrong_prices_prove_nothing() -> None:
 
 def test_auto_picks_prices_for_many_different_jobs() -> None:
     engine = Engine(load_solver)
-    outcome = engine.solve_allocation(scattered(1600, 2))
+    outcome = engine.solve_directly(scattered(1600, 2))
     assert outcome.solver.name == "prices" and "1600 different jobs" in engine.reason
-    assert Engine(load_solver).solve_allocation(scattered(1600, 2, 1.0)).solver.name == "prices"
-    assert Engine(load_solver).solve_allocation(scattered(40, 2)).solver.name == "clarabel"
+    assert Engine(load_solver).solve_directly(scattered(1600, 2, 1.0)).solver.name == "prices"
+    assert Engine(load_solver).solve_directly(scattered(40, 2)).solver.name == "clarabel"
 
 
 def test_a_formulation_is_solved_and_verified(tmp_path: Any) -> None:

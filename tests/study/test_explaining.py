@@ -121,7 +121,7 @@ def test_a_column_is_used_from_the_rate_told_on_and_not_before(case: Any) -> Non
         outcomes = []
         for factor in (1 - 1e-3, 1 + 1e-3):
             faster = scaled(program, k, way.column, way.rate_needed * factor / way.rate)
-            outcome = Engine(load_solver, "highs").solve_allocation(faster)
+            outcome = Engine(load_solver, "highs").solve_directly(faster)
             assert outcome.x is not None and outcome.value is not None
             outcomes.append((program.units.objective(outcome.value), outcome.x[way.column]))
         (before, _), (after, x) = outcomes

@@ -155,7 +155,7 @@ def generate_configurations(
     best: _Best | None = None
     prices: FloatArray | None = None
     for number in range(PASSES):
-        outcome = engine.solve_allocation(at.program, prices)
+        outcome = engine.solve_directly(at.program, prices)
         if outcome.x is None or outcome.value is None:
             break
         if outcome.duals is None or outcome.bound is None:

@@ -1,6 +1,7 @@
-"""Minima with delays by Newton's method: a tangent, its optimum, the next tangent there.
+"""`DelayedMinimum` by Newton's method: a tangent, its optimum, the next tangent there.
 
-Tangents of other concave utilities only bound them: see `optsched.program.total.Total.tangent`.
+Only this utility is solved by tangents. Those of a concave total prove a bound and are made
+elsewhere: see `optsched.program.total.Total.tangent`.
 """
 
 from __future__ import annotations
