@@ -159,7 +159,8 @@ class Shell:
         self.complain(f"internal error: {type(error).__name__}: {error}")
         if not self.debug:
             self.complain(
-                "this is a bug in optsched or in a package that extends it; --debug shows where it happened"
+                "this is a bug in optsched or in a package that extends it; "
+                "--debug after the command shows where it happened"
             )
         return INTERNAL
 

@@ -155,6 +155,7 @@ def solve(
         _check_program(problem, output, duals, needs_instance)
         solution = _solve_program(shell, problem.instance, search, start)
     else:
+        _check_ending(output)
         chosen = replace(problem, formulation=problem.formulation or DEFAULT_FORMULATION)
         solution = solved(shell, chosen, search, start=start, generate_columns=generate_columns)
         if slices.rounds is not None and solution.allocation is not None:
@@ -207,6 +208,13 @@ def _write(shell: Shell, solution: Any, output: str, duals: bool) -> bool:
     else:
         write_solution(solution, output, duals)
     return True
+
+
+def _check_ending(output: str | None) -> None:
+    """Refuse a file such as ``plan.csv`` before anything is solved: it would be JSON all the same."""
+    ending = "" if output is None else Path(output).suffix.lower()
+    if output is not None and ending not in ("", ".json", ".sol"):
+        raise wrong_ending(output, ".json or .sol for a solution; for a table see to_frame()")
 
 
 # --- programs that no formulation made --------------------------------------------------------------

@@ -24,8 +24,8 @@ JOBS: dict[str, Kind] = {
     "gpus_max": "whole",
     "steps": "number",
     "weight": "number",
-    "arrival": "number",
-    "deadline": "number",
+    "arrival": "seconds",
+    "deadline": "seconds",
     "tenant": "text",
 }
 # Columns of a table of rates: steps/s of a workload in a pool, or on a GPU type, on so many GPUs

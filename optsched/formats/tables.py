@@ -13,15 +13,33 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
 from optsched.errors import InvalidInput, did_you_mean
+from optsched.instance.durations import PATTERN, UNITS
 from optsched.instance.reading import listed, show
 
 DELIMITERS = ",;\t"
 MOST_LINE = 2**20
-Kind = Literal["text", "number", "whole"]
+Kind = Literal["text", "number", "whole", "seconds"]
 Cell = str | float | int
-EXPECTED: dict[Kind, str] = {"text": "a text", "number": "a number", "whole": "a whole number"}
+EXPECTED: dict[Kind, str] = {
+    "text": "a text",
+    "number": "a number",
+    "whole": "a whole number",
+    "seconds": "a number of seconds, or a duration such as 90s, 5m, 2h or 1d",
+}
 
-READERS: dict[Kind, Callable[[str], Cell]] = {"text": str, "number": float, "whole": int}
+
+def _seconds(cell: str) -> float:
+    """Seconds, which may be below 0 on a clock, or a duration with a unit."""
+    duration = PATTERN.fullmatch(cell)
+    return float(duration[1]) * UNITS[duration[2]] if duration else float(cell)
+
+
+READERS: dict[Kind, Callable[[str], Cell]] = {
+    "text": str,
+    "number": float,
+    "whole": int,
+    "seconds": _seconds,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +251,7 @@ def _numbers(table: Table, column: str) -> FloatArray:
     cells = table.cells[column]
     kind = table.kinds[column]
     try:
-        values = np.array(list(map(int if kind == "whole" else float, cells)), np.float64)
+        values = np.array(list(map(READERS[kind], cells)), np.float64)
         # Python reads 1_000 as a number, and float reads inf and nan; a table may have neither
         if np.isfinite(values).all() and not any("_" in cell for cell in cells):
             return values
@@ -322,11 +340,11 @@ def _check_header(
 def _number(cell: str, kind: Kind, place: str) -> float:
     """The number that a cell holds; raises `InvalidInput`."""
     try:
-        number = int(cell) if kind == "whole" else float(cell)
+        number = float(READERS[kind](cell))
         if math.isfinite(number) and "_" not in cell:
-            return float(number)
+            return number
     except (ValueError, OverflowError):
         pass
     # Spreadsheets of many countries write a decimal comma
-    hint = " with a point, not a comma" if kind == "number" and "," in cell else ""
+    hint = " with a point, not a comma" if kind in ("number", "seconds") and "," in cell else ""
     raise InvalidInput(place, show(cell), EXPECTED[kind] + hint)

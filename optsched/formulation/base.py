@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
+from optsched.candidates.classes import READABLE
 from optsched.errors import UsageError
 from optsched.formulation.options import FormulationOptions
 from optsched.formulation.procedure import Procedure
@@ -215,7 +216,9 @@ class Formulation(ABC):
         )
         if whole or any(constraint.per_job for constraint in self.constraints):
             candidates = candidates.per_job()
+        _check_reads(f"formulation {self.name!r}", self.reads)
         for constraint in self.constraints:
+            _check_reads(f"constraint {constraint.kind!r}", constraint.reads)
             constraint.check(candidates.instance)
         labels = [constraint.labels(candidates.instance) for constraint in self.constraints]
         reads = self.reads.union(*(constraint.reads for constraint in self.constraints))
@@ -364,6 +367,15 @@ class Formulation(ABC):
         """Its side constraints as a solution file has them."""
         documents = [constraint.document() for constraint in self.constraints]
         return (*documents, *([{"kind": "extend"}] if self.extend is not None else []))
+
+
+def _check_reads(reader: str, reads: frozenset[str]) -> None:
+    """Refuse what is declared in ``reads`` without being a job array: classes cannot be told apart by it."""
+    known = {*READABLE, "gang"}
+    for name in sorted(reads - known):
+        raise UsageError(
+            f"{reader} reads {name!r}, which is no job array: expected some of {', '.join(sorted(known))}"
+        )
 
 
 def _refuse_stranded(program: AllocationProgram, all_must_run: bool) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from optsched.errors import InvalidInput, did_you_mean
+from optsched.instance.durations import PATTERN
 from optsched.instance.shipped import shipped_names
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -228,7 +229,12 @@ def translate(
         where[0] += offset
     if kind == "extra_forbidden":
         name = str(loc[-1])
-        hint = did_you_mean(name, _keys_at(model, where[:-1]), aside=True)
+        known = _keys_at(model, where[:-1])
+        # Tables of jobs have a column for each end of the range
+        if name in ("gpus_min", "gpus_max") and "gpus" in known:
+            hint = ' (gpus takes a range such as {"min": 1, "max": 8})'
+        else:
+            hint = did_you_mean(name, known, aside=True)
         return InvalidInput(
             join(path, where), f"an unknown key '{key(name)}'", f"one of the format's keys{hint}"
         )
@@ -256,9 +262,20 @@ def translate(
         and first["input"] <= 0 < context["ge"] < 1
     ):
         return InvalidInput(join(path, where), show(first["input"]), "a number above 0")
+    if "<gang>" in loc and isinstance(first["input"], list):
+        expected = 'a whole number, or a range such as {"min": 1, "max": 8}'
+        return InvalidInput(join(path, where), show(first["input"]), expected)
+    if kind == "float_type" and _has_unit_of_time(first["input"]):
+        return InvalidInput(join(path, where), show(first["input"]), "a number of seconds")
     if kind == "float_type" and type(first["input"]) is int:
         return InvalidInput(join(path, where), show(first["input"]), "a finite number")
     return InvalidInput(join(path, where), show(first["input"]), expected_by(first))
+
+
+def _has_unit_of_time(value: object) -> bool:
+    """Whether a value is text such as ``3h``: documents say all times in seconds."""
+    duration = PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    return duration is not None and duration[2] != ""
 
 
 def expected_by(error: ErrorDetails) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -9,7 +10,14 @@ import numpy as np
 from optsched.display import amount, count
 from optsched.errors import UsageError
 from optsched.report.palette import LABEL, LINE, MAIN, SMALL
-from optsched.report.pictures import head, new_panels, plain_frame, require_matplotlib, short
+from optsched.report.pictures import (
+    head,
+    new_panels,
+    plain_frame,
+    require_matplotlib,
+    short,
+    time_words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,18 +29,19 @@ MOST = 30
 
 
 class Panel(NamedTuple):
-    """A measure of `optsched.solution.measures.Measures`, its title, and which end of it is good."""
+    """A measure of `optsched.solution.measures.Measures`, its title, which end is good, and its numbers in words."""
 
     measure: str
     title: str
     good: str
+    words: Callable[[float], str] = amount
 
 
 PANELS = (
     Panel("smallest_share", "smallest share of a job", "more is better"),
     Panel("mean_share", "mean share of the jobs", "more is better"),
     Panel("utilisation", "utilisation of the GPUs", "more is better"),
-    Panel("makespan", "makespan, s", "less is better"),
+    Panel("makespan", "makespan", "less is better", time_words),
     Panel("cost_per_hour", "cost, USD per hour", "less is better"),
 )
 
@@ -71,17 +80,18 @@ def comparison_picture(comparison: Comparison) -> Axes:
     height = 1.5 + 0.3 * len(rows)
     _, grid = new_panels(width, height, 1, len(panels), one_scale=True)
     axes: list[Axes] = np.atleast_1d(grid).tolist()
+    left_out = len(comparison.rows) - len(rows)
+    subtitle = count(len(rows), "formulation") + (
+        f", {left_out} without an answer" if left_out else ""
+    )
+    # Before the panels are drawn: the head clears the name of its axis
+    head(axes[0], f"{comparison.instance.name}: what each formulation makes of it", subtitle)
     names = [short(row.formulation, 30) for row in rows]
     for ax, panel in zip(axes, panels, strict=True):
         _draw(ax, panel, values[panel])
     axes[0].set_yticks(range(len(rows)), names, fontsize=LABEL)
     # Shared by all panels: the first formulation is on top
     axes[0].invert_yaxis()
-    left_out = len(comparison.rows) - len(rows)
-    subtitle = count(len(rows), "formulation") + (
-        f", {left_out} without an answer" if left_out else ""
-    )
-    head(axes[0], f"{comparison.instance.name}: what each formulation makes of it", subtitle)
     return axes[0]
 
 
@@ -92,7 +102,7 @@ def _draw(ax: Axes, panel: Panel, values: list[float | None]) -> None:
     # With room for the numbers
     ax.set_xlim(0.0, 1.35 * largest or 1.0)
     for row, value in enumerate(values):
-        text = "none" if value is None else amount(value)
+        text = "none" if value is None else panel.words(value)
         place = (value or 0.0, row)
         ax.annotate(text, place, (3, 0), textcoords="offset points", va="center", fontsize=SMALL)
     ax.set_xticks([])

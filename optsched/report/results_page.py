@@ -107,8 +107,14 @@ def _ticks(ax: Axes, end: float) -> None:
         ticks = round_factors(1.0, end, factors)
         names = [f"{tick:g}" for tick in ticks]
     else:
-        ticks = [float(tick) for tick in np.linspace(1.0, end, 6)]
-        names = [f"+{100 * (tick - 1):.2g} %" for tick in ticks]
+        # About five steps of 1, 2 or 5 times a power of ten, in percent
+        most = 100 * (end - 1)
+        step = next(
+            width for width in round_factors(most / 100, most, (1, 2, 5)) if most / width <= 6
+        )
+        percents = np.arange(0.0, most + step / 100, step)
+        ticks = [float(1 + percent / 100) for percent in percents]
+        names = [f"+{percent:.3g} %" for percent in percents]
     fixed_ticks(ax, ticks, names)
 
 

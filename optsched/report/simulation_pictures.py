@@ -224,12 +224,25 @@ def _band(
 def _shares_subtitle(shown: Simulated, values: Sequence[FloatArray]) -> str:
     """The smaller line: how many jobs, and how many have no value."""
     without = sum(int(np.isnan(run).sum()) for run in values)
-    parts = [count(shown.jobs, "job")]
+    parts = [_jobs_words(shown)]
     if without:
         parts.append(f"{without:,} have no end, but count")
     if shown.seeds > 1 and len(shown.policies) <= BANDS:
         parts.append("bands: lowest to highest seed")
     return "; ".join(parts)
+
+
+def _jobs_words(shown: Simulated) -> str:
+    """Measured jobs behind a line: policies are mostly compared on the same ones."""
+    jobs = [
+        sum(int(shown.simulations[run].measured.sum()) for run in policy.runs)
+        for policy in shown.policies
+    ]
+    if len(jobs) == 1:
+        return count(jobs[0], "job")
+    if len(set(jobs)) == 1:
+        return f"{count(jobs[0], 'job')} under each of {len(jobs)} policies"
+    return f"{min(jobs):,} to {max(jobs):,} jobs under each of {len(jobs)} policies"
 
 
 def _factors(ax: Axes) -> None:

@@ -387,3 +387,11 @@ def test_the_physical_traces_through_the_shell(run: Any, tmp_path: Path, trace: 
         assert "certificate  ok: " in result.out
         assert max(map(len, result.out.splitlines())) <= 100
         assert run("verify", path, tmp_path / "s.json").code == 0
+
+
+@pytest.mark.parametrize("name", ["plan.csv", "plan.xlsx"])
+def test_a_solution_is_not_written_to_a_file_of_another_kind(
+    run: Any, tmp_path: Path, name: str
+) -> None:
+    assert run("solve", "@quickstart", "-o", tmp_path / name).code == 2
+    assert list(tmp_path.iterdir()) == []

@@ -378,7 +378,8 @@ def test_internal_error_hints_at_debug_and_debug_shows_it(
     assert result.code == 1
     assert result.err.splitlines() == [
         "optsched: internal error: RuntimeError: two lines",
-        "optsched: this is a bug in optsched or in a package that extends it; --debug shows where it happened",
+        "optsched: this is a bug in optsched or in a package that extends it; "
+        "--debug after the command shows where it happened",
     ]
     shown = run("solve", "@quickstart", "--debug")
     assert shown.code == 1

@@ -206,7 +206,10 @@ WRONG_JOBS = {
     "infinite steps": (HEAD + "a,net,,inf,,,,\n", 'jobs.csv:2:steps: found "inf", expected a number'),
     "steps below 0": (HEAD + "a,net,,-1,,,,\n", "jobs.csv:2:steps: found -1.0, expected a number of at least 0"),
     "weight 0": (HEAD + "a,net,,,0,,,\n", "jobs.csv:2:weight: found 0.0, expected a number above 0"),
-    "arrival": (HEAD + "a,net,,,,noon,,\n", 'jobs.csv:2:arrival: found "noon", expected a number'),
+    "arrival": (
+        HEAD + "a,net,,,,noon,,\n",
+        'jobs.csv:2:arrival: found "noon", expected a number of seconds, or a duration such as 90s, 5m, 2h or 1d',
+    ),
     "deadline before arrival": (HEAD + "a,net,,,,9,5,\n", "jobs.csv:2:deadline: found 5..."),
     "one end of a range": (
         "workload,gpus_min,gpus_max\nnet,1,\n",
@@ -383,3 +386,14 @@ def test_the_command_refuses(
     assert stated(message).holds(error) if code == 3 else str(error).startswith(message)
     assert result == (code, "", f"optsched: error: {error}\n")
     assert not (folder / "i.json").exists()
+
+
+def test_times_may_have_units() -> None:
+    document = imported("workload,arrival,deadline\nnet,-60,12h\nnet,90s,7200\n").to_document()
+    times = [(job["arrival"], job["deadline"]) for job in document["jobs"]]
+    assert times == [(-60.0, 43200.0), (90.0, 7200.0)]
+
+
+def test_a_time_that_is_none_is_refused_with_what_is_possible() -> None:
+    with refuses('jobs.csv:2:deadline: found "12 hours", expected a number of seconds, or a...'):
+        imported("workload,deadline\nnet,12 hours\n")

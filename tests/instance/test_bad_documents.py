@@ -53,7 +53,7 @@ HEADER = [
     ("name", None, "found null, expected text"),
     ("round", 0, "found 0, expected a number above 0"),
     ("round", -1, "found -1, expected a number above 0"),
-    ("round", "6 min", 'found "6 min", expected a number'),
+    ("round", "6 min", 'found "6 min", expected a number of seconds'),
     ("now", NAN, "found NaN, expected a finite number"),
     ("now", None, "found null, expected a number"),
     ("now", True, "found true, expected a number"),
@@ -395,6 +395,11 @@ JOBS = [
     ("jobs.0.gpus", {"min": 1}, "jobs[0].gpus.max: found nothing, expected this key"),
     (
         "jobs.0.gpus",
+        [1, 8],
+        'found [1, 8], expected a whole number, or a range such as {"min": 1, "max": 8}',
+    ),
+    (
+        "jobs.0.gpus",
         {"min": 1, "max": 2},
         'jobs[0].throughput: found a plain number in an elastic job (job "a"), expected rates by GPU '
         'count such as {"1": 9}',
@@ -434,7 +439,7 @@ JOBS = [
         -1,
         'found -1, before the arrival 0 (job "a"), expected a deadline not before the arrival',
     ),
-    ("jobs.0.deadline", "2h", 'found "2h", expected a number'),
+    ("jobs.0.deadline", "2h", 'found "2h", expected a number of seconds'),
     ("jobs.0.deadline_kind", "soon", "found \"soon\", expected one of 'hard' or 'soft'"),
     ("jobs.0.preemptible", 1, "found 1, expected true or false"),
     ("jobs.0.restart_cost", -30, "found -30, expected a number of at least 0"),

@@ -150,7 +150,7 @@ def test_the_lines_are_the_shares() -> None:
 @pytest.mark.parametrize(
     ("largest", "names"),
     [
-        (1.04, "+0 %"),
+        (1.04, "+0 % +1 % +2 %"),
         (4.0, "1 1.5 2 3"),
         (60.0, "1 2 5 10 20 50 100"),
         (5e4, "1 10 100 1000 10000 100000"),

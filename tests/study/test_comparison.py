@@ -10,7 +10,9 @@ from documents import instance_document
 from refusals import refuses
 
 import optsched
+from optsched.candidates import Classes
 from optsched.errors import InvalidInput, SolverCrashed, SolverUnavailable, UsageError
+from optsched.formulation import SideConstraint
 from optsched.registry import load_formulation, names
 from optsched.study import ComparisonRow, compare, comparison
 
@@ -200,3 +202,25 @@ def test_a_missing_solver_is_told_by_every_row() -> None:
 def test_a_wrong_limit_is_refused_before_anything_is_solved() -> None:
     with refuses("threads: found 'x', expected a whole number", UsageError):
         optsched.compare("@quickstart", threads="x")
+
+
+def test_every_panel_of_the_picture_has_a_name_and_times_have_units() -> None:
+    figure = optsched.compare("@quickstart", ["makespan", "isolated"]).plot().axes.figure
+    names = [ax.get_xlabel() for ax in figure.axes]
+    assert names[0].startswith("smallest share") and all(names)
+    makespan = next(ax for ax in figure.axes if ax.get_xlabel().startswith("makespan"))
+    assert any(text.get_text().endswith(" h") for text in makespan.texts)
+
+
+def test_a_constraint_that_reads_what_is_no_job_array_is_named() -> None:
+    class Mine(SideConstraint):
+        kind = "mine"
+        reads = frozenset({"workload"})
+
+        def rows(self, C: Classes) -> None:
+            return None
+
+    with pytest.raises(
+        UsageError, match=r"constraint 'mine' reads 'workload', which is no job array: .*deadline"
+    ):
+        optsched.solve("@quickstart", constraints=[Mine(Mine.Options())])
