@@ -15,6 +15,7 @@ from optsched.candidates.kinds import Kinds
 from optsched.candidates.room import ROUNDING, Room, find_room, node_capacities
 from optsched.instance import Instance
 from optsched.instance.reading import listed
+from optsched.performance.batches import BATCH, PER_GPU
 
 UNITS = ("{:g} CPU", "{:g} GB of memory")
 """Of the resources that nodes have of their own, in their order."""
@@ -108,8 +109,23 @@ class DropWords:
         if reason in NOT_ADMITTED:
             return NOT_ADMITTED[reason]
         if reason is Drop.ZERO_RATE:
+            samples = self._samples_per_step(int(columns.kind[row]))
+            if gpus > samples:
+                return f"more GPUs ({gpus}) than samples per step ({samples:g})"
             return f"rate 0 on {count}" if gpus else "rate 0"
         return f"no rate is given for {count}"
+
+    def _samples_per_step(self, kind: int) -> float:
+        """The batch that the GPUs of a kind share, where a model speaks of it; infinite where nothing says so."""
+        workload = int(self.kinds.workload[kind])
+        if workload < 0 or self.kinds.profile[kind] >= 0:
+            return np.inf
+        parameters = self.instance.workloads[workload].parameters
+        batch = parameters.get(BATCH)
+        # Beside a batch per GPU no GPU goes without samples.
+        if PER_GPU in parameters or not isinstance(batch, int | float):
+            return np.inf
+        return float(batch)
 
     def _out_of_memory(self, row: int, count: str) -> str:
         needs, available = self._gpu_memory

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import typer
@@ -672,7 +672,7 @@ def predict(
         )
     from optsched.instance.reading import named
     from optsched.performance.files import below, read_model
-    from optsched.study.fitting import predict_times
+    from optsched.study.fitting import predict_times, whole_steps_of
 
     with progress(shell, "predicting"):
         document = read_model(model)
@@ -680,7 +680,8 @@ def predict(
             measured = reading.read(profiles)
             per_step = measured.ways.samples_per_step
         else:
-            measured, per_step = _ways(asked, reading)
+            whole_step = reading.workload in whole_steps_of(document)
+            measured, per_step = _ways(asked, reading, whole_step)
         with named(model), below(""):
             times = predict_times(document, measured.ways)
     rows = _predicted(measured, per_step, times, bool(profiles))
@@ -692,8 +693,10 @@ def predict(
     return 0
 
 
-def _ways(asked: Asked, reading: ProfileReading) -> tuple[Profiles, FloatArray]:
+def _ways(asked: Asked, reading: ProfileReading, whole_step: bool) -> tuple[Profiles, FloatArray]:
     """The ways of the options, every number of GPUs with every batch, and the samples that a step is worth.
+
+    A ``whole_step`` of a workload that was measured without samples is worth one, on any number of GPUs.
 
     Batches are split as those of an instance's workloads are, into whole samples of the fullest GPU. The seconds of the
     profiles mean nothing.
@@ -710,6 +713,8 @@ def _ways(asked: Asked, reading: ProfileReading) -> tuple[Profiles, FloatArray]:
     ):
         if value is None:
             raise UsageError(f"{option} is missing beside the others")
+    if whole_step:
+        asked = _without_batch(asked, reading)
     batches = asked.batch or asked.batch_per_gpu
     if batches is None or (asked.batch and asked.batch_per_gpu):
         raise UsageError("expected --batch of the whole job or --batch-per-gpu, and not both")
@@ -722,7 +727,7 @@ def _ways(asked: Asked, reading: ProfileReading) -> tuple[Profiles, FloatArray]:
     for k, n, b in rows:
         if n > k:
             raise InvalidArgument("--nodes", f"{n} nodes for {k} GPUs", "at most one for each GPU")
-        if asked.batch and b < k:
+        if asked.batch and b < k and not whole_step:
             raise InvalidArgument(
                 "--batch", f"{b} samples for {k} GPUs", "at least one for each GPU"
             )
@@ -731,7 +736,10 @@ def _ways(asked: Asked, reading: ProfileReading) -> tuple[Profiles, FloatArray]:
     row = np.arange(len(rows))
     per_gpu = np.full(len(rows), np.nan) if asked.batch else each
     split = Batches((), each, per_gpu, np.full(len(rows), float(most[0])))
-    samples, passes = split.split(row, gpus)
+    if whole_step:
+        samples, passes = 1.0 / gpus, np.ones(len(rows), np.int64)
+    else:
+        samples, passes = split.split(row, gpus)
     ways = Profiles.of(
         workload=[str(reading.workload)] * len(rows),
         gpu=[str(reading.gpu)] * len(rows),
@@ -742,6 +750,17 @@ def _ways(asked: Asked, reading: ProfileReading) -> tuple[Profiles, FloatArray]:
         seconds=np.ones(len(rows)),
     )
     return ways, each if asked.batch else each * gpus
+
+
+def _without_batch(asked: Asked, reading: ProfileReading) -> Asked:
+    """What is asked of a workload that was measured without samples: a batch other than the one step is refused."""
+    batches = asked.batch or asked.batch_per_gpu or asked.max_batch_per_gpu
+    if batches and (asked.batch != [1] or asked.batch_per_gpu or asked.max_batch_per_gpu):
+        raise UsageError(
+            f"a batch for {reading.workload}, which the model knows in whole steps, without samples: expected no"
+            " --batch, --batch-per-gpu or --max-batch-per-gpu"
+        )
+    return replace(asked, batch=[1])
 
 
 def _nodes(gpus: Sequence[int], asked: Asked, reading: ProfileReading) -> list[int]:

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -75,7 +75,7 @@ class Measurement(NamedTuple):
     """One measured step.
 
     ``place`` is that of its time (``file:line:column``); ``once`` says that another measurement of the same way,
-    from wherever, is left out after it.
+    from wherever, is left out after it; ``whole_step`` that nothing is known of its samples.
     """
 
     workload: str
@@ -88,6 +88,7 @@ class Measurement(NamedTuple):
     sync: float
     place: str
     once: bool = False
+    whole_step: bool = False
 
     @property
     def way(self) -> tuple[str, str, int, int, float, int]:
@@ -131,9 +132,9 @@ def read_profiles(
     A CSV file has a line for each: ``workload``, ``gpu`` (type), ``gpus``, ``nodes`` (or ``placement``, a digit for
     each node), ``samples`` of one GPU in a pass, ``seconds``, perhaps ``passes`` and ``sync`` (the seconds in which
     gradients were exchanged); the names that AdaptDL has for them will do. ``throughput``, in steps/s, may replace
-    ``seconds``; samples may be left out then, and a step counts as one. A CSV file that begins with
-    ``global_batch_size`` is one of ElasticFlow, a JSON file one of Gavel. Of a folder every CSV file in it and below is
-    read, in the order of their paths, but for AdaptDL's ``validation-*.csv``.
+    ``seconds``; samples may be left out then: rates are those of whole steps, and the workload needs no batch.
+    A CSV file that begins with ``global_batch_size`` is one of ElasticFlow, a JSON file one of Gavel. Of a folder every
+    CSV file in it and below is read, in the order of their paths, but for AdaptDL's ``validation-*.csv``.
 
     Parameters
     ----------
@@ -220,6 +221,7 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
     adaptdl = ADAPTDL.fullmatch(path.name)
     of_path = Defaults(path.parent.name or None, adaptdl[1]) if adaptdl else Defaults()
     rates = "throughput" in table
+    whole_step = not {"samples", "batch"} & set(table.written)
     for row in range(len(table)):
         if rates and _rate(table, row, "throughput") == 0:
             continue
@@ -229,6 +231,8 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
         else:
             seconds = _positive(table, row, "seconds", "a time in seconds above 0")
         passes = _count(table, row, "passes", "passes", default=1)
+        # Passes split samples: of a step without samples they say nothing.
+        passes = 1 if whole_step else passes
         yield Measurement(
             workload=_name(table, row, "workload", defaults, of_path),
             gpu=_name(table, row, "gpu", defaults, of_path),
@@ -240,6 +244,7 @@ def _steps(data: bytes, path: Path, defaults: Defaults) -> Iterator[Measurement]
             sync=_sync(table, row, seconds),
             place=table.place(row, "throughput" if rates else "seconds"),
             once=adaptdl is not None,
+            whole_step=whole_step,
         )
 
 
@@ -471,7 +476,7 @@ def _without_repeats(rows: Sequence[Measurement], repeats: str | None) -> list[M
 def _profiles_of(rows: Sequence[Measurement]) -> Profiles:
     """Arrays of measurements whose cells are already checked, in order; raises `InvalidInput` for mixed units."""
     columns = list(zip(*rows, strict=True))
-    workload, gpu, gpus, nodes, samples, passes, seconds, sync, places, _ = columns
+    workload, gpu, gpus, nodes, samples, passes, seconds, sync, places, *_ = columns
     profiles = Profiles.of(
         workload=workload,
         gpu=gpu,
@@ -483,7 +488,18 @@ def _profiles_of(rows: Sequence[Measurement]) -> Profiles:
         passes=passes,
     )
     _refuse_mixed_units(profiles, places)
-    return profiles
+    return replace(profiles, whole_steps=_whole_steps(rows))
+
+
+def _whole_steps(rows: Sequence[Measurement]) -> tuple[str, ...]:
+    """Workloads measured without samples; raises `InvalidInput` for one that was measured with samples too."""
+    names = {row.workload for row in rows if row.whole_step}
+    for row in rows:
+        if row.workload in names and not row.whole_step:
+            expected = "all rows of a workload with samples, or none"
+            found = f"{show(row.workload)} with samples, elsewhere without"
+            raise InvalidInput(row.place, found, expected)
+    return tuple(sorted(names))
 
 
 def _refuse_mixed_units(profiles: Profiles, places: Sequence[str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -44,12 +44,15 @@ class Batches:
         Samples of a step; NaN where not stated. The last row is for jobs without a workload.
     per_gpu, most : FloatArray, shape (W + 1,)
         NaN, inf where not stated.
+    whole_steps : BoolArray, shape (W + 1,), or None
+        Workloads whose steps are known as a whole, without their samples (`in_whole_steps`).
     """
 
     names: tuple[str, ...]
     step: FloatArray
     per_gpu: FloatArray
     most: FloatArray
+    whole_steps: BoolArray | None = None
 
     @classmethod
     def of(cls, instance: Instance) -> Batches:
@@ -76,11 +79,25 @@ class Batches:
             np.where(np.isnan(most), np.inf, most),
         )
 
+    def in_whole_steps(self, names: Collection[str]) -> Batches:
+        """The same, where the steps of some workloads were measured without samples: no batch of theirs counts.
+
+        A step of them is one sample that all GPUs share, however many they are, as in the profiles.
+        """
+        whole = np.array([*(name in names for name in self.names), False])
+        return replace(
+            self,
+            step=np.where(whole, 1.0, self.step),
+            per_gpu=np.where(whole, np.nan, self.per_gpu),
+            most=np.where(whole, np.inf, self.most),
+            whole_steps=whole,
+        )
+
     def split(self, workload: IntArray, gpus: IntArray) -> tuple[FloatArray, IntArray]:
         """Samples of the fullest GPU in a pass, and passes of a step, for rows (workload, GPUs).
 
         A batch of B is ceil(B / k) samples of the fullest of k GPUs, in as few passes as fit its memory; NaN samples
-        where the batch is not known, 0 where there are more GPUs than samples.
+        where the batch is not known, 0 where there are more GPUs than samples. Whole steps are split over any GPUs.
         """
         count = np.maximum(gpus, 1)
         # A quotient that is whole but for rounding must not be rounded up: hence the factor.
@@ -95,6 +112,8 @@ class Batches:
         samples = np.where(
             np.isnan(self.per_gpu[workload]), np.ceil(each / passes * (1 - 1e-12)), each / passes
         )
+        if self.whole_steps is not None:
+            samples = np.where(self.whole_steps[workload], 1.0 / count, samples)
         return samples, passes.astype(np.int64)
 
     def steps(self, workload: IntArray, samples: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from pydantic_core import PydanticCustomError
 
 from optsched.errors import InvalidInput
-from optsched.instance.documents import PerformanceDocument
+from optsched.instance.documents import Document, Name, PerformanceDocument, Tuple
 from optsched.instance.files import pretty_json
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
 
@@ -75,6 +75,23 @@ class FittedModel(ABC):
     @abstractmethod
     def document(self) -> dict[str, Any]:
         """Everything that the model is, as JSON, with its ``model`` name."""
+
+
+WHOLE_STEPS = "whole_steps"
+"""Option of every fitted model: workloads that were measured in steps without samples, for which no batch counts."""
+
+
+class WholeStepsDocument(Document):
+    """The option that stands beside those of the model itself."""
+
+    whole_steps: Tuple[Name] = ()
+
+
+def split_whole_steps(options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The workloads measured in whole steps, and the options that are left."""
+    own = {name: value for name, value in options.items() if name != WHOLE_STEPS}
+    given = {WHOLE_STEPS: options[WHOLE_STEPS]} if WHOLE_STEPS in options else {}
+    return validate(WholeStepsDocument, given, PERFORMANCE).whole_steps, own
 
 
 PERFORMANCE = "performance"

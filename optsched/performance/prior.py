@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Self
@@ -215,9 +215,11 @@ class Prior(StoredModel):
         return Times.of(ways.samples_per_step / rate, Source.PRIOR, np.nan_to_num(log_sd))
 
     @classmethod
-    def from_instance(cls, instance: Instance, options: Mapping[str, Any]) -> PriorOnInstance:
-        """The model for an instance."""
-        return PriorOnInstance(instance, cls.from_document(options))
+    def on_instance(
+        cls, instance: Instance, model: Self, whole_steps: Collection[str]
+    ) -> PriorOnInstance:
+        """With the rates that its workloads state."""
+        return PriorOnInstance(instance, model, whole_steps)
 
 
 class PriorOnInstance(TimesOnInstance):
@@ -225,8 +227,8 @@ class PriorOnInstance(TimesOnInstance):
 
     model: Prior
 
-    def __init__(self, instance: Instance, model: Prior) -> None:
-        super().__init__(instance, model)
+    def __init__(self, instance: Instance, model: Prior, whole_steps: Collection[str] = ()) -> None:
+        super().__init__(instance, model, whole_steps)
         self._stated = _stated(instance)
 
     def rates(

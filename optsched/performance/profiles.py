@@ -28,11 +28,14 @@ class Profiles(Columns):
         Of one step, above 0.
     sync : FloatArray
         Seconds of it in which gradients were exchanged; NaN where not measured.
+    whole_steps : tuple of str
+        Workloads of which rates of whole steps were measured, and no samples: their steps count as one sample.
     """
 
     ways: Ways
     seconds: FloatArray
     sync: FloatArray
+    whole_steps: tuple[str, ...] = ()
 
     def sorted(self) -> Profiles:
         """The same measurements in an order of their own, with the names in alphabetical order.
@@ -55,7 +58,7 @@ class Profiles(Columns):
         same_names = (workloads, gpu_types) == (ways.workloads, ways.gpu_types)
         if same_names and (np.diff(order) == 1).all():
             return self
-        return Profiles(renamed, self.seconds, self.sync).take(order)
+        return replace(self, ways=renamed).take(order)
 
     @property
     def samples_per_second(self) -> FloatArray:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document
-from optsched.instance.reading import validate
-from optsched.performance.batches import AdaptiveBatches, Batches
+from optsched.instance.reading import join, listed, show, validate
+from optsched.performance.batches import KEY, AdaptiveBatches, Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
-from optsched.performance.files import PERFORMANCE, FittedModel
+from optsched.performance.files import PERFORMANCE, FittedModel, split_whole_steps
 from optsched.performance.profiles import Profiles
 from optsched.performance.protocol import (
     Edges,
@@ -28,6 +31,8 @@ from optsched.performance.protocol import (
 )
 from optsched.performance.records import Records
 from optsched.performance.ways import Ways
+
+log = logging.getLogger("optsched")
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,28 @@ class TimeModel(FittedModel):
         TimesOnInstance
             The performance model of its workloads and pools.
         """
-        return TimesOnInstance(instance, cls.from_document(options))
+        whole_steps, own = split_whole_steps(options)
+        return cls.on_instance(instance, cls.from_document(own), whole_steps)
+
+    @classmethod
+    def on_instance(
+        cls, instance: Instance, model: Self, whole_steps: Collection[str]
+    ) -> TimesOnInstance:
+        """A model as that of an instance.
+
+        Parameters
+        ----------
+        instance : Instance
+        model : TimeModel
+        whole_steps : collection of str
+            Workloads that were measured in steps without samples.
+
+        Returns
+        -------
+        TimesOnInstance
+            The performance model of its workloads and pools.
+        """
+        return TimesOnInstance(instance, model, whole_steps)
 
 
 class StoredModel(TimeModel):
@@ -153,6 +179,16 @@ class StoredModel(TimeModel):
         return {"model": self.name, **self.stored.model_dump(mode="json")}
 
 
+@lru_cache(maxsize=64)
+def _note_unused_batches(workloads: str) -> None:
+    """Once: a model is made several times for one instance, by a certificate and in every round."""
+    log.warning(
+        "the batch of %s is not used: the model was fitted to rates of whole steps, without samples, and its steps/s"
+        " count as they were measured",
+        workloads,
+    )
+
+
 PIECE = 32768
 """Ways that are asked about at a time."""
 
@@ -167,12 +203,39 @@ class TimesOnInstance(RateModel):
 
     per_workload = True
 
-    def __init__(self, instance: Instance, model: TimeModel) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        model: TimeModel,
+        whole_steps: Collection[str] = (),
+    ) -> None:
         self.name = model.name
         self.model = model
         self.batches = Batches.of(instance)
         self.adaptive = AdaptiveBatches.of(instance)
+        if whole_steps:
+            self._count_in_whole_steps(instance, whole_steps)
         self._gpu_types = tuple(pool.gpu for pool in instance.cluster.pools)
+
+    def _count_in_whole_steps(self, instance: Instance, names: Collection[str]) -> None:
+        """Rates of these workloads are those of their steps as measured: like stated rates, whatever their batch is."""
+        stated = self.batches
+        self.batches = stated.in_whole_steps(names)
+        unused = []
+        for row, workload in enumerate(instance.workloads):
+            if stated.names[row] not in names:
+                continue
+            path = f"{join('workloads', [workload.name])}.parameters"
+            if self.adaptive.known[row]:
+                found = f"a batch that is chosen, for {show(stated.names[row])}, measured without samples"
+                raise InvalidInput(
+                    f"{path}.{KEY}", found, "a model fitted to steps with their samples"
+                )
+            # A batch of 1 says what the profiles say, and is no surprise.
+            if not (np.isnan(stated.step[row]) or stated.step[row] == 1):
+                unused.append(workload.name)
+        if unused:
+            _note_unused_batches(listed(unused))
 
     def predict(
         self,

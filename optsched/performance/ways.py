@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -83,6 +83,13 @@ class Ways(Columns):
     def with_batches(self, samples: FloatArray, passes: IntArray) -> Ways:
         """The same ways with other batches."""
         return replace(self, samples=samples, passes=passes)
+
+    def in_whole_steps(self, names: Collection[str]) -> Ways:
+        """The same ways; those of some workloads take steps without samples, which count as one that all GPUs share."""
+        whole = np.array([name in names for name in self.workloads], bool)[self.workload]
+        return self.with_batches(
+            np.where(whole, 1.0 / self.gpus, self.samples), np.where(whole, 1, self.passes)
+        )
 
     def workload_among(self, known: Mapping[str, int]) -> IntArray:
         """Row of each way's workload in another list of names, -1 where it is not in it."""

@@ -18,7 +18,7 @@ from optsched.performance.batches import MOST_PER_GPU, PER_GPU
 from optsched.performance.composed import MODELS, OF
 from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import SPLITS, Evaluation, Fit, Predict, evaluate
-from optsched.performance.files import check_performance
+from optsched.performance.files import WHOLE_STEPS, check_performance, split_whole_steps
 from optsched.performance.learned import PAIR_MODELS, PairProfiles, pair_class
 from optsched.performance.parametric.fitting import check_some
 from optsched.performance.profiles import Profiles
@@ -94,7 +94,13 @@ def fit_model(
     check_some(profiles)
     # Least squares sum in the order of the rows: sorted, equal sets give equal bits
     profiles = profiles.sorted()
-    fitted = [check_performance(owner.fit(profiles, own).document(), "") for owner, own in owners]
+    # The mark belongs to what was measured, whatever law is fitted to it
+    measured = set(profiles.ways.workloads)
+    whole = [name for name in profiles.whole_steps if name in measured]
+    mark = {WHOLE_STEPS: whole} if whole else {}
+    fitted = [
+        check_performance(owner.fit(profiles, own).document() | mark, "") for owner, own in owners
+    ]
     return fitted[0] if len(fitted) == 1 else {"model": CHAIN, MODELS: fitted}
 
 
@@ -265,9 +271,11 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
         load_model(document["model"]) if document["model"] in names("performance model") else None
     )
     if isinstance(owner, type) and issubclass(owner, TimeModel):
-        return owner.from_document(
+        whole_steps, own = split_whole_steps(
             {key: value for key, value in document.items() if key != "model"}
-        ).times(ways)
+        )
+        return owner.from_document(own).times(ways.in_whole_steps(whole_steps))
+    ways = ways.in_whole_steps(whole_steps_of(document))
     kinds, kind = np.unique(
         np.stack([ways.workload, ways.samples, ways.passes], axis=1), axis=0, return_inverse=True
     )
@@ -287,6 +295,13 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
     return Times(seconds, log_sd, source)
 
 
+def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
+    """Workloads for which no batch counts, in a fitted model or any that a composed one is made of."""
+    parts = [*document.get(MODELS, []), *([document[OF]] if document.get(OF) else [])]
+    inside = {name for part in parts for name in whole_steps_of(part)}
+    return inside | set(document.get(WHOLE_STEPS, ()))
+
+
 def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
     """What a model says of ways, on an instance with one kind (workload, samples, passes) of each workload."""
     row_of = np.zeros(len(ways.workloads), np.int64)
@@ -302,21 +317,21 @@ def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:
     )
     ok = told.feasible == Feasibility.OK
     seconds = np.full(len(ways), np.nan)
-    seconds[ok] = (
-        ways.gpus[ok] / told.rate[ok]
-    )  # a step of the instance is what one GPU does in a step
+    # A step of the instance is what one GPU does in a step, but for whole steps
+    whole = np.isin(ways.workloads, list(whole_steps_of(document)))[ways.workload]
+    seconds[ok] = np.where(whole, 1, ways.gpus)[ok] / told.rate[ok]
     return Times(seconds, told.log_sd, told.source)
 
 
 def _instance(ways: Ways, kinds: FloatArray, document: Mapping[str, Any]) -> Instance:
     """An instance without jobs in which every way can be told, by the names of its workloads and its GPU types."""
     most_gpus, most_nodes = (int(column.max(initial=1)) for column in (ways.gpus, ways.nodes))
-    workloads = {
-        ways.workloads[int(workload)]: {
-            "parameters": {PER_GPU: samples * passes, MOST_PER_GPU: samples}
-        }
-        for workload, samples, passes in kinds.tolist()
-    }
+    whole = whole_steps_of(document)
+    workloads: dict[str, Any] = {}
+    for workload, samples, passes in kinds.tolist():
+        name = ways.workloads[int(workload)]
+        batch = {PER_GPU: samples * passes, MOST_PER_GPU: samples}
+        workloads[name] = {"parameters": {} if name in whole else batch}
     pools = [
         {"name": gpu, "gpu": gpu, "nodes": most_nodes, "gpus_per_node": most_gpus}
         for gpu in ways.gpu_types
