@@ -14,11 +14,10 @@ class FirstComeFirstServed(Ranking):
 
     A job that arrived later runs only on what those before it leave over, and is stopped when one of them can use it.
     The formulation `fifo` is another policy: it starts jobs in order of arrival until the first that finds no room, and
-    stops none of them.
+    stops none of them. Without ``strict`` smaller jobs fill what a job without room leaves over.
 
     Options
-        strict  all jobs behind one that has no room wait, and stop if they run;
-                otherwise smaller ones fill what is left.
+        strict  all jobs behind one that has no room wait, and stop if they run.
     """
 
     name = "fcfs"
