@@ -671,8 +671,9 @@ def predict(
             "expected PROFILES, or --workload, --gpu, --gpus and --batch or --batch-per-gpu"
         )
     from optsched.instance.reading import named
+    from optsched.performance.composed import whole_steps_of
     from optsched.performance.files import below, read_model
-    from optsched.study.fitting import predict_times, whole_steps_of
+    from optsched.study.fitting import predict_times
 
     with progress(shell, "predicting"):
         document = read_model(model)

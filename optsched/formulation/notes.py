@@ -17,6 +17,7 @@ from optsched.candidates.kinds import Absence
 from optsched.display.text import enumerated
 from optsched.formulation.base import Formulation
 from optsched.instance import Instance
+from optsched.performance.composed import whole_steps_of
 
 
 class Field(NamedTuple):
@@ -113,6 +114,7 @@ def notes_on(
     instance = candidates.instance
     notes = (
         unread_note(formulation.name, read, instance),
+        _unused_batches(instance),
         *(constraint.note(instance) for constraint in formulation.constraints),
         _not_arrived(candidates),
     )
@@ -143,6 +145,30 @@ def unread_note(reader: str, read: Collection[str], instance: Instance) -> str:
         return ""
     fields = enumerated(words, "and")
     return f"{reader} does not read these fields of the instance, so they have no effect on the answer: {fields}"
+
+
+def _unused_batches(instance: Instance) -> str:
+    """Batches that count for nothing, as the model was fitted to rates of whole steps."""
+    whole = whole_steps_of(instance.performance)
+    if not whole:
+        return ""
+    from optsched.performance.batches import Batches  # most models count in samples
+
+    batches = Batches.of(instance)
+    # A batch of 1 says what the measured rates say; NaN is none.
+    other = [
+        workload.name
+        for workload, name, step in zip(
+            instance.workloads, batches.names, batches.step, strict=False
+        )
+        if name in whole and not np.isnan(step) and step != 1
+    ]
+    if not other:
+        return ""
+    return (
+        f"the batch of {enumerated(other, 'and')} is not used: the model was fitted to rates of whole steps,"
+        " without samples, and its steps/s count as they were measured"
+    )
 
 
 def _not_arrived(candidates: Candidates) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +14,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document
-from optsched.instance.reading import join, listed, show, validate
+from optsched.instance.reading import join, show, validate
 from optsched.performance.batches import KEY, AdaptiveBatches, Batches
 from optsched.performance.columns import Columns
 from optsched.performance.configurations import Configurations
@@ -31,8 +29,6 @@ from optsched.performance.protocol import (
 )
 from optsched.performance.records import Records
 from optsched.performance.ways import Ways
-
-log = logging.getLogger("optsched")
 
 
 @dataclass(frozen=True)
@@ -179,16 +175,6 @@ class StoredModel(TimeModel):
         return {"model": self.name, **self.stored.model_dump(mode="json")}
 
 
-@lru_cache(maxsize=64)
-def _note_unused_batches(workloads: str) -> None:
-    """Once: a model is made several times for one instance, by a certificate and in every round."""
-    log.warning(
-        "the batch of %s is not used: the model was fitted to rates of whole steps, without samples, and its steps/s"
-        " count as they were measured",
-        workloads,
-    )
-
-
 PIECE = 32768
 """Ways that are asked about at a time."""
 
@@ -219,23 +205,13 @@ class TimesOnInstance(RateModel):
 
     def _count_in_whole_steps(self, instance: Instance, names: Collection[str]) -> None:
         """Rates of these workloads are those of their steps as measured: like stated rates, whatever their batch is."""
-        stated = self.batches
-        self.batches = stated.in_whole_steps(names)
-        unused = []
         for row, workload in enumerate(instance.workloads):
-            if stated.names[row] not in names:
-                continue
-            path = f"{join('workloads', [workload.name])}.parameters"
-            if self.adaptive.known[row]:
-                found = f"a batch that is chosen, for {show(stated.names[row])}, measured without samples"
-                raise InvalidInput(
-                    f"{path}.{KEY}", found, "a model fitted to steps with their samples"
-                )
-            # A batch of 1 says what the profiles say, and is no surprise.
-            if not (np.isnan(stated.step[row]) or stated.step[row] == 1):
-                unused.append(workload.name)
-        if unused:
-            _note_unused_batches(listed(unused))
+            name = self.batches.names[row]
+            if name in names and self.adaptive.known[row]:
+                path = f"{join('workloads', [workload.name])}.parameters.{KEY}"
+                found = f"a batch that is chosen, for {show(name)}, measured without samples"
+                raise InvalidInput(path, found, "a model fitted to steps with their samples")
+        self.batches = self.batches.in_whole_steps(names)
 
     def predict(
         self,

@@ -15,7 +15,7 @@ from optsched.instance import Instance
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.reading import show
 from optsched.performance.batches import MOST_PER_GPU, PER_GPU
-from optsched.performance.composed import MODELS, OF
+from optsched.performance.composed import MODELS, OF, whole_steps_of
 from optsched.performance.configurations import Configurations
 from optsched.performance.evaluation import SPLITS, Evaluation, Fit, Predict, evaluate
 from optsched.performance.files import WHOLE_STEPS, check_performance, split_whole_steps
@@ -293,13 +293,6 @@ def predict_times(document: Mapping[str, Any], ways: Ways) -> Times:
         said = _ask(document, ways.take(asked), kinds[told])
         seconds[asked], log_sd[asked], source[asked] = said.seconds, said.log_sd, said.source
     return Times(seconds, log_sd, source)
-
-
-def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
-    """Workloads for which no batch counts, in a fitted model or any that a composed one is made of."""
-    parts = [*document.get(MODELS, []), *([document[OF]] if document.get(OF) else [])]
-    inside = {name for part in parts for name in whole_steps_of(part)}
-    return inside | set(document.get(WHOLE_STEPS, ()))
 
 
 def _ask(document: Mapping[str, Any], ways: Ways, kinds: FloatArray) -> Times:

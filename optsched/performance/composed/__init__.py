@@ -12,6 +12,7 @@ from optsched.performance.composed.base import (
     only_table,
     refuse_options,
     the_one,
+    whole_steps_of,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "only_table",
     "refuse_options",
     "the_one",
+    "whole_steps_of",
 ]
 
 __getattr__ = lazy_names(__name__, _HOME)

@@ -11,6 +11,7 @@ from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.reading import key, show
 from optsched.performance.configurations import Configurations
+from optsched.performance.files import WHOLE_STEPS
 from optsched.performance.protocol import (
     ColocatingModel,
     JobBatch,
@@ -24,6 +25,13 @@ from optsched.performance.table import TableModel
 
 MODELS, OF = "models", "of"
 """Options that hold performance objects: a list of them, or one."""
+
+
+def whole_steps_of(document: Mapping[str, Any]) -> set[str]:
+    """Workloads for which no batch counts, in a fitted model or any that a composed one is made of."""
+    parts = [*document.get(MODELS, []), *([document[OF]] if document.get(OF) else [])]
+    inside = {name for part in parts for name in whole_steps_of(part)}
+    return inside | set(document.get(WHOLE_STEPS, ()))
 
 
 class ComposedModel(RateModel):
