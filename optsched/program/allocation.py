@@ -157,10 +157,14 @@ class AllocationProgram(FeasibleRegion, Displayed):
         """The allocation that a point of the linear program stands for; the way back from `complete`."""
         return self.utility.allocation_of(self, point)
 
-    def polished(self, arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
-        """Duals of the linear program's rows, moved where that makes a better proof."""
-        fits = y is not None and y.shape == arrays.row_upper.shape
-        return self.utility.polished(self, arrays, y) if y is not None and fits else y
+    def polished(self, form: LinearForm, y: FloatArray | None) -> FloatArray | None:
+        """Duals of the linear program's rows, moved where that makes a better proof.
+
+        Duals of a program without its matrix, or of other rows, are returned as they are.
+        """
+        if y is None or not isinstance(form, LinearArrays) or y.shape != form.row_upper.shape:
+            return y
+        return self.utility.polished(self, form, y)
 
     def worth_of_noise(self, duals: Mapping[str, FloatArray] | None) -> float:
         """What the value may be wrong by and mean the same: what the slack of side rows is worth at these row duals.

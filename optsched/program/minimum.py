@@ -16,6 +16,7 @@ from optsched.program.side_rows import SideRows
 from optsched.program.utility import Method, Utility
 
 if TYPE_CHECKING:
+    from optsched.program.arrays import LinearArrays
     from optsched.program.linear_form import LinearForm
 
 
@@ -126,6 +127,15 @@ class DelayedMinimum(Minimum):
         )
         lp.maximise(t)
         return R.with_own_rows(lp, variables)
+
+    def polished(self, R: FeasibleRegion, arrays: LinearArrays, y: FloatArray) -> FloatArray:
+        """Duals of one tangent as duals of another: scaled so that the reduced cost of t, the last column, is 0.
+
+        All other reduced costs keep their signs, and the bound is off by the square of the distance of the two
+        tangents, not by the distance.
+        """
+        weight = float((arrays.A[:, [-1]].T @ y)[0])
+        return y * (arrays.cost[-1] / weight) if np.isfinite(weight) and weight > 0 else y
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ from optsched.sensitivity.front import Axis, Front, FrontPoint, efficient
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Status, Termination
 from optsched.solution.certificate import certify_point
-from optsched.solving.certify import certified_lowered
+from optsched.solving.certify import certified_allocation
 from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, deadline_of, make_limits, takes_limits
 from optsched.solving.outcome import Outcome
@@ -345,9 +345,8 @@ class _Search:
                 values = replace(
                     outcome.values, x=program.complete(again.x), objective=None, bound=outcome.bound
                 )
-                outcome = certified_lowered(
-                    self.engine, program, self.first.right_sides(program), values, None
-                )
+                arrays = self.first.right_sides(program)
+                outcome = certified_allocation(self.engine, program, values, None, arrays)
         outcome = self._without_noise(program, outcome)
         assert outcome.x is not None
         values_here = self._values(outcome.x)

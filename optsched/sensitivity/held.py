@@ -14,7 +14,7 @@ from optsched.formulation import Formulation
 from optsched.program import AllocationProgram, LinearArrays, Method, SideRows
 from optsched.solution import Solution
 from optsched.solvers import Session
-from optsched.solving.certify import certified_lowered
+from optsched.solving.certify import certified_allocation
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import NO_OPTIMUM, Outcome
 from optsched.solving.proof import proved_allocation
@@ -105,7 +105,7 @@ class HeldProgram:
         if values.x is None or values.termination in NO_OPTIMUM:
             self.anew.append(f"solved anew, as the session ended with {values.termination}")
             return self.engine.solve_directly(program)
-        outcome = certified_lowered(self.engine, program, arrays, values, values.y)
+        outcome = certified_allocation(self.engine, program, values, values.y, arrays)
         if outcome.certificate.ok:
             return outcome
         self.anew.append(

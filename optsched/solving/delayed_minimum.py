@@ -11,12 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from optsched.arrays import FloatArray
 from optsched.program import AllocationProgram, LinearArrays
-from optsched.solution import Termination, Values
+from optsched.solution import Termination
 from optsched.solving.certify import (
-    EvaluatedPoint,
-    certified,
+    certified_allocation,
     cleaned,
     known_allocation,
     without_point,
@@ -34,7 +32,7 @@ def solve_delayed(engine: Engine, program: AllocationProgram) -> Outcome:
     """Solve a program whose utility is a minimum with delays; see `DelayedMinimum.tangent_at`."""
     engine.require_rows("finish-time fairness (a minimum with delays)")
     first = engine.build(partial(_tangent, program, program.value(program.even())))
-    certify = partial(_certified, engine, program)
+    certify = partial(certified_allocation, engine, program)
     ways = ways_of(engine, partial(_solve, engine, program, first))
 
     def known(found: Outcome | None) -> Outcome | None:
@@ -70,31 +68,7 @@ def _solve(
             break
         arrays = engine.build(partial(_tangent, program, min(bound, program.highest)))
         session.become(arrays)
-    return _certified(engine, program, replace(best, objective=value), best.y)
-
-
-def _certified(
-    engine: Engine, program: AllocationProgram, values: Values, y: FloatArray | None
-) -> Outcome:
-    """The outcome of a point, with duals of any tangent."""
-    x = cleaned(program, values, engine.name)
-    value = program.value(x)
-    arrays = program.tangent(x).arrays
-    y = _scaled_to(arrays, y)
-    values = replace(values, objective=value, y=y)
-    point = EvaluatedPoint(arrays, x, program.complete(x), value, program=program)
-    return certified(engine, point, values, y)
-
-
-def _scaled_to(arrays: LinearArrays, y: FloatArray | None) -> FloatArray | None:
-    """Duals of one tangent as duals of another: scaled so that the reduced cost of t, the last column, is 0 there.
-
-    All other reduced costs keep their signs, and the bound is off by the square of the distance of the two, not by it.
-    """
-    if y is None or y.shape != arrays.row_upper.shape:
-        return y
-    weight = float((arrays.A[:, [-1]].T @ y)[0])
-    return y * (arrays.cost[-1] / weight) if np.isfinite(weight) and weight > 0 else y
+    return certified_allocation(engine, program, replace(best, objective=value), best.y)
 
 
 def _tangent(program: AllocationProgram, value: float) -> LinearArrays:

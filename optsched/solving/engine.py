@@ -28,8 +28,6 @@ from optsched.solving.certify import (
     certified_allocation,
     certified_known,
     certified_linear,
-    certified_lowered,
-    certified_without_matrix,
     known_allocation,
     nothing_found,
     without_point,
@@ -161,7 +159,7 @@ class Engine(SolverRuns):
         start = self.bases.first_prices(program.classes) if prices is None else prices
         values = self.record(solver().solve_allocation(program, self.limits_left(), start))
         self.bases.last_prices(program.classes, values)
-        return certified_without_matrix(self, program, values, values.y)
+        return certified_allocation(self, program, values, values.y, matrix=False)
 
     def _solve_lowered(self, program: AllocationProgram, solver: str | None) -> Outcome:
         """Solved as rows and columns, or as cones."""
@@ -176,7 +174,7 @@ class Engine(SolverRuns):
         values = self.run(session)
         if values.x is None or values.termination in NO_OPTIMUM:
             return without_point(self, arrays, values, program)
-        return certified_lowered(self, program, arrays, values, values.y)
+        return certified_allocation(self, program, values, values.y, arrays)
 
     def _solve_conic(self, program: AllocationProgram, name: str | None = None) -> Outcome:
         if name is None:
@@ -213,14 +211,14 @@ class Engine(SolverRuns):
         if limits.time is not None:
             limits = replace(limits, time=limits.time * SHARE)
         values = self.record(solver().solve_allocation(easier, limits))
-        relaxed = certified_without_matrix(self, easier, values, values.y)
+        relaxed = certified_allocation(self, easier, values, values.y, matrix=False)
         by_clock = values.termination in BY_CLOCK
         values = replace(
             values, termination=Termination.IMPRECISE, objective=None, bound=None, y=None
         )
         if relaxed.x is None or relaxed.duals is None:
             return replace(nothing_found(self, values), by_clock=by_clock)
-        lowered = program.tangent(relaxed.x) if program.conic else program.to_linear()
+        lowered = program.tangent(relaxed.x)
         missing = {block.name: np.zeros(len(block)) for block in lowered.arrays.rows}
         y = np.concatenate(
             [np.zeros(0), *(relaxed.duals.get(name, missing[name]) for name in missing)]

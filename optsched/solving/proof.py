@@ -19,7 +19,7 @@ from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
 from optsched.solvers import Limits
-from optsched.solving.certify import EvaluatedPoint, certified, certified_lowered
+from optsched.solving.certify import certified_allocation, certified_linear
 from optsched.solving.engine import Engine
 from optsched.solving.outcome import Outcome
 
@@ -113,7 +113,7 @@ def proved_linear(engine: Engine, arrays: LinearArrays, outcome: Outcome) -> Out
     def adopt(x: FloatArray) -> Outcome:
         value = arrays.objective(x)
         values = replace(outcome.values, x=x, objective=value, bound=None, y=None)
-        return certified(engine, EvaluatedPoint(arrays, x, x, value), values, None)
+        return certified_linear(engine, arrays, values, None)
 
     return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
 
@@ -126,7 +126,7 @@ def proved_allocation(engine: Engine, program: AllocationProgram, outcome: Outco
 
     def adopt(x: FloatArray) -> Outcome:
         values = replace(outcome.values, x=x, objective=None, bound=None, y=None)
-        return certified_lowered(engine, program, arrays, values, None)
+        return certified_allocation(engine, program, values, None, arrays)
 
     return cross_checked(engine, outcome, lambda found: better_point(engine, arrays, found), adopt)
 

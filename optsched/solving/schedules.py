@@ -29,7 +29,7 @@ from optsched.solution.certificate import OPTIMALITY, alike
 from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
-from optsched.solving.certify import EvaluatedPoint, certified, nothing_found
+from optsched.solving.certify import certified_linear, nothing_found
 from optsched.solving.choice import TIME_INDEXED
 from optsched.solving.engine import Engine, attempt
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
@@ -87,8 +87,8 @@ def _solve_linear(engine: Engine, plan: LinearPlan) -> SolvedProgram:
     def adopt(x: FloatArray) -> Outcome:
         point = meant(x)
         value = arrays.objective(point)
-        values = replace(outcome.values, objective=value, bound=None, y=None)
-        return certified(engine, EvaluatedPoint(arrays, point, point, value), values, None)
+        values = replace(outcome.values, x=point, objective=value, bound=None, y=None)
+        return certified_linear(engine, arrays, values, None)
 
     outcome = cross_checked(
         engine, outcome, lambda found: better_point(engine, arrays, found, plan.step), adopt

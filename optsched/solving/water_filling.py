@@ -23,7 +23,6 @@ from optsched.solution.stage import Stage
 from optsched.solvers import Session
 from optsched.solving.certify import (
     certified_allocation,
-    certified_lowered,
     known_allocation,
     nothing_found,
     without_point,
@@ -97,7 +96,7 @@ def _fill(engine: Engine, program: AllocationProgram, solver: str | None) -> Sol
         return _stopped(engine, filling, values, reached, stages)
     arrays = engine.build(lambda: final.to_linear().arrays)
     return SolvedProgram(
-        final, certified_lowered(engine, final, arrays, values, values.y), stages=tuple(stages)
+        final, certified_allocation(engine, final, values, values.y, arrays), stages=tuple(stages)
     )
 
 
@@ -181,7 +180,7 @@ def _stopped(
     outcome = nothing_found(engine, values)
     for x in points:
         point = replace(values, x=x, y=None, objective=None, bound=None)
-        outcome = certified_lowered(engine, final, arrays, point, None)
+        outcome = certified_allocation(engine, final, point, None, arrays)
         if outcome.x is not None:
             break
     found = outcome.x is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ from optsched.solvers.prices.kernels import compiled
 from optsched.solvers.prices.market import market_of
 from optsched.solvers.prices.oracle import Oracle
 from optsched.solving import Engine, Outcome
-from optsched.solving.certify import certified_form
+from optsched.solving.certify import certified_allocation
 
 pytestmark = pytest.mark.property
 
@@ -367,15 +368,13 @@ def test_a_wrong_point_or_wrong_prices_fail_the_certificate() -> None:
     assert values.x is not None and values.y is not None
     from dataclasses import replace
 
-    from optsched.program.linear_form import SmallestLevelForm
-
-    form = SmallestLevelForm(program)
-    assert certified_form(engine, program, form, values, values.y).certificate.ok
+    certified = partial(certified_allocation, engine, program, matrix=False)
+    assert certified(values, values.y).certificate.ok
     more = replace(values, x=values.x * 1.01)
-    assert not certified_form(engine, program, form, more, values.y).certificate.ok
+    assert not certified(more, values.y).certificate.ok
     stated = replace(values, objective=values.x[-1] * 1.01)
-    assert not certified_form(engine, program, form, stated, values.y).certificate.ok
-    assert not certified_form(engine, program, form, values, values.y * 0.9).certificate.ok
+    assert not certified(stated, values.y).certificate.ok
+    assert not certified(values, values.y * 0.9).certificate.ok
 
 
 def test_the_form_without_a_matrix_is_that_of_the_lowered_program() -> None:

@@ -39,7 +39,7 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import CONFIGURATIONS, ColumnsMade
 from optsched.solution.values import Termination, Values
-from optsched.solving.certify import certified_without_matrix
+from optsched.solving.certify import certified_allocation
 from optsched.solving.column_generation.configuration_pricing import Chosen, ConfigurationPricing
 from optsched.solving.column_generation.pricing import Duals
 from optsched.solving.column_generation.segments import segments
@@ -226,7 +226,7 @@ def _certified(
     assert isinstance(program, AllocationProgram)
     point = np.concatenate([x[:first], x[first + used]])[order]
     y = duals.rows(program)
-    outcome = certified_without_matrix(engine, program, replace(values, x=point), y)
+    outcome = certified_allocation(engine, program, replace(values, x=point), y, matrix=False)
     outcome = pricing.bounded(outcome, program)
     log.info(
         "%d configurations of %d made columns, %d in use", count.made, count.possible, len(used)

@@ -40,7 +40,7 @@ from optsched.solution.certificate import OPTIMALITY
 from optsched.solution.plan import Plan
 from optsched.solution.solution import PAIRS, ColumnsMade
 from optsched.solution.values import PointStatus, Termination, Values
-from optsched.solving.certify import certified_lowered, without_point
+from optsched.solving.certify import certified_allocation, without_point
 from optsched.solving.column_generation.pair_parts import MANY, InParts, solve_in_parts
 from optsched.solving.column_generation.pair_pricing import ClassPairs, PairPricing
 from optsched.solving.column_generation.pair_sample import start_of
@@ -151,8 +151,7 @@ def _certified(
     assert isinstance(program, AllocationProgram)
     x = np.concatenate([alone, amount[order], behind])
     y = None if best is None else best.rows(program)
-    arrays = engine.build(lambda: program.to_linear().arrays)
-    outcome = certified_lowered(engine, program, arrays, replace(values, x=x, y=y), y)
+    outcome = certified_allocation(engine, program, replace(values, x=x, y=y), y)
     outcome = pricing.bounded(outcome, program)
     log.info("%d pairs of %d made columns, %d in use", made, pricing.count, len(pairs))
     count = ColumnsMade(PAIRS, made, pricing.count)
