@@ -18,6 +18,7 @@ from optsched.instance.documents import (
     ColocationDocument,
     HeaderDocument,
     InstanceDocument,
+    TenantDocument,
     WorkloadDocument,
 )
 from optsched.instance.instance import Instance
@@ -71,7 +72,7 @@ def build_header(document: Mapping[str, Any]) -> Header:
     """Validate an instance document without its jobs."""
     model = validate(HeaderDocument, document, hints=InstanceDocument)
     cluster = build_cluster(model.cluster)
-    tenants = tuple(Tenant(tenant.name, tenant.weight, tenant.policy) for tenant in model.tenants)
+    tenants = tuple(build_tenant(tenant) for tenant in model.tenants)
     refuse_repeated((tenant.name for tenant in tenants), "tenants[{}].name")
     rates = RateInterner(cluster)
     return Header(model, cluster, tenants, _workloads(model, rates, cluster), rates)
@@ -122,6 +123,11 @@ def _workloads(
         build_workload(name, document, rates, cluster, shorthand=name in header.throughputs)
         for name, document in documents.items()
     )
+
+
+def build_tenant(document: TenantDocument) -> Tenant:
+    """A tenant of its document."""
+    return Tenant(document.name, document.weight, document.policy)
 
 
 def build_workload(

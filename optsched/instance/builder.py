@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -20,9 +20,11 @@ from optsched.instance.build import (
     build_colocation,
     build_header,
     build_instance,
+    build_tenant,
     build_workload,
     check_jobs,
 )
+from optsched.instance.cluster import Tenant
 from optsched.instance.columns import JobColumns
 from optsched.instance.documents import (
     FORMAT,
@@ -62,6 +64,7 @@ class ResourceName(str):
     """A resource that a builder knows."""
 
 
+Item = TypeVar("Item")
 Throughput = Mapping[str, float | Mapping[int, Any]]
 """steps/s by pool or GPU type: a number, or by number of GPUs, or by number of GPUs and of nodes."""
 
@@ -124,6 +127,8 @@ class InstanceBuilder(Displayed):
         self._jobs: dict[str, dict[str, Any]] = {}
         self._last_header: Header | None = None
         self._workloads: dict[str, Workload] = {}
+        self._tenants: dict[str, Tenant] = {}
+        self._pairs: dict[tuple[str, frozenset[str]], list[dict[str, Any]]] = {}
         # Checks name, clock and performance: of the header only the cluster is still missing.
         self._check(
             "",
@@ -244,7 +249,12 @@ class InstanceBuilder(Displayed):
         InvalidArgument
         """
         entry = _stated(name=name, weight=weight, policy=policy)
-        self._add(self._header, "tenants", TenantDocument, entry, "tenants")
+        with _arguments(""):
+            tenant = build_tenant(validate(TenantDocument, entry))
+        if tenant.name in self._tenants:
+            raise InvalidArgument("name", f"{show(name)} a second time", "names that differ")
+        self._tenants[tenant.name] = tenant
+        self._header["tenants"].append(entry)
         return TenantName(name)
 
     def add_workload(
@@ -407,13 +417,13 @@ class InstanceBuilder(Displayed):
         jobs = [self._jobs[name] for name in dict.fromkeys(both) if owner == "jobs"]
         header = self._built()
         # A pair may be stated once for each pool, number of GPUs and of nodes.
-        same = [
-            other for other in self._header["colocation"] if set(other.get(owner, ())) == set(both)
-        ]
+        same = self._pairs.setdefault((owner, frozenset(both)), [])
         documents = [ColocationDocument.model_validate(item) for item in (*same, entry)]
         with _arguments(f"colocation[{len(same)}]", "pair", owner):
             table, _ = self._table(header, jobs)
-            build_colocation(documents, header.cluster, list(self._workloads.values()), table)
+            workloads = [self._workloads[name] for name in both if name in self._workloads]
+            build_colocation(documents, header.cluster, workloads, table)
+        same.append(entry)
         self._header["colocation"].append(entry)
 
     def add_constraint(self, kind: str, **options: Any) -> None:
@@ -505,13 +515,14 @@ class InstanceBuilder(Displayed):
             raise InvalidArgument("pools", "none", "a call of add_pool before this one")
 
     def _built(self) -> Header:
-        """All but the jobs and workloads; refuses what names pools before there are any.
+        """All but the jobs, workloads and tenants; refuses what names pools before there are any.
 
-        Workloads are in `_workloads`: a header with all of them would be built anew for each that is added.
+        Workloads are in `_workloads` and tenants in `_tenants`: a header with all of them would be built anew for each
+        that is added.
         """
         self._require_pool()
         if self._last_header is None:
-            header = build_header(self._document({"colocation": []}))
+            header = build_header(self._document({"colocation": [], "tenants": []}))
             self._workloads = {workload.name: workload for workload in header.workloads}
             self._last_header = replace(header, workloads=())
         return self._last_header
@@ -524,11 +535,20 @@ class InstanceBuilder(Displayed):
         alone = [{name: item for name, item in job.items() if name != "after"} for job in jobs]
         # The rates of all jobs so far would make each call as long as the list of jobs is.
         rates = RateInterner(header.cluster)
-        # So would all workloads: those that these jobs name are enough.
-        named = dict.fromkeys(str(job.get("workload")) for job in jobs)
-        workloads = [self._workloads[name] for name in named if name in self._workloads]
-        columns = JobColumns(header.document.now, header.cluster, workloads, header.tenants, rates)
+        # So would all workloads and tenants: those that these jobs name are enough.
+        workloads = _named(jobs, "workload", self._workloads)
+        tenants = _named(jobs, "tenant", self._tenants)
+        if any(str(job.get("tenant")) not in self._tenants for job in jobs if "tenant" in job):
+            # The refusal of an unknown tenant lists all that there are
+            tenants = list(self._tenants.values())
+        columns = JobColumns(header.document.now, header.cluster, workloads, tenants, rates)
         return columns.read(alone), rates
+
+
+def _named(jobs: Iterable[Mapping[str, Any]], field: str, known: Mapping[str, Item]) -> list[Item]:
+    """What a field of some jobs names, each once; unknown names are left out."""
+    names = dict.fromkeys(str(job.get(field)) for job in jobs)
+    return [known[name] for name in names if name in known]
 
 
 def _stated(**fields: Any) -> dict[str, Any]:

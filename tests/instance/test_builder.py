@@ -279,12 +279,12 @@ def test_numbers_of_any_kind_are_numbers_and_documents_are_copies() -> None:
     assert optsched.load(json.loads(json.dumps(builder.to_document()))).jobs["b"].gpus == (2, 2)
 
 
-def test_workloads_and_jobs_are_checked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_added_is_checked_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that was added before is not checked again with each call."""
     checked: list[int] = []
 
     def counted(document: Mapping[str, Any]) -> Any:
-        checked.append(len(document["workloads"]))
+        checked.append(sum(len(document[part]) for part in ("workloads", "tenants", "colocation")))
         return build_header(document)
 
     monkeypatch.setattr("optsched.instance.builder.build_header", counted)
@@ -292,13 +292,19 @@ def test_workloads_and_jobs_are_checked_one_by_one(monkeypatch: pytest.MonkeyPat
     pool = builder.add_pool("p", nodes=1, gpus_per_node=4)
     for number in range(20):
         workload = builder.add_workload(f"w{number}", throughput={pool: 1.0 + number})
-        builder.add_job(f"j{number}", workload=workload)
+        tenant = builder.add_tenant(f"t{number}", weight=1.0 + number)
+        builder.add_job(f"j{number}", workload=workload, tenant=tenant)
+        builder.add_colocation((workload, workload), pool=pool, throughput=(1.0, 0.5))
     assert len(checked) <= 3 and sum(checked) == 0
-    assert len(builder.instance().workloads) == 20
+    instance = builder.instance()
+    assert len(instance.workloads) == len(instance.colocation) == 20
+    assert [tenant.weight for tenant in instance.tenants] == [1.0 + number for number in range(20)]
+    with refuses('name: found "t7" a second time, expected names that differ', InvalidArgument):
+        builder.add_tenant("t7")
     builder.add_pool("q", nodes=1, gpus_per_node=4)  # which rates may name from now on
     again = builder.add_workload("both", throughput={pool: 1.0, "q": 2.0})
     builder.add_job("last", workload=again)
     assert [job.workload for job in builder.instance().jobs][-2:] == ["w19", "both"]
-    with pytest.raises(InvalidArgument, match="throughput"):
+    with refuses("throughput...", InvalidArgument):
         builder.add_workload("wrong", throughput={"r": 1.0})
     assert "wrong" not in builder.to_document()["workloads"]
