@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -48,6 +49,8 @@ COMMANDS = {
     "instances": "instances:instances",
     "doctor": "doctor:doctor",
 }
+# The options of `optsched.cli.command.Messages`
+MESSAGE_OPTION = re.compile(r"--debug|--quiet|-q|--verbose|-v+|--log(=.*)?", re.DOTALL)
 
 
 class Root(Commands):
@@ -173,8 +176,24 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _behind_the_command(arguments: list[str]) -> list[str]:
+    """Options of all commands may come before the command's name: they are moved behind it."""
+    place = 0
+    while place < len(arguments) and MESSAGE_OPTION.fullmatch(arguments[place]):
+        place += 2 if arguments[place] == "--log" else 1
+    leading, rest = arguments[:place], arguments[place:]
+    if not rest or rest[0] not in COMMANDS:
+        return rest
+    # The name of a command of a group has two words
+    words = 2 if COMMANDS[rest[0]].partition(":")[2].startswith("build_") else 1
+    if len(rest) < words or rest[words - 1].startswith("-"):
+        return rest
+    return [*rest[:words], *leading, *rest[words:]]
+
+
 def _run(arguments: list[str]) -> int:
     shell = Shell(debug="--debug" in arguments)
+    arguments = _behind_the_command(arguments)
     try:
         # A command line builds its own command alone; anything else, such as --help, needs the list
         named = next((word for word in arguments[:1] if word in COMMANDS), None)

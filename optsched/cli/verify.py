@@ -9,12 +9,16 @@ from optsched.cli.command import Argument, Option
 from optsched.cli.options import PROBLEM, InstanceOrProgram, Json, ModelFile
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
+from optsched.display import count
 from optsched.errors import UsageError
 
 if TYPE_CHECKING:
     from optsched.verify import Verification
 
 REFUSED = 6
+HASH = "instance.sha256"
+# Findings that are shown; those about another instance than the solution's follow from that one cause.
+MOST, MOST_OF_OTHER = 20, 3
 
 BOUND = {
     "verified": "its bound was recomputed",
@@ -35,7 +39,8 @@ def verify(
 ) -> int:
     """Check a solution file against its instance or program: every number is recomputed.
 
-    Exit codes: 0 the solution is right, 6 it is refused, with a line for each wrong field on standard error.
+    Exit codes: 0 the solution is right, 3 the file holds no solution, 6 it is refused, with a line for each wrong field
+    on standard error (the first 20; --json has all).
 
     Examples:
         optsched verify cluster.json plan.json
@@ -50,12 +55,14 @@ def verify(
             {"field": finding.field, "message": finding.message} for finding in found.findings
         ]
         shell.document({"ok": found.ok, "bound": found.bound, "findings": findings})
-    for finding in found.findings:
-        shell.complain(
-            f"error: {finding.field}: {finding.message}"
-            if finding.field
-            else f"error: {finding.message}"
-        )
+    other_instance = any(finding.field == HASH for finding in found.findings)
+    most = MOST_OF_OTHER if other_instance else MOST
+    for finding in found.findings[:most]:
+        shell.complain(f"error: {finding}")
+    if len(found.findings) > most:
+        more = count(len(found.findings) - most, "more finding")
+        why = ", as may follow from the other instance" if other_instance else ""
+        shell.complain(f"error: and {more}{why}: --json lists them all")
     if not found.ok:
         return REFUSED
     if not as_json:

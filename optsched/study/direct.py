@@ -20,7 +20,7 @@ from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.files import pretty_json
-from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show
+from optsched.instance.reading import named, parse_json, read_bytes, show
 from optsched.program import LinearArrays, LinearProgram
 from optsched.registry import load_solver
 from optsched.solution import Certificate, SolverRecord, Status, Termination
@@ -33,6 +33,7 @@ from optsched.solving.outcome import Outcome, is_reproducible
 from optsched.solving.proof import proved_linear
 from optsched.verify.findings import Finding, Verification
 from optsched.verify.program import NamedProgram, check_program
+from optsched.verify.reading import parse_solution
 
 # Values by name (0 where absent), values in the order of the columns, or a file: .sol, or what
 # `write` writes.
@@ -231,6 +232,7 @@ def solve_program(
     return ProgramSolution(given.name, given.arrays, given.names, outcome, record, timings)
 
 
+@checks_arguments
 def verify_program(
     program: str | Path | LinearProgram | LinearArrays | ReadProgram,
     document: Mapping[str, Any] | str | Path,
@@ -250,14 +252,11 @@ def verify_program(
     Raises
     ------
     InvalidInput
-        If a file cannot be read or is not JSON. Everything else that is wrong with the solution is a finding.
+        If a file cannot be read, is not JSON, or is no solution of a program. Everything else that is wrong with it is
+        a finding.
     """
     given = _as_read(program)
-    plain: Any = document
-    if isinstance(document, str | Path):
-        data = read_stdin() if str(document) == "-" else read_bytes(Path(document))
-        with named(document):
-            plain = parse_json(data, "solution")
+    plain = parse_solution(document, PROGRAM_FORMAT)
     found = check_program(
         NamedProgram(given.name, given.arrays, given.names.columns, given.names.rows), plain
     )

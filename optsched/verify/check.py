@@ -92,8 +92,8 @@ def verify(
     Raises
     ------
     InvalidInput
-        If the instance is invalid, or the solution cannot be read or is not JSON. Everything else that is wrong with
-        the solution is a finding.
+        If the instance is invalid, or the solution cannot be read, is not JSON, or has not the format of a solution.
+        Everything else that is wrong with the solution is a finding.
     """
     if isinstance(instance, Solution):
         if document is not None:
@@ -138,10 +138,8 @@ def _check(
     other_performance: bool,
 ) -> Bound:
     # The hash covers the performance object: with another model it is another instance.
-    hashed = "the hash of this instance " + (
-        "with this model: was the solution made with it?"
-        if other_performance
-        else "(a solution made with --model FILE is verified with the same one)"
+    hashed = "the solution is of another instance, or was made " + (
+        "without this model" if other_performance else "with --model FILE"
     )
     findings.same("instance.sha256", document.instance.sha256, instance.sha256, hashed)
     findings.same("instance.name", document.instance.name, instance.name)

@@ -11,6 +11,7 @@ from optsched.errors import InvalidInput
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin, show, validate
 from optsched.solution import Solution
 from optsched.solution.document import SolutionDocument
+from optsched.solution.solution import FORMAT
 from optsched.verify.findings import Findings
 
 SolutionSource = Solution | Mapping[str, Any] | str | Path
@@ -18,21 +19,17 @@ SolutionSource = Solution | Mapping[str, Any] | str | Path
 
 
 def read_solution(source: SolutionSource, findings: Findings) -> SolutionDocument | None:
-    """The solution, or None with a finding if it has not the shape of the format.
+    """The solution, or None with a finding if a field of it has not the shape of the format.
 
     Raises
     ------
     InvalidInput
-        If the file cannot be read or is not JSON.
+        If the file cannot be read, is not JSON, or is no solution.
     """
     if isinstance(source, Solution):
         # A file leaves out duals of many rows; in memory all are there to be checked.
         source = source.to_document(all_duals=True)
-    # A mapping goes through JSON as a file does, so that both are checked alike.
-    document = _plain(source) if isinstance(source, Mapping) else _parsed(source)
-    if not isinstance(document, dict):
-        findings.add("", f"found {show(document)}, expected a solution: an object")
-        return None
+    document = parse_solution(source, FORMAT)
     try:
         return validate(SolutionDocument, document)
     except InvalidInput as error:
@@ -40,15 +37,27 @@ def read_solution(source: SolutionSource, findings: Findings) -> SolutionDocumen
         return None
 
 
-def _parsed(source: str | Path) -> object:
+def parse_solution(source: Mapping[str, Any] | str | Path, form: str) -> dict[str, Any]:
+    """A document of a format, from a mapping or a file; raises `InvalidInput` for anything else."""
+    if isinstance(source, Mapping):
+        return _of_format(_through_json(source), form)
     data = read_stdin() if str(source) == "-" else read_bytes(Path(source))
     with named(source):
-        return parse_json(data, "solution")
+        return _of_format(parse_json(data, "solution"), form)
 
 
-def _plain(document: Mapping[str, Any]) -> object:
-    """The mapping as it would be read back from a file."""
+def _of_format(document: object, form: str) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidInput("", show(document), "a solution: an object")
+    if document.get("format") != form:
+        found = show(document["format"]) if "format" in document else "nothing"
+        raise InvalidInput("format", found, f'a solution of the format "{form}"')
+    return document
+
+
+def _through_json(document: Mapping[str, Any]) -> object:
+    """The mapping as it would be read back from a file, so that both are checked alike."""
     try:
         return json.loads(json.dumps(dict(document)))
     except (TypeError, ValueError, RecursionError):
-        return "a mapping that JSON cannot hold"
+        raise InvalidInput("", "a mapping that JSON cannot hold", "a solution") from None

@@ -92,10 +92,16 @@ def test_verify_refuses_another_instance(run: Any, solved: Path) -> None:
     result = run("verify", "@packing", solved, "--json")
     assert result.code == 6
     assert "instance.sha256" in {finding["field"] for finding in result.json["findings"]}
+    # The cause first, and few of the many lines that follow from it
+    lines = result.err.splitlines()
+    assert lines[0].startswith("optsched: error: instance.sha256: ")
+    assert "another instance" in lines[0]
+    assert len(lines) == 4 < len(result.json["findings"])
+    assert lines[-1].endswith("as may follow from the other instance: --json lists them all")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]x"])
-def test_verify_a_file_that_is_not_json(run: Any, tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]x", "[1]", "{}", '{"format": "optsched-plan/1"}'])
+def test_verify_a_file_that_is_no_solution(run: Any, tmp_path: Path, content: str) -> None:
     path = tmp_path / "broken.json"
     path.write_text(content)
     result = run("verify", "@quickstart", path)

@@ -394,6 +394,29 @@ def test_debug_shows_where_a_refusal_comes_from(run: Any) -> None:
     assert result.err.splitlines()[-1].startswith("optsched: error: no instance @nothing ships")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--debug", "solve", "@nothing"),
+        ("-v", "--log", "{log}", "--debug", "solve", "@nothing"),
+        ("--debug", "import", "csv", "none.csv", "none.csv", "--pool", "p=1", "-o", "-"),
+    ],
+)
+def test_messages_options_may_stand_before_the_command(
+    run: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    result = run(*(word.format(log=tmp_path / "log") for word in words))
+    assert result.code in (2, 3)
+    assert "Traceback" in result.err and "no such option" not in result.err
+
+
+@pytest.mark.parametrize("words", [("--debug",), ("-q", "--version"), ("-v", "import", "--help")])
+def test_messages_options_without_a_command_change_nothing(
+    run: Any, words: tuple[str, ...]
+) -> None:
+    assert run(*words).out == run(*words[1:]).out != ""
+
+
 # --- usage ---------------------------------------------------------------------------------------------------------
 
 

@@ -548,17 +548,11 @@ def test_a_solution_with_a_model_is_verified_with_it(
     assert solved["throughput"]["a"] <= 1 / seconds * (1 + 1e-9)
     assert run("verify", instance, plan, "--model", fitted).code == 0
     refused = run("verify", instance, plan)
-    assert (
-        refused.code == 6
-        and "a solution made with --model FILE is verified with the same one" in refused.err
-    )
+    assert refused.code == 6 and "or was made with --model FILE" in refused.err
     plain = tmp_path / "plain.json"
     assert run("solve", instance, "-o", plain).code == 0
     wrong = run("verify", instance, plain, "--model", fitted)
-    assert (
-        wrong.code == 6
-        and "the hash of this instance with this model: was the solution made with it?" in wrong.err
-    )
+    assert wrong.code == 6 and "or was made without this model" in wrong.err
 
 
 def test_the_model_is_taken_from_python_too(instance: Path, fitted: Path) -> None:

@@ -150,8 +150,8 @@ def test_who_takes_no_start_says_so(previous: tuple[optsched.Solution, Path]) ->
 
 def test_starts_that_are_none(tmp_path: Path) -> None:
     for name, text, message in (
-        ("a.json", "{}", "a.json: start: found no solution..."),
-        ("b.json", "[]", "b.json: start: found no solution..."),
+        ("a.json", "{}", "a.json: format: found nothing"),
+        ("b.json", "[]", "b.json: found [], expected a solution: an object"),
         ("c.json", "{", "c.json: found text that is not JSON..."),
         ("d.sol", "x_9999 1", 'd.sol:1: found column "x_9999"'),
     ):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import instance_document
+from refusals import refuses
 
 import optsched
 from optsched import Instance, registry
@@ -217,7 +218,7 @@ def test_the_function_can_be_called_after_its_package_was_imported() -> None:
     given, document = solved("quickstart isolated")
     assert optsched.verify(given, document).ok
     assert module.verify is verify
-    assert isinstance(optsched.verify(given, {}), Verification)
+    assert not optsched.verify(given, {**document, "objective": 9.0}).ok
 
 
 def test_pairs_may_be_written_in_either_order_and_rows_in_any() -> None:
@@ -497,11 +498,10 @@ def changes_of_words(document: Document) -> Iterator[Tampering]:
 
 def changes_of_keys(document: Document) -> Iterator[Tampering]:
     for name in sorted(
-        document.keys() - {"notes"}
-    ):  # they are words of the version that wrote the file
+        document.keys() - {"notes", "format"}
+    ):  # notes are words of the version that wrote the file; without its format a document is no solution
         yield drop((name,))
     yield put(("gold",), 1)
-    yield put(("format",), "optsched-solution/2")
     yield put(("objective",), float("nan"))
     yield put(("objective",), "1.0")
     yield put(("objective",), True)
@@ -956,19 +956,29 @@ def test_unreadable_files_are_invalid_input(content: bytes, tmp_path: Path) -> N
         verify(tmp_path / "missing.json", {})
 
 
-@pytest.mark.parametrize("content", ["[]", "null", "3", '"solution"', "{}"])
-def test_json_that_is_no_solution_is_a_finding(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "refusal"),
+    [
+        ("[]", "found [], expected a solution: an object"),
+        ("null", "found null, expected a solution: an object"),
+        ('"solution"', 'found "solution", expected a solution: an object'),
+        ("{}", 'format: found nothing, expected a solution of the format "optsched-solution/1"'),
+        ('{"format": "optsched-solution/2"}', 'format: found "optsched-solution/2"'),
+        ('{"format": []}', "format: found []"),
+    ],
+)
+def test_json_that_is_no_solution_is_refused(content: str, refusal: str, tmp_path: Path) -> None:
     path = tmp_path / "solution.json"
     path.write_text(content)
-    verification = verify(instance("quickstart"), path)
-    assert len(verification.findings) == 1
-    assert verification.bound == "not verifiable"
+    with refuses(refusal):
+        verify(instance("quickstart"), path)
 
 
 def test_a_mapping_that_json_cannot_hold() -> None:
     _, document = solved("quickstart isolated")
     for value in ({1, 2}, b"bytes", object()):
-        assert not verify(instance("quickstart"), {**document, "options": value}).ok
+        with refuses("found a mapping that JSON cannot hold, expected a solution"):
+            verify(instance("quickstart"), {**document, "options": value})
 
 
 JUNK: list[Any] = [
@@ -1003,12 +1013,12 @@ def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 def test_junk_is_a_finding_and_never_an_exception(case: str) -> None:
     given, original = solved(case)
     chance = random.Random(case)
-    places = list(_places(original))
+    places = [path for path in _places(original) if path != ("format",)]
     for _ in range(120):
         document = copy.deepcopy(original)
         path = chance.choice(places)
         _owner(document, path)[path[-1]] = chance.choice(JUNK)
-        if document == original or path[0] in ("timings", "solver"):
+        if document == original or path[0] in ("timings", "solver", "notes"):
             continue
         verification = verify(given, document)
         assert isinstance(str(verification), str)

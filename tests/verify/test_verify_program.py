@@ -13,6 +13,7 @@ from programs import covering, dense, hard_knapsacks, infeasible, knapsack, unbo
 from refusals import refuses
 
 import optsched
+from optsched.errors import InvalidArgument
 from optsched.program import LinearProgram
 from optsched.study import verify_program
 
@@ -88,7 +89,6 @@ TAMPERINGS: dict[str, tuple[str, Change, str]] = {
         "infeasible", lambda d: d["certificate"]["residuals"].update(least_violation=9.0),
         "certificate.residuals.least_violation",
     ),
-    "a format": ("dense", lambda d: d.update(format="optsched-solution/1"), "format"),
     "a field too many": ("dense", lambda d: d.update(colour="red"), "colour"),
 }  # fmt: skip
 
@@ -100,6 +100,15 @@ def test_tampered_files_are_refused_by_field(tampering: str) -> None:
     document = copy.deepcopy(document)
     change(document)
     assert field in [finding.field for finding in verify_program(program, document).findings]
+
+
+def test_a_solution_of_an_instance_is_none_of_a_program() -> None:
+    program, document = solved("dense")
+    with refuses(
+        'format: found "optsched-solution/1", '
+        'expected a solution of the format "optsched-program-solution/1"'
+    ):
+        verify_program(program, document | {"format": "optsched-solution/1"})
 
 
 def test_infeasibility_is_proved_again() -> None:
@@ -132,6 +141,7 @@ def test_an_optimum_that_is_none_is_found_by_solving_again() -> None:
 
 
 def test_what_is_no_solution() -> None:
-    assert "expected the solution of a program: an object" in str(verify_program(dense(), []))  # type: ignore[arg-type]
+    with refuses("document: found [], expected a mapping, text or a path", InvalidArgument):
+        verify_program(dense(), [])  # type: ignore[arg-type]
     with refuses("found no readable file at..."):
         verify_program(dense(), "/nowhere/solution.json")
