@@ -371,6 +371,11 @@ class Solver(ABC):
     capabilities: ClassVar[frozenset[Capability]]
     optional: ClassVar[bool] = False
     """Whether it is a product of its own that optsched does not install."""
+    keeps_time: ClassVar[bool] = False
+    """Whether every run ends by itself soon after its time limit, whatever the program.
+
+    A large program of any other back-end is solved in a process that can be killed, where a time limit is set.
+    """
 
     @classmethod
     @abstractmethod

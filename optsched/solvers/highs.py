@@ -460,6 +460,7 @@ class Highs(Solver):
 
     name = "highs"
     algorithm = "simplex"
+    keeps_time = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             Capability.CONTINUOUS,

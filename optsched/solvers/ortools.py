@@ -173,6 +173,7 @@ class Glop(OrToolsSolver):
     """GLOP, the simplex method of OR-tools."""
 
     name = "glop"
+    keeps_time = True
     engine = "glop"
     protocol = "ortools.glop.parameters_pb2:GlopParameters"
     capabilities: ClassVar[frozenset[Capability]] = _COMMON | {
@@ -198,6 +199,7 @@ class Pdlp(OrToolsSolver):
     """PDLP, the first-order method of OR-tools; its points need the certificate more than any other's."""
 
     name = "pdlp"
+    keeps_time = True
     engine = "pdlp"
     protocol = "ortools.pdlp.solvers_pb2:PrimalDualHybridGradientParams"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
@@ -244,6 +246,7 @@ class CpSat(OrToolsSolver):
     """CP-SAT for timeline programs, and for linear programs whose columns are all integer."""
 
     name = "cp-sat"
+    keeps_time = True
     engine = "sat"
     protocol = "ortools.sat.sat_parameters_pb2:SatParameters"
     rounds: ClassVar[bool] = True

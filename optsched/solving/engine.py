@@ -182,7 +182,8 @@ class Engine(SolverRuns):
         else:
             solver = self.use(self.load(name), self.reason)
         cones = self.build(program.to_conic)
-        values = self.record(solver().solve_conic(cones, self.limits_left()))
+        runner = self.killable(solver, cones.A.nnz)
+        values = self.record(runner().solve_conic(cones, self.limits_left()))
         if values.x is None:
             return without_point(self, program.requirements, values, program)
         y = values.y

@@ -119,11 +119,15 @@ class SolverProcess:
     grace : float
         Seconds after ``Limits.time`` at which a process that has not answered is killed; also those that it has after
         Ctrl-C. A run without a time limit is waited for without end.
+    lasting : bool
+        Whether more calls follow after one that is not answered in time, as in a scheduler: that run ends in
+        `SolverCrashed`, and the next process starts at once. Otherwise the time was that of the whole call: the run
+        ends without a point, with the termination ``time_limit``.
 
     Notes
     -----
-    A process serves one run at a time. Each run ends within ``Limits.time + grace`` seconds, in an answer or in
-    `SolverCrashed`; so does one that comes while the process still starts (about 0.4 s), which is left to start.
+    A process serves one run at a time. Each run ends within ``Limits.time + grace`` seconds, in an answer or as
+    ``lasting`` says; so does one that comes while the process still starts (about 0.4 s), which is left to start.
     """
 
     def __init__(
@@ -132,11 +136,13 @@ class SolverProcess:
         *,
         memory: float | None = None,
         grace: float = 0.5,
+        lasting: bool = True,
     ) -> None:
         if not (math.isfinite(grace) and grace >= 0):
             raise InvalidArgument("grace", repr(grace), "a number of seconds, 0 or more")
         self.memory = _bytes(memory)
         self.grace = grace
+        self.lasting = lasting
         self._load = load
         self._classes: dict[type[Solver], type[IsolatedSolver]] = {}
         self._versions: dict[Address, str] = {}
@@ -160,7 +166,10 @@ class SolverProcess:
         UsageError
             If its class cannot be imported by another process.
         """
-        original = self._load(name)
+        return self.isolated(self._load(name))
+
+    def isolated(self, original: type[Solver]) -> type[Solver]:
+        """The counterpart of a solver that runs in the process; raises `UsageError` as `load` does."""
         if original not in self._classes:
             self._classes[original] = IsolatedSolver.of(original, self)
         return self._classes[original]
@@ -257,14 +266,15 @@ class SolverProcess:
                 with self._guarded(solver.name, timeout, late):
                     return self._asked(solver, method, arguments, limits, session, timeout)
             except _KilledAfterInterrupt:
+                end = Termination.INTERRUPTED
                 words = f"interrupted; solver {solver.name} did not answer within {self.grace:g} s and was killed"
                 if Values not in ANSWERS[method]:
                     raise Interrupted(words) from None
-                return Values(
-                    Termination.INTERRUPTED,
-                    seconds=time.monotonic() - timeout.started,
-                    words=words,
-                )
+            except _Late as late:
+                end, words = Termination.TIME_LIMIT, str(late)
+                if self.lasting or Values not in ANSWERS[method]:
+                    raise SolverCrashed(words) from None
+        return Values(end, seconds=time.monotonic() - timeout.started, words=words)
 
     def holds(self, key: int) -> bool:
         """Whether the process holds a session."""
@@ -380,7 +390,7 @@ class SolverProcess:
     def _replace(self) -> None:
         """Kill the process, and start the next one without waiting for it."""
         self._drop()
-        if not self._closed.is_set():
+        if self.lasting and not self._closed.is_set():
             try:
                 self._start()
             except SolverUnavailable as error:  # the next run tries again, and raises it then
@@ -423,8 +433,9 @@ class SolverProcess:
                 words = f"could not begin: its process was still starting after {waited:.2g} s"
             if timeout.interrupt_seen:
                 raise _KilledAfterInterrupt from None
-            log.warning("solver %s %s", name, words)
-            raise SolverCrashed(f"solver {name} {words}") from None
+            if self.lasting:
+                log.warning("solver %s %s", name, words)
+            raise _Late(f"solver {name} {words}") from None
         except Closed:
             child, words = self._child, "was closed"
             if child is not None and not self._closed.is_set():
@@ -464,6 +475,10 @@ def _bytes(memory: float | None) -> int | None:
     if not sys.platform.startswith("linux"):
         raise UsageError("memory: the memory of a process can be limited on Linux only")
     return int(memory)
+
+
+class _Late(SolverCrashed):
+    """The process did not answer within the time limit."""
 
 
 class _KilledAfterInterrupt(Exception):
@@ -552,6 +567,7 @@ RUN_THERE = (Capability.CONTINUOUS, Capability.INTEGER, Capability.CONIC, Capabi
 class IsolatedSolver(Solver):
     """A solver whose programs are solved in another process; `of` makes one of any solver."""
 
+    keeps_time = True
     process: ClassVar[SolverProcess]
     address: ClassVar[Address]
     original: ClassVar[type[Solver]]

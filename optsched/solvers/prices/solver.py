@@ -46,6 +46,7 @@ class Prices(Solver):
     """
 
     name = "prices"
+    keeps_time = True
     capabilities = frozenset(
         {Capability.ALLOCATION, Capability.DUALS, Capability.PROGRESS, Capability.INTERRUPT}
     )
