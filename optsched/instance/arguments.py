@@ -1,7 +1,8 @@
 """Arguments of public functions, checked by their annotations before anything is done.
 
 Annotations are read as text: many name classes of layers above this one, which the modules of the
-functions import for type checkers alone.
+functions import for type checkers alone. To resolve them would import those layers, and a validator
+of pydantic per parameter takes longer to build than a small instance takes to solve.
 """
 
 from __future__ import annotations
@@ -35,13 +36,29 @@ def _is_number(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _instance_of(name: str, article: str) -> Kind:
-    """A class by its name: most are defined in layers above this one."""
-    return lambda value: any(
-        owner.__name__ == name for owner in type(value).__mro__
-    ), f"{article} {name}"
+def _is_list(value: object) -> bool:
+    """Anything with items in order; text and mappings can be iterated over, but are no lists."""
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
+def _has_class(name: str) -> Callable[[object], bool]:
+    """Whether a value is of a class, or of one derived from it, by the name of the class."""
+    return lambda value: name in [owner.__name__ for owner in type(value).__mro__]
+
+
+CLASSES = (
+    "Candidates",
+    "Instance",
+    "LinearArrays",
+    "LinearProgram",
+    "PairProfiles",
+    "Profiles",
+    "ReadProgram",
+    "RoundPolicy",
+    "Solution",
+    "Trace",
+)
+"""Classes of the project, most of which are defined in layers above this one."""
 KINDS: Mapping[str, Kind] = {
     "None": (lambda value: value is None, ""),
     "bool": (_is((bool, np.bool_)), "true or false"),
@@ -50,25 +67,12 @@ KINDS: Mapping[str, Kind] = {
     "str": (_is(str), "text"),
     "Path": (_is(os.PathLike), "a path"),
     "Mapping": (_is(Mapping), "a mapping"),
-    "Sequence": (
-        lambda value: isinstance(value, Iterable) and not _is((str, Mapping))(value),
-        "a list",
-    ),
+    "Sequence": (_is_list, "a list"),
     "Callable": (callable, "a function"),
     "Extend": (callable, "a function"),
     "PerformanceModel": (lambda value: hasattr(value, "predict"), "a performance model"),
     "FloatArray": (_is(np.ndarray), "an array"),
-    "Candidates": _instance_of("Candidates", "a"),
-    "Instance": _instance_of("Instance", "an"),
-    "LinearArrays": _instance_of("LinearArrays", "a"),
-    "LinearProgram": _instance_of("LinearProgram", "a"),
-    "PairProfiles": _instance_of("PairProfiles", "a"),
-    "Profiles": _instance_of("Profiles", "a"),
-    "ReadProgram": _instance_of("ReadProgram", "a"),
-    "RoundPolicy": _instance_of("RoundPolicy", "a"),
-    "Solution": _instance_of("Solution", "a"),
-    "Trace": _instance_of("Trace", "a"),
-}
+} | {name: (_has_class(name), f"{'an' if name[0] in 'AEIOU' else 'a'} {name}") for name in CLASSES}
 """Kinds by the names that annotations have for them."""
 ALIASES = {
     "Performance": "Mapping | str | Path",
