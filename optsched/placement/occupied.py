@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -150,29 +150,14 @@ class Occupied:
     ) -> Occupied:
         """The same by the numbers of the GPUs, row by row, and how many each row has."""
         column = rows.column[chosen]
-        instance = classes.instance
-        need, group_need = needs_per_gpu(classes, column)
+        job = rows.job[chosen]
         owner = np.repeat(np.arange(len(chosen), dtype=np.int64), count)
-        wrong = np.flatnonzero(count != classes.gpus[column])
-        if len(wrong):
-            s = int(wrong[0])
-            text = f"{_named(instance, rows.job[chosen], s)} has {count[s]} GPUs"
-            raise ValueError(f"{text}, expected the {classes.gpus[column[s]]} of its row")
-        numbering = instance.cluster.numbering
-        wrong = np.flatnonzero(
-            numbering.pool[numbering.node_of(gpu)] != classes.pool[column[owner]]
-        )
-        if len(wrong):
-            s = int(owner[wrong[0]])
-            pool = int(classes.pool[column[owner[wrong[0]]]])
-            text = f"{_named(instance, rows.job[chosen], s)} has {show(numbering.gpu_name(int(gpu[wrong[0]])))}"
-            raise ValueError(
-                f"{text}, expected GPUs of pool {show(instance.cluster.pools[pool].name)}"
-            )
+        _check_gpus_of_columns(classes, column, job, gpu, count, owner)
+        need, group_need = needs_per_gpu(classes, column)
         share = classes.configurations.share[classes.configuration[column]]
         return cls(
-            instance,
-            rows.job[chosen],
+            classes.instance,
+            job,
             rows.partner[chosen],
             share,
             need,
@@ -212,23 +197,9 @@ class Occupied:
             A share, a need or its name is wrong; see also `Occupied`.
         """
         job = np.asarray(jobs, np.int64)
-        names = (*OWN, *(group.name for group in renewable_groups(instance)))
-        need = np.zeros((len(job), len(names)))
-        for name, amount in (needs or {}).items():
-            if name not in names:
-                raise ValueError(f"needs: found {show(name)}, expected one of {listed(names)}")
-            need[:, names.index(name)] = amount
+        need = _needs_by_name(instance, len(job), needs or {})
         shares = np.broadcast_to(np.asarray(share, np.float64), len(job))
-        wrong = np.flatnonzero(~((shares > 0) & (shares <= 1)))
-        if len(wrong):
-            raise ValueError(
-                f"share[{wrong[0]}]: found {shares[wrong[0]]:g}, expected a number above 0, at most 1"
-            )
-        wrong = np.flatnonzero(~((need >= 0) & (need < np.inf)).all(axis=1))
-        if len(wrong):
-            raise ValueError(
-                f"needs: found {need[wrong[0]].tolist()} of job {wrong[0]}, expected numbers from 0 on"
-            )
+        _check_shares_and_needs(shares, need)
         gpu, owner = _numbered(instance, gpus, job)
         partner = np.full(len(job), NONE, np.int64)
         return cls(
@@ -278,9 +249,9 @@ class Occupied:
     def used(self) -> FloatArray:
         """CPUs and memory (GB) that are in use on every node of the cluster, shape (nodes, 2)."""
         total = np.zeros((self.instance.cluster.numbering.nodes, len(OWN)))
-        for place in np.flatnonzero(self.need.any(axis=0)).tolist():
-            amount = self.need[self.owner, place]
-            total[:, place] = np.bincount(self.node, amount, len(total))
+        for own in np.flatnonzero(self.need.any(axis=0)).tolist():
+            amount = self.need[self.owner, own]
+            total[:, own] = np.bincount(self.node, amount, len(total))
         return total
 
     @cached_property
@@ -348,6 +319,60 @@ def refuse_placed_twice(occupied: Occupied, jobs: IntArray) -> None:
         raise ValueError(f"job {names[int(both[0])]} has GPUs and is to be placed as well")
 
 
+def _check_gpus_of_columns(
+    classes: Classes,
+    column: IntArray,
+    job: IntArray,
+    gpu: IntArray,
+    count: IntArray,
+    owner: IntArray,
+) -> None:
+    """Raise ValueError where a row has not as many GPUs as its column, or one of another pool."""
+    instance = classes.instance
+    wrong_count = np.flatnonzero(count != classes.gpus[column])
+    if len(wrong_count):
+        holder = int(wrong_count[0])
+        wanted = classes.gpus[column[holder]]
+        text = f"{_named(instance, job, holder)} has {count[holder]} GPUs"
+        raise ValueError(f"{text}, expected the {wanted} of its row")
+    numbering = instance.cluster.numbering
+    pool = classes.pool[column]
+    wrong_pool = np.flatnonzero(numbering.pool[numbering.node_of(gpu)] != pool[owner])
+    if len(wrong_pool):
+        first = int(wrong_pool[0])
+        holder = int(owner[first])
+        name = numbering.gpu_name(int(gpu[first]))
+        wanted = instance.cluster.pools[int(pool[holder])].name
+        text = f"{_named(instance, job, holder)} has {show(name)}"
+        raise ValueError(f"{text}, expected GPUs of pool {show(wanted)}")
+
+
+def _needs_by_name(
+    instance: Instance, holders: int, needs: Mapping[str, FloatArray | float]
+) -> FloatArray:
+    """What each holder needs per GPU of each resource of nodes, shape (S, 2 + G); 0 unless stated."""
+    names = (*OWN, *(group.name for group in renewable_groups(instance)))
+    table = np.zeros((holders, len(names)))
+    for name, amount in needs.items():
+        if name not in names:
+            raise ValueError(f"needs: found {show(name)}, expected one of {listed(names)}")
+        table[:, names.index(name)] = amount
+    return table
+
+
+def _check_shares_and_needs(share: FloatArray, need: FloatArray) -> None:
+    """Raise ValueError where a share is not in (0, 1], or a need is negative or infinite."""
+    # Conditions are written so that NaN breaks them.
+    wrong = np.flatnonzero(~((share > 0) & (share <= 1)))
+    if len(wrong):
+        found = f"{share[wrong[0]]:g}"
+        raise ValueError(f"share[{wrong[0]}]: found {found}, expected a number above 0, at most 1")
+    wrong = np.flatnonzero(~((need >= 0) & (need < np.inf)).all(axis=1))
+    if len(wrong):
+        found = f"{need[wrong[0]].tolist()} of job {wrong[0]}"
+        raise ValueError(f"needs: found {found}, expected numbers from 0 on")
+
+
 def _named(instance: Instance, job: IntArray, holder: int) -> str:
     row = int(job[holder])
     return (
@@ -372,12 +397,10 @@ def _numbered(
     )
     wrong = np.flatnonzero(gpu == NONE)
     if len(wrong):
-        name = next(
-            name for place, name in enumerate(chain.from_iterable(gpus)) if place == wrong[0]
-        )
-        text = _named(instance, job, int(owner[wrong[0]]))
+        name = next(islice(chain.from_iterable(gpus), int(wrong[0]), None))
+        holder = _named(instance, job, int(owner[wrong[0]]))
         raise ValueError(
-            f"{text} has {show(name)}, expected a GPU of the cluster, written node/index"
+            f"{holder} has {show(name)}, expected a GPU of the cluster, written node/index"
         )
     return gpu, owner
 
@@ -431,8 +454,8 @@ class Running:
         leaves = np.zeros(jobs, bool)
         lost[owner[state[node] == DOWN]] = True
         leaves[owner[~np.concatenate(usable)[node]]] = True
-        # Nodes of each job: different pairs of a job and a node. Most tables are sorted already.
-        # Pairs of job and node as one number each: sorted, equal ones are neighbours.
+        # Nodes of each job: different pairs of job and node, as one number each. Sorted, equal ones
+        # are neighbours. Most tables are sorted already.
         width = max(numbering.nodes, 1)
         pair = owner * width + node
         if not (pair[1:] >= pair[:-1]).all():
@@ -523,15 +546,15 @@ def _held(
             demand[row] = [workload.demand.get(name, 0.0) for name in names]
     needs = demand[table.workload[jobs]]
     share = np.ones(len(jobs))
-    for place in np.flatnonzero(table.options[jobs] >= 0).tolist():
-        job = int(jobs[place])
+    for nth_job in np.flatnonzero(table.options[jobs] >= 0).tolist():
+        job = int(jobs[nth_job])
         gpus = len(table.running[job][1])
         rows = _options_in_use(instance, job, int(option[job]))
-        share[place] = options.share[rows].max(initial=0.0) or 1.0
-        needs[place] = 0.0
+        share[nth_job] = options.share[rows].max(initial=0.0) or 1.0
+        needs[nth_job] = 0.0
         if len(rows):
             used = [[options.uses[row].get(name, 0.0) for name in names] for row in rows.tolist()]
-            needs[place] = np.max(np.array(used) / gpus, axis=0)
+            needs[nth_job] = np.max(np.array(used) / gpus, axis=0)
     return share, needs
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,8 @@ class StayRule:
         ran_together : bool
             Nothing is in their way that did not run beside them: only what shares GPUs anew is.
         """
-        share = self._classes.configurations.share[self._classes.configuration[rows.column[going]]]
+        configuration = self._classes.configuration[rows.column[going]]
+        share = self._classes.configurations.share[configuration]
         together = self._load + np.bincount(gpu, np.repeat(share, count), len(self._load))
         # Nearly always everybody stays, and thousands of rows need not be tried one by one.
         if ran_together and (together <= FULL).all():
@@ -100,22 +101,22 @@ class StayRule:
         need, group_need = needs_per_gpu(self._classes, rows.column[going])
         kept = np.zeros(len(going), bool)
         held = np.split(gpu, np.cumsum(count)[:-1])
-        for place, row in enumerate(going.tolist()):
-            mine = held[place]
-            if (self._load[mine] + share[place] > FULL).any():
+        for nth_row, row in enumerate(going.tolist()):
+            mine = held[nth_row]
+            if (self._load[mine] + share[nth_row] > FULL).any():
                 continue
             on_node = Counter(self._numbering.node_of(mine).tolist())
             nodes = list(on_node)
             per_node = np.array(list(on_node.values()), np.float64)[:, None]
-            own = per_node * need[place]
-            groups = (self._member[:, nodes] @ per_node).ravel() * group_need[place]
+            own = per_node * need[nth_row]
+            groups = (self._member[:, nodes] @ per_node).ravel() * group_need[nth_row]
             jobs = {int(rows.job[row]), int(rows.partner[row])}
             apart = [number for number, among in enumerate(self._apart) if among & jobs]
             allowed = self._have(nodes, own, groups) and self._may_be_on(nodes, jobs, apart)
-            if not (allowed or firm[place] or ran_together):
+            if not (allowed or firm[nth_row] or ran_together):
                 continue
-            kept[place] = True
-            self._load[mine] += share[place]
+            kept[nth_row] = True
+            self._load[mine] += share[nth_row]
             self._own[nodes] -= own
             self._groups -= groups
             for number in apart:
@@ -200,7 +201,7 @@ def pinned_rows(
         row: reason.get(job, _blocked(instance, job)) for row, job in (moved | blocked).items()
     }
     row = chosen[stay]
-    gpus = tuple(held[place] for place in np.flatnonzero(stay).tolist())
+    gpus = tuple(compress(held, stay))
     beside = fixed.and_also(Occupied.of_rows(classes, rows, row, gpus))
     return PinnedRows(row, gpus, refused, dict(sorted(reason.items())), beside)
 

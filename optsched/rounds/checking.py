@@ -53,10 +53,11 @@ def _wrong_gpus(view: View, places: RunningJobs) -> Iterator[str]:
         (unknown, "which is no GPU of pool {}"),
         (closed, "whose node takes no work"),
     ):
-        for place in np.flatnonzero(wrong).tolist():
-            holder = owner[place]
+        for gpu_index in np.flatnonzero(wrong).tolist():
+            holder = owner[gpu_index]
+            job = names[int(places.job[holder])]
             pool = cluster.pools[int(places.pool[holder])].name
-            yield f"job {names[int(places.job[holder])]} gets {text[place]}, {why.format(pool)}"
+            yield f"job {job} gets {text[gpu_index]}, {why.format(pool)}"
 
 
 def _gpus_given_twice(
@@ -82,9 +83,9 @@ def _gpus_given_twice(
 def _gangs_not_whole(view: View, places: RunningJobs) -> Iterator[str]:
     """A job has as many GPUs as it may have."""
     names = view.instance.jobs_table.names
-    for place in np.flatnonzero(~_allowed(view, places.job, places.length)).tolist():
-        gpus = places.length[place]
-        yield f"job {names[int(places.job[place])]} gets {gpus} GPUs, which it may not have"
+    allowed = _allowed(view, places.job, places.length)
+    for job, gpus in zip(places.job[~allowed].tolist(), places.length[~allowed], strict=True):
+        yield f"job {names[job]} gets {gpus} GPUs, which it may not have"
 
 
 def _jobs_not_ready(view: View, places: RunningJobs) -> Iterator[str]:
@@ -123,18 +124,18 @@ def _allowed(view: View, job: IntArray, gpus: IntArray) -> BoolArray:
     workloads = view.instance.workloads
     allowed = (table.gpus_min[job] <= gpus) & (gpus <= table.gpus_max[job])
     served = np.array([KEY in workload.parameters for workload in workloads] + [False])
-    allowed |= served[table.workload[job]] & (
-        table.rates[job] < 0
-    )  # workers and servers: the job says nothing
-    for place in np.flatnonzero((table.options[job] >= 0) | (table.levels[job] >= 0)).tolist():
-        own = int(table.options[job[place]])
-        levels = int(table.levels[job[place]])
+    # A job of workers and servers without rates of its own does not say how many GPUs it may have.
+    allowed |= served[table.workload[job]] & (table.rates[job] < 0)
+    listed = (table.options[job] >= 0) | (table.levels[job] >= 0)
+    for job_index in np.flatnonzero(listed).tolist():
+        own = int(table.options[job[job_index]])
+        levels = int(table.levels[job[job_index]])
         counts = (
             table.level_lists[levels]
             if own < 0
             else options.gpus[options.indptr[own] : options.indptr[own + 1]]
         )
-        allowed[place] = int(gpus[place]) in [int(count) for count in counts]
+        allowed[job_index] = int(gpus[job_index]) in [int(count) for count in counts]
     return np.asarray(allowed)
 
 

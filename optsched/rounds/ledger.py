@@ -105,10 +105,10 @@ class Ledger:
         of.
         """
         keys = np.concatenate([seated, others])
-        place = matched(self.key.T, keys.T)
-        new = np.flatnonzero(place < 0)
+        entry = matched(self.key.T, keys.T)
+        new = np.flatnonzero(entry < 0)
         runs = np.zeros(len(self) + len(new), bool)
-        runs[place[place >= 0]] = True
+        runs[entry[entry >= 0]] = True
         runs[len(self) :] = True
         zero = np.zeros(len(new))
         longer = Ledger(
@@ -137,11 +137,11 @@ class Ledger:
                 self,
                 carried=np.concatenate([self.carried + 0.0, np.zeros(added)]),
             )
-        # The last entry maps partner -1 to itself.
-        place = np.full(len(self.carried) + 1, -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        job = place[self.job]
-        partner = place[self.partner]
+        # The new row of each old one; -1 where the job went. The last entry maps partner -1 to itself.
+        new_row = np.full(len(self.carried) + 1, -1, np.int64)
+        new_row[rows] = np.arange(len(rows))
+        job = new_row[self.job]
+        partner = new_row[self.partner]
         gone = (job < 0) | ((partner < 0) & (self.partner >= 0))
         carried = np.concatenate([_carried(self, gone)[rows], np.zeros(added)])
         kept = ~gone
@@ -454,20 +454,15 @@ def says_more(labels: IntArray) -> BoolArray:
 def setups_of(key: IntArray) -> Mapping[int, Setup]:
     """How the jobs of some rows of a ledger (their keys) run, where that is more than GPUs; by the row of the job."""
     key = key[says_more(key[:, 2:])]
+    # A key holds the bits of the share, so that keys are compared as whole numbers.
     share = np.ascontiguousarray(key[:, -1]).view(np.float64).tolist()
+    job_of, partner_of = key[:, :2].T.tolist()
+    option_of, workers_of, servers_of, _ = key[:, 2:][:, BESIDE].T.tolist()
     found: dict[int, Setup] = {}
-    for place, (
-        job,
-        partner,
-        _,
-        _,
-        _,
-        option,
-        workers,
-        servers,
-        _,
-    ) in enumerate(key.tolist()):
-        setup = Setup(share[place], None if option < 0 else option, workers, servers)
+    for job, partner, option, workers, servers, part in zip(
+        job_of, partner_of, option_of, workers_of, servers_of, share, strict=True
+    ):
+        setup = Setup(part, None if option < 0 else option, workers, servers)
         found[job] = setup
         if partner >= 0:
             found[partner] = setup
