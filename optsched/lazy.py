@@ -1,9 +1,11 @@
-"""Names that are loaded when they are used: those of facades, and methods that point upwards."""
+"""Loading: facades whose names load when used, methods that point upwards, and a pause of the collector."""
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
@@ -22,11 +24,29 @@ def lazy_names(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
     def load(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home[name], package), name)
+        with no_collection():
+            module = import_module(home[name], package)
+        value = getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 
     return load
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Pause the cycle collector while something large is loaded that stays: modules, or a document.
+
+    Every few hundred new objects make the collector walk them, and now and then all objects of the process. A tree that
+    was just parsed has no cycles, and nobody drops a module, so these walks find nothing.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 CONVENIENCES: Mapping[str, tuple[str, str]] = {

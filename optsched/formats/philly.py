@@ -22,8 +22,8 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
 from optsched.formats.recorded import ImportedLog, RecordedJobs, recorded_instance
 from optsched.formats.tables import Kind, Table, read_table
-from optsched.instance.files import no_collection
 from optsched.instance.reading import listed, named, parse_json, show
+from optsched.lazy import no_collection
 
 COLUMNS: dict[str, Kind] = {
     "timestamp": "text",

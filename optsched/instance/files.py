@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +12,7 @@ from optsched.instance.build import build_instance
 from optsched.instance.documents import InstanceDocument
 from optsched.instance.instance import Instance
 from optsched.instance.reading import named, parse_json, read_bytes, read_stdin
+from optsched.lazy import no_collection
 
 SUFFIXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".npz": "npz"}
 NPZ_MAGIC = b"PK\x03\x04"
@@ -61,18 +60,6 @@ def read_file(source: str | Path, what: str, build: Callable[[Any], Read]) -> Re
 
             return build(parse_yaml(data, what))
         return build(parse_json(data, what))
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Pause the cycle collector: a parsed document is a big tree without cycles, walked in vain again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def instance_bytes(instance: Instance, kind: str) -> bytes:
