@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.display import Displayed
 from optsched.formulation.options import ConstraintOptions, options_from
 from optsched.instance import Instance
+from optsched.instance.documents import changed_fields
 
 Sizes = Literal["least", "most", "fastest"]
 """Which of the configurations of an elastic job that have room it runs in."""
@@ -97,7 +99,7 @@ class RankedJobs:
         )  # fmt: skip
 
 
-class Ranking(ABC):
+class Ranking(ABC, Displayed):
     """A policy that ranks jobs. Rounds run them in this order, each in a configuration that has room.
 
     A subclass's docstring is the rule. Ties go to the job that arrived first, then to the one that was submitted first.
@@ -117,6 +119,9 @@ class Ranking(ABC):
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Any = options_from(type(self), options or {})
+
+    def _headline(self) -> str:
+        return ", ".join([self.name, *changed_fields(self.options)])
 
     @property
     def reads(self) -> frozenset[str] | None:

@@ -12,6 +12,7 @@ import pytest
 import optsched
 from optsched.benchmarking import Benchmark, from_names
 from optsched.display import Displayed, DisplayedTable
+from optsched.display.columns import heading
 from optsched.errors import InvalidArgument, SolverUnavailable
 from optsched.generate import generate
 from optsched.sensitivity import capacity_curve
@@ -97,6 +98,45 @@ def test_values_that_hold_arrays_do_not_print_them(results: dict[str, Displayed]
     assert [text for text in shown if "\n" in text or "array" in text or len(text) > WIDEST] == []
 
 
+def test_what_results_lead_to_is_one_line_too(results: dict[str, Displayed]) -> None:
+    for name, result in results.items():
+        for field in dir(result):
+            if field.startswith("_"):
+                continue
+            try:
+                value = getattr(result, field)
+            except KeyError:
+                continue  # a field of the jobs that the formulation does not read
+            ours = type(value).__module__.partition(".")[0] in ("optsched", "formulations")
+            if ours and not callable(value):
+                text = repr(value)
+                assert "\n" not in text and len(text) <= WIDEST, (name, field, text)
+                assert " at 0x" not in text, (name, field, text)
+
+
+def test_a_value_without_words_of_its_own_shows_its_fields() -> None:
+    options = optsched.load("@quickstart").options
+    assert repr(options).startswith("<OptionTable indptr (1), pool (0), gpus (0)")
+    assert repr(optsched.RoundPolicy(patience=3)) == "<RoundPolicy patience=3>"
+
+
+def test_summaries_say_what_a_line_cannot(results: dict[str, Displayed]) -> None:
+    plan, front = results["plan"].summary(), results["front"].summary()
+    assert "16 of 16 in use" in plan and "resnet-50-1" in plan
+    assert "total throughput, steps/s (more is better)" in front and "at one end" in front
+    assert "with all else held" in results["what-if"].summary()
+    assert "1 of 1 problem settled" in results["sweep"].summary()
+    assert "2 of 12 jobs" in results["trace"].summary()
+    assert "deadlines_met  100 %" in results["simulation"].summary()
+
+
+def test_a_placement_names_its_jobs(results: dict[str, Displayed]) -> None:
+    placement = results["placement"]
+    assert isinstance(placement, DisplayedTable)
+    jobs = placement.to_columns()["job"]
+    assert set(jobs) <= {job.id for job in optsched.load("@quickstart").jobs}
+
+
 def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Displayed]) -> None:
     tables = {
         name: result for name, result in results.items() if isinstance(result, DisplayedTable)
@@ -107,7 +147,7 @@ def test_notebooks_show_a_table_of_each_result_with_rows(results: dict[str, Disp
         columns = result.to_columns()
         lengths = {len(column) for column in columns.values()}
         assert len(lengths) == 1, name
-        assert all(f">{column}</th>" in html for column in columns), name
+        assert all(f">{heading(column)}</th>" in html for column in columns), name
         few = result.to_columns(2)
         assert {column: list(values)[:2] for column, values in columns.items()} == {
             column: list(values) for column, values in few.items()

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from optsched.benchmarking.best_known import with_best_known
-from optsched.display import DisplayedTable, TableColumns, columns_of, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, seconds
 from optsched.errors import InvalidArgument
 from optsched.lazy import convenience
 
@@ -62,8 +62,8 @@ OVERHEAD = frozenset(
 """Numbers that have tables of their own, or cannot be averaged over problems."""
 
 
-@dataclass(frozen=True)
-class Cell:
+@dataclass(frozen=True, repr=False)
+class Cell(Displayed):
     """What one method made of one problem, in one repetition or several."""
 
     rows: tuple[Row, ...]
@@ -202,6 +202,14 @@ class Results(DisplayedTable):
     def method_name(self, method: tuple[Any, ...]) -> str:
         """A method in words."""
         return _words(self.by, method)
+
+    def method_in_words(self, method: tuple[Any, ...]) -> str:
+        """How many problems a method settled, and how long that took."""
+        cells = [self.cell(problem, method) for problem in self.problems]
+        settled = sum(cell is not None and cell.status in SETTLED for cell in cells)
+        text = f"{settled:,} of {count(len(cells), 'problem')} settled"
+        times = self.values(self.time_column or "", method, settled=True)
+        return f"{text}, {seconds(median(times.values()))} in the median" if times else text
 
     def problem_name(self, problem: tuple[Any, ...]) -> str:
         """A problem in words: the columns in which problems differ."""

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from optsched.benchmarking.machine import cores, here
 from optsched.benchmarking.results_file import FAILED, ResultsFile, Row
 from optsched.benchmarking.task import Task
 from optsched.benchmarking.worker import Prepare, Request, TaskEnd, Work
-from optsched.display import DisplayedTable, TableColumns, columns_of, count
+from optsched.display import DisplayedTable, TableColumns, columns_of, count, first_of
 from optsched.errors import InvalidArgument, OptschedError, SolverCrashed, UsageError
 from optsched.lazy import convenience
 from optsched.processes import (
@@ -88,6 +88,8 @@ NO_MEMORY = re.compile(r"bad_alloc|MemoryError|out of memory|cannot allocate", r
 """What libraries say that can get no memory."""
 CRASHED = SolverCrashed.exit_code
 MB = 1e6
+# Methods in a summary, at most.
+METHODS_TOLD = 10
 
 
 @dataclass
@@ -340,7 +342,21 @@ class Sweep(DisplayedTable):
         return count(len(self.rows), "row") + (", interrupted" if self.interrupted else "")
 
     def _facts(self) -> Mapping[str, str]:
-        return {"notices": "; ".join(self.notices)}
+        if not self.rows:
+            return {"notices": "; ".join(self.notices)}
+        from optsched.benchmarking.results import Results
+
+        results = Results.of(self.rows)
+        statuses = Counter(str(row.get("status")) for row in self.rows)
+        facts = {"status": ", ".join(f"{found:,} {status}" for status, found in statuses.items())}
+        for method in results.methods[:METHODS_TOLD]:
+            facts[results.method_name(method)] = results.method_in_words(method)
+        hidden = len(results.methods) - METHODS_TOLD
+        return facts | {
+            "...": f"{hidden:,} more" if hidden > 0 else "",
+            "errors": first_of([str(row["error"]) for row in self.rows if row.get("error")], 2),
+            "notices": "; ".join(self.notices),
+        }
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The rows, one for each task."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from optsched.benchmarking.task import canonical
+from optsched.display import Displayed
 from optsched.errors import InvalidArgument, UsageError, unknown_name
 from optsched.formats.mps import is_program
 from optsched.instance.files import SUFFIXES as INSTANCE_SUFFIXES
@@ -21,8 +22,8 @@ SPAN = re.compile(r"\s*(\d{1,18})\s*\.\.\s*(\d{1,18})\s*", re.ASCII)
 MOST_SEEDS = 100_000
 
 
-@dataclass(frozen=True)
-class ProblemSource:
+@dataclass(frozen=True, repr=False)
+class ProblemSource(Displayed):
     """An instance or a program, not read yet.
 
     Attributes
@@ -38,6 +39,9 @@ class ProblemSource:
     name: str
     content: Mapping[str, Any]
     program: bool = False
+
+    def _headline(self) -> str:
+        return self.name
 
 
 def from_names(names: Iterable[str], folder: Path | None = None) -> list[ProblemSource]:

@@ -12,6 +12,7 @@ from optsched.benchmarking.run import Running, Sweep, run_tasks
 from optsched.benchmarking.solve_task import prepare_solve, solve_task
 from optsched.benchmarking.sources import ProblemSource
 from optsched.benchmarking.task import Task, canonical
+from optsched.display import Displayed, count
 from optsched.errors import InvalidArgument, UsageError
 from optsched.instance.durations import Duration, seconds_or_none
 from optsched.registry import load_solver
@@ -21,8 +22,8 @@ GRACE_SHARE, GRACE = 0.1, 5.0
 """A task is killed when it has had its time limit, this share of it, and so many seconds more."""
 
 
-@dataclass(frozen=True)
-class Benchmark:
+@dataclass(frozen=True, repr=False)
+class Benchmark(Displayed):
     """What is to be solved, with what, and how long.
 
     Attributes
@@ -60,6 +61,15 @@ class Benchmark:
     work_limit: int | None = None
     gap: float | None = None
     solver_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def _headline(self) -> str:
+        parts = (
+            count(len(self.sources), "problem"),
+            count(len(self.formulations), "formulation"),
+            count(len(self.solvers), "solver"),
+            count(len(self.seeds), "seed"),
+        )
+        return ", ".join(parts) + (f", {self.repeat} times" if self.repeat > 1 else "")
 
     def tasks(self) -> list[Task]:
         """The tasks in the order of the final table.

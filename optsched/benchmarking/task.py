@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from optsched.display import Displayed
 from optsched.errors import UsageError
 
 LIMITS = ("time_limit", "memory_limit")
 """Parts of a task's content that say no more than how long it may go on; the same for all tasks of a sweep."""
 
 
-@dataclass(frozen=True)
-class Task:
+@dataclass(frozen=True, repr=False)
+class Task(Displayed):
     """A task; two with the same content are the same task, in this run and in any other.
 
     Made by `Task.of`.

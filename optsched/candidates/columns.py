@@ -21,6 +21,7 @@ from optsched.arrays import (
     looked_up,
     taken,
 )
+from optsched.display import Displayed
 
 
 class Drop(IntEnum):
@@ -75,8 +76,8 @@ class Ways:
         return rank
 
 
-@dataclass(frozen=True, eq=False)
-class KindColumns:
+@dataclass(frozen=True, repr=False, eq=False)
+class KindColumns(Displayed):
     """Columns before classes: kind (or pair of kinds) x configuration; arrays of length N.
 
     What is the same in all columns is kept once (`optsched.arrays.constant`), and cannot be written to.

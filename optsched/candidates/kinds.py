@@ -22,6 +22,7 @@ from optsched.arrays import (
     ranges,
     taken,
 )
+from optsched.display import Displayed
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.tables import OptionTable
@@ -46,8 +47,8 @@ class Absence(IntEnum):
     """The formulation does not deal with such jobs."""
 
 
-@dataclass(frozen=True, eq=False)
-class Kinds:
+@dataclass(frozen=True, repr=False, eq=False)
+class Kinds(Displayed):
     """Kinds of the jobs that are present, in order of first appearance.
 
     Attributes

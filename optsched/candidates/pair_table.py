@@ -16,6 +16,7 @@ from optsched.candidates.modelled_pairs import GAIN, pairable
 from optsched.candidates.resources import Resources, resource_rows
 from optsched.candidates.room import drop_roomless
 from optsched.candidates.usage import Usage
+from optsched.display import Displayed
 from optsched.errors import InvalidInput, UsageError
 from optsched.instance import Instance
 from optsched.performance import (
@@ -33,8 +34,8 @@ STEP = 1_000_000
 """Cells that a model of pairs is asked for at a time."""
 
 
-@dataclass(frozen=True)
-class PairTable:
+@dataclass(frozen=True, repr=False)
+class PairTable(Displayed):
     """The columns of pairs that can be made: W ways (pool, GPUs, nodes) x S sorts x S sorts.
 
     Kinds of a sort differ in nothing but their rates alone, as far as sharing GPUs goes. In way w a kind a of sort A

@@ -12,12 +12,13 @@ from optsched.candidates.columns import KindColumns
 from optsched.candidates.kinds import Kinds
 from optsched.candidates.needs import column_needs, server_needs
 from optsched.candidates.usage import ByWay, Usage
+from optsched.display import Displayed
 from optsched.instance import Instance
 from optsched.instance.cluster import PER_NODE
 
 
-@dataclass(frozen=True, eq=False)
-class Resources:
+@dataclass(frozen=True, repr=False, eq=False)
+class Resources(Displayed):
     """Rows of ``usage``.
 
     Attributes

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import AnyArray, FloatArray, IntArray, blocks
 from optsched.arrays.matrices import largest_of_rows, one_per_column
+from optsched.display import Displayed
 
 
 class ByWay(NamedTuple):
@@ -30,8 +31,8 @@ class ByWay(NamedTuple):
     amount: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Usage:
+@dataclass(frozen=True, repr=False, eq=False)
+class Usage(Displayed):
     """What one unit of each of N columns holds of R resources.
 
     Attributes

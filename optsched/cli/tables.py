@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optsched.display import printable
+from optsched.display.text import number as number
+from optsched.display.text import percent as percent
+from optsched.display.text import printable
+from optsched.display.text import rounded as rounded
+from optsched.display.text import seconds as seconds
+from optsched.display.text import share as share
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -28,51 +33,9 @@ WORD = re.compile(r"\S+")
 PUNCTUATION = re.compile(r"[,:;=/_+.-]")
 
 
-def number(value: float) -> str:
-    """Six significant digits, thousands apart: ``31,344.5``."""
-    return f"{value:,.6g}"
-
-
-def rounded(value: float) -> str:
-    """Four significant digits: a rate or a price."""
-    return number(float(f"{value:.4g}"))
-
-
-def percent(fraction: float) -> str:
-    """A share: ``37.5 %``; small ones keep a digit, and only what is whole is called 100 %."""
-    if fraction == 0:
-        return "0 %"
-    if 0 < fraction < 0.0005:
-        return "< 0.1 %"
-    text = f"{100 * fraction:.1f}"
-    # 99.96 % rounds to 100.0, but must not be read as all
-    if text == "100.0":
-        return "100 %" if fraction > 1 - 1e-9 else "> 99.9 %"
-    return f"{text} %"
-
-
-def share(gap: float) -> str:
-    """A gap in percent, two digits; what is rounding is 0."""
-    # Less is rounding of the two numbers that were subtracted
-    if gap < 1e-12:
-        return "0 %"
-    return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"
-
-
 def spread(log_sd: float) -> str:
     """`` ± 12 %``: a standard deviation of a log as a factor; nothing where there is none."""
     return f" ± {100 * math.expm1(log_sd):.2g} %" if log_sd > 0 else ""
-
-
-def seconds(value: float) -> str:
-    """``12 ms``, ``1.23 s``, ``2.1 min``, ``3.4 h``, ``2.1 d``."""
-    if value < 0.9995:
-        return f"{1000 * value:.0f} ms" if value >= 0.0095 else f"{1000 * value:.1f} ms"
-    if value < 120:
-        return f"{value:.3g} s"
-    if value < 7200:
-        return f"{value / 60:.3g} min"
-    return f"{value / 3600:.3g} h" if value < 172800 else f"{value / 86400:,.3g} d"
 
 
 def name(text: str) -> str:
@@ -186,8 +149,8 @@ class Grid:
         yield Text("")
         if self.title is not None:
             yield self.title
-        for number, (block, widths) in enumerate(self._blocks(options.max_width)):
-            if number:
+        for place, (block, widths) in enumerate(self._blocks(options.max_width)):
+            if place:
                 yield Text("")
             made = Table(
                 box=box.SIMPLE_HEAD,

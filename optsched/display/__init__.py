@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
 
 from optsched.display.text import amount as amount
 from optsched.display.text import count as count
 from optsched.display.text import first_of as first_of
+from optsched.display.text import in_short
+from optsched.display.text import number as number
 from optsched.display.text import one_line as one_line
+from optsched.display.text import percent as percent
 from optsched.display.text import printable as printable
+from optsched.display.text import seconds as seconds
+from optsched.display.text import shortened as shortened
 from optsched.errors import SolverUnavailable
 
 if TYPE_CHECKING:
     import pandas
+
+LINE = 120
+"""Characters of a ``repr``."""
 
 HTML_ROWS = 20
 """Rows of a table that a notebook shows."""
@@ -31,15 +40,20 @@ class Displayed:
     __slots__ = ()
 
     def _headline(self) -> str:
-        """The value in a few words, on one line."""
-        raise NotImplementedError
+        """The value in a few words: of a dataclass its fields, where no class says it better."""
+        named = fields(cast("Any", self))
+        return ", ".join(f"{field.name} {in_short(getattr(self, field.name))}" for field in named)
+
+    def _line(self) -> str:
+        """The class and the headline, in one line that fits a screen."""
+        return shortened(one_line(f"{type(self).__name__} {self._headline()}"), LINE - 2)
 
     def _facts(self) -> Mapping[str, str]:
         """What else is worth knowing at first sight, by name."""
         return {}
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {one_line(self._headline())}>"
+        return f"<{self._line()}>"
 
     def summary(self) -> str:
         """The value in one line, then one line for each fact.
@@ -48,7 +62,7 @@ class Displayed:
         -------
         str
         """
-        lines = [f"{type(self).__name__} {one_line(self._headline())}"]
+        lines = [self._line()]
         facts = {name: text for name, text in self._facts().items() if text}
         width = max(map(len, facts), default=0)
         lines += [f"  {name:<{width}}  {one_line(text)}" for name, text in facts.items()]
@@ -104,15 +118,19 @@ class DisplayedTable(Displayed):
         return pandas.DataFrame({name: list(column) for name, column in self.to_columns().items()})
 
     def _repr_html_(self) -> str:
-        from optsched.display.html import cell_text, table_html
+        from optsched.display.columns import heading, written
+        from optsched.display.html import table_html
 
         # One row more than is shown tells whether there are more.
         columns = self.to_columns(HTML_ROWS + 1)
         rows = list(zip(*columns.values(), strict=True))
         text = [any(isinstance(value, str) for value in column) for column in columns.values()]
-        shown = [[cell_text(value) for value in row] for row in rows[:HTML_ROWS]]
+        shown = [
+            [written(name, value) for name, value in zip(columns, row, strict=True)]
+            for row in rows[:HTML_ROWS]
+        ]
         more = f"<p>The first {HTML_ROWS} rows.</p>" if len(rows) > HTML_ROWS else ""
-        return super()._repr_html_() + table_html(list(columns), shown, text) + more
+        return super()._repr_html_() + table_html(list(map(heading, columns)), shown, text) + more
 
 
 def columns_of(records: Sequence[Mapping[str, Any]]) -> TableColumns:

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from optsched.display.text import amount
-
-__all__ = ["cell_text", "escape", "facts_html", "table_html"]
+__all__ = ["escape", "facts_html", "table_html"]
 
 LONG = 60
 """Characters from which the text of a cell may be broken."""
-
-
-def cell_text(value: object) -> str:
-    """A value in a cell of a table."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return "" if value != value else amount(value)  # NaN: there is no value
-    if isinstance(value, list | tuple):
-        return ", ".join(map(cell_text, value))
-    return str(value)
 
 
 def facts_html(entries: Iterable[tuple[str, str]]) -> str:

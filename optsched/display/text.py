@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import islice
 
 
 def amount(value: float) -> str:
     """Four significant digits, of large numbers all before the point: ``0.9714``, ``31,345``."""
     return f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def number(value: float) -> str:
+    """Six significant digits, thousands apart: ``31,344.5``."""
+    return f"{value:,.6g}"
+
+
+def rounded(value: float) -> str:
+    """Four significant digits: a rate or a price."""
+    return number(float(f"{value:.4g}"))
+
+
+def percent(fraction: float) -> str:
+    """A share: ``37.5 %``; small ones keep a digit, and only what is whole is called 100 %."""
+    if fraction == 0:
+        return "0 %"
+    if 0 < fraction < 0.0005:
+        return "< 0.1 %"
+    text = f"{100 * fraction:.1f}"
+    # 99.96 % rounds to 100.0, but must not be read as all
+    if text == "100.0":
+        return "100 %" if fraction > 1 - 1e-9 else "> 99.9 %"
+    return f"{text} %"
+
+
+def share(gap: float) -> str:
+    """A gap in percent, two digits; what is rounding is 0."""
+    # Less is rounding of the two numbers that were subtracted
+    if gap < 1e-12:
+        return "0 %"
+    return f"{100 * gap:,.0f} %" if gap >= 1 else f"{100 * gap:.2g} %"
+
+
+def seconds(value: float) -> str:
+    """``12 ms``, ``1.23 s``, ``2.1 min``, ``3.4 h``, ``2.1 d``."""
+    if value == 0:
+        return "0 s"
+    if value < 0.9995:
+        return f"{1000 * value:.0f} ms" if value >= 0.0095 else f"{1000 * value:.1f} ms"
+    if value < 120:
+        return f"{value:.3g} s"
+    if value < 7200:
+        return f"{value / 60:.3g} min"
+    return f"{value / 3600:.3g} h" if value < 172800 else f"{value / 86400:,.3g} d"
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -26,6 +70,25 @@ def enumerated(words: Sequence[str], conjunction: str) -> str:
     """``a``, ``a or b``, ``a, b or c``."""
     *first, last = words
     return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, cut where it is longer than ``width`` characters."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def in_short(value: object) -> str:
+    """A value in a word: an array is its shape, a collection the number of its items."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"({' x '.join(map(str, shape))})"
+    if isinstance(value, str):
+        return value or "''"
+    if isinstance(value, float):
+        return amount(value)
+    if isinstance(value, Sized):
+        return f"({len(value)})"
+    return str(value) if value is None or isinstance(value, int) else type(value).__name__
 
 
 def one_line(text: str) -> str:

@@ -13,11 +13,13 @@ import scipy.sparse as sp
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates, Classes
 from optsched.candidates.classes import READABLE
+from optsched.display import Displayed
 from optsched.errors import UsageError
 from optsched.formulation.options import FormulationOptions
 from optsched.formulation.procedure import Procedure
 from optsched.formulation.side_constraint import SHOWN, Infeasible, SideConstraint
 from optsched.instance import FORMAT, Instance
+from optsched.instance.documents import changed_fields
 from optsched.lazy import convenience
 from optsched.program import AllocationProgram, LinearProgram, Variables
 from optsched.solution import Conflict, Solution
@@ -31,7 +33,7 @@ Extend = Callable[[LinearProgram, Mapping[str, Variables], Classes], None]
 """A researcher's own rows: called with the program, its blocks of variables by name, and the classes."""
 
 
-class Formulation(ABC):
+class Formulation(ABC, Displayed):
     """Objective and constraints over candidates.
 
     A subclass's docstring is its mathematics. ``reads`` declares the job arrays that it looks at: jobs that agree in
@@ -90,7 +92,11 @@ class Formulation(ABC):
         )
         self.extend = extend
 
-    def check(self, instance: Instance) -> None:  # noqa: B027 (most can deal with every instance)
+    def _headline(self) -> str:
+        constraints = [constraint.kind for constraint in self.constraints]
+        return ", ".join([self.name, *changed_fields(self.options), *constraints])
+
+    def check(self, instance: Instance) -> None:
         """Refuse an instance that the formulation cannot deal with, whatever its jobs are.
 
         Parameters

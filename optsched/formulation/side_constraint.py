@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 from optsched.arrays import IntArray
 from optsched.candidates import Classes
+from optsched.display import Displayed
 from optsched.formulation.options import ConstraintOptions
 from optsched.instance import Instance
+from optsched.instance.documents import changed_fields
 from optsched.program import Assumption, SideRows
 from optsched.solution import Conflict
 
@@ -33,7 +35,7 @@ class Infeasible(Exception):
         self.conflicts = (*named, *rest)
 
 
-class SideConstraint(ABC):
+class SideConstraint(ABC, Displayed):
     """Rows that compose with any allocation formulation: deadlines, budgets, quotas ...
 
     Parameters
@@ -63,7 +65,10 @@ class SideConstraint(ABC):
     def __init__(self, options: ConstraintOptions) -> None:
         self.options = options
 
-    def check(self, instance: Instance) -> None:  # noqa: B027 (most have no names)
+    def _headline(self) -> str:
+        return ", ".join([self.kind, *changed_fields(self.options)])
+
+    def check(self, instance: Instance) -> None:
         """Refuse names that the instance does not have. It is called before anything else.
 
         Parameters

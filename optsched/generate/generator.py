@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed
 from optsched.errors import InvalidArgument, WrongValue
 from optsched.instance import FORMAT, Instance
 from optsched.instance.reading import show, translate
@@ -58,8 +59,8 @@ def _nothing() -> tuple[str, ...]:
     return ()
 
 
-@dataclass(frozen=True)
-class Generated:
+@dataclass(frozen=True, repr=False)
+class Generated(Displayed):
     """An instance fresh from its generator.
 
     Attributes
@@ -71,6 +72,9 @@ class Generated:
 
     instance: Instance
     notes: Callable[[], tuple[str, ...]] = _nothing
+
+    def _headline(self) -> str:
+        return f"of {self.instance.name}"
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Pool(Displayed):
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
-class Numbering:
+class Numbering(Displayed):
     """Nodes numbered pool by pool in the order of their rows, and GPUs node by node; those of all states.
 
     Attributes
@@ -138,6 +138,9 @@ class Numbering:
         self.row: IntArray = np.concatenate([*rows, np.zeros(0, np.int64)])
         sizes = np.concatenate([*(pool.node_gpus for pool in pools), np.zeros(0, np.int64)])
         self.start: IntArray = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+    def _headline(self) -> str:
+        return f"of {count(len(self.pool), 'node')} in {count(len(self.first), 'pool')}"
 
     @property
     def nodes(self) -> int:
@@ -205,8 +208,8 @@ class Resource:
     nodes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Tenant:
+@dataclass(frozen=True, repr=False)
+class Tenant(Displayed):
     """A group of jobs: share by ``weight`` among tenants, by ``policy`` (fairness or fifo) inside."""
 
     name: str

@@ -57,6 +57,15 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
+def changed_fields(document: BaseModel) -> list[str]:
+    """``field=value`` of each field that is not at its default."""
+    defaults = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in type(document).model_fields.items()
+    }
+    return [f"{name}={value}" for name, value in document if value != defaults[name]]
+
+
 def _refuse(subpath: str, found: object, expected: str) -> PydanticCustomError:
     context = {"subpath": subpath, "found": show(found), "expected": expected}
     return PydanticCustomError("optsched", "{expected}", context)

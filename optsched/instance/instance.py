@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optsched.arrays import IntArray
-from optsched.display import DisplayedTable, TableColumns, count, first_of
+from optsched.display import Displayed, DisplayedTable, TableColumns, count, first_of
 from optsched.errors import checks_keywords
 from optsched.instance.cluster import Cluster, Tenant
 from optsched.instance.documents import FORMAT
@@ -285,13 +285,16 @@ class Instance(DisplayedTable):
         return columns
 
 
-class Jobs:
+class Jobs(Displayed):
     """Sequence of `Job` views over an instance's table."""
 
     __slots__ = ("_instance",)
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+
+    def _headline(self) -> str:
+        return f"of {self._instance.name}: {count(len(self), 'job')}"
 
     def __len__(self) -> int:
         return len(self._instance.jobs_table)

@@ -9,13 +9,14 @@ from itertools import chain
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray, ranges
+from optsched.display import Displayed, count
 from optsched.instance.cluster import Numbering
 
 Place = tuple[int, tuple[str, ...], float | None]
 """Pool, GPUs (``node/index``) and since when (seconds, if known) a job holds them."""
 
 
-class RunningJobs(Mapping[int, Place]):
+class RunningJobs(Displayed, Mapping[int, Place]):
     """A mapping of the rows of jobs to their places that never changes, with its R jobs as arrays.
 
     With tens of thousands of jobs that run on from round to round, walking through all of them is what takes time:
@@ -73,8 +74,8 @@ class RunningJobs(Mapping[int, Place]):
     def __contains__(self, job: object) -> bool:
         return job in self._places
 
-    def __repr__(self) -> str:
-        return f"RunningJobs({self._places!r})"
+    def _headline(self) -> str:
+        return f"{count(len(self), 'job')} on {count(int(self.length.sum()), 'GPU')}"
 
     def keys(self) -> KeysView[int]:
         """Rows of the jobs."""

@@ -24,8 +24,8 @@ ANY_SPREAD = 0
 """Nodes spanned of a rate that does not say: as few nodes as the count needs."""
 
 
-@dataclass(frozen=True)
-class Workload:
+@dataclass(frozen=True, repr=False)
+class Workload(Displayed):
     """A kind of work: its row of the rate table (-1: none), needs per GPU, and parameters for models.
 
     A ``label`` is named by jobs alone, which bring their own rates. Labels come last, in the order in which jobs name
@@ -52,8 +52,8 @@ class Colocation:
     throughput: tuple[float, float]
 
 
-@dataclass(frozen=True, eq=False)
-class RateTable:
+@dataclass(frozen=True, repr=False, eq=False)
+class RateTable(Displayed):
     """Interned throughput profiles; profile p owns the entries ``indptr[p]:indptr[p + 1]``.
 
     Attributes
@@ -74,6 +74,9 @@ class RateTable:
     nodes: IntArray
     rate: FloatArray
     places: tuple[str, ...]
+
+    def _headline(self) -> str:
+        return f"of {count(len(self), 'profile')} in {count(len(self.places), 'place')}"
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -106,8 +109,8 @@ class RateTable:
         return result
 
 
-@dataclass(frozen=True, eq=False)
-class OptionTable:
+@dataclass(frozen=True, repr=False, eq=False)
+class OptionTable(Displayed):
     """Interned lists of explicit options; list o owns the rows ``indptr[o]:indptr[o + 1]``.
 
     Attributes
@@ -143,8 +146,8 @@ class OptionTable:
         return len(self.indptr) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class StatedNeeds:
+@dataclass(frozen=True, repr=False, eq=False)
+class StatedNeeds(Displayed):
     """Needs of workloads and of options. Rounds ask for the names alone; the arrays are made when they are used.
 
     Attributes
@@ -193,7 +196,7 @@ class StatedNeeds:
         return sp.csr_matrix((amount, (row, column)), shape=(len(needs) + 1, len(number)))
 
 
-class JobNames:
+class JobNames(Displayed):
     """Names of jobs: a tuple, or ``j0, j1, ...`` never written out."""
 
     __slots__ = ("_index", "_names", "count")
@@ -202,6 +205,9 @@ class JobNames:
         self.count = count
         self._names = names
         self._index: dict[str, int] | None = None
+
+    def _headline(self) -> str:
+        return f"of {count(self.count, 'job')}"
 
     @property
     def generated(self) -> bool:

@@ -168,7 +168,7 @@ StepSeconds = Callable[[FloatArray, IntArray, IntArray], FloatArray]
 """(samples m, passes, row) -> seconds of a step, elementwise; ``row`` is the way to run."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GradientNoise(Columns):
     """Statistics of the gradient of E kinds of work at their first batch size; all shape (E,) or scalars.
 
@@ -215,7 +215,7 @@ class GradientNoise(Columns):
         return efficiency
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BatchLimits(Columns):
     """Batch sizes that E kinds of work allow; all shape (E,).
 

@@ -9,10 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from optsched.arrays import IntArray
+from optsched.display import Displayed
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
+@dataclass(frozen=True, repr=False, eq=False)
+class Columns(Displayed):
     """Base of a dataclass whose array fields have one entry for each row.
 
     Fields that are such tables themselves are columns too; others, such as names, belong to the

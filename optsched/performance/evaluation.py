@@ -11,7 +11,7 @@ e = log t' - log t of the rows that it has a word for:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.display import Displayed, DisplayedTable, TableColumns, columns_of, count, percent
 from optsched.errors import InvalidArgument, InvalidInput, unknown_name
 from optsched.performance.columns import Columns
 from optsched.performance.profiles import Profiles
@@ -141,8 +142,8 @@ Fit = Callable[[Profiles], Predict]
 """Fits a model to profiles and returns its predictions; raises `InvalidInput` where they cannot determine it."""
 
 
-@dataclass(frozen=True)
-class ErrorRow:
+@dataclass(frozen=True, repr=False)
+class ErrorRow(Displayed):
     """Errors of one model on one split, of all workloads together or of one.
 
     Attributes
@@ -177,8 +178,12 @@ class ErrorRow:
     mape_sd: float | None
     refused: str = ""
 
+    def _headline(self) -> str:
+        error = "no error known" if self.mape is None else f"mean error {percent(self.mape)}"
+        return f"{self.model} on {self.split}, {self.workload or 'all workloads'}: {error}"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Points(Columns):
     """Rows that were left out, with what one model predicted; arrays of length P.
 
@@ -211,8 +216,8 @@ class Points(Columns):
         return np.flatnonzero(np.isfinite(self.predicted))
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(DisplayedTable):
     """What `evaluate` found: a row of errors for each model, split and workload, and the points behind them.
 
     Attributes
@@ -229,6 +234,28 @@ class Evaluation:
     nominal: float
     rows: tuple[ErrorRow, ...]
     points: tuple[Points, ...]
+
+    def _headline(self) -> str:
+        models = len({row.model for row in self.rows})
+        splits = len({row.split for row in self.rows})
+        measured = count(len(self.profiles), "measurement")
+        return f"of {count(models, 'model')} by {count(splits, 'split')} of {measured}"
+
+    def _facts(self) -> Mapping[str, str]:
+        """By split the mean error of each model, over all workloads."""
+        facts: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.workload is None:
+                error = "none" if row.mape is None else percent(row.mape)
+                partly = "" if row.known == row.tested else f" of {row.known:,} of {row.tested:,}"
+                facts.setdefault(row.split, []).append(
+                    f"{row.model} {error}{partly if row.known else ''}"
+                )
+        return {f"mean error, {split}": ", ".join(errors) for split, errors in facts.items()}
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The errors of each model on each split, of all workloads together and of each."""
+        return columns_of([asdict(row) for row in self.rows[:first]])
 
 
 def fit_of(model: type[TimeModel], options: Mapping[str, Any]) -> Fit:

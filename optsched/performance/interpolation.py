@@ -141,7 +141,7 @@ class Lookup:
         return np.where(both, self._rows[low], -1), np.where(both, self._rows[high], -1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MeasuredPoints(Columns):
     """P measured points, each way to run once.
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 
@@ -18,8 +19,8 @@ LEAST_EPOCHS = 3
 MOST_EPOCHS = 100
 
 
-@dataclass(frozen=True)
-class LossCurve:
+@dataclass(frozen=True, repr=False)
+class LossCurve(Displayed):
     """l(e) = 1 / (a e + b) + c, with a, c at least 0 and b above 0; e in epochs."""
 
     a: float

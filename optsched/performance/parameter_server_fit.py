@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 from optsched.performance.parameter_server import LAWS
 
 
-@dataclass(frozen=True)
-class ParameterServerFit:
+@dataclass(frozen=True, repr=False)
+class ParameterServerFit(Displayed):
     """A fitted law.
 
     Attributes

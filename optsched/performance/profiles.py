@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from optsched.arrays import FloatArray, Groups, IntArray
+from optsched.display import DisplayedTable, TableColumns, count
 from optsched.errors import InvalidInput
 from optsched.instance.reading import show
 from optsched.performance.columns import Columns
@@ -17,8 +19,8 @@ LEAST, MOST = 1e-30, 1e30
 """Times and samples beyond these are slips of the pen; what is made of them in fits is finite."""
 
 
-@dataclass(frozen=True)
-class Profiles(Columns):
+@dataclass(frozen=True, repr=False)
+class Profiles(Columns, DisplayedTable):
     """Measured steps, structure of arrays of length E.
 
     Attributes
@@ -36,6 +38,23 @@ class Profiles(Columns):
     seconds: FloatArray
     sync: FloatArray
     whole_steps: tuple[str, ...] = ()
+
+    def _headline(self) -> str:
+        return f"of {self.ways.names_in_words}: {count(len(self), 'measurement')}"
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The measurements: the way to run, and the seconds of a step."""
+        ways = self.ways.take(slice(first))
+        names = {"workload": (ways.workloads, ways.workload), "gpu": (ways.gpu_types, ways.gpu)}
+        columns: dict[str, list[Any]] = {
+            name: [known[row] for row in rows.tolist()] for name, (known, rows) in names.items()
+        }
+        for name in ("gpus", "nodes", "samples", "passes"):
+            columns[name] = getattr(ways, name).tolist()
+        columns["seconds"] = self.seconds[:first].tolist()
+        if np.isfinite(self.sync).any():
+            columns["sync"] = self.sync[:first].tolist()
+        return columns
 
     def sorted(self) -> Profiles:
         """The same measurements in an order of their own, with the names in alphabetical order.

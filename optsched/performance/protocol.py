@@ -40,7 +40,7 @@ class Feasibility(IntEnum):
     OUT_OF_MEMORY = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class JobBatch(Columns):
     """Kinds of jobs that a model is asked about, structure of arrays of length J.
 
@@ -77,7 +77,7 @@ def expand_edges(
     return job, configuration, shape
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Prediction(Columns):
     """Throughputs, dense (J, C), or (E,) when edges were given.
 

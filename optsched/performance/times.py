@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optsched.arrays import FloatArray, IntArray
+from optsched.display import count
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import Document
@@ -31,7 +32,7 @@ from optsched.performance.records import Records
 from optsched.performance.ways import Ways
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Times(Columns):
     """What a model says of ways to run, arrays of length E.
 
@@ -48,6 +49,10 @@ class Times(Columns):
     seconds: FloatArray
     log_sd: FloatArray
     source: NDArray[np.uint8]
+
+    def _headline(self) -> str:
+        known = int(np.isfinite(self.seconds).sum())
+        return f"of {count(len(self), 'way')} to run, {known:,} of them known"
 
     @classmethod
     def of(cls, seconds: FloatArray, source: int, log_sd: float | FloatArray = 0.0) -> Times:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from optsched.arrays import FloatArray, Groups, IntArray, group_rows
+from optsched.display import count
 from optsched.performance.columns import Columns
 
 
@@ -22,7 +23,7 @@ def rows_among(names: Iterable[str], known: Mapping[str, int], missing: int = -1
     return np.array([*(known.get(name, missing) for name in names), missing], np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ways(Columns):
     """Ways to run, structure of arrays of length E; names stand beside the arrays.
 
@@ -50,6 +51,15 @@ class Ways(Columns):
     passes: IntArray
     workloads: tuple[str, ...]
     gpu_types: tuple[str, ...]
+
+    def _headline(self) -> str:
+        return f"{count(len(self), 'way')} to run {self.names_in_words}"
+
+    @property
+    def names_in_words(self) -> str:
+        """How many workloads and GPU types are named."""
+        gpu_types = count(len(self.gpu_types), "GPU type")
+        return f"{count(len(self.workloads), 'workload')} on {gpu_types}"
 
     @classmethod
     def named(cls, workload: Sequence[str], gpu: Sequence[str], **columns: Any) -> Self:

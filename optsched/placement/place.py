@@ -132,6 +132,7 @@ def place_rows(
         tuple(sorted(refused.items())),
         figures,
         tuple(fixed.contradicted.items()),
+        classes.instance.jobs_table.names,
     )
 
 

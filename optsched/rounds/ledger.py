@@ -15,6 +15,7 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray, IntArray, is_range
 from optsched.candidates.classes import LABELS
+from optsched.display import Displayed
 from optsched.instance.documents import LARGEST
 from optsched.rounds.rows import members
 from optsched.solving.warm_start import matched
@@ -22,8 +23,8 @@ from optsched.solving.warm_start import matched
 # --- what jobs are owed and have received ----------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Ledger:
+@dataclass(frozen=True, repr=False)
+class Ledger(Displayed):
     """The allocation in force, row by row, with the time that each row is owed and has received.
 
     A row is a job (or two that share GPUs) in a configuration; its deficit is owed - received. When
@@ -243,8 +244,8 @@ def _carried(ledger: Ledger, gone: BoolArray) -> FloatArray:
 # --- what jobs have had ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Service:
+@dataclass(frozen=True, repr=False)
+class Service(Displayed):
     """Arrays of shape (jobs,).
 
     Attributes

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from optsched.arrays import BoolArray, IntArray
+from optsched.display import Displayed
 from optsched.errors import Interrupted, OptschedError
 from optsched.ranking import RankedJobs, Ranking
 
 log = logging.getLogger("optsched")
 
 
-@dataclass(frozen=True)
-class Order:
+@dataclass(frozen=True, repr=False)
+class Order(Displayed):
     """Which job goes before which; arrays of shape (jobs,).
 
     Attributes

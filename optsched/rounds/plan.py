@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray, FloatArray, IntArray
-from optsched.display import DisplayedTable, TableColumns
+from optsched.display import (
+    Displayed,
+    DisplayedTable,
+    TableColumns,
+    count,
+    first_of,
+    number,
+    percent,
+)
 from optsched.instance import Instance
 from optsched.instance.cluster import NONE
 from optsched.instance.running import Place, RunningJobs
@@ -40,8 +48,8 @@ STARTS = (Verdict.START, Verdict.MOVE)
 RUNS = (Verdict.START, Verdict.KEEP, Verdict.MOVE)
 
 
-@dataclass(frozen=True)
-class Decision:
+@dataclass(frozen=True, repr=False)
+class Decision(Displayed):
     """What a plan does with one job: the GPUs that it gets (of nodes of a pool) and how it runs, or why it waits."""
 
     job: str
@@ -50,6 +58,13 @@ class Decision:
     gpus: tuple[str, ...]
     reason: str
     setup: Setup = PLAIN
+
+    def _headline(self) -> str:
+        where = (
+            f" on {count(len(self.gpus), 'GPU')} of {self.pool}" if self.pool is not None else ""
+        )
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.verdict.name.lower()} {self.job}{where}{why}"
 
     @property
     def nodes(self) -> dict[str, list[int]]:
@@ -558,7 +573,25 @@ class Plan(DisplayedTable):
         return f"of round {self.number} of {self.instance.name}: {done}"
 
     def _facts(self) -> Mapping[str, str]:
+        figures = self.figures()
+        shares = figures["utilisation"].items()
+        by_pool = [f"{pool} {percent(share)}" for pool, share in shares if share is not None]
+        jobs = self.instance.jobs_table.names
+        named = {
+            verdict: first_of(
+                [jobs[row] for row in np.flatnonzero(self.verdict == verdict).tolist()]
+            )
+            for verdict in Verdict
+        }
+        solution = self.solution
         return {
+            "clock": f"{number(self.now)} s to {number(self.until)} s",
+            "GPUs": f"{figures['gpus_in_use']:,} of {figures['gpus']:,} in use: {first_of(by_pool)}",
+            "start": named[Verdict.START],
+            "move": named[Verdict.MOVE],
+            "preempt": named[Verdict.PREEMPT],
+            "hold": named[Verdict.HOLD],
+            "allocation": "" if solution is None else repr(solution),
             "fallback": self.fallback or "",
             "notices": "; ".join(self.notices),
         }

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from optsched.display import LINE, shortened
 from optsched.errors import InvalidInput
 from optsched.instance.documents import (
     Count,
@@ -15,6 +16,7 @@ from optsched.instance.documents import (
     Positive,
     PositiveCount,
     Tuple,
+    changed_fields,
 )
 from optsched.instance.durations import Spelled
 from optsched.instance.reading import show, validate
@@ -88,6 +90,10 @@ class RoundPolicy(Document):
     patience: PositiveCount | None = None
     progress: bool = True
     fill: bool | None = None
+
+    def __repr__(self) -> str:
+        stated = changed_fields(self) or [f"formulation={self.formulation}"]
+        return shortened(f"<RoundPolicy {', '.join(stated)}", LINE - 1) + ">"
 
     @field_validator("ranking")
     @classmethod

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray
+from optsched.display import Displayed
 from optsched.errors import (
     InvalidInput,
     JournalError,
@@ -168,12 +169,15 @@ def read_metrics(document: Mapping[str, Any]) -> Metrics:
 # --- recovery and replay ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Replayed:
+@dataclass(frozen=True, repr=False)
+class Replayed(Displayed):
     """A round of a journal: the state that it was planned from, and its plan."""
 
     state: RoundState
     plan: Plan
+
+    def _headline(self) -> str:
+        return f"round {self.plan.number} of {self.plan.instance.name}"
 
 
 def recover(journal: str | Path) -> tuple[LiveState, Metrics]:

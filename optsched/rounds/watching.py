@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optsched.display import Displayed
 from optsched.errors import JournalDamaged, JournalError, UsageError
 from optsched.rounds.journal import Follower, follow, records, snapshots
 from optsched.rounds.journal.disk import ClosedByWith
@@ -46,8 +47,8 @@ COUNTERS = (
 """Name and help of each counter for Prometheus, and its field."""
 
 
-@dataclass
-class Metrics:
+@dataclass(repr=False)
+class Metrics(Displayed):
     """What happened since the scheduler began.
 
     Attributes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from optsched.display import DisplayedTable, TableColumns, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count
 from optsched.formulation import Formulation
 from optsched.instance import Instance
 from optsched.lazy import convenience
@@ -25,8 +25,8 @@ APART = 1e-7
 NOISE = 1e-8
 
 
-@dataclass(frozen=True)
-class Axis:
+@dataclass(frozen=True, repr=False)
+class Axis(Displayed):
     """One of the two objectives.
 
     Attributes
@@ -61,8 +61,8 @@ class Axis:
         return f"{self.words}{unit} ({'less' if self.sense == 'min' else 'more'} is better)"
 
 
-@dataclass(frozen=True)
-class FrontPoint:
+@dataclass(frozen=True, repr=False)
+class FrontPoint(Displayed):
     """One compromise.
 
     Attributes
@@ -83,6 +83,11 @@ class FrontPoint:
     values: tuple[float, float]
     solution: Solution
     exchange: float | None = None
+
+    def _headline(self) -> str:
+        first, second = map(amount, self.objectives)
+        cost = "" if self.exchange is None else f", exchange {amount(self.exchange)}"
+        return f"{first} and {second}{cost}"
 
     def to_document(self) -> dict[str, Any]:
         """The point as plain data; what does not exist is null."""
@@ -190,7 +195,28 @@ class Front(DisplayedTable):
         return f"of {self.instance.name}: {count(len(self.points), 'point')} between {first} and {second}"
 
     def _facts(self) -> Mapping[str, str]:
-        return {"notes": "; ".join(self.notes)}
+        facts = {
+            f"{label} objective": axis.title
+            for label, axis in zip(("first", "second"), self.axes, strict=True)
+        }
+        # From one end of the front to the other; the middle point is a compromise to look at first.
+        for label, row in (
+            ("at one end", 0),
+            ("in the middle", len(self.points) // 2),
+            ("at the other", -1),
+        ):
+            if self.points:
+                first, second = self.points[row].objectives
+                facts[label] = f"{amount(first)} and {amount(second)}"
+        if not self.points:
+            facts["no points"] = ", ".join(f"{end.formulation}: {end.status}" for end in self.ends)
+        left_out = f"{count(self.removed, 'point')} dominated or repeated" if self.removed else ""
+        missing = f"{count(self.missing, 'point')} by a limit" if self.missing else ""
+        return facts | {
+            "left out": left_out,
+            "missing": missing,
+            "notes": "; ".join(self.notes),
+        }
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The points: both objectives, and what a unit of the second costs of the first."""

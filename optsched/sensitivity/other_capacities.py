@@ -40,13 +40,15 @@ from optsched.formulation import Extend, Formulation, Infeasible
 from optsched.instance.arguments import checks_arguments
 from optsched.instance.resize import resized
 from optsched.performance import PerformanceModel
-from optsched.registry import load_formulation, load_solver
+from optsched.registry import load_formulation, load_solver, objective_words
 from optsched.sensitivity.held import HeldProgram, single_program
 from optsched.solution import Solution, Status
 from optsched.solving.engine import Engine
 from optsched.solving.limits import LimitOptions, make_limits, takes_limits
 
 FORMAT = "optsched-whatif/1"
+# Changes in a summary, at most.
+CHANGES_TOLD = 10
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,10 +76,14 @@ class Change(Displayed):
     predicted: float | None
     limit: float | None
 
+    @property
+    def label(self) -> str:
+        """What was added, such as ``v100 +8, k80 -4``."""
+        return ", ".join(f"{name} {more:+g}" for name, more in self.add.items())
+
     def _headline(self) -> str:
-        added = ", ".join(f"{name} {more:+g}" for name, more in self.add.items())
         objective = self.solution.objective
-        return f"{added}: {self.solution.status}" + (
+        return f"{self.label}: {self.solution.status}" + (
             "" if objective is None else f", {amount(objective)}"
         )
 
@@ -156,16 +162,41 @@ class WhatIf(DisplayedTable):
         changes = count(len(self.changes), "change")
         return f"of {self.base.instance.name} by {self.base.formulation}: {changes} of capacity"
 
+    def _facts(self) -> Mapping[str, str]:
+        base = self.base
+        words, unit = objective_words(base.formulation)
+        better = "less" if base.sense == "min" else "more"
+        facts = {
+            "objective": f"{words}{f', {unit}' if unit else ''} ({better} is better)",
+            "now": str(base.status) if base.objective is None else amount(base.objective),
+        }
+        for change in self.changes[:CHANGES_TOLD]:
+            facts[change.label] = self._change_in_words(change)
+        hidden = len(self.changes) - CHANGES_TOLD
+        return facts | {"...": f"{hidden:,} more" if hidden > 0 else "", "no held": self.not_held}
+
+    def _change_in_words(self, change: Change) -> str:
+        """The new objective, and by how much it changes in each reading."""
+        difference = self.difference(change.solution)
+        if change.solution.objective is None or difference is None:
+            return str(change.solution.status)
+        parts = {
+            "compiled again": difference,
+            "with all else held": self.difference(change.held),
+            "by the prices": change.predicted,
+        }
+        said = [f"{value:+.4g} {how}" for how, value in parts.items() if value is not None]
+        return f"{amount(change.solution.objective)}: {', '.join(said)}"
+
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The changes: what was added, and the objective that comes of it."""
+        """The changes: what was added, and what the objective becomes, with all else held and by the prices too."""
         changes = self.changes[:first]
         return {
-            "add": [
-                ", ".join(f"{name} {amount:+g}" for name, amount in change.add.items())
-                for change in changes
-            ],
+            "add": [change.label for change in changes],
+            "status": [str(change.solution.status) for change in changes],
             "objective": [change.solution.objective for change in changes],
             "difference": [self.difference(change.solution) for change in changes],
+            "held": [self.difference(change.held) for change in changes],
             "predicted": [change.predicted for change in changes],
         }
 

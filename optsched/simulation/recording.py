@@ -92,8 +92,8 @@ class RoundLog(Displayed):
         return len(self.start)
 
 
-@dataclass(frozen=True)
-class Segments:
+@dataclass(frozen=True, repr=False)
+class Segments(Displayed):
     """Who held what, from when to when; arrays of length S, by start.
 
     Attributes

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
-from optsched.display import DisplayedTable, TableColumns, amount, count
+from optsched.display import DisplayedTable, TableColumns, count
+from optsched.display.columns import heading, written
 from optsched.lazy import convenience
 from optsched.simulation.fairness import finish_time_ratios
 from optsched.simulation.options import RHO
@@ -150,20 +151,17 @@ class Simulation(DisplayedTable):
         return f"of {self.trace.name} by {self.policy}: {done}"
 
     def _facts(self) -> Mapping[str, str]:
-        shown = {
-            "mean_jct": "s",
-            "makespan": "s",
-            "utilisation": "",
-            "deadlines_met": "",
-            "cost": "USD",
-        }
         metrics = self.metrics()
-        values = {name: (metrics.get(name), unit) for name, unit in shown.items()}
-        facts = {
-            name: f"{amount(value)} {unit}".strip()
-            for name, (value, unit) in values.items()
-            if value is not None
-        }
+        shown = (
+            "mean_jct",
+            "p99_jct",
+            "makespan",
+            "utilisation",
+            "worst_rho",
+            "deadlines_met",
+            "cost",
+        )
+        facts = {heading(name): written(name, metrics[name]) for name in shown}
         return facts | {"notices": "; ".join(self.notices)}
 
     def to_columns(self, first: int | None = None) -> TableColumns:

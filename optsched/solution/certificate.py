@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray, blocks, is_constant, shown
+from optsched.display import Displayed
 from optsched.program.parts import ColumnPart, ColumnSlices, RowPart
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ LEAST = 1e-6
 """Part of the largest terms in a program that those of a column, or the dual of a row, count as at least."""
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Displayed):
     """An independent check of a solution.
 
     Attributes
@@ -61,6 +62,11 @@ class Certificate:
     proof: str
     residuals: Mapping[str, float]
     problems: tuple[str, ...] = ()
+
+    def _headline(self) -> str:
+        if not self.ok:
+            return f"does not hold: {'; '.join(self.problems)}"
+        return f"holds: largest residual {max(self.residuals.values(), default=0.0):.1g}, proof {self.proof}"
 
 
 def gap_of(objective: float | None, bound: float | None) -> float | None:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.candidates import Classes
+from optsched.display import Displayed, amount
 from optsched.performance import Source
 from optsched.program import AllocationProgram
 from optsched.solution.allocation import Allocation, ColumnRecords
@@ -27,8 +28,8 @@ IN_USE = 1e-6
 """Fractions of time from which a column is in use: what interior-point methods leave elsewhere is smaller."""
 
 
-@dataclass(frozen=True)
-class Way:
+@dataclass(frozen=True, repr=False)
+class Way(Displayed):
     """A column of the job's class.
 
     Attributes
@@ -78,6 +79,11 @@ class Way:
     source: str = Source.MEASURED.name.lower()
     log_sd: float = 0.0
 
+    def _headline(self) -> str:
+        named = ", ".join(f"{key} {value}" for key, value in self.configuration.items())
+        gain = "" if self.gain is None else f", gain {amount(self.gain)} per unit of time"
+        return f"{named}: {amount(self.rate)} steps/s, {self.fraction:.1%} of the time{gain}"
+
     @property
     def in_use(self) -> bool:
         """Whether the job runs in it, beyond the noise of a solver."""
@@ -101,8 +107,8 @@ class Way:
         }
 
 
-@dataclass(frozen=True)
-class Binding:
+@dataclass(frozen=True, repr=False)
+class Binding(Displayed):
     """A row that holds the job: its block, what it says, and what easing it by one unit is worth (None if unknown)."""
 
     row: str
@@ -114,8 +120,8 @@ class Binding:
         return {"row": self.row, "words": self.words, "price": self.price}
 
 
-@dataclass(frozen=True)
-class Payment:
+@dataclass(frozen=True, repr=False)
+class Payment(Displayed):
     """What the job holds of a resource on average, the price of one unit, and the product of both."""
 
     resource: str

@@ -27,14 +27,15 @@ import numpy as np
 
 from optsched.arrays import BoolArray, FloatArray
 from optsched.candidates import Absence, Candidates
+from optsched.display import Displayed
 from optsched.solution.allocation import Allocation
 from optsched.solution.certificate import FEASIBILITY
 from optsched.solution.schedule import Schedule
 from optsched.solution.solution import Solution, allocation_metrics
 
 
-@dataclass(frozen=True)
-class Measures:
+@dataclass(frozen=True, repr=False)
+class Measures(Displayed):
     """Figures of one answer; None where one does not exist.
 
     Attributes

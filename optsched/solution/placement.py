@@ -8,7 +8,7 @@ from typing import Any
 
 from optsched.arrays import IntArray
 from optsched.candidates import JobRows
-from optsched.display import DisplayedTable, TableColumns, count
+from optsched.display import DisplayedTable, TableColumns, columns_of, count
 from optsched.instance.tables import JobNames
 
 
@@ -32,6 +32,8 @@ class Placement(DisplayedTable):
     contradicted : tuple of (int, str)
         Jobs that run and cannot be preempted, but that the rows do not let run on where they are, each with the reason.
         They keep their GPUs all the same.
+    names : sequence of str
+        Names of the jobs, in the order of the job table.
     """
 
     rows: JobRows
@@ -40,22 +42,19 @@ class Placement(DisplayedTable):
     refused: tuple[tuple[int, str], ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     contradicted: tuple[tuple[int, str], ...] = ()
+    names: Sequence[str] | JobNames = ()
 
     def __len__(self) -> int:
         return len(self.row)
 
-    def to_records(self, names: Sequence[str] | JobNames) -> list[dict[str, Any]]:
+    def to_records(self) -> list[dict[str, Any]]:
         """One record per row that is placed or refused, in the order of the rows, as in the solution format.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of the jobs, in the order of the job table.
 
         Returns
         -------
         list of dict
         """
+        names = self.names
         entries = {
             int(row): (list(gpus), "") for row, gpus in zip(self.row, self.gpus, strict=True)
         }
@@ -72,5 +71,5 @@ class Placement(DisplayedTable):
         return f"{count(len(self), 'row')} placed, {len(self.refused):,} refused"
 
     def to_columns(self, first: int | None = None) -> TableColumns:
-        """The rows of the allocation that are placed, by number, with their GPUs."""
-        return {"row": self.row[:first].tolist(), "gpus": list(self.gpus[:first])}
+        """The rows of the allocation: number and job (or jobs), then the GPUs, or why there are none."""
+        return columns_of(self.to_records()[:first])

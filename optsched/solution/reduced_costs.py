@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed
 from optsched.program import AllocationProgram, LinearArrays, SideRows
 from optsched.program.ratio import dual_of
 from optsched.solution.certificate import dual_bound, noise_at
@@ -29,8 +30,8 @@ from optsched.solution.certificate import dual_bound, noise_at
 SAME_RATIO = 1e-9
 
 
-@dataclass(frozen=True)
-class ReducedCosts:
+@dataclass(frozen=True, repr=False)
+class ReducedCosts(Displayed):
     """Reduced costs in units of the program's value, per unit of x: one job in that column all the time.
 
     Attributes

@@ -14,7 +14,15 @@ import numpy as np
 
 from optsched.arrays import FloatArray
 from optsched.candidates import Candidates
-from optsched.display import DisplayedTable, TableColumns, amount, columns_of, count, first_of
+from optsched.display import (
+    Displayed,
+    DisplayedTable,
+    TableColumns,
+    amount,
+    columns_of,
+    count,
+    first_of,
+)
 from optsched.instance import Instance
 from optsched.lazy import convenience
 from optsched.solution.allocation import Allocation
@@ -61,8 +69,8 @@ class Attempt(NamedTuple):
     outcome: str
 
 
-@dataclass(frozen=True)
-class SolverRecord:
+@dataclass(frozen=True, repr=False)
+class SolverRecord(Displayed):
     """Which solver made the values, how it was chosen and called.
 
     ``attempts`` lists, in their order, what was tried where the first solver alone did not settle a program;
@@ -81,6 +89,11 @@ class SolverRecord:
     """The relative gap that was asked for: up to it a solution may be called optimal."""
     attempts: tuple[Attempt, ...] = ()
     by_clock: bool = False
+
+    def _headline(self) -> str:
+        work = [count(self.iterations, "iteration")] if self.iterations else []
+        work += [count(self.nodes, "node")] if self.nodes else []
+        return ", ".join(filter(None, [f"{self.name} {self.version}".strip(), self.reason, *work]))
 
     def to_document(self) -> dict[str, Any]:
         """The record as in a solution file; attempts only where there were several."""
@@ -395,11 +408,11 @@ class Solution(DisplayedTable):
         if self.rounds is not None:
             parts["rounds"] = self.rounds.to_record()
         if self.placement is not None:
-            names = self.instance.jobs_table.names
-            parts["placement"] = self.placement.to_records(names)
+            parts["placement"] = self.placement.to_records()
             parts["placement_figures"] = dict(self.placement.figures)
             contradicted = self.placement.contradicted
             if contradicted:
+                names = self.instance.jobs_table.names
                 parts["placement_contradicts"] = _reasons(
                     (names[job], reason) for job, reason in contradicted
                 )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed
 from optsched.program import Assumption
 
 
-@dataclass(frozen=True, eq=False)
-class Stage:
+@dataclass(frozen=True, repr=False, eq=False)
+class Stage(Displayed):
     """One program of several that were solved one after the other; the last one is the solution's own.
 
     Attributes

@@ -40,8 +40,8 @@ LOWER, BASIC, UPPER = 0, 1, 2
 """Codes of a `Basis`: at the lower bound, and basic."""
 
 
-@dataclass(frozen=True, eq=False)
-class Basis:
+@dataclass(frozen=True, repr=False, eq=False)
+class Basis(Displayed):
     """A simplex basis: status codes of columns and rows (HiGHS: 0 lower, 1 basic, 2 upper, 3 zero, 4 nonbasic)."""
 
     columns: IntArray

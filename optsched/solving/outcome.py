@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optsched.arrays import FloatArray
+from optsched.display import Displayed
 from optsched.program import AllocationProgram
 from optsched.solution.certificate import Certificate
 from optsched.solution.explanation import Conflict, Explanation
@@ -29,8 +30,8 @@ STOPPED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+@dataclass(frozen=True, repr=False, eq=False)
+class Outcome(Displayed):
     """A certified run.
 
     Attributes

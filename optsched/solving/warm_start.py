@@ -14,6 +14,7 @@ import numpy as np
 from optsched.arrays import AnyArray, FloatArray, IntArray, gathered, group_rows
 from optsched.candidates import Classes
 from optsched.candidates.classes import LABELS
+from optsched.display import Displayed
 from optsched.program import LinearArrays
 from optsched.solution.values import BASIC, LOWER, Basis, Termination, Values
 from optsched.solvers import Capability, Session, Solver
@@ -26,8 +27,8 @@ X = "x"
 """The block of the class columns."""
 
 
-@dataclass(frozen=True, eq=False)
-class WarmStart:
+@dataclass(frozen=True, repr=False, eq=False)
+class WarmStart(Displayed):
     """The basis in which a program ended.
 
     Attributes

@@ -15,6 +15,7 @@ import numpy as np
 
 from optsched.api import write_atomically
 from optsched.arrays import FloatArray
+from optsched.display import DisplayedTable, TableColumns, count, first_of
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 from optsched.formats.mps import ProgramNames, ReadProgram, program_names, read_program
 from optsched.formats.sol import SUFFIX, read_sol, read_start, sol_text
@@ -40,8 +41,8 @@ from optsched.verify.reading import parse_solution
 PointSource = Mapping[str, Any] | FloatArray | str | Path
 
 
-@dataclass(frozen=True)
-class ProgramSolution:
+@dataclass(frozen=True, repr=False)
+class ProgramSolution(DisplayedTable):
     """A linear or mixed-integer program, solved and certified.
 
     Attributes
@@ -127,6 +128,29 @@ class ProgramSolution:
         return tuple(
             self.names.rows[start[item.block] + item.position] for item in self.outcome.conflicts
         )
+
+    def _headline(self) -> str:
+        objective = "none" if self.objective is None else f"{self.objective:.9g}"
+        gap = "" if self.gap is None else f", gap {self.gap:.2g}"
+        return f"{self.name}: {self.status}, objective {objective}{gap}, solver {self.solver.name}"
+
+    def _facts(self) -> Mapping[str, str]:
+        rows, columns = self.arrays.shape
+        certificate = self.certificate
+        holds = "holds" if certificate.ok else f"does not hold: {'; '.join(certificate.problems)}"
+        return {
+            "program": f"{count(rows, 'row')}, {count(columns, 'column')}",
+            "certificate": f"{holds} ({certificate.proof})",
+            "not 0": count(sum(value != 0 for value in self.values.values()), "column"),
+            "conflicting rows": first_of(self.conflicts),
+        }
+
+    def to_columns(self, first: int | None = None) -> TableColumns:
+        """The columns of the program with their values."""
+        return {
+            "column": list(self.values)[:first],
+            "value": list(self.values.values())[:first],
+        }
 
     @property
     def reproducible(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.assembly import compile
 from optsched.candidates import Candidates
+from optsched.display import Displayed
 from optsched.instance import Instance
 from optsched.instance.tables import ARRAY_FIELDS, JobNames
 from optsched.traces.trace import Trace
@@ -27,8 +28,8 @@ class Nowhere:
     reason: str
 
 
-@dataclass(frozen=True)
-class Demand:
+@dataclass(frozen=True, repr=False)
+class Demand(Displayed):
     """What jobs ask for, each as if it were alone; arrays over jobs and over pools.
 
     With the rate r_ic of job i in configuration c of g_c GPUs (times its share of each), K_i steps left, and pools of

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import AnyArray, FloatArray, IntArray, group_rows
+from optsched.display import Displayed
 from optsched.instance import Instance
 from optsched.traces.demand import HOUR, Demand, Nowhere, demand_of
 from optsched.traces.trace import Trace
@@ -17,8 +18,8 @@ FORMAT = "optsched-trace-summary/1"
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+@dataclass(frozen=True, repr=False, slots=True)
+class Part(Displayed):
     """Jobs that have something in common: what, how many they are, and the fewest GPU-hours that they need."""
 
     name: str
@@ -26,8 +27,8 @@ class Part:
     gpu_hours: float
 
 
-@dataclass(frozen=True, slots=True)
-class PoolDemand:
+@dataclass(frozen=True, repr=False, slots=True)
+class PoolDemand(Displayed):
     """What is asked of a pool.
 
     Attributes
@@ -50,8 +51,8 @@ class PoolDemand:
     load: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadlineSummary:
+@dataclass(frozen=True, repr=False, slots=True)
+class DeadlineSummary(Displayed):
     """Deadlines of a trace.
 
     Attributes
@@ -70,8 +71,8 @@ class DeadlineSummary:
     tightness: dict[str, float | None]
 
 
-@dataclass(frozen=True)
-class TraceSummary:
+@dataclass(frozen=True, repr=False)
+class TraceSummary(Displayed):
     """What `describe` finds; what does not exist is None.
 
     Attributes
@@ -129,6 +130,10 @@ class TraceSummary:
     demand: Demand
     arrival: FloatArray
     gang: FloatArray
+
+    def _headline(self) -> str:
+        load = "" if self.load is None else f", load {self.load:.1%} of the cluster"
+        return f"{self.name}: {self.jobs:,} jobs on {self.gpus:,} GPUs{load}"
 
     def document(self) -> dict[str, Any]:
         """As ``optsched-trace-summary/1``: plain data, without the arrays over jobs."""

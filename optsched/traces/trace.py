@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.display import DisplayedTable, TableColumns, count
+from optsched.display import Displayed, DisplayedTable, TableColumns, amount, count, number
 from optsched.errors import InvalidInput
 from optsched.instance import Instance
 from optsched.instance.documents import (
@@ -42,8 +42,8 @@ def _no_indices() -> IntArray:
     return np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Regimes:
+@dataclass(frozen=True, repr=False, slots=True)
+class Regimes(Displayed):
     """Changes of the rates of jobs as they progress, such as a batch size that grows; by job, then by ``after``.
 
     Attributes
@@ -88,8 +88,8 @@ class Regimes:
         return replace(table, workload=workload, rates=rates, options=options)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvents:
+@dataclass(frozen=True, repr=False, slots=True)
+class NodeEvents(Displayed):
     """Changes of the states of nodes, by time.
 
     Attributes
@@ -222,6 +222,29 @@ class Trace(DisplayedTable):
         ]
         jobs = count(len(self.instance.jobs_table), "job")
         return f"{self.name}: " + ", ".join(filter(None, [jobs, *happens]))
+
+    def _facts(self) -> Mapping[str, str]:
+        table = self.instance.jobs_table
+        gpus = sum(int(pool.node_gpus.sum()) for pool in self.instance.cluster.pools)
+        pools = count(len(self.instance.cluster.pools), "pool")
+        facts = {"cluster": f"{count(gpus, 'GPU')} in {pools}"}
+        if not len(table):
+            return facts
+        first, last = float(table.arrival.min()), float(table.arrival.max())
+        per_hour = (
+            f", {amount((len(table) - 1) * 3600 / (last - first))} per hour" if last > first else ""
+        )
+        least, most = int(table.gpus_min.min()), int(table.gpus_max.max())
+        due = int(np.isfinite(table.deadline).sum())
+        states = [
+            f"{self.node_events.state.count(state)} {state}" for state in ("down", "drain", "up")
+        ]
+        return facts | {
+            "arrivals": f"{number(first)} s to {number(last)} s{per_hour}",
+            "GPUs of a job": str(least) if least == most else f"{least} to {most}",
+            "deadlines": f"{due:,} of {count(len(table), 'job')}" if due else "",
+            "node events": ", ".join(states) if len(self.node_events) else "",
+        }
 
     def to_columns(self, first: int | None = None) -> TableColumns:
         """The jobs, as `Instance.to_columns` has them."""

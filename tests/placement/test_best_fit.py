@@ -131,9 +131,7 @@ def test_a_pair_holds_the_same_gpus() -> None:
 
     classes, rows = rows_of(Instance.from_document(document))
     placement = place_rows(classes, rows, np.arange(len(rows)), engine())
-    assert placement.to_records(classes.instance.jobs_table.names) == [
-        {"row": 0, "jobs": ["a", "b"], "gpus": ["pa/0", "pa/1"]}
-    ]
+    assert placement.to_records() == [{"row": 0, "jobs": ["a", "b"], "gpus": ["pa/0", "pa/1"]}]
 
 
 def test_nodes_that_take_no_work_are_left_out() -> None:

@@ -112,4 +112,6 @@ def with_placement(solution: Solution) -> Solution:
             gpus.append(tuple(free[pool][:count]))
             free[pool] = free[pool][count:]
             busy |= mine
-    return replace(solution, placement=Placement(rows, np.array(placed, np.int64), tuple(gpus)))
+    names = C.instance.jobs_table.names
+    placement = Placement(rows, np.array(placed, np.int64), tuple(gpus), names=names)
+    return replace(solution, placement=placement)

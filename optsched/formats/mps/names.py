@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optsched.display import Displayed
 from optsched.errors import wrong_ending
 from optsched.program import AllocationProgram, LinearArrays, LinearProgram
 from optsched.program.arrays import Block
@@ -28,8 +29,8 @@ RESERVED = re.compile(
 NUMBER_LIKE = re.compile(r"[^a-z]|e\d|inf|nan", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class ProgramNames:
+@dataclass(frozen=True, repr=False)
+class ProgramNames(Displayed):
     """A unique name of every column and row."""
 
     columns: tuple[str, ...]

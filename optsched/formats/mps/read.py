@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from optsched.arrays import BoolArray, FloatArray
+from optsched.display import Displayed
 from optsched.errors import InvalidInput, SolverUnavailable
 from optsched.formats.mps.names import SUFFIXES, ProgramNames
 from optsched.formats.mps.scan import Scan
@@ -43,8 +44,8 @@ HARMLESS = (
 )
 
 
-@dataclass(frozen=True)
-class ReadProgram:
+@dataclass(frozen=True, repr=False)
+class ReadProgram(Displayed):
     """A program as a file has it.
 
     Attributes

@@ -485,7 +485,7 @@ MIG = "mig"
 """Attribute of a configuration: its MIG profile."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WorkloadCells(Columns):
     """Structure of arrays of length N.
 

@@ -196,7 +196,7 @@ RECOMPUTE = {"auto": (False, True), "full": (True,), "none": (False,)}
 """Whether plans recompute their activations."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plans(Columns):
     """T, p, d, M and whether to recompute, arrays of length N."""
 
@@ -207,7 +207,7 @@ class Plans(Columns):
     recompute: BoolArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Machines(Columns):
     """Where each plan runs, arrays of length N: efficiencies and shares are in already.
 

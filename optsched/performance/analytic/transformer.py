@@ -70,7 +70,7 @@ class TransformerDocument(Document):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transformers(Columns):
     """N transformers, structure of arrays of length N.
 

@@ -84,7 +84,7 @@ class Posterior:
     measured: FloatArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MeasuredCells(Columns):
     """What has been measured of cells, arrays of one length: all that `Offsets` knows.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from optsched.arrays import FloatArray, IntArray, find_sorted, group_rows
+from optsched.display import count
 from optsched.errors import InvalidInput
 from optsched.instance.documents import Document, Name, Positive
 from optsched.instance.reading import show, validate
@@ -24,7 +25,7 @@ from optsched.performance.ways import numbered, rows_among
 LEARNED, MEASURED = np.uint8(Source.LEARNED), np.uint8(Source.MEASURED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pairs(Columns):
     """Pairs of workloads on one kind of GPU, structure of arrays of length E.
 
@@ -94,7 +95,7 @@ class WorkloadFeatures:
         return not (any(self.family) or numbers_known)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairProfiles(Columns):
     """Measured pairs, structure of arrays of length E.
 
@@ -113,6 +114,11 @@ class PairProfiles(Columns):
     first: FloatArray
     second: FloatArray
     features: WorkloadFeatures
+
+    def _headline(self) -> str:
+        workloads = count(len(self.features.workloads), "workload")
+        gpu_types = count(len(self.features.gpu_types), "GPU type")
+        return f"{count(len(self), 'measured pair')} of {workloads} on {gpu_types}"
 
     @property
     def ran(self) -> PairProfiles:
@@ -321,7 +327,7 @@ class PairDocument(Document):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fractions(Columns):
     """Predictions for pairs, arrays of length E.
 

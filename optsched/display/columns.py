@@ -1,0 +1,66 @@
+"""How columns of tables are written for people, by the names that they have in frames and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from optsched.display.text import amount, number, percent, rounded, seconds, share
+
+
+class Kind(NamedTuple):
+    """How the numbers of a column are written, and the unit that their heading states for all of them."""
+
+    write: Callable[[float], str]
+    unit: str = ""
+
+
+# What cells say with their unit.
+SHARE, GAP, DURATION = Kind(percent), Kind(share), Kind(seconds)
+# A time on the clock keeps its digits: two starts must not look alike in hours.
+CLOCK = Kind(number, "s")
+RATE = Kind(rounded, "steps/s")
+OBJECTIVE = Kind(number)
+PLAIN = Kind(amount)
+
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(("arrival", "start", "end", "first_start", "finish", "deadline"), CLOCK),
+    **dict.fromkeys(("seconds", "completion_time", "makespan", "last_end"), DURATION),
+    **dict.fromkeys(("mean_jct", "p50_jct", "p99_jct"), DURATION),
+    **dict.fromkeys(("load_s", "compile_s", "build_s", "solve_s", "certify_s"), DURATION),
+    **dict.fromkeys(("total_s", "wall_s"), DURATION),
+    **dict.fromkeys(("fraction", "used", "smallest_share", "mean_share", "deadlines_met"), SHARE),
+    **dict.fromkeys(("utilisation", "progress", "fragmentation", "unfair_fraction"), SHARE),
+    **dict.fromkeys(("mape", "median_ape", "mape_sd", "coverage"), SHARE),
+    **dict.fromkeys(("gap", "gap_to_best"), GAP),
+    **dict.fromkeys(("rate", "partner_rate", "throughput"), RATE),
+    **dict.fromkeys(("objective", "bound", "best_known", "capacity"), OBJECTIVE),
+    "cost": Kind("{:,.2f}".format, "USD"),
+    "cost_per_hour": Kind("{:,.2f}".format, "USD/h"),
+    "energy": Kind(amount, "kWh"),
+}
+"""Columns that are more than plain numbers."""
+
+
+def heading(name: str) -> str:
+    """The name of a column with its unit, where the cells do not say it."""
+    unit = KINDS.get(name, PLAIN).unit
+    return f"{name}, {unit}" if unit else name
+
+
+def written(name: str, value: Any) -> str:
+    """A value of a column as text; nothing where there is none."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        if value != value:  # NaN: there is no value
+            return ""
+        sign = "-" if value < 0 else ""
+        return sign + KINDS.get(name, PLAIN).write(abs(value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(written(name, item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {written(key, item)}" for key, item in value.items())
+    return str(value)
