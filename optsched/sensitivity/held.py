@@ -68,11 +68,7 @@ class HeldProgram:
         """The lowered program in a solver."""
         self.engine.require_rows("programs whose right sides change (what-if, ranges, fronts)")
         # HiGHS changes right sides in place and starts warm from the last basis
-        automatic = self.engine.solver == "auto"
-        session = self.engine.open(self.arrays, "highs" if automatic else None)
-        if automatic:
-            self.engine.reason = REASON
-        return session
+        return self.engine.open(self.arrays, prefer=("highs", REASON))
 
     def with_capacity(self, capacity: FloatArray) -> AllocationProgram:
         """The program with other capacities, shape (R,)."""

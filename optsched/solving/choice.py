@@ -106,3 +106,12 @@ def others(first: str, *, integer: bool, conic: bool) -> tuple[str, ...]:
     else:
         order = ("highs", "scip") if integer else ("clarabel", "highs-ipm", "highs")
     return tuple(name for name in order if name != first)
+
+
+def others_for_timeline(first: str, program: TimelineProgram) -> tuple[str, ...]:
+    """The same for activities in time: one that knows no timelines takes small ones alone, indexed by time."""
+    from optsched.program.time_indexed import count_columns
+
+    if first != "cp-sat":
+        return ("cp-sat",)
+    return ("highs",) if count_columns(program) <= TIME_INDEXED else ()

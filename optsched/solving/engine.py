@@ -32,7 +32,7 @@ from optsched.solving.certify import (
     nothing_found,
     without_point,
 )
-from optsched.solving.choice import others, pick_for_allocation, require_all
+from optsched.solving.choice import pick_for_allocation, require_all
 from optsched.solving.outcome import BY_CLOCK, NO_OPTIMUM, Outcome
 from optsched.solving.runs import SolverRuns
 
@@ -251,8 +251,6 @@ class Attempts:
         The one with the tightest bound that duals prove.
     failure : SolverCrashed or None
         The first one.
-    missing : list of str
-        Why each solver that is not installed could not be tried, and how to get it.
     out_of_time : bool
         Whether another attempt was called for, and too little time was left for it.
     stopped : bool
@@ -265,7 +263,6 @@ class Attempts:
     best: Outcome | None = None
     proved: Outcome | None = None
     failure: SolverCrashed | None = None
-    missing: list[str] = field(default_factory=list)
     out_of_time: bool = False
     stopped: bool = False
 
@@ -274,10 +271,9 @@ class Attempts:
         self.failure = self.failure or error
         self.made.append(Attempt(name, str(error)))
 
-    def add_missing(self, name: str, error: SolverUnavailable) -> None:
-        """Record that a solver is not installed."""
-        self.missing.append(str(error))
-        self.made.append(Attempt(name, str(error)))
+    def add_missing(self, missing: Iterable[Attempt]) -> None:
+        """Record that solvers are not installed."""
+        self.made += [item for item in missing if item not in self.made]
 
     def add(self, outcome: Outcome, keep: bool = False) -> None:
         """Record an outcome; with ``keep`` its bound may be used, but the point of the first outcome stays the best."""
@@ -417,16 +413,8 @@ def _tried(
     began = time.perf_counter()
     try:
         return way()
-    except UsageError:
+    except (UsageError, SolverUnavailable):
         if first:
-            raise
-    except SolverUnavailable as error:
-        # The same error says that a solver lacks what the program needs
-        missing = not asked and runs.chosen_is_missing
-        if missing:
-            log.info("attempt: %s", error)
-            attempts.add_missing(runs.name, error)
-        elif first:
             raise
     except SolverCrashed as error:
         if asked:
@@ -436,6 +424,7 @@ def _tried(
     finally:
         spent = time.perf_counter() - began
         attempts.seconds[runs.name] = attempts.seconds.get(runs.name, 0.0) + spent
+        attempts.add_missing(runs.take_missing())
     return None
 
 
@@ -457,8 +446,6 @@ def _best(
     runs: SolverRuns, attempts: Attempts, certify: Certify | None, known: Known | None
 ) -> Outcome:
     """The best outcome, with the best bound; a known point where no attempt found a better one."""
-    if attempts.best is None and attempts.failure is None:
-        raise SolverUnavailable("; ".join(attempts.missing))
     best = _with_bound(runs, attempts, certify)
     if known is not None and (best is None or best.status not in SETTLED):
         point = known(best)
@@ -511,10 +498,5 @@ def other_ways(
     """`once(name)` by each solver that `auto` falls back on after the first."""
     if integer and runs.asked_for is not None:
         return  # no other solver has duals of an integer program
-    for name in others(first, integer=integer, conic=conic):
-        try:
-            available = runs.load(name)
-        except SolverUnavailable:  # the caller's loader may not know every name
-            continue
-        if available.name == name:  # the caller's loader may give one solver for every name
-            yield partial(once, name)
+    for solver in runs.fallbacks(first, integer=integer, conic=conic):
+        yield partial(once, solver.name)

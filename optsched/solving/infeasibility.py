@@ -93,7 +93,7 @@ class _Stopped(Exception):
 
 
 class Analyst:
-    """HiGHS, run within what is left of the time; as a context, until the user asks for an end.
+    """HiGHS where it is installed, run within what is left of the time; as a context, until the user asks for an end.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Analyst:
     def __init__(self, limits: Limits, load: Callable[[str], type[Solver]] | None = None) -> None:
         self._limits = limits
         self._deadline = Deadline.after(limits.time)
-        self._solver = _highs(load)
+        self._solver = _installed(load)
         self._flag: threading.Event | None = None
         self._context = ExitStack()
 
@@ -155,6 +155,18 @@ class Analyst:
         if left <= 0:
             raise _Stopped(Termination.TIME_LIMIT)
         return None if self._deadline.seconds is None else left
+
+
+def _installed(load: Callable[[str], type[Solver]] | None) -> type[Solver]:
+    """HiGHS, or where it is not installed Clarabel, which can say as much of linear programs."""
+    highs = _highs(load)
+    try:
+        highs.version()
+    except SolverUnavailable:
+        from optsched.solvers import Clarabel
+
+        return Clarabel
+    return highs
 
 
 def _highs(load: Callable[[str], type[Solver]] | None) -> type[Solver]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optsched.arrays import FloatArray
+from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import AllocationProgram, LinearArrays
 from optsched.solution import PointStatus, Status, Termination, certify_point
 from optsched.solution.certificate import is_bounded
@@ -68,7 +69,11 @@ def cross_checked(
         return outcome
     first, value = outcome.solver.name, outcome.value
     for _ in range(ATTEMPTS):
-        verdict = attempt(outcome)
+        try:
+            verdict = attempt(outcome)
+        except (SolverUnavailable, SolverCrashed) as error:
+            log.warning("not cross-checked: %s", error)
+            return outcome
         if verdict.bound is not None:
             log.info("cross-checked: %s", verdict.words)
             certificate = replace(outcome.certificate, proof="cross-checked")

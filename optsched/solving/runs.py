@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +18,13 @@ from optsched.solution.solution import Attempt, SolverRecord
 from optsched.solution.values import Values
 from optsched.solvers import Capability, Limits, Session, Solver
 from optsched.solvers.scaling import ScaledSession, Scaling
-from optsched.solving.choice import pick, pick_for_timeline, require_all
+from optsched.solving.choice import (
+    others,
+    others_for_timeline,
+    pick,
+    pick_for_timeline,
+    require_all,
+)
 from optsched.solving.warm_start import Bases
 
 if TYPE_CHECKING:
@@ -71,6 +77,8 @@ class SolverRuns:
     rebuilt: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     """What was tried where the first solver alone did not settle a program."""
+    missing: list[Attempt] = field(default_factory=list)
+    """Solvers that were to be used and are not installed, until an attempt lists them."""
     by_clock: bool = False
     """Whether the clock or the user stopped an attempt, or the clock left no time for another."""
     iterations: int = 0
@@ -136,17 +144,6 @@ class SolverRuns:
         return "?" if self.chosen is None else self.chosen.name
 
     @property
-    def chosen_is_missing(self) -> bool:
-        """Whether the solver in use cannot be loaded, or has no licence here."""
-        if self.chosen is None:
-            return False
-        try:
-            self.chosen.version()
-        except SolverUnavailable:
-            return True
-        return False
-
-    @property
     def asked_for(self) -> tuple[str, str] | None:
         """(name, reason) of the solver that the user asked for; None if `auto` chooses."""
         return None if self.solver == "auto" else (self.solver, "asked for")
@@ -155,33 +152,78 @@ class SolverRuns:
         """Make a solver the one in use; raises `SolverUnavailable` where it is not installed."""
         # Before the version is asked for: a missing solver is an attempt under its name
         self.chosen, self.reason = solver, reason
-        solver.version()
+        try:
+            solver.version()
+        except SolverUnavailable as error:
+            log.info("solver %s: %s", solver.name, error)
+            self.missing.append(Attempt(solver.name, str(error)))
+            raise
         log.info("solver %s: %s", solver.name, reason)
         return solver
 
-    def choose(self, *, rows: int, integer: bool, conic: bool) -> type[Solver]:
-        """The solver asked for, checked, or the one that `auto` picks (`optsched.solving.choice`)."""
+    def choose(
+        self, *, rows: int, integer: bool, conic: bool, prefer: tuple[str, str] | None = None
+    ) -> type[Solver]:
+        """The solver asked for, checked, or the first one that is installed of those that `auto` takes.
+
+        ``prefer`` is the (name, reason) that `auto` begins with in the place of its usual choice
+        (`optsched.solving.choice`).
+        """
         start = self.start is not None
         warm, basis = self.bases.warm is not None, self.bases.keep
-        name, reason = self.asked_for or pick(
+        usual = pick(
             rows=rows, integer=integer, conic=conic, start=start, warm=warm, keep_basis=basis
         )
+        name, reason = self.asked_for or prefer or usual
         solver = self.load(name)
         require_all(solver, integer=integer, conic=conic, start=start)
-        return self.use(solver, reason)
+        return self._use_or_fall_back(
+            solver, reason, self.fallbacks(name, integer=integer, conic=conic)
+        )
+
+    def _use_or_fall_back(
+        self, solver: type[Solver], reason: str, fallbacks: Iterable[type[Solver]]
+    ) -> type[Solver]:
+        """Use a solver, or under `auto` the first fallback that is installed where it is not."""
+        missing = []
+        for one in (solver, *(fallbacks if self.asked_for is None else ())):
+            try:
+                return self.use(one, reason)
+            except SolverUnavailable as error:
+                missing.append(str(error))
+                # Options of the first solver mean nothing to another one
+                self.limits = replace(self.limits, options={})
+        raise SolverUnavailable("; ".join(missing))
+
+    def fallbacks(self, first: str, *, integer: bool, conic: bool) -> Iterator[type[Solver]]:
+        """The solvers that `auto` tries after the first one, as far as the caller's loader knows them."""
+        for name in others(first, integer=integer, conic=conic):
+            try:
+                solver = self.load(name)
+            except SolverUnavailable:
+                continue
+            if solver.name == name:  # a loader may give one solver for every name
+                yield solver
+
+    def take_missing(self) -> list[Attempt]:
+        """The solvers that were found missing since the last call, as attempts."""
+        missing, self.missing = self.missing, []
+        return missing
 
     def choose_for_timeline(
         self, program: TimelineProgram, name: str | None = None
     ) -> type[Solver]:
         """The solver asked for, or the one that `auto` picks for activities in time; or by name."""
+        fallbacks: tuple[str, ...] = ()
         if name is not None:
             reason = self.reason
         else:
             name, reason = self.asked_for or pick_for_timeline(program)
+            fallbacks = others_for_timeline(name, program)
         solver = self.load(name)
         if Capability.TIMELINE not in solver.capabilities:
             solver.require(Capability.INTEGER, "a timeline program, indexed by time,")
-        return self.use(solver, reason)
+        return self._use_or_fall_back(solver, reason, map(self.load, fallbacks))
 
     def require_rows(self, task: str = "programs of rows and columns") -> None:
         """Refuse what is solved as rows and columns if a solver was asked for that takes none."""
@@ -196,16 +238,19 @@ class SolverRuns:
         solver: str | None = None,
         start: FloatArray | None = None,
         classes: Classes | None = None,
+        prefer: tuple[str, str] | None = None,
     ) -> Session:
         """A session with the program loaded, on a solver by name or the one that `choose` picks.
 
         ``start`` is a point of this program; without it, the start of these runs counts if its size
         fits. ``classes`` are those that the program is over: a known basis is mapped to them.
+        ``prefer`` is for `choose`.
         """
         refuse_nan(arrays)
         if solver is None:
             self.require_rows()
-            chosen = self.choose(rows=arrays.shape[0], integer=arrays.is_integer, conic=False)
+            rows, integer = arrays.shape[0], arrays.is_integer
+            chosen = self.choose(rows=rows, integer=integer, conic=False, prefer=prefer)
         else:
             chosen = self.use(self.load(solver), self.reason)
         scaling = Scaling.of(arrays)
@@ -276,6 +321,6 @@ class SolverRuns:
             nodes=self.nodes,
             rebuilt=tuple(self.rebuilt),
             gap=gap,
-            attempts=tuple(self.attempts),
+            attempts=tuple(dict.fromkeys([*self.attempts, *self.missing])),
             by_clock=self.by_clock,
         )

@@ -14,7 +14,7 @@ from optsched.arrays import FloatArray, IntArray
 from optsched.errors import SolverCrashed, SolverUnavailable
 from optsched.program import LinearArrays, TimelineProgram
 from optsched.program.list_schedule import list_schedule, shifted_left
-from optsched.program.time_indexed import count_columns, time_indexed
+from optsched.program.time_indexed import time_indexed
 from optsched.program.timeline import split_point
 from optsched.solution import (
     Certificate,
@@ -30,7 +30,7 @@ from optsched.solution.plan import Later, LinearPlan, Plan, TimelinePlan
 from optsched.solution.stage import Stage
 from optsched.solvers import Capability
 from optsched.solving.certify import certified_linear, nothing_found
-from optsched.solving.choice import TIME_INDEXED
+from optsched.solving.choice import others_for_timeline
 from optsched.solving.engine import Engine, attempt
 from optsched.solving.outcome import NO_OPTIMUM, STOPPED, Outcome, SolvedProgram
 from optsched.solving.proof import CutOffResult, better_point, better_schedule, cross_checked
@@ -223,11 +223,9 @@ def _solve_timeline(engine: Engine, plan: TimelinePlan) -> SolvedProgram:
 
     def ways() -> Iterator[Callable[[], Outcome]]:
         yield partial(once, None)
-        other = "highs" if engine.name == "cp-sat" else "cp-sat"
-        if engine.solver == "auto" and (
-            other == "cp-sat" or count_columns(timeline) <= TIME_INDEXED
-        ):
-            yield partial(once, other)
+        if engine.solver == "auto":
+            for other in others_for_timeline(engine.name, timeline):
+                yield partial(once, other)
 
     def known(found: Outcome | None) -> Outcome | None:
         if first is None:

@@ -140,7 +140,10 @@ class PairSearch:
     def __init__(self, engine: Engine, pricing: PairPricing) -> None:
         self.engine, self.pricing = engine, pricing
         arrays = engine.build(lambda: pricing.program.to_linear().arrays)
-        self.session = engine.open(arrays, "highs" if engine.solver == "auto" else engine.solver)
+        reason = engine.reason
+        # HiGHS takes columns in place and goes on from the last basis
+        self.session = engine.open(arrays, prefer=("highs", reason))
+        engine.reason = reason
         self.master = PairMaster(pricing, self.session)
         self.values: Values | None = None
         self.best: Duals | None = None
