@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cached_property
+from importlib import import_module
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
+from optsched.cli.derived import Described, Fields
 from optsched.cli.shell import WIDTH, Shell, logging_to
-from optsched.cli.values import KINDS, Kind
+from optsched.cli.values import KINDS, TYPES, Kind
 from optsched.errors import UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
+# Help and errors are the library's own, in plain text.
+PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
 COMMON = "Messages"
 # The order of the sections of every help; "" stands for all other sections.
-SECTIONS = ("Arguments", "Problem", "", "Output", COMMON)
+SECTIONS = ("Arguments", "Problem", "Files", "", "Output", COMMON)
 
 
 def _help(context: typer.Context, wanted: bool) -> None:
@@ -147,28 +157,86 @@ class Command(TyperCommand):
             formatter.write(f"Examples:\n{_indented(self.epilog)}\n")
 
 
+@dataclass(frozen=True)
+class Group:
+    """Commands that stand below another one.
+
+    Attributes
+    ----------
+    help : str
+    commands : callable
+        Returns the function or the group of each command. A text ``module:name`` is where it is below
+        `optsched.cli`; a function ``prepare`` of that module runs before the command is made.
+    """
+
+    help: str
+    commands: Callable[[], Mapping[str, Callable[..., int | None] | Group | str]]
+
+
+class Made(Mapping[str, Any]):
+    """The commands of a group, each made when it is asked for: to make all takes longer than most command lines run."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._made: dict[str, Any] = {}
+
+    @cached_property
+    def _declared(self) -> Mapping[str, Any]:
+        return self._group.commands()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def _make(self, name: str) -> Any:
+        home, found = self._found(name)
+        if isinstance(found, Group):
+            return make_group(name, found)
+        # Before options are read off the library, which may load numpy
+        if (prepare := getattr(home, "prepare", None)) is not None:
+            prepare()
+        return make_command(name, found)
+
+    def _found(self, name: str) -> tuple[Any, Any]:
+        """The module of a command, if that is known, and its function or group."""
+        declared = self._declared[name]
+        if not isinstance(declared, str):
+            return None, declared
+        place, _, attribute = declared.partition(":")
+        home = import_module(f"optsched.cli.{place}")
+        return home, getattr(home, attribute)
+
+    def sentence(self, name: str) -> str:
+        """The first sentence of the help of a command, which is not made for it."""
+        _, found = self._found(name)
+        text = found.help if isinstance(found, Group) else inspect.cleandoc(found.__doc__ or "")
+        return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
+
+
 class Commands(TyperGroup):
     """A list of commands, each with its first sentence in full, as plain text."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of registration; click would sort them."""
+        """Names in the order of declaration; click would sort them."""
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and sentences."""
-        rows = [(name, _sentence(self.commands[name])) for name in self.list_commands(ctx)]
+        commands: Any = self.commands
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, commands.sentence(name)) for name in commands])
 
 
 def _place(section: str) -> int:
     """Where a section stands in a help; those with the same place in the order of declaration."""
     return SECTIONS.index(section) if section in SECTIONS else SECTIONS.index("")
-
-
-def _sentence(command: Any) -> str:
-    text = command.help or ""
-    return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
 
 
 def _name(parameter: Any) -> str:
@@ -237,7 +305,7 @@ class _Parameter:
         return Annotated[shown, declared], default
 
     def _flag(self, option: Option) -> str:
-        return option.flag or f"--{self.name.replace('_', '-')}"
+        return option.flag or flag_of(self.name)
 
     def value(self, given: Any) -> Any:
         """The value of what typer found on the command line."""
@@ -249,6 +317,41 @@ class _Parameter:
             return self._default
         label = self._declared.short if self._kind.many else None
         return self._kind.read(given, label or self._flag(self._declared))
+
+
+def flag_of(name: str) -> str:
+    """``--time-limit`` for ``time_limit``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def derived_option(
+    item: Described, kind: Kind | None, section: str, flag: str | None = None
+) -> inspect.Parameter:
+    """An option that says what a parameter of the library says; None stands for one that is not given.
+
+    Parameters
+    ----------
+    kind : Kind, optional
+        How texts become values; without one it is a flag.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    default: Any = inspect.Parameter.empty if item.required else None
+    if kind is None:
+        option = Option(item.help, flag=flag, section=section)
+        return inspect.Parameter(
+            item.name, keyword, default=False, annotation=Annotated[bool, option]
+        )
+    parts = [item.help, *([kind.note] if kind.note else [])]
+    if kind.many:
+        parts.append("Can be repeated.")
+    if item.default not in (None, "", ()):
+        number = isinstance(item.default, int | float)
+        unit = " s" if kind.metavar == "TIME" else ""
+        parts.append(f" [default: {f'{item.default:g}{unit}' if number else item.default}]")
+    option = Option(
+        " ".join(parts), kind.metavar, flag=flag, section=section, read=kind.read, many=kind.many
+    )
+    return inspect.Parameter(item.name, keyword, default=default, annotation=Annotated[Any, option])
 
 
 def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None]:
@@ -271,9 +374,23 @@ def _declaration(annotation: Any) -> tuple[Argument | Option | None, Kind | None
     return declared, next(own, None) or KINDS.get(owner)
 
 
+def _fields(parameter: inspect.Parameter) -> Fields | None:
+    """The fields of a model that a parameter of a command's function stands for."""
+    extras = getattr(parameter.annotation, "__metadata__", ())
+    return next((extra for extra in extras if isinstance(extra, Fields)), None)
+
+
 def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
-    """A parameter of a command's function, or the fields of one that is a dataclass."""
+    """A parameter of a command's function, or the fields of one that is a dataclass or stands for a model."""
     owner = parameter.annotation
+    if (model := _fields(parameter)) is not None:
+        options = [
+            derived_option(item, TYPES.get(item.type), section)
+            for section, item in model.described()
+        ]
+        return [
+            _Parameter(option.name, option.annotation, option.default, None) for option in options
+        ]
     # A dataclass of options is one parameter in Python and many on the command line
     if not is_dataclass(owner):
         default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
@@ -288,18 +405,13 @@ def _parameters(parameter: inspect.Parameter) -> list[_Parameter]:
     return found
 
 
-def add_command(
-    app: typer.Typer,
-    name: str,
-    function: Callable[..., int | None],
-    prepare: Callable[[], None] | None = None,
-) -> None:
-    """Register ``function(shell, ...)`` as a command.
+def make_command(name: str, function: Callable[..., int | None]) -> Any:
+    """``function(shell, ...)`` as a command.
 
-    Of a parameter that is a dataclass every field becomes an argument or option. The options of
-    `Messages` are added. Texts become values, and errors exit codes; what the function returns is the
-    exit code (None: 0). Its docstring is the help, and what comes after a line ``Examples:`` its
-    examples. ``prepare`` runs before anything else, also before values are read: some readers load numpy.
+    Of a parameter that is a dataclass every field becomes an argument or option, and of one that is annotated by
+    `Fields` those fields of the model. The options of `Messages` are added. Texts become values, and errors exit
+    codes; what the function returns is the exit code (None: 0). Its docstring is the help, and what comes after a line
+    ``Examples:`` its examples.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     # The last section of every help
@@ -309,8 +421,6 @@ def add_command(
     def run(**given: Any) -> int:
         messages = _grouped(Messages, given)
         shell = Shell(messages.quiet, messages.debug)
-        if prepare is not None:
-            prepare()
         try:
             with logging_to(messages.verbose, messages.log):
                 _check_sources(parameters, given)
@@ -321,11 +431,17 @@ def add_command(
                 }
                 # `_grouped` takes the fields of its dataclass out of what was read: the rest are
                 # single parameters
-                groups = {
-                    parameter.name: _grouped(parameter.annotation, read)
-                    for parameter in own
-                    if is_dataclass(parameter.annotation)
-                }
+                groups: dict[str, Any] = {}
+                for parameter in own:
+                    if is_dataclass(parameter.annotation):
+                        groups[parameter.name] = _grouped(parameter.annotation, read)
+                    elif (model := _fields(parameter)) is not None:
+                        fields_of_model = {name: read.pop(name) for name in model.names}
+                        groups[parameter.name] = {
+                            name: value
+                            for name, value in fields_of_model.items()
+                            if value is not None and value is not False
+                        }
                 return function(shell, **groups, **read) or 0
         # Every error becomes one line and an exit code
         except (Exception, KeyboardInterrupt) as error:
@@ -336,22 +452,34 @@ def add_command(
     run.__signature__ = inspect.Signature(seen, return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in seen}
     run.__doc__, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\nExamples:\n")
+    app = typer.Typer(**PLAIN)
     app.command(name, cls=Command, context_settings=CONTEXT, epilog=examples)(run)
+    return get_command(app)
 
 
-def build_group(help_text: str, commands: Mapping[str, Callable[..., int | None]]) -> typer.Typer:
-    """A group of commands by name."""
+def make_group(
+    name: str, group: Group, callback: Callable[..., int | None] | None = None
+) -> TyperGroup:
+    """A group of commands.
+
+    Parameters
+    ----------
+    callback : callable, optional
+        What the group itself does, with options of its own; by default it shows its help.
+    """
     app = typer.Typer(
-        cls=Commands, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
+        name=name, cls=Commands, context_settings=CONTEXT, add_help_option=False, **PLAIN
     )
 
     def show_help(help: Help = False) -> None: ...
 
-    show_help.__doc__ = help_text
-    app.callback()(show_help)
-    for name, function in commands.items():
-        add_command(app, name, function)
-    return app
+    app.callback(help=group.help, invoke_without_command=callback is not None)(
+        callback or show_help
+    )
+    made = get_group(app)
+    # typer makes every command of a group at once; this mapping makes them one by one
+    made.commands = Made(group)  # type: ignore[assignment]
+    return made
 
 
 def _check_sources(parameters: Iterable[_Parameter], given: Mapping[str, Any]) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from optsched.cli.command import CONTEXT, Commands, Help, Option, add_command
+from optsched.cli.command import Group, Option, flag_of
 from optsched.cli.export import write_instance
 from optsched.cli.options import OUTPUT, output_option
 from optsched.cli.progress import progress
@@ -47,43 +45,14 @@ METAVARS = {"integer": "N", "number": "X", "string": "TEXT"}
 GENERATED = "Instance"
 
 
-class Generators(Commands):
-    """The commands below ``generate``, made when one is looked for: their options come with pydantic and numpy."""
+def _commands() -> dict[str, Callable[..., int]]:
+    """The command of each generator."""
+    from optsched.generate.catalogue import GENERATORS
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the catalogue."""
-        self._make()
-        return super().list_commands(ctx)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a generator."""
-        self._make()
-        return super().get_command(ctx, cmd_name)
-
-    def _make(self) -> None:
-        if self.commands:
-            return
-        from typer.main import get_group
-
-        from optsched.generate.catalogue import GENERATORS
-
-        app = typer.Typer(add_help_option=False, rich_markup_mode=None)
-        for name, generator in GENERATORS.items():
-            add_command(app, name, _command(generator, EXAMPLES[name]))
-        self.commands.update(get_group(app).commands)
+    return {name: _command(generator, EXAMPLES[name]) for name, generator in GENERATORS.items()}
 
 
-def build_generators() -> typer.Typer:
-    """``generate`` without its commands, which come when they are needed."""
-    app = typer.Typer(
-        cls=Generators, context_settings=CONTEXT, add_help_option=False, rich_markup_mode=None
-    )
-    app.callback()(_generators)
-    return app
-
-
-def _generators(help: Help = False) -> None:
-    """Make an instance with a seeded generator."""
+GENERATED_BY = Group("Make an instance with a seeded generator.", _commands)
 
 
 def _command(generator: Generator, examples: str) -> Callable[..., int]:
@@ -95,7 +64,7 @@ def _command(generator: Generator, examples: str) -> Callable[..., int]:
         kind = "json" if output == "-" else kind_of(Path(output))
         with progress(shell, "generating"):
             made = generator(
-                {name: text for name, text in given.items() if text is not None}, named=_flag
+                {name: text for name, text in given.items() if text is not None}, named=flag_of
             )
         write_instance(shell, made.instance, output, kind)
         if not shell.quiet:
@@ -133,10 +102,6 @@ def _parameters(generator: Generator) -> list[inspect.Parameter]:
         declared[name] = declared.pop(name)
     shell = inspect.Parameter("shell", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Shell)
     return [shell, *declared.values()]
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _metavar(schema: dict[str, Any]) -> str:

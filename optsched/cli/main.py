@@ -7,23 +7,21 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.main import get_command
 
 from optsched import __version__
-from optsched.cli.command import CONTEXT, Commands, Help, add_command
+from optsched.cli.command import Group, Help, make_group
 from optsched.cli.shell import Shell, silence_stdout
 from optsched.errors import UsageError
 
 USAGE = 2
-# Where each command is, in the order of the help; a function ``build_...`` makes a group of commands.
+# Where each command or group of commands is, in the order of the help.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -40,10 +38,10 @@ COMMANDS = {
     "profile": "profile:profile",
     "plot": "plot:plot",
     "export": "export:export",
-    "import": "imports:build_imports",
-    "generate": "generate:build_generators",
-    "trace": "trace:build_traces",
-    "model": "model:build_models",
+    "import": "imports:IMPORTS",
+    "generate": "generate:GENERATED_BY",
+    "trace": "trace:TRACES",
+    "model": "model:MODEL_COMMANDS",
     "formulations": "formulations:formulations",
     "solvers": "solvers:solvers",
     "instances": "instances:instances",
@@ -51,13 +49,6 @@ COMMANDS = {
 }
 # The options of `optsched.cli.command.Messages`
 MESSAGE_OPTION = re.compile(r"--debug|--quiet|-q|--verbose|-v+|--log(=.*)?", re.DOTALL)
-
-
-class Root(Commands):
-    """All commands, in the order of `COMMANDS`: typer would list groups apart."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name in COMMANDS if name in self.commands]
 
 
 def _version(wanted: bool) -> None:
@@ -76,41 +67,19 @@ def _root(
     version: Version = False,
     help: Help = False,
 ) -> int:
-    """Schedule GPU clusters by mathematical optimization, with a certificate for every answer."""
     if context.invoked_subcommand is None:
         sys.stdout.write(context.get_help() + "\n")
         return USAGE
     return 0
 
 
-def build_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
-    """The application with some of its commands (default: all)."""
-    app = typer.Typer(
-        name="optsched",
-        cls=Root,
-        context_settings=CONTEXT,
-        add_completion=False,
-        add_help_option=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
-    app.callback(invoke_without_command=True)(_root)
-    for name in names:
-        home, _, attribute = COMMANDS[name].partition(":")
-        module = import_module(f"optsched.cli.{home}")
-        made = getattr(module, attribute)
-        if attribute.startswith("build_"):
-            app.add_typer(made(), name=name)
-        else:
-            add_command(app, name, made, getattr(module, "prepare", None))
-    return app
-
-
 @cache
-def _command(name: str | None) -> Any:
-    """The application as a command, with one of its commands or with all (None): to make all takes longer than most
-    command lines run."""
-    return get_command(build_app() if name is None else build_app([name]))
+def _application() -> Any:
+    """The program as a group of commands."""
+    words = (
+        "Schedule GPU clusters by mathematical optimization, with a certificate for every answer."
+    )
+    return make_group("optsched", Group(words, lambda: COMMANDS), _root)
 
 
 def run() -> int:
@@ -195,9 +164,7 @@ def _run(arguments: list[str]) -> int:
     shell = Shell(debug="--debug" in arguments)
     arguments = _behind_the_command(arguments)
     try:
-        # A command line builds its own command alone; anything else, such as --help, needs the list
-        named = next((word for word in arguments[:1] if word in COMMANDS), None)
-        code = _command(named).main(arguments, prog_name="optsched", standalone_mode=False)
+        code = _application().main(arguments, prog_name="optsched", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except SystemExit:  # what typer does when the reader of a help text has gone away
         return 0

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-import typer
-
 from optsched.cli import values
-from optsched.cli.command import Argument, Option, build_group
+from optsched.cli.command import Argument, Group, Option
 from optsched.cli.formulations import mathematics
 from optsched.cli.options import OUTPUT, Json, output_option, settings_option
 from optsched.cli.progress import progress
@@ -43,19 +41,6 @@ if TYPE_CHECKING:
     from optsched.performance.profiles import Profiles
 
 PROFILES, MODELS = "Profiles", "Models"
-
-
-def build_models() -> typer.Typer:
-    return build_group(
-        "Fit performance models to measured times of steps, evaluate them, and predict with them.",
-        {
-            "list": list_models,
-            "fit": fit,
-            "fit-pairs": fit_pairs,
-            "predict": predict,
-            "evaluate": evaluate,
-        },
-    )
 
 
 # --- what the commands share -----------------------------------------------------------------------
@@ -986,3 +971,15 @@ def _error_cells(row: ErrorRow, workloads: bool) -> list[str]:
         f"{100 * math.expm1(row.bias):+.1f} %",
     ]
     return [*head, *errors, percent(row.coverage)]
+
+
+MODEL_COMMANDS = Group(
+    "Fit performance models to measured times of steps, evaluate them, and predict with them.",
+    lambda: {
+        "list": list_models,
+        "fit": fit,
+        "fit-pairs": fit_pairs,
+        "predict": predict,
+        "evaluate": evaluate,
+    },
+)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from optsched.cli.command import Argument, build_group
+from optsched.cli.command import Argument, Group
 from optsched.cli.options import Json, output_option
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell
@@ -19,13 +17,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from optsched.traces.summary import Part, TraceSummary
-
-
-def build_traces() -> typer.Typer:
-    return build_group(
-        "Describe traces: jobs that arrive over time, and events.",
-        {"describe": trace_describe},
-    )
 
 
 def trace_describe(
@@ -166,3 +157,8 @@ def _parts(column: str, title: str, parts: Sequence[Part], summary: TraceSummary
         for part in shown
     ]  # fmt: skip
     return table(column, "jobs", "", "GPU-hours", "", rows=rows, title=title)
+
+
+TRACES = Group(
+    "Describe traces: jobs that arrive over time, and events.", lambda: {"describe": trace_describe}
+)

@@ -39,11 +39,14 @@ class Kind:
         What the help shows in the place of the value.
     many : bool
         Whether the option can be repeated; ``read`` then gets all the texts.
+    note : str
+        What the help of an option that is read off the library says of the texts.
     """
 
     read: Callable[[Any, str], Any]
     metavar: str
     many: bool = False
+    note: str = ""
 
 
 def duration(text: str | None, option: str) -> float | None:
@@ -236,6 +239,13 @@ KINDS: Mapping[Any, Kind] = {
     int: Kind(whole, "N"),
     float: Kind(real, "X"),
     list[str]: Kind(texts, "TEXT", many=True),
+}
+# The kinds of types by the names that they have in the library (`optsched.cli.derived`); others are flags.
+TYPES: Mapping[str, Kind] = {
+    "str": Kind(name, "NAME"),
+    **dict.fromkeys(("int", "Count", "PositiveCount"), Kind(whole, "N")),
+    **dict.fromkeys(("float", "NonNegative", "Positive"), Kind(real, "X")),
+    "Seconds": Kind(duration, "TIME"),
 }
 NAMED = "NAME[:KEY=VALUE,...]"
 

@@ -4,8 +4,8 @@
 object itself; ``read_...`` reads measurements, programs and points. All tables in CSV go through
 `optsched.formats.tables`.
 
-A new trace format is a module with a function ``import_NAME``, and a command in `optsched.cli.imports`; nothing here
-lists the formats.
+A new trace format is a module with a function ``import_NAME``, whose parameters have the types of
+`optsched.formats.inputs`, and a row of the table in `optsched.cli.imports`; nothing here lists the formats.
 """
 
 from importlib import import_module

@@ -14,24 +14,27 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.errors import InvalidArgument, InvalidInput
-from optsched.formats.recorded import (
-    NodeRates,
-    arrived,
-    gangs_of_models,
+from optsched.formats.inputs import (
+    Pools,
+    Seconds,
+    Source,
+    Speeds,
+    called,
+    contents,
+    importer,
     pool_documents,
-    recorded_workload,
     speeds_of,
 )
+from optsched.formats.recorded import NodeRates, arrived, gangs_of_models, recorded_workload
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
-from optsched.instance.reading import key, listed, named, parse_json, read_bytes, show
+from optsched.instance.reading import key, listed, named, parse_json, show
 
 COLUMNS: dict[str, Kind] = {
     "job_id": "text",
@@ -70,45 +73,48 @@ Worth = tuple[tuple[float, float], ...]
 Spread = Mapping[str, NodeRates]
 
 
+@importer
 def import_chronus(
-    trace: str | Path,
-    pools: Mapping[str, tuple[int, int]],
+    trace: Source,
+    pools: Pools,
     *,
-    locality: str | Path | None = None,
-    speeds: Mapping[str, float] | None = None,
-    unit: float = MINUTE,
-    at: float | None = None,
+    locality: Source | None = None,
+    speeds: Speeds | None = None,
+    unit: Seconds = MINUTE,
+    at: Seconds | None = None,
     name: str = "chronus",
 ) -> dict[str, Any]:
-    """Make an ``optsched-instance/1`` document of a trace.
+    """Make an instance of a trace of Chronus (Gao et al., SoCC 2021): strict and soft deadlines, best effort.
 
-    The steps of a job are the seconds that it ran (`optsched.formats.recorded`); its workload is its model, its tenant
+    The steps of a job are the seconds that it ran; its workload is its model, its tenant
     its user, its weight the value of its first expected time, which is also its deadline: hard if it is strict, soft
     if it is soft, none if it is best effort. A soft job has an option for every expected time, with its value and the
     attribute ``deadline``, as the formulation ``lease`` reads them. A round is a lease of 20 units.
 
     Parameters
     ----------
-    trace : path
-    pools : mapping from str to (int, int)
-        Nodes, and GPUs of a node.
-    locality : path, optional
-        ``model_info.json``: ``{model: {GPUs: {nodes: share}}}``, what is left of the rate of a gang that spans several
-        nodes. A gang that it does not list loses as the next larger one, and one larger than all of them nothing.
+    trace : path or bytes
+        Table of jobs (CSV).
+    pools : mapping from str to (int, int), or pool documents
+        Nodes of a pool, and GPUs of each node.
+    locality : path or bytes, optional
+        model_info.json: slowdown of jobs on several nodes; none by default. It is
+        ``{model: {GPUs: {nodes: share}}}``, what is left of the rate. A gang that it does not list loses as the next
+        larger one, and one larger than all of them nothing.
     speeds : mapping from str to float, optional
-        How much faster than recorded jobs run in a pool.
+        How many times as fast as in the trace jobs run in a pool; 1 by default.
     unit : float, default 60
-        Seconds of a unit of time.
+        Length of a unit of time in the trace.
     at : float, optional
-        Take the jobs that have arrived by then, s; ``now`` is ``at``. By default all jobs, and ``now`` is the first
-        arrival.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default all jobs, and
+        ``now`` is the first arrival.
     name : str
-        Of the instance.
+        Name of the instance.
 
     Returns
     -------
     dict
-        Plain data, as `Instance.from_document` takes it.
+        An ``optsched-instance/1`` document, as `Instance.from_document` takes it.
 
     Raises
     ------
@@ -120,9 +126,9 @@ def import_chronus(
     if not 0 < unit < math.inf:
         raise InvalidArgument("unit", repr(unit), "seconds above 0")
     documents = pool_documents(pools)
-    factors = speeds_of(pools, speeds)
-    spread = {} if locality is None else _read_locality(Path(locality))
-    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
+    factors = speeds_of((pool["name"] for pool in documents), speeds)
+    spread = {} if locality is None else _read_locality(locality)
+    jobs = read_table(contents(trace), called(trace, "trace"), COLUMNS, REQUIRED)
     worth = _worths(jobs, unit)
     gangs = jobs.whole("num_gpu", 0, "a whole number of GPUs")
     jobs.refuse("duration", ~(jobs.numbers["duration"] > 0), "a time above 0")
@@ -131,7 +137,8 @@ def import_chronus(
     if locality is not None:
         # A model that the file lacks would count as one that loses nothing
         unknown = np.array([model not in spread for model in models])
-        jobs.refuse("model_name", unknown, f"one of the models of {locality}: {listed(spread)}")
+        file = called(locality, "locality")
+        jobs.refuse("model_name", unknown, f"one of the models of {file}: {listed(spread)}")
     arrival = jobs.numbers["submit_time"] * unit
     # The published scheduler skips the others too
     with_gpus = np.flatnonzero(gangs > 0)
@@ -287,10 +294,10 @@ def _shares(gangs: set[int], known: NodeRates) -> NodeRates:
     return found
 
 
-def _read_locality(path: Path) -> Spread:
+def _read_locality(file: Source) -> Spread:
     """``model_info.json``; raises `InvalidInput` with the path of the field."""
-    with named(path):
-        document = parse_json(read_bytes(path), "table of localities")
+    with named(called(file, "locality")):
+        document = parse_json(contents(file), "table of localities")
         return {
             model: {
                 int(gang): {

@@ -7,7 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optsched.errors import InvalidInput
+from optsched.errors import InvalidArgument, InvalidInput
+from optsched.formats.inputs import (
+    Pools,
+    Seconds,
+    Source,
+    called,
+    contents,
+    importer,
+    one_cluster,
+)
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance import FORMAT, Instance
 from optsched.instance.documents import LARGEST, SMALLEST
@@ -56,14 +65,10 @@ _JOB_FIELD = re.compile(r"jobs\[(\d+)\](?:\.(\w+))?")
 _POOL_FIELD = re.compile(r"cluster\.pools\[(\d+)\](?:\.(\w+))?")
 
 
-def read_jobs(data: bytes, name: str) -> Table:
-    """The table of jobs; raises `InvalidInput` with ``file:line:column``."""
-    return read_table(data, name, JOBS, ["workload"])
-
-
-def read_rates(data: bytes, name: str) -> Table:
+def _read_rates(rates: Source) -> Table:
     """The table of rates; raises `InvalidInput` with ``file:line:column``."""
-    table = read_table(data, name, RATES, ["workload", "throughput"], least="rate")
+    name = called(rates, "rates")
+    table = read_table(contents(rates), name, RATES, ["workload", "throughput"], least="rate")
     places = [column for column in ("pool", "gpu") if column in table]
     if len(places) != 1:
         found = "both columns pool and gpu" if places else "neither column pool nor gpu"
@@ -81,9 +86,10 @@ def read_rates(data: bytes, name: str) -> Table:
     return table
 
 
-def read_pools(data: bytes, name: str) -> Table:
+def _read_pools(pools: Source) -> Table:
     """The table of pools; raises `InvalidInput` with ``file:line:column``."""
-    return read_table(data, name, POOLS, ["name", "nodes"], least="pool")
+    name = called(pools, "pools")
+    return read_table(contents(pools), name, POOLS, ["name", "nodes"], least="pool")
 
 
 def _rate(rates: Table, row: int) -> float:
@@ -96,61 +102,85 @@ def _gpus(rates: Table, row: int) -> int:
     return 1 if gpus is None else int(gpus)
 
 
+@importer
 def import_csv(
-    jobs: Table,
-    rates: Table,
-    pools: Table | Sequence[Mapping[str, Any]],
+    jobs: Source,
+    rates: Source,
+    pools: Pools | None = None,
     *,
+    pool_table: Source | None = None,
+    now: Seconds = 0.0,
+    round: Seconds = 360.0,
     name: str = "csv",
-    now: float = 0.0,
-    round: float = 360.0,
 ) -> Instance:
-    """Make an instance of tables.
+    """Make an instance of tables in CSV: jobs and rates, and pools.
+
+    The first line of a table names its columns; commas, semicolons or tabs stand between cells. Times are in seconds,
+    rates in steps/s of the whole job.
 
     Parameters
     ----------
-    jobs, rates : Table
-        Of `read_jobs` and `read_rates`.
-    pools : Table or sequence of mappings
-        Of `read_pools`, or pool documents.
-    name, now, round
-        As in an instance document; arrivals and deadlines are seconds on the clock of ``now``.
+    jobs : path or bytes
+        Table of jobs: workload; id, gpus (or gpus_min, gpus_max), steps, weight, arrival, deadline, tenant.
+    rates : path or bytes
+        Table of rates: workload, pool (or gpu), throughput; gpus.
+    pools : mapping from str to (int, int), or pool documents, optional
+        Nodes of a pool, and GPUs of each node.
+    pool_table : path or bytes, optional
+        Table of pools instead: name, nodes; gpu, gpus_per_node, gpu_memory, cost_per_gpu_hour ...
+    now : float, default 0
+        Time at which the instance begins. Arrivals and deadlines are seconds on its clock.
+    round : float, default 360
+        Length of a round.
+    name : str
+        Name of the instance.
 
     Raises
     ------
     InvalidInput
         With ``file:line:column`` of the cell that is wrong.
+    UsageError
+        Neither or both of pools and a table of pools, or a round that is none.
     """
-    if isinstance(pools, Table):
-        pool_documents = [{"gpus_per_node": 1} | pool for pool in pools.documents()]
-    else:
-        pool_documents = [dict(pool) for pool in pools]
-    workloads = _workloads(rates, pool_documents)
-    _warn_of_idle_pools(rates, pool_documents)
-    tenants = dict.fromkeys(filter(None, jobs.cells.get("tenant", ())))
+    if not round > 0:
+        raise InvalidArgument("round", show(round), "seconds above 0")
+    job_rows = read_table(contents(jobs), called(jobs, "jobs"), JOBS, ["workload"])
+    rate_rows = _read_rates(rates)
+    pool_rows = None if pool_table is None else _read_pools(pool_table)
+    documents = one_cluster(pools, pool_rows, "pool_table", _documents_of)
+    workloads = _workloads(rate_rows, documents)
+    _warn_of_idle_pools(rate_rows, documents)
+    tenants = dict.fromkeys(filter(None, job_rows.cells.get("tenant", ())))
     document = {
         "format": FORMAT,
         "name": name,
         "now": now,
         "round": round,
-        "cluster": {"pools": pool_documents},
+        "cluster": {"pools": documents},
         "workloads": workloads,
         "tenants": [{"name": tenant} for tenant in tenants],
         "jobs": [
-            _job(jobs, row, cells, rates, workloads) for row, cells in enumerate(jobs.documents())
+            _job(job_rows, row, cells, rate_rows, workloads)
+            for row, cells in enumerate(job_rows.documents())
         ],
     }
     try:
         return Instance.from_document(document)
     except InvalidInput as error:
-        raise InvalidInput(_place(error.path, jobs, pools), error.found, error.expected) from None
+        place = _place(error.path, job_rows, pool_rows)
+        raise InvalidInput(place, error.found, error.expected) from None
 
 
-def _place(path: str, jobs: Table, pools: Table | Sequence[Mapping[str, Any]]) -> str:
+def _documents_of(pools: Table) -> list[dict[str, Any]]:
+    """The pools of a table; a node has one GPU if it does not say."""
+    return [{"gpus_per_node": 1} | pool for pool in pools.documents()]
+
+
+def _place(path: str, jobs: Table, pools: Table | None) -> str:
     """The cell that a field of the document came from."""
     for table, field in ((jobs, _JOB_FIELD), (pools, _POOL_FIELD)):
         match = field.match(path)
-        if match and isinstance(table, Table):
+        if match and table is not None:
             row = int(match[1])
             column = match[2]
             if column is None:

@@ -9,18 +9,27 @@ sorts the jobs by ``submit_time``, and so does the import: jobs of the same time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from optsched.arrays import IntArray
 from optsched.errors import InvalidArgument
+from optsched.formats.inputs import (
+    Folders,
+    Pools,
+    Seconds,
+    Source,
+    called,
+    contents,
+    importer,
+    pool_documents,
+)
 from optsched.formats.profiles import read_profiles
-from optsched.formats.recorded import arrived, pool_documents
+from optsched.formats.recorded import arrived
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
-from optsched.instance.reading import listed, read_bytes, show
+from optsched.instance.reading import listed, show
 from optsched.performance.batches import BATCH, NAME
 
 COLUMNS: dict[str, Kind] = {
@@ -43,16 +52,17 @@ REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "ddl", "batch_si
 Rates = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
+@importer
 def import_elasticflow(
-    tables: Mapping[str, str | Path],
-    trace: str | Path,
-    pools: Mapping[str, tuple[int, int]],
+    tables: Folders,
+    trace: Source,
+    pools: Pools,
     *,
-    at: float | None = None,
+    at: Seconds | None = None,
     rigid: bool = False,
     name: str = "elasticflow",
 ) -> dict[str, Any]:
-    """Make an ``optsched-instance/1`` document of throughput tables and a trace.
+    """Make an instance of throughput tables and a trace of ElasticFlow (Gu et al., ASPLOS 2023).
 
     A model with a batch size becomes a workload such as ``vgg16/64``; an iteration is a step. A job may run on every
     number of GPUs that the tables have for it.
@@ -60,22 +70,23 @@ def import_elasticflow(
     Parameters
     ----------
     tables : mapping from str to path
-        Of each pool the folder (or file) with the throughputs of its GPUs.
-    trace : path
-    pools : mapping from str to (int, int)
-        Nodes, and GPUs of a node.
+        Throughputs of the GPUs of a pool: a folder of tables, one for each model, or a table.
+    trace : path or bytes
+        Table of jobs (CSV).
+    pools : mapping from str to (int, int), or pool documents
+        Nodes of a pool, and GPUs of each node.
     at : float, optional
-        Take the jobs that have arrived by then; ``now`` is ``at``. By default all jobs, and ``now`` is the first
-        arrival.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default all jobs, and
+        ``now`` is the first arrival.
     rigid : bool
-        Jobs run on the GPUs that they ask for, and on no other number.
+        Jobs run only on the number of GPUs that they ask for.
     name : str
-        Of the instance.
+        Name of the instance.
 
     Returns
     -------
     dict
-        Plain data, as `Instance.from_document` takes it.
+        An ``optsched-instance/1`` document, as `Instance.from_document` takes it.
 
     Raises
     ------
@@ -84,19 +95,20 @@ def import_elasticflow(
     UsageError
         Pools without a table, or tables without a pool.
     """
-    if not pools or set(pools) != set(tables):
-        raise InvalidArgument(
-            "", f"pools {listed(pools)} and tables of {listed(tables)}", "a table for each pool"
-        )
-    rates = _rates(tables, pools)
-    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED, SYNONYMS)
+    documents = pool_documents(pools) if pools else []
+    node_sizes = {pool["name"]: pool["gpus_per_node"] for pool in documents}
+    if not pools or set(node_sizes) != set(tables):
+        found = f"pools {listed(node_sizes)} and tables of {listed(tables)}"
+        raise InvalidArgument("", found, "a table for each pool")
+    rates = _rates(tables, node_sizes)
+    jobs = read_table(contents(trace), called(trace, "trace"), COLUMNS, REQUIRED, SYNONYMS)
     workloads = _workloads(jobs, rates)
     rows, now = arrived(jobs.numbers["submit_time"], at)
     return {
         "format": FORMAT,
         "name": name,
         "now": now,
-        "cluster": {"pools": pool_documents(pools)},
+        "cluster": {"pools": documents},
         "workloads": {
             workload: _workload(workload, rates[workload])
             for workload in dict.fromkeys(workloads[row] for row in rows.tolist())
@@ -105,11 +117,11 @@ def import_elasticflow(
     }
 
 
-def _rates(tables: Mapping[str, str | Path], pools: Mapping[str, tuple[int, int]]) -> Rates:
+def _rates(tables: Folders, node_sizes: Mapping[str, int]) -> Rates:
     """What the tables say, pool by pool."""
     rates: dict[str, dict[str, dict[int, float]]] = {}
     for pool, source in tables.items():
-        measured = read_profiles(source, gpu=pool, gpus_per_node=pools[pool][1])
+        measured = read_profiles(source, gpu=pool, gpus_per_node=node_sizes[pool])
         ways = measured.ways
         columns = (ways.workload, ways.gpus, ways.samples_per_step, 1 / measured.seconds)
         for workload, gpus, batch, rate in zip(

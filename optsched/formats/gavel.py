@@ -21,8 +21,9 @@ from optsched.formats.gavel_files import (
     read_throughputs,
     read_trace,
 )
+from optsched.formats.inputs import PoolSizes, Seconds, Source, contents, importer
 from optsched.instance.documents import FORMAT
-from optsched.instance.reading import show
+from optsched.instance.reading import named_by_path, show
 
 # Gavel's round, seconds.
 ROUND = 360.0
@@ -41,19 +42,20 @@ __all__ = [
 ]
 
 
+@importer
 def import_gavel(
-    throughputs: bytes,
-    trace: bytes,
-    pools: Mapping[str, int],
+    throughputs: Source,
+    trace: Source,
+    pools: PoolSizes,
     *,
     active: int | None = None,
-    at: float | None = None,
+    at: Seconds | None = None,
     gpus_per_node: int = 1,
     pairs: bool = False,
     reference: str | None = None,
     name: str = "gavel",
 ) -> dict[str, Any]:
-    """Make an ``optsched-instance/1`` document of a throughput file and a trace.
+    """Make an instance of a throughput table and a trace of Gavel (Narayanan et al., OSDI 2020).
 
     Every job type becomes a workload with its rates by pool and GPU count, and with the name and batch by which a model
     fitted to the same table knows it; a rate of 0 is left out, and a job whose scale has no rate is imported all the
@@ -62,31 +64,35 @@ def import_gavel(
 
     Parameters
     ----------
-    throughputs, trace : bytes
-        Contents of the two files.
+    throughputs : path or bytes
+        Throughput table (JSON).
+    trace : path or bytes
+        Trace, 10 or 7 columns.
     pools : mapping from str to int
-        GPUs of each pool. A pool is a worker type of the throughput file; its GPU type is that name in upper case.
+        Worker types and their numbers of GPUs, such as v100:8,p100:16. The GPU type of a pool is its name in upper
+        case.
     active : int, optional
-        Take the first ``active`` jobs, all of them present: ``now`` is the arrival of the last.
+        The first N jobs, all present at the start. ``now`` is the arrival of the last.
     at : float, optional
-        Take the jobs that have arrived by ``at`` (s, inclusive; perhaps none); ``now`` is ``at``. With neither this nor
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; with neither this nor
         ``active``: all jobs, and ``now`` is the arrival of the first, so that the later ones are still to come.
     gpus_per_node : int, default 1
-        Node size in every pool. Where it does not divide a pool, the last node is smaller and no GPU is lost.
+        GPUs of a node. Where it does not divide a pool, the last node is smaller and no GPU is lost.
     pairs : bool, default False
-        Add the co-location rates of all pairs of the job types of these jobs (also a type with itself), in every
-        pool, at every scale that these jobs have, where both rates are positive.
+        Also import the rates of two jobs that share GPUs. These are all pairs of the job types of these jobs (also a
+        type with itself), in every pool, at every scale that these jobs have, where both rates are positive.
     reference : str, optional
-        Worker type that fixes a job's duration = steps / rate, and so its deadline = arrival + SLO x duration. By
-        default v100, or the worker type on which the job is fastest where the table has no rate on v100. A job that
-        can run on no worker type at all has no duration and gets no deadline.
+        Worker type that fixes durations, and so deadlines; by default v100, else the fastest. The duration is
+        steps / rate, the deadline is arrival + SLO x duration. Where the table has no rate on v100, it is the worker
+        type on which the job is fastest. A job that can run on no worker type at all has no duration and gets no
+        deadline.
     name : str, default "gavel"
         Name of the instance.
 
     Returns
     -------
     dict
-        Plain data, as `Instance.from_document` takes it. Times in seconds, rates in steps/s.
+        An ``optsched-instance/1`` document, as `Instance.from_document` takes it. Times in seconds, rates in steps/s.
 
     Raises
     ------
@@ -96,19 +102,18 @@ def import_gavel(
     UsageError
         Both ``active`` and ``at``, no pools, or numbers that make no sense, such as more active jobs than there are.
     """
-    table = read_throughputs(throughputs)
-    jobs = read_trace(trace)
-    return gavel_document(
-        table,
-        jobs,
-        pools,
-        active=active,
-        at=at,
-        gpus_per_node=gpus_per_node,
-        pairs=pairs,
-        reference=reference,
-        name=name,
-    )
+    with named_by_path({"throughputs": throughputs, "trace": trace}):
+        return gavel_document(
+            read_throughputs(contents(throughputs)),
+            read_trace(contents(trace)),
+            pools,
+            active=active,
+            at=at,
+            gpus_per_node=gpus_per_node,
+            pairs=pairs,
+            reference=reference,
+            name=name,
+        )
 
 
 def gavel_document(

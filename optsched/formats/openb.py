@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from optsched.errors import InvalidInput, UsageError
+from optsched.formats.inputs import Seconds, Source, contents, importer
 from optsched.instance.documents import FORMAT
-from optsched.instance.reading import listed, show
+from optsched.instance.reading import listed, named_by_path, show
 
 log = logging.getLogger("optsched")
 
@@ -66,15 +67,16 @@ class Record:
         return value
 
 
+@importer
 def import_openb(
-    nodes: bytes,
-    pods: bytes | None = None,
+    nodes: Source,
+    pods: Source | None = None,
     *,
-    at: float | None = None,
+    at: Seconds | None = None,
     over_time: bool = False,
     name: str = "openb",
 ) -> dict[str, Any]:
-    """Make an ``optsched-instance/1`` document of a node list and a pod list.
+    """Make an instance of a node list and a pod list of the openb cluster (Weng et al., USENIX ATC 2023).
 
     Every GPU model becomes a pool; its nodes keep their names, CPUs and memory. Every pod with GPUs becomes a job with
     an option per model that it allows: on one node, with its share of the GPU, its CPUs and memory. Pods without GPUs
@@ -82,21 +84,23 @@ def import_openb(
 
     Parameters
     ----------
-    nodes, pods : bytes
-        Contents of the two files; without pods the instance has no jobs.
+    nodes : path or bytes
+        Node list (CSV).
+    pods : path or bytes, optional
+        Pod list (CSV); without it there are no jobs.
     at : float, optional
-        Take the pods that were there at that time: created by then, and not deleted yet; ``now`` is ``at``. By default
-        all of them, as if they came at once, at time 0.
+        Only the pods that were there then, created and not deleted yet; by default all, as if they came at once.
+        ``now`` is ``at``, or 0.
     over_time : bool, default False
-        Make a trace: pods arrive when they were created, in the order of the list. Those that were never scheduled, or
-        not deleted yet, are left out: nobody knows how long they run.
+        Make a trace: pods arrive when they were created, and those that never ran are left out. The order is that of
+        the list. Pods that are not deleted yet are left out too: nobody knows how long they run.
     name : str, default "openb"
         Name of the instance.
 
     Returns
     -------
     dict
-        Plain data, as `Instance.from_document` takes it.
+        An ``optsched-instance/1`` document, as `Instance.from_document` takes it.
 
     Raises
     ------
@@ -111,10 +115,14 @@ def import_openb(
         raise UsageError(
             "the pods of one time do not arrive over time: found both at and over_time"
         )
-    pools = _pools(nodes)
-    jobs: list[dict[str, Any]] = []
-    if pods is not None:
-        jobs = list(_arriving(pods, tuple(pools)) if over_time else _jobs(pods, tuple(pools), at))
+    # Errors of the two lists begin with their names: the message shows the file instead
+    with named_by_path({"nodes": nodes, "pods": pods}):
+        pools = _pools(contents(nodes))
+        jobs: list[dict[str, Any]] = []
+        if pods is not None:
+            data = contents(pods)
+            models = tuple(pools)
+            jobs = list(_arriving(data, models) if over_time else _jobs(data, models, at))
     return {
         "format": FORMAT,
         "name": name,

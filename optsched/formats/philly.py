@@ -20,6 +20,17 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidInput
+from optsched.formats.inputs import (
+    Names,
+    Pools,
+    Seconds,
+    Source,
+    Speeds,
+    called,
+    contents,
+    importer,
+    one_cluster,
+)
 from optsched.formats.recorded import ImportedLog, RecordedJobs, recorded_instance
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.reading import listed, named, parse_json, show
@@ -39,17 +50,20 @@ EPOCH = datetime(1970, 1, 1)
 NONE = (None, "", "None")
 
 
+@importer
 def import_philly(
-    log: bytes,
-    pools: Sequence[Mapping[str, Any]],
+    jobs: Source,
+    pools: Pools | None = None,
     *,
-    clusters: Collection[str] = (),
-    speed: Mapping[str, float] | None = None,
-    at: float | None = None,
+    machines: Source | None = None,
+    clusters: Names = (),
+    speeds: Speeds | None = None,
+    at: Seconds | None = None,
     name: str = "philly",
-    file: str = "jobs",
 ) -> ImportedLog:
-    """Make a trace of a log of jobs; JSON or the table, which its first character decides.
+    """Make a trace of logs of the Philly cluster (Jeon et al., USENIX ATC 2019).
+
+    A step is a second of the recorded run. Jobs that did not run, or of which times are missing, are left out.
 
     A job's gang is the GPUs of its first attempt that has any, its steps are the seconds of all its attempts together,
     at 1 step/s. Virtual clusters are tenants. The log is in no order; jobs are put in that of their submission.
@@ -60,32 +74,41 @@ def import_philly(
 
     Parameters
     ----------
-    log : bytes
-    pools : sequence of pool documents
-        The cluster: of `read_machines`, or a virtual cluster's, which the logs do not have.
+    jobs : path or bytes
+        Job log (JSON), or a table of jobs (CSV). The first character decides which.
+    pools : mapping from str to (int, int), or pool documents, optional
+        Instead of a machine list: nodes of a pool, and GPUs of each node. Logs do not have those of a virtual cluster.
+    machines : path or bytes, optional
+        Machine list (CSV): the cluster as it was.
     clusters : collection of str, optional
-        Virtual clusters whose jobs are imported; by default all.
-    speed, at, name
-        As in `recorded_instance`.
-    file : str
-        Name of the log in messages.
+        Only jobs of this virtual cluster.
+    speeds : mapping from str to float, optional
+        How many times as fast as in the trace jobs run in a pool; 1 by default.
+    at : float, optional
+        Only the jobs that have arrived by then, on the trace's clock. The clock is 0 at the first job.
+    name : str
+        Name of the instance.
 
     Raises
     ------
     InvalidInput
         With line and column, or the path in the JSON; also for a virtual cluster that has no jobs.
     """
-    if log.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
+    documents = one_cluster(pools, machines, "machines", read_machines)
+    file = called(jobs, "jobs")
+    data = contents(jobs)
+    left_out: dict[str, int] = {}
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
         with named(file), no_collection():
-            jobs, left_out = _of_log(log, clusters)
+            recorded, left_out = _of_log(data, clusters)
     else:
-        jobs = _of_table(log, clusters, file)
-        left_out = {}
+        recorded = _of_table(data, clusters, file)
     with named(file):
-        return ImportedLog(recorded_instance(jobs, pools, speed, at=at, name=name), left_out)
+        instance = recorded_instance(recorded, documents, speeds, at=at, name=name)
+    return ImportedLog(instance, left_out)
 
 
-def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
+def read_machines(machines: Source) -> list[dict[str, Any]]:
     """Pools of a machine list, one for each memory size of the GPUs: ``gpu-12GB``, ``gpu-24GB``.
 
     Raises
@@ -94,7 +117,9 @@ def read_machines(data: bytes, file: str = "machines") -> list[dict[str, Any]]:
         With line and column.
     """
     name, gpus, memory = MACHINES
-    table = read_table(data, file, {name: "text", gpus: "whole", memory: "text"}, MACHINES)
+    file = called(machines, "machines")
+    columns: dict[str, Kind] = {name: "text", gpus: "whole", memory: "text"}
+    table = read_table(contents(machines), file, columns, MACHINES)
     counts = table.whole(gpus, 0, "a whole number of GPUs")
     sizes = [*map(MEMORY.fullmatch, table.cells[memory])]
     table.refuse(memory, np.array([match is None for match in sizes]), "a memory such as 24GB")

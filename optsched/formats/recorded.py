@@ -6,7 +6,6 @@ had.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,36 +13,15 @@ from typing import Any
 import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
-from optsched.errors import InvalidArgument, InvalidInput
+from optsched.errors import InvalidInput
+from optsched.formats.inputs import Speeds, speeds_of
 from optsched.instance import Instance
-from optsched.instance.reading import listed
 
 # Name of the workload of all jobs of a `RecordedJobs`.
 WORKLOAD = "recorded"
 
 # What is left of the rate of a gang when it spans so many nodes: gang -> nodes -> share.
 NodeRates = Mapping[int, Mapping[int, float]]
-
-
-def pool_documents(pools: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
-    """Pools of so many nodes with so many GPUs each."""
-    if not pools:
-        raise InvalidArgument("", "no pool", "at least one")
-    return [
-        {"name": pool, "gpu": pool, "nodes": nodes, "gpus_per_node": gpus}
-        for pool, (nodes, gpus) in pools.items()
-    ]
-
-
-def speeds_of(pools: Iterable[str], speeds: Mapping[str, float] | None) -> dict[str, float]:
-    """The factor of every pool, 1 where none is given; raises `UsageError`."""
-    known = tuple(pools)
-    for pool, speed in (speeds or {}).items():
-        if pool not in known:
-            raise InvalidArgument("speeds", f"pool {pool!r}", f"one of {listed(known)}")
-        if not 0 < speed < math.inf:
-            raise InvalidArgument("speeds", f"{speed!r} for pool {pool!r}", "a factor above 0")
-    return {pool: float((speeds or {}).get(pool, 1.0)) for pool in known}
 
 
 def recorded_workload(
@@ -121,7 +99,7 @@ class ImportedLog:
 def recorded_instance(
     jobs: RecordedJobs,
     pools: Sequence[Mapping[str, Any]],
-    speed: Mapping[str, float] | None = None,
+    speeds: Speeds | None = None,
     *,
     at: float | None = None,
     name: str,
@@ -135,7 +113,7 @@ def recorded_instance(
     jobs : RecordedJobs
         Gangs of at least 1, seconds above 0.
     pools : sequence of pool documents
-    speed : mapping from str to float, optional
+    speeds : mapping from str to float, optional
         How many times as fast as recorded jobs run in a pool; 1 where left out.
     at : float, optional
         Take the jobs that have arrived by then, s after the first; ``now`` is ``at``. By default all jobs, and ``now``
@@ -150,7 +128,7 @@ def recorded_instance(
         A speed of an unknown pool, or one that is not above 0.
     """
     # An unknown pool is refused before the log is looked at
-    factors = speeds_of([str(pool["name"]) for pool in pools], speed)
+    factors = speeds_of([str(pool["name"]) for pool in pools], speeds)
     if not len(jobs.arrival):
         raise InvalidInput("", "no jobs", "at least one that ran")
     # Logs count from any origin; an instance counts from its first job

@@ -8,7 +8,7 @@ batch; a change of batch makes a job shorter or longer (`optsched.formats.batch_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,8 @@ from optsched.formats.gavel_files import (
     read_lines,
     read_throughputs,
 )
-from optsched.instance.reading import listed, show
+from optsched.formats.inputs import PoolSizes, Seconds, Source, contents, importer
+from optsched.instance.reading import listed, named_by_path, show
 from optsched.performance.batches import BATCH, NAME, PER_GPU
 from optsched.traces.trace import FORMAT
 
@@ -74,37 +75,55 @@ def read_shockwave_trace(data: bytes) -> ShockwaveTrace:
     )
 
 
+@importer
 def import_shockwave(
-    throughputs: bytes,
-    trace: bytes,
-    pools: Mapping[str, int],
+    throughputs: Source,
+    trace: Source,
+    pools: PoolSizes,
     *,
     active: int | None = None,
-    at: float | None = None,
+    at: Seconds | None = None,
     gpus_per_node: int = 1,
     pairs: bool = False,
     planned: bool = False,
     name: str = "shockwave",
 ) -> dict[str, Any]:
-    """Make an ``optsched-trace/1`` document of a throughput file and a trace.
+    """Make a trace of a throughput table and a trace of Shockwave (Zheng et al., NSDI 2023).
 
-    As `import_gavel`, and besides: a job has a regime for every change of its batch. From then on it runs at the rates
-    of a workload such as ``LM (batch size 80) in steps of 10``: those of the larger batch, times the steps of an epoch
-    in the first batch per step of one in the larger, for an epoch stays an epoch and steps are those of the first
-    batch. A batch without a rate in any of the pools is skipped, as in the published simulator. A deadline is
-    arrival + SLO x duration, with the duration of the trace.
+    Jobs in mode accordion or gns change their batch as they progress: these are the regimes of the trace.
+
+    Otherwise as `import_gavel`. After a change of its batch, a job runs at the rates of a workload such as
+    ``LM (batch size 80) in steps of 10``: those of the larger batch, times the steps of an epoch in the first batch per
+    step of one in the larger, for an epoch stays an epoch and steps are those of the first batch. A batch without a
+    rate in any of the pools is skipped, as in the published simulator. A deadline is arrival + SLO x duration, with the
+    duration of the trace.
 
     Parameters
     ----------
-    throughputs, trace, pools, active, at, gpus_per_node, pairs, name
-        As in `import_gavel`.
+    throughputs : path or bytes
+        Throughput table (JSON), as Gavel's.
+    trace : path or bytes
+        Trace of 12 columns.
+    pools : mapping from str to int
+        Worker types and their numbers of GPUs, such as v100:8,p100:16.
+    active : int, optional
+        The first N jobs, all present at the start.
+    at : float, optional
+        Only the jobs that have arrived by then, on the trace's clock.
+    gpus_per_node : int, default 1
+        GPUs of a node.
+    pairs : bool, default False
+        Also import the rates of two jobs that share GPUs.
     planned : bool, default False
-        Change batches as Shockwave's planner expects it, and not as a simulated job does it.
+        Batches change as Shockwave's planner expects, instead of as its simulated jobs do.
+    name : str
+        Name of the instance.
 
     Returns
     -------
     dict
-        Plain data, as `Trace.from_document` takes it; of a trace without any change an ``optsched-instance/1``.
+        An ``optsched-trace/1`` document, as `Trace.from_document` takes it; of a trace without any change an
+        ``optsched-instance/1``.
 
     Raises
     ------
@@ -113,8 +132,33 @@ def import_shockwave(
     UsageError
         As in `import_gavel`.
     """
-    table = read_throughputs(throughputs)
-    shockwave = read_shockwave_trace(trace)
+    with named_by_path({"throughputs": throughputs, "trace": trace}):
+        return _document(
+            read_throughputs(contents(throughputs)),
+            read_shockwave_trace(contents(trace)),
+            pools,
+            active=active,
+            at=at,
+            gpus_per_node=gpus_per_node,
+            pairs=pairs,
+            planned=planned,
+            name=name,
+        )
+
+
+def _document(
+    table: GavelThroughputs,
+    shockwave: ShockwaveTrace,
+    pools: PoolSizes,
+    *,
+    active: int | None,
+    at: float | None,
+    gpus_per_node: int,
+    pairs: bool,
+    planned: bool,
+    name: str,
+) -> dict[str, Any]:
+    """The document of files that are read already; see `import_shockwave`."""
     jobs = shockwave.jobs
     instance = gavel_document(
         table,

@@ -15,6 +15,15 @@ import numpy as np
 
 from optsched.arrays import FloatArray, IntArray
 from optsched.errors import InvalidArgument
+from optsched.formats.inputs import (
+    Folder,
+    Pools,
+    Source,
+    called,
+    contents,
+    importer,
+    pool_documents,
+)
 from optsched.formats.sia_profiles import (
     EpochNoise,
     StepTimes,
@@ -40,7 +49,8 @@ COLUMNS: dict[str, Kind] = {
 # GPUs of an adaptive job, at most, as in the simulators.
 MOST = 64
 
-Pools = Mapping[str, tuple[int, int]]
+# Nodes and GPUs of a node, by pool.
+Sizes = Mapping[str, tuple[int, int]]
 # Steps of the first batch per second in each epoch, by pool and GPUs; 0 where the job cannot run
 # so.
 Rates = dict[str, dict[int, FloatArray]]
@@ -62,6 +72,10 @@ class Pace:
     restart: float = 0.0
 
 
+# By application.
+Paces = Mapping[str, Pace]
+
+
 @dataclass(frozen=True)
 class Application:
     """An application with its profiles on the machines of each pool."""
@@ -71,53 +85,54 @@ class Application:
     pace: Pace
 
 
+@importer
 def import_sia(
-    workload: bytes,
-    profiles: str | Path,
+    workload: Source,
+    profiles: Folder,
     pools: Pools,
     *,
     adaptive: bool = False,
     most: int = MOST,
-    paces: Mapping[str, Pace] | None = None,
+    applications: Paces | None = None,
     name: str = "sia",
-    file: str = "workload",
 ) -> Trace:
-    """Make a trace of a workload and profiles.
+    """Make a trace of a workload of Sia (SOSP 2023) or Pollux (OSDI 2021), and of their profiles.
 
-    A step is one of the first batch M0, and a job has as many as the training has when its last epoch ends. In each
-    epoch it makes
+    A step is one of an application's first batch; every epoch of its training is a regime with rates of its own.
+
+    A job has as many steps as the training has when its last epoch ends. In each epoch it makes
 
         gain(M) / T      steps/s,    gain(M) = (var + sqr) / (var M0 / M + sqr)
 
-    with a batch of M samples in steps of T seconds, and statistics of the gradient (sqr, var) that are linear between
-    the batch sizes of the profiles: so every epoch is a regime. Times of steps are those of the profiles on as few
-    nodes as can be, between the measured ones as the published simulators have them; a count of GPUs beyond what was
-    measured has no rate.
+    with a batch of M samples in steps of T seconds, M0 samples in the first batch, and statistics of the gradient
+    (sqr, var) that are linear between the batch sizes of the profiles. Times of steps are those of the profiles on as
+    few nodes as can be, between the measured ones as the published simulators have them; a count of GPUs beyond what
+    was measured has no rate.
 
     Parameters
     ----------
-    workload : bytes
+    workload : path or bytes
+        Table of jobs (CSV).
     profiles : path
-        Folder with a folder for each application.
-    pools : mapping from str to (int, int)
-        Nodes and GPUs of a node, by the name that the kind of machine has in the profiles (``aws``, ``dgx-ext``).
+        Folder with the profiles of each application, in which pools are called like kinds of machines.
+    pools : mapping from str to (int, int), or pool documents
+        Nodes of a pool, and GPUs of each node. A pool has the name of a kind of machine (``aws``, ``dgx-ext``).
     adaptive : bool, default False
-        Jobs run on 1 to ``most`` GPUs, with the best batch size for each number in each epoch
-        (`optsched.performance.batches.best_batches`). Otherwise on the GPUs and with the batch that they ask for.
+        Jobs take any number of GPUs, with the best batch for it; otherwise what they ask for. The number is from 1 to
+        ``most``, and the batch is the best one in each epoch (`optsched.performance.batches.best_batches`).
     most : int, default 64
-    paces : mapping from str to Pace, optional
-        By application.
+        Most GPUs of an adaptive job.
+    applications : mapping from str to Pace, optional
+        How much slower than in the profiles its steps are (1), and what a start costs, s (0). By application.
     name : str
-        Of the instance.
-    file : str
-        Name of the workload in messages.
+        Name of the instance.
 
     Raises
     ------
     InvalidInput
         With file, line and column; also for arrivals that go back in time.
     UsageError
-        No pools, ``most`` below 1, or a pace of an application that no job has.
+        No pools, ``most`` below 1, or the pace of an application that no job has.
 
     References
     ----------
@@ -127,28 +142,30 @@ def import_sia(
         raise InvalidArgument(
             "", f"{len(pools)} pools and at most {most} GPUs", "at least one of both"
         )
-    table = read_table(workload, file, COLUMNS, tuple(COLUMNS))
+    documents = pool_documents(pools)
+    sizes = {pool["name"]: (pool["nodes"], pool["gpus_per_node"]) for pool in documents}
+    table = read_table(contents(workload), called(workload, "workload"), COLUMNS, tuple(COLUMNS))
     names = table.names("name")
     arrival = table.numbers["time"]
     table.refuse("time", np.diff(arrival, prepend=arrival[:1]) < 0, "arrivals in ascending order")
     gpus = table.whole("num_replicas", 1, "a whole number of GPUs, at least 1")
     batch = table.whole("batch_size", 1, "a whole number of samples, at least 1")
-    applications = _applications(table, Path(profiles), pools, paces or {})
-    _check_batches(table, batch, applications)
+    known = _applications(table, Path(profiles), sizes, applications or {})
+    _check_batches(table, batch, known)
     own = table.cells["application"]
     # Jobs of one kind have the same rates: all of an application, or those that ask for the same
     kinds = [
-        name if adaptive else f"{name}/{count}x{samples}"
-        for name, count, samples in zip(own, gpus.tolist(), batch.tolist(), strict=True)
+        application if adaptive else f"{application}/{count}x{samples}"
+        for application, count, samples in zip(own, gpus.tolist(), batch.tolist(), strict=True)
     ]
     rates: dict[str, Rates] = {}
     workloads: dict[str, Any] = {}
     for row, kind in enumerate(kinds):
         if kind not in rates:
             asked = None if adaptive else (int(gpus[row]), int(batch[row]))
-            rates[kind] = _rates(applications[own[row]], pools, most, asked)
-            workloads |= _workloads(kind, own[row], rates[kind], applications[own[row]])
-    trainings = [applications[name].training for name in own]
+            rates[kind] = _rates(known[own[row]], sizes, most, asked)
+            workloads |= _workloads(kind, own[row], rates[kind], known[own[row]])
+    trainings = [known[application].training for application in own]
     jobs = [
         {
             "id": names[row],
@@ -156,13 +173,9 @@ def import_sia(
             "gpus": {"min": 1, "max": _widest(rates[kind])} if adaptive else int(gpus[row]),
             "steps": float(trainings[row].progress[-1]),
             "arrival": float(arrival[row]),
-            "restart_cost": applications[own[row]].pace.restart,
+            "restart_cost": known[own[row]].pace.restart,
         }
         for row, kind in enumerate(kinds)
-    ]
-    documents = [
-        {"name": pool, "nodes": nodes, "gpus_per_node": size}
-        for pool, (nodes, size) in pools.items()
     ]
     instance = Instance.from_document(
         {
@@ -179,7 +192,7 @@ def import_sia(
 
 def _rates(
     application: Application,
-    pools: Pools,
+    pools: Sizes,
     most: int,
     asked: tuple[int, int] | None,
 ) -> Rates:
@@ -203,7 +216,7 @@ def _widest(rates: Rates) -> int:
 def _applications(
     table: Table,
     folder: Path,
-    pools: Pools,
+    pools: Sizes,
     paces: Mapping[str, Pace],
 ) -> dict[str, Application]:
     found: dict[str, Application] = {}
@@ -216,7 +229,7 @@ def _applications(
         if name not in found:
             one_of = f"one of {listed(found)}"
             raise InvalidArgument(
-                "paces",
+                "applications",
                 repr(name),
                 one_of,
                 sentence=f"no job of the application {name!r}, expected {one_of}",

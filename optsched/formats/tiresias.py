@@ -8,21 +8,23 @@ table of one line: ``num_switch``, ``num_node_p_switch``, ``num_gpu_p_node``, ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from optsched.errors import InvalidInput, UsageError
-from optsched.formats.recorded import (
-    arrived,
-    gangs_of_models,
-    pool_documents,
-    recorded_workload,
+from optsched.errors import InvalidInput
+from optsched.formats.inputs import (
+    Pools,
+    Seconds,
+    Source,
+    Speeds,
+    called,
+    contents,
+    importer,
+    one_cluster,
     speeds_of,
 )
+from optsched.formats.recorded import arrived, gangs_of_models, recorded_workload
 from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
-from optsched.instance.reading import read_bytes
 
 COLUMNS: dict[str, Kind] = {
     "job_id": "text",
@@ -49,38 +51,40 @@ CLUSTER: dict[str, Kind] = {
 POOL = "gpu"
 
 
+@importer
 def import_tiresias(
-    trace: str | Path,
-    cluster: str | Path | None = None,
+    trace: Source,
+    cluster: Source | None = None,
     *,
-    pools: Mapping[str, tuple[int, int]] | None = None,
-    speeds: Mapping[str, float] | None = None,
-    at: float | None = None,
+    pools: Pools | None = None,
+    speeds: Speeds | None = None,
+    at: Seconds | None = None,
     name: str = "tiresias",
 ) -> dict[str, Any]:
-    """Make an ``optsched-instance/1`` document of a trace and a cluster.
+    """Make an instance of a trace and a cluster of Tiresias' simulator (Gu et al., NSDI 2019).
 
-    The steps of a job are the seconds that it ran (`optsched.formats.recorded`), and its workload is its model.
+    The steps of a job are the seconds that it ran, and its workload is its model.
 
     Parameters
     ----------
-    trace : path
-    cluster : path, optional
-        Cluster file: a pool ``gpu`` of all nodes below all switches, whose distances are not known.
-    pools : mapping from str to (int, int), optional
-        Nodes, and GPUs of a node, instead of a cluster file.
+    trace : path or bytes
+        Table of jobs (CSV).
+    cluster : path or bytes, optional
+        Cluster file (CSV). A pool ``gpu`` of all nodes below all switches, whose distances are not known.
+    pools : mapping from str to (int, int), or pool documents, optional
+        Instead of a cluster file: nodes of a pool, and GPUs of each node.
     speeds : mapping from str to float, optional
-        How much faster than recorded jobs run in a pool.
+        How many times as fast as in the trace jobs run in a pool; 1 by default.
     at : float, optional
-        Take the jobs that have arrived by then; ``now`` is ``at``. By default all jobs, and ``now`` is the first
-        arrival.
+        Only the jobs that have arrived by then, on the trace's clock. ``now`` is ``at``; by default all jobs, and
+        ``now`` is the first arrival.
     name : str
-        Of the instance.
+        Name of the instance.
 
     Returns
     -------
     dict
-        Plain data, as `Instance.from_document` takes it.
+        An ``optsched-instance/1`` document, as `Instance.from_document` takes it.
 
     Raises
     ------
@@ -89,11 +93,9 @@ def import_tiresias(
     UsageError
         Neither or both of cluster file and pools, or speeds of other pools.
     """
-    if (cluster is None) == (pools is None):
-        raise UsageError("the cluster is told by a cluster file or by pools, and by one of them")
-    documents = _cluster(cluster) if cluster is not None else pool_documents(pools or {})
+    documents = one_cluster(pools, cluster, "cluster", _cluster)
     factors = speeds_of((document["name"] for document in documents), speeds)
-    jobs = read_table(read_bytes(Path(trace)), str(trace), COLUMNS, REQUIRED)
+    jobs = read_table(contents(trace), called(trace, "trace"), COLUMNS, REQUIRED)
     ids = jobs.names("job_id")
     models = jobs.cells["model_name"]
     arrival = jobs.numbers["submit_time"]
@@ -121,9 +123,9 @@ def import_tiresias(
     }
 
 
-def _cluster(path: str | Path) -> list[dict[str, Any]]:
+def _cluster(file: Source) -> list[dict[str, Any]]:
     """The pool of a cluster file."""
-    table = read_table(read_bytes(Path(path)), str(path), CLUSTER, tuple(CLUSTER))
+    table = read_table(contents(file), called(file, "cluster"), CLUSTER, tuple(CLUSTER))
     if len(table) > 1:
         raise InvalidInput(
             f"{table.name}:{table.line[1]}", "a second line", "one line below the first"

@@ -73,14 +73,14 @@ def named(source: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def named_by_path(files: Mapping[str, str | Path | None]) -> Iterator[None]:
-    """Errors of what is made of several files name that whose word their path begins with."""
+def named_by_path(files: Mapping[str, str | Path | bytes | None]) -> Iterator[None]:
+    """Errors of what is made of several files name that whose word their path begins with, if it has a path."""
     try:
         yield
     except InvalidInput as error:
         word = error.path.split(" ")[0].split(",")[0].split(".")[0]
         source = files.get(word)
-        if source is None:
+        if source is None or isinstance(source, bytes):
             raise
         with named(source):
             raise

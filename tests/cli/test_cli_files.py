@@ -331,12 +331,12 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
         (
             ["--pools", "h100:2"],
             3,
-            'pools: found "h100"',
+            '--pools: found "h100"',
         ),
         (
             ["--pools", "v100:2", "--active", "9"],
             2,
-            "active: found 9, expected at most 4...",
+            "--active: found 9, expected at most 4...",
         ),
         (
             ["--pools", "v100:2", "--active", "2", "--at", "1h"],
@@ -345,8 +345,8 @@ def test_import_can_be_piped_to_solve(run: Any, gavel: tuple[str, ...]) -> None:
         ),
         (["--pools", "v100:2", "--active", "x"], 2, "--active: found 'x', expected a whole number"),
         (["--pools", "v100:2", "--at", "soon"], 2, "--at: found 'soon'"),
-        (["--pools", "v100:2", "--gpus-per-node", "0"], 2, "gpus_per_node: found 0"),
-        (["--pools", "v100:2", "--reference", "tpu"], 3, 'reference: found "tpu"'),
+        (["--pools", "v100:2", "--gpus-per-node", "0"], 2, "--gpus-per-node: found 0"),
+        (["--pools", "v100:2", "--reference", "tpu"], 3, '--reference: found "tpu"'),
         (["--pools", "v100:2", "--trace", "nowhere"], 3, "found no readable file at nowhere..."),
     ],
 )

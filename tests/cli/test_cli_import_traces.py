@@ -50,15 +50,15 @@ def test_options_that_are_refused(run: Any, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.csv"
     jobs.write_text(TABLE)
     for options, message in (
-        ([], "give the cluster by --machines FILE or by --pool POOL=NODES[xGPUS]"),
-        (["--pool", "p=1", "--pool", "p=2"], "--pool: a pool is given twice"),
+        ([], "--pool: found no pools and no machines, expected one of them..."),
+        (["--pool", "p=1", "--pool", "p=2"], "--pool: p is given twice"),
         (
             ["--pool", "p=1", "--speed", "p"],
             "--speed: found 'p', expected POOL=FACTOR...",
         ),
         (["--pool", "p=1", "--speed", "p=-1"], "--speed: found 'p=-1'"),
         (["--pool", "p=1", "--speed", "p=1", "--speed", "p=2"], "--speed: p is given twice"),
-        (["--pool", "p=1", "--speed", "q=1"], "speeds: found pool 'q'"),
+        (["--pool", "p=1", "--speed", "q=1"], "--speed: found pool 'q'"),
     ):
         assert run("import", "philly", jobs, *options, "-o", "-").refused(message)
 

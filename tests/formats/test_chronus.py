@@ -195,7 +195,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--unit", "0"], "unit: found 0.0, expected seconds above 0"),
         (["--speed", "gpu=fast"], "'gpu=fast'"),
         (["--speed", "gpu=3"], "--speed: gpu is given twice"),
-        (["--pool", "gpu=1"], "--pool: a pool is given twice"),
+        (["--pool", "gpu=1"], "--pool: gpu is given twice"),
     ):
         assert main([*given, *more]) == 2 and words in capsys.readouterr().err
 

@@ -6,7 +6,9 @@ import csv
 import io
 import re
 import shlex
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from optsched.errors import InvalidInput
 from optsched.formats.csv import JOBS as JOB_COLUMNS
 from optsched.formats.csv import POOLS as POOL_COLUMNS
 from optsched.formats.csv import RATES as RATE_COLUMNS
-from optsched.formats.csv import import_csv, read_jobs, read_pools, read_rates
+from optsched.formats.csv import import_csv
 from optsched.formats.tables import read_table
 from optsched.instance import Instance
 
@@ -32,9 +34,11 @@ POOLS = "name,nodes,gpus_per_node,gpu,gpu_memory\nv100,2,4,V100,16\nk80,8,,,\n"
 def imported(
     jobs: str | bytes = JOBS, rates: str | bytes = RATES, pools: str | bytes = POOLS, **more: Any
 ) -> Instance:
-    data = [text if isinstance(text, bytes) else text.encode() for text in (jobs, rates, pools)]
-    job_table, rate_table = read_jobs(data[0], "jobs.csv"), read_rates(data[1], "rates.csv")
-    return import_csv(job_table, rate_table, read_pools(data[2], "pools.csv"), **more)
+    texts = {"jobs.csv": jobs, "rates.csv": rates, "pools.csv": pools}
+    with TemporaryDirectory() as folder, chdir(folder):
+        for name, text in texts.items():
+            Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        return import_csv("jobs.csv", "rates.csv", pool_table="pools.csv", **more)
 
 
 def test_everything_lands_where_it_belongs() -> None:
@@ -77,7 +81,7 @@ def test_a_line_without_end_is_refused_before_it_is_copied(
         (b"workload\nnet\n" + line + b"\nnet\n", "jobs.csv:3"),
     ):
         with pytest.raises(InvalidInput) as caught:
-            read_jobs(data, "jobs.csv")
+            read_table(data, "jobs.csv", JOB_COLUMNS, ["workload"])
         assert (caught.value.path, caught.value.found) == (
             place,
             "a line of more than 1,048,576 bytes",
@@ -100,7 +104,7 @@ def test_elastic_jobs_and_gpu_types() -> None:
 
 
 def test_pools_may_be_documents() -> None:
-    tables = read_jobs(JOBS.encode(), "jobs.csv"), read_rates(RATES.encode(), "rates.csv")
+    tables = JOBS.encode(), RATES.encode()
     pools = [
         {"name": "v100", "nodes": 1, "gpus_per_node": 2},
         {"name": "k80", "nodes": 1, "gpus_per_node": 1},
@@ -348,8 +352,8 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        ([], 2, "give the cluster by --pool NAME=NODES[xGPUS] or by --pools FILE"),
-        (["--pool", "a=1", "--pools", "pools.csv"], 2, "give the cluster by --pool"),
+        ([], 2, "--pool: found no pools and no pool_table, expected one of them"),
+        (["--pool", "a=1", "--pools", "pools.csv"], 2, "--pool: found pools and pool_table"),
         (
             ["--pool", "v100"],
             2,
@@ -366,7 +370,7 @@ def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (
             ["--pool", "v100=1", "--round", "0"],
             2,
-            "--round: found '0', expected a duration above 0",
+            "--round: found 0.0, expected seconds above 0",
         ),
         (["--pool", "v100=1", "--name", ""], 2, "--name: found '', expected a name"),
         (["--pool", "v100=1"], 3, 'rates.csv:4:pool: found "k80", expected one of the pools v100'),

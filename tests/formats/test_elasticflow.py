@@ -159,7 +159,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
     for more, words in (
         (["--table", "T4"], "'T4'"),
         (["--table", "T4=x"], "--table: T4 is given twice"),
-        (["--pool", "T4=1"], "--pool: a pool is given twice"),
+        (["--pool", "T4=1"], "--pool: T4 is given twice"),
         (["--pool", "K80=1"], "expected a table for each pool"),
     ):
         assert main([*given, *more]) == 2 and words in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_the_jobs_that_have_arrived_by_then() -> None:
 
 
 def test_speeds_are_rates() -> None:
-    found = describe(Trace(made(TABLE, speed={"small": 0.5, "large": 2.0}).instance))
+    found = describe(Trace(made(TABLE, speeds={"small": 0.5, "large": 2.0}).instance))
     assert found.demand.seconds.tolist() == [25.0, 33.0, 30.0]
     assert [pool.runnable for pool in found.pools] == [3, 3]
 
@@ -210,9 +210,9 @@ def test_unknown_clusters_and_pools() -> None:
         with refuses(f'{where}found no job of the virtual cluster "zz", expected one of...'):
             made(log, clusters=["zz"])
     with refuses("speeds: found pool 'k80', expected one of small, large", UsageError):
-        made(TABLE, speed={"k80": 1.0})
+        made(TABLE, speeds={"k80": 1.0})
     with refuses("speeds: found -1 for pool 'small', expected a factor above 0", UsageError):
-        made(TABLE, speed={"small": -1})
+        made(TABLE, speeds={"small": -1})
 
 
 @pytest.mark.study

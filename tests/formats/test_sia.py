@@ -150,7 +150,7 @@ def test_rates_of_more_gpus_than_wanted_or_there(profiles: Path) -> None:
 
 
 def test_a_pace(profiles: Path) -> None:
-    slow = made(profiles, paces={"net": Pace(slowdown=2.0, restart=30.0)})
+    slow = made(profiles, applications={"net": Pace(slowdown=2.0, restart=30.0)})
     assert rates(slow, "net/2x40/epoch 1")["m"]["2"] == pytest.approx(1.6 / 6)
     assert slow.instance.jobs_table.restart_cost.tolist() == [30.0] * 4
 
@@ -258,8 +258,8 @@ def test_options_that_make_no_sense(profiles: Path) -> None:
         made(profiles, pools={})
     with refuses("found 1 pools and at most 0 GPUs...", UsageError):
         made(profiles, adaptive=True, most=0)
-    with refuses("paces: found 'web', expected one of net", UsageError):
-        made(profiles, paces={"web": Pace()})
+    with refuses("applications: found 'web', expected one of net", UsageError):
+        made(profiles, applications={"web": Pace()})
 
 
 # --- the real files ---------------------------------------------------------------------------------------------------

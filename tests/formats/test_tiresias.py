@@ -73,7 +73,7 @@ def test_other_pools_and_the_jobs_that_have_arrived(make: Make) -> None:
     }
     assert (len(document["jobs"]), document["now"]) == (1, 10.0)
     for more in ({"spec": None}, {"pools": {"v100": (2, 4)}}):
-        with pytest.raises(UsageError, match="the cluster is told by a cluster file or by pools"):
+        with pytest.raises(UsageError, match="pools: found pools and cluster, expected one of them..."):
             make(**more)
     with refuses("speeds: found pool 'v100', expected one of gpu", UsageError):
         make(speeds={"v100": 2.0})
@@ -109,7 +109,7 @@ def test_the_command(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main([*given, "--pool", "v100=2x4", "--speed", "v100=2"]) == 0
     assert (
         main(given) == 2
-        and "the cluster is told by a cluster file or by pools" in capsys.readouterr().err
+        and "--pool: found no pools and no cluster, expected one of them" in capsys.readouterr().err
     )
 
 

@@ -1,0 +1,130 @@
+"""Options that are read off the library: parameters of its functions and fields of its models.
+
+What a parameter is stands once, where it is declared: its name, type and default in the code, and its help in the first
+sentence of its entry in the docstring. The name of the type says the unit: options of `Seconds` take 90, 5m and 2h.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from optsched.errors import WrongValue
+
+SECTION = re.compile(
+    r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w+\n-+$|\Z)", re.DOTALL | re.MULTILINE
+)
+ENTRY = re.compile(r"^([a-z_][\w, ]*?) :.*\n((?:[ ]+.*\n|\n)+)", re.MULTILINE)
+SENTENCE = re.compile(r"(.*?\.)(?:\s|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Described:
+    """A parameter of a function, or a field of a model.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        As it is written, without None and without what it is made of: ``Seconds``, ``Mapping``.
+    required : bool
+    default : object
+        None where it is required.
+    help : str
+    """
+
+    name: str
+    type: str
+    required: bool
+    default: Any
+    help: str
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Fields of a pydantic model that are options of a command; the parameter gets those that are given, by name.
+
+    Attributes
+    ----------
+    model : str
+        ``module:Class``, which is imported when the command is asked for.
+    sections : mapping from str to sequence of str
+        The fields, by section of the help.
+    """
+
+    model: str
+    sections: Mapping[str, Sequence[str]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields in the order of the help."""
+        return tuple(name for names in self.sections.values() for name in names)
+
+    def described(self) -> Iterator[tuple[str, Described]]:
+        """The fields with their sections."""
+        module, _, owner = self.model.partition(":")
+        known = described(getattr(import_module(module), owner))
+        for section, names in self.sections.items():
+            for name in names:
+                yield section, known[name]
+
+
+def described(owner: Callable[..., Any]) -> dict[str, Described]:
+    """What a function takes, or what a pydantic model has, in the order of its declaration."""
+    helps = _helps(inspect.getdoc(owner) or "")
+    # Both are text: the modules that are described postpone the evaluation of annotations
+    written = inspect.unwrap(owner).__annotations__
+    return {
+        name: Described(
+            name, re.split(r"\W", written[name])[0], required, default, helps.get(name, "")
+        )
+        for name, required, default in _declared(owner)
+    }
+
+
+def _declared(owner: Any) -> Iterator[tuple[str, bool, Any]]:
+    """Name, whether it is required, and default of each parameter or field."""
+    # The signature of a model that is not complete yet says nothing
+    if hasattr(owner, "model_fields"):
+        for name, field in owner.model_fields.items():
+            yield name, field.is_required(), None if field.is_required() else field.default
+        return
+    for name, parameter in inspect.signature(owner).parameters.items():
+        required = parameter.default is parameter.empty
+        yield name, required, None if required else parameter.default
+
+
+def _helps(text: str) -> dict[str, str]:
+    """The first sentence of each entry of a docstring, as plain text."""
+    section = SECTION.search(f"{text}\n")
+    helps = {}
+    for entry in ENTRY.finditer(section[1] if section else ""):
+        sentence = SENTENCE.match(" ".join(entry[2].split()))
+        for name in entry[1].split(","):
+            helps[name.strip()] = sentence[1].replace("`", "") if sentence else ""
+    return helps
+
+
+def opening(owner: Callable[..., Any]) -> str:
+    """The first two paragraphs of a docstring before its sections, as plain text."""
+    text = (inspect.getdoc(owner) or "").partition("\nParameters\n")[0]
+    return "\n\n".join(text.replace("`", "").strip().split("\n\n")[:2])
+
+
+@contextmanager
+def errors_name(flags: Mapping[str, str]) -> Iterator[None]:
+    """Errors of what is done inside name an option by its flag, where they begin with the name of its parameter."""
+    try:
+        yield
+    except WrongValue as error:
+        flag = flags.get(error.path.rpartition(".")[2])
+        plain = type(error)(error.path, error.found, error.expected, error.file)
+        # An error with a sentence of its own keeps it
+        if flag is None or str(plain) != str(error):
+            raise
+        raise type(error)(flag, error.found, error.expected, error.file) from None
