@@ -21,7 +21,7 @@ from optsched.cli.shell import Shell, silence_stdout
 from optsched.errors import UsageError
 
 USAGE = 2
-# Where each command or group of commands is, in the order of the help.
+# Where each command is, in the order of the help; a name in capitals is that of a group of commands.
 COMMANDS = {
     "solve": "solve:solve",
     "verify": "verify:verify",
@@ -76,10 +76,10 @@ def _root(
 @cache
 def _application() -> Any:
     """The program as a group of commands."""
-    words = (
+    help = (
         "Schedule GPU clusters by mathematical optimization, with a certificate for every answer."
     )
-    return make_group("optsched", Group(words, lambda: COMMANDS), _root)
+    return make_group("optsched", Group(help, lambda: COMMANDS), _root)
 
 
 def run() -> int:
@@ -154,7 +154,7 @@ def _behind_the_command(arguments: list[str]) -> list[str]:
     if not rest or rest[0] not in COMMANDS:
         return rest
     # The name of a command of a group has two words
-    words = 2 if COMMANDS[rest[0]].partition(":")[2].startswith("build_") else 1
+    words = 2 if COMMANDS[rest[0]].partition(":")[2].isupper() else 1
     if len(rest) < words or rest[words - 1].startswith("-"):
         return rest
     return [*rest[:words], *leading, *rest[words:]]
