@@ -168,12 +168,23 @@ class Numbering(Displayed):
 
     def gpu_name(self, gpu: int) -> str:
         """``node/index``."""
-        node = int(self.node_of(np.array([gpu]))[0])
-        return f"{self.node_name(node)}/{gpu - int(self.start[node])}"
+        return self.gpu_names(np.array([gpu]))[0]
+
+    def gpu_names(self, gpus: IntArray) -> list[str]:
+        """``node/index`` of each GPU."""
+        node = self.node_of(gpus)
+        name = {number: self.node_name(number) for number in np.unique(node).tolist()}
+        index = gpus - self.start[node]
+        return [f"{name[n]}/{i}" for n, i in zip(node.tolist(), index.tolist(), strict=True)]
 
     def node_of(self, gpus: IntArray) -> IntArray:
         """The node of each GPU."""
-        return np.searchsorted(self.start, gpus, side="right") - 1
+        return self._node_of_gpu[gpus]
+
+    @cached_property
+    def _node_of_gpu(self) -> IntArray:
+        # A round asks for the nodes of all GPUs in use many times: one look-up each, no search.
+        return np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.start))
 
     def numbers(self, names: Iterable[str]) -> IntArray:
         """Numbers of GPUs written ``node/index``; `NONE` for what is no GPU. One look-up each."""

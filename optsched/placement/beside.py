@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, ranges
 from optsched.candidates import Classes, JobRows
+from optsched.instance.cluster import Numbering
 from optsched.placement.best_fit import (
     FreeRoom,
     best_fit,
@@ -32,9 +35,8 @@ from optsched.placement.occupied import Occupied, refuse_placed_twice
 from optsched.placement.problem import Problem
 from optsched.placement.requests import Requests, members, needs_per_gpu
 
-GpuNames = tuple[str, ...]
-"""GPUs of one gang, ``node/index``."""
-GpusByRow = dict[int, GpuNames]
+GpusByRow = dict[int, IntArray]
+"""GPUs of some rows, by their numbers in the cluster (`Cluster.numbering`)."""
 
 NODES_TRIED = 8
 """Nodes that are tried for a plain gang, before it is left without a place."""
@@ -72,18 +74,35 @@ class PlacedRows:
     ----------
     row : IntArray, shape (P,)
         Rows of the allocation that have a place, in the order in which they were wanted.
-    gpus : tuple of tuples of str, length P
-        GPUs of each, written ``node/index``.
+    gpu : IntArray, shape (F,)
+        Their GPUs, row by row, by their numbers in the cluster.
+    count : IntArray, shape (P,)
+        How many GPUs each row has.
     refused : tuple of RefusedRow
         Rows that found none, in that order.
+    numbering : Numbering
+        Of the cluster.
     """
 
     row: IntArray
-    gpus: tuple[tuple[str, ...], ...]
+    gpu: IntArray
+    count: IntArray
     refused: tuple[RefusedRow, ...]
+    numbering: Numbering
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @cached_property
+    def gpus(self) -> tuple[tuple[str, ...], ...]:
+        """GPUs of each row, written ``node/index``."""
+        names = iter(self.numbering.gpu_names(self.gpu))
+        return tuple(tuple(islice(names, gpus)) for gpus in self.count.tolist())
+
+    def by_row(self) -> GpusByRow:
+        """GPUs by row."""
+        parts = np.split(self.gpu, np.cumsum(self.count)[:-1])
+        return dict(zip(self.row.tolist(), parts, strict=False))
 
 
 def place_beside(
@@ -140,12 +159,14 @@ def place_beside(
     refuse_placed_twice(occupied, jobs)
     problem = Problem.of(requests, np.unique(requests.pool).tolist(), occupied)
     assignment = best_fit(problem, keep=True)
-    names = problem.gpu_names(assignment)
-    refused = (
+    refused = tuple(
         RefusedRow(int(requests.row[request]), words, scattered)
         for request, words, scattered in why_refused(problem, assignment)
     )
-    return PlacedRows(requests.row[list(names)], tuple(names.values()), tuple(refused))
+    placed = np.array(sorted(assignment), np.int64)
+    gpu = problem.gpu_numbers(assignment)
+    numbering = classes.instance.cluster.numbering
+    return PlacedRows(requests.row[placed], gpu, requests.gpus[placed], refused, numbering)
 
 
 # --- room for many plain gangs ----------------------------------------------------------------
@@ -264,7 +285,7 @@ class _Migration:
         self._start = np.concatenate(([0], np.cumsum(np.bincount(on, minlength=len(nodes)))))
         self._left: dict[int, list[int]] = {}
 
-    def make_room(self, gpus: int, most: float) -> tuple[GpuNames, GpusByRow] | None:
+    def make_room(self, gpus: int, most: float) -> tuple[IntArray, GpusByRow] | None:
         """GPUs for a gang, and the new GPUs of the gangs that move for it; None if at most ``most`` do not suffice."""
         here = self._here
         free = self._room.free[here]
@@ -288,9 +309,10 @@ class _Migration:
             return self._claimed(node, gpus), moved
         return None
 
-    def _claimed(self, node: int, gpus: int) -> GpuNames:
-        name = self._room.problem.nodes.name(node)
-        return tuple(f"{name}/{gpu}" for gpu in self._room.claim(node, gpus))
+    def _claimed(self, node: int, gpus: int) -> IntArray:
+        nodes = self._room.problem.nodes
+        start = nodes.instance.cluster.numbering.start[nodes.number[node]]
+        return np.array(self._room.claim(node, gpus), np.int64) + int(start)
 
     def _gangs_on(self, node: int) -> list[int]:
         """Gangs that may leave a node and have not left it yet."""
@@ -334,6 +356,70 @@ class _Migration:
 # --- room for one row of any kind -------------------------------------------------------------
 
 
+class GpusOfRows:
+    """Which rows of a queue have GPUs; a row gets some, may leave them, and may get others.
+
+    All GPUs that were ever given out stay in one array. `first` and `count` say which part of it a
+    row holds now, so that the GPUs of many rows are read in one pass.
+
+    Attributes
+    ----------
+    first, count : IntArray, shape (A,)
+        The place of the first GPU of each row, and how many it has (0 for one that needs none).
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.first: IntArray = np.zeros(rows, np.int64)
+        self.count: IntArray = np.zeros(rows, np.int64)
+        self._gpu: IntArray = np.zeros(0, np.int64)
+        # Since which turn each row runs, -1 for those that do not.
+        self._since: IntArray = np.full(rows, -1, np.int64)
+        self._turn = 0
+
+    @property
+    def runs(self) -> BoolArray:
+        """Mask of the rows that run, shape (A,)."""
+        return np.asarray(self._since >= 0)
+
+    @property
+    def rows(self) -> IntArray:
+        """Rows that run, those first that came first."""
+        rows = np.flatnonzero(self._since >= 0)
+        return rows[np.argsort(self._since[rows])]
+
+    @property
+    def with_gpus(self) -> IntArray:
+        """Those of them that have GPUs."""
+        rows = self.rows
+        return rows[self.count[rows] > 0]
+
+    def give(self, rows: IntArray, gpu: IntArray, count: IntArray) -> None:
+        """Give rows these GPUs, listed row by row, in the place of what they have."""
+        self.first[rows] = len(self._gpu) + np.cumsum(count) - count
+        self.count[rows] = count
+        self._gpu = np.concatenate([self._gpu, gpu])
+        # A row that only moves keeps its turn.
+        new = rows[self._since[rows] < 0]
+        self._since[new] = self._turn + np.arange(len(new))
+        self._turn += len(new)
+
+    def give_each(self, gpus: GpusByRow) -> None:
+        """The same for GPUs by row."""
+        if gpus:
+            count = np.array(list(map(len, gpus.values())), np.int64)
+            self.give(np.array(list(gpus), np.int64), np.concatenate(list(gpus.values())), count)
+
+    def leave(self, rows: Sequence[int]) -> None:
+        """Rows stop."""
+        self._since[list(rows)] = -1
+        self.count[list(rows)] = 0
+
+    def gpus(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """GPUs of some rows, row by row, and how many each has."""
+        count = self.count[rows]
+        return self._gpu[ranges(self.first[rows], count)], count
+
+
 @dataclass(frozen=True)
 class Change:
     """What is to change so that a row has room.
@@ -362,7 +448,7 @@ class Occupants:
         Side constraints; those of kind ``anti-affinity`` are read.
     fixed : Occupied
         What has GPUs and is in none of the rows.
-    gpus : dict of row to GPUs
+    seats : GpusOfRows
     movable : BoolArray, shape (A,)
         Rows that may leave their GPUs.
     position : IntArray, shape (A,)
@@ -377,7 +463,7 @@ class Occupants:
     rows: JobRows
     constraints: Sequence[Mapping[str, Any]]
     fixed: Occupied
-    gpus: GpusByRow
+    seats: GpusOfRows
     movable: BoolArray
     position: IntArray
     running: IntArray
@@ -396,85 +482,92 @@ class Occupants:
         most : float
             Running jobs that may be stopped or moved, at most.
         """
-        # Rows of other pools free nothing that this row could use.
-        near = self._in_the_way(row)
-        holder_of = {other: holder for holder, other in enumerate(near)}
+        near, in_the_way = self._near(row)
+        held = self.fixed.around(int(self.classes.pool[self.rows.column[row]]))
+        firm = len(held)
+        held = held.and_also(self._on(near, *self.seats.gpus(near)))
+        loose = near[in_the_way]
+        may_go = np.append(np.zeros(firm, bool), in_the_way)
         bars = self.barred(np.array([row]))
         clearing = Clearing(
             self.classes,
             self.rows,
             row,
-            self._beside(near),
-            self._standing(near),
+            held.part(~may_go),
+            held.part(may_go),
             self.constraints,
             bars[0] if bars else (),
         )
+
+        def without(gone: IntArray) -> Change | None:
+            stays = np.append(np.ones(firm, bool), ~np.isin(near, loose[gone]))
+            return self._without(row, loose[gone], held, stays, most)
+
         # Nobody has to stop if GPUs are free, but scattered, and others can go elsewhere.
         order = clearing.nearest()
         for _ in range(SETS_TRIED if clearing.scattered else 0):
             gone = clearing.needed(order)
             if gone is None:
                 break
-            change = self._without(row, [near[holder] for holder in gone.tolist()], most)
+            change = without(gone)
             if change is not None and not change.out:
                 return change
             order = order[~np.isin(order, gone)]
-        behind = [holder_of[other] for other in victims.tolist() if other in holder_of]
-        gone = clearing.needed(np.array(behind, np.int64))
-        if gone is None:
-            return None
-        return self._without(row, [near[holder] for holder in gone.tolist()], most)
+        holder = np.full(len(self.rows), -1, np.int64)
+        holder[loose] = np.arange(len(loose))
+        behind = holder[victims]
+        gone = clearing.needed(behind[behind >= 0])
+        return None if gone is None else without(gone)
 
-    def _without(self, row: int, gone: list[int], most: float) -> Change | None:
-        """Where a row, and then those that go for it in their order, get GPUs."""
+    def _without(
+        self, row: int, gone: IntArray, held: Occupied, stays: BoolArray, most: float
+    ) -> Change | None:
+        """Where a row, and then those that go for it in their order, get GPUs beside what stays."""
         if self.running[gone].sum() > most:
             return None
-        occupied = self._beside(gone)
-        found = self._placed([row], occupied)
+        occupied = held.part(stays)
+        found = self._placed(np.array([row]), occupied)
         if row not in found:
             return None
         # The row first: those that go take what it leaves.
-        occupied = occupied.and_also(self._standing([row], found))
-        in_order = sorted(gone, key=lambda other: int(self.position[other]))
-        found |= self._placed(in_order, occupied)
-        return Change(found, tuple(other for other in gone if other not in found))
+        occupied = occupied.and_also(
+            self._on(np.array([row]), found[row], np.array([len(found[row])]))
+        )
+        found |= self._placed(gone[np.argsort(self.position[gone])], occupied)
+        return Change(found, tuple(other for other in gone.tolist() if other not in found))
 
-    def _placed(self, wanted: list[int], occupied: Occupied) -> GpusByRow:
+    def _placed(self, wanted: IntArray, occupied: Occupied) -> GpusByRow:
         """GPUs of those rows that find room beside occupied GPUs."""
-        if not wanted:
+        if not len(wanted):
             return {}
-        some = np.array(wanted, np.int64)
-        found = place_beside(
+        return place_beside(
             self.classes,
             self.rows,
-            some,
+            wanted,
             occupied,
             self.constraints,
-            barred=self.barred(some),
-        )
-        return dict(zip(found.row.tolist(), found.gpus, strict=True))
+            barred=self.barred(wanted),
+        ).by_row()
 
-    def _in_the_way(self, row: int) -> list[int]:
-        """Rows that may leave, and whose GPUs or needs can be in the way of one."""
+    def _near(self, row: int) -> tuple[IntArray, BoolArray]:
+        """Rows with GPUs that matter where one gets room, and which of them may leave theirs for it.
+
+        Rows of other pools free nothing that it could use, but a resource of some nodes joins the
+        pools that these belong to.
+        """
         C = self.classes
         column = self.rows.column
-        rows = np.array(list(self.gpus), np.int64)
-        near = C.pool[column[rows]] == C.pool[column[row]]
-        # A resource of some nodes joins the pools that these belong to.
+        rows = self.seats.with_gpus
+        in_pool = C.pool[column[rows]] == C.pool[column[row]]
+        needs_group = needs_per_gpu(C, column[rows])[1].any(axis=1)
+        in_the_way = in_pool
         if needs_per_gpu(C, column[[row]])[1].any():
-            near |= needs_per_gpu(C, column[rows])[1].any(axis=1)
-        found: list[int] = rows[near & self.movable[rows]].tolist()
-        return found
+            in_the_way = in_pool | needs_group
+        near = in_pool | needs_group
+        return rows[near], (in_the_way & self.movable[rows])[near]
 
-    def _beside(self, going: Collection[int]) -> Occupied:
-        """What has GPUs beside rows that go."""
-        away = set(going)
-        rows = [other for other in self.gpus if other not in away]
-        return self.fixed.and_also(self._standing(rows)) if rows else self.fixed
-
-    def _standing(self, rows: Sequence[int], gpus: GpusByRow | None = None) -> Occupied:
-        names = [(self.gpus if gpus is None else gpus)[row] for row in rows]
-        return Occupied.of_rows(self.classes, self.rows, np.array(rows, np.int64), names)
+    def _on(self, rows: IntArray, gpu: IntArray, count: IntArray) -> Occupied:
+        return Occupied.of_numbers(self.classes, self.rows, rows, gpu, count)
 
 
 class Clearing:

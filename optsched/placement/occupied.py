@@ -61,10 +61,6 @@ class Occupied:
     owner : IntArray, shape (F,)
         Who holds each of them, ascending.
 
-    Raises
-    ------
-    ValueError
-        A job is there twice, or GPUs are held by more than they can be.
     """
 
     instance: Instance
@@ -76,28 +72,32 @@ class Occupied:
     gpu: IntArray
     owner: IntArray
 
-    def __post_init__(self) -> None:
-        jobs = np.sort(self.jobs)
-        again = np.flatnonzero(jobs[1:] == jobs[:-1])
-        if len(again):
+    def checked(self) -> Occupied:
+        """Itself; raises ValueError if a job is there twice, or GPUs are held by more than they can be."""
+        twice = np.flatnonzero(np.bincount(self.jobs) > 1)
+        if len(twice):
+            raise ValueError(f"job {self.instance.jobs_table.names[int(twice[0])]} has GPUs twice")
+        # GPUs of a holder are nearly always ascending, and then none is there twice: no sort.
+        rising = (self.gpu[1:] > self.gpu[:-1]) | (self.owner[1:] > self.owner[:-1])
+        if not rising.all():
+            self._refuse_gpus_listed_twice()
+        over = np.flatnonzero(self.load > FULL)
+        if len(over):
+            gpu = int(over[0])
+            holders = [self.named(owner) for owner in self.owner[self.gpu == gpu].tolist()]
+            text = ", ".join(holders[:MOST_NAMED])
+            text += " and more" if len(holders) > MOST_NAMED else ""
             raise ValueError(
-                f"job {self.instance.jobs_table.names[int(jobs[again[0]])]} has GPUs twice"
+                f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {text}), expected at most 1"
             )
+        return self
+
+    def _refuse_gpus_listed_twice(self) -> None:
         key = np.sort(self.gpu * (len(self) + 1) + self.owner)
         again = np.flatnonzero(key[1:] == key[:-1])
         if len(again):
             gpu, owner = divmod(int(key[again[0]]), len(self) + 1)
             raise ValueError(f"{self.named(owner)} has {self._gpu(gpu)} twice")
-        over = np.flatnonzero(self.load > FULL)
-        if len(over):
-            gpu = int(over[0])
-            holders = [self.named(owner) for owner in self.owner[self.gpu == gpu].tolist()]
-            text = ", ".join(holders[:MOST_NAMED]) + (
-                " and more" if len(holders) > MOST_NAMED else ""
-            )
-            raise ValueError(
-                f"{self.load[gpu]:g} of {self._gpu(gpu)} is held (by {text}), expected at most 1"
-            )
 
     @classmethod
     def none(cls, instance: Instance) -> Occupied:
@@ -126,8 +126,8 @@ class Occupied:
         Raises
         ------
         ValueError
-            The number of GPUs of a row differs from that of its column, or one of them is not in
-            its pool; see also `Occupied`.
+            The number of GPUs of a row differs from that of its column, one of them is not in its
+            pool, a job is there twice, or GPUs are held by more than they can be.
         """
         chosen = np.asarray(chosen, np.int64)
         gpu, owner = _numbered(classes.instance, gpus, rows.job[chosen])
@@ -164,7 +164,7 @@ class Occupied:
             group_need,
             gpu,
             owner,
-        )
+        ).checked()
 
     @classmethod
     def of_jobs(
@@ -194,7 +194,8 @@ class Occupied:
         Raises
         ------
         ValueError
-            A share, a need or its name is wrong; see also `Occupied`.
+            A share, a need or its name is wrong, a job is there twice, or GPUs are held by more
+            than they can be.
         """
         job = np.asarray(jobs, np.int64)
         need = _needs_by_name(instance, len(job), needs or {})
@@ -211,21 +212,38 @@ class Occupied:
             need[:, len(OWN) :],
             gpu,
             owner,
-        )
+        ).checked()
 
     def and_also(self, other: Occupied) -> Occupied:
-        """All that is occupied by either of the two, in the same instance."""
+        """All that is occupied by either of the two, in the same instance.
+
+        Raises
+        ------
+        ValueError
+            A job is in both, or GPUs are held by more than they can be.
+        """
         if not len(self) or not len(other):
             return other if len(other) else self
         names = ("job", "partner", "share", "need", "group_need", "gpu")
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
         }
-        return replace(
-            self,
-            **joined,
-            owner=np.concatenate([self.owner, other.owner + len(self)]),
-        )
+        owner = np.concatenate([self.owner, other.owner + len(self)])
+        return replace(self, **joined, owner=owner).checked()
+
+    def part(self, stays: BoolArray) -> Occupied:
+        """Without the holders that a mask of shape (S,) leaves out."""
+        mine = stays[self.owner]
+        number = np.cumsum(stays) - 1
+        names = ("job", "partner", "share", "need", "group_need")
+        kept: dict[str, Any] = {name: getattr(self, name)[stays] for name in names}
+        return replace(self, **kept, gpu=self.gpu[mine], owner=number[self.owner[mine]])
+
+    def around(self, pool: int) -> Occupied:
+        """Those that can be in the way in a pool: they hold GPUs of it, or need resources of some nodes."""
+        stays = np.asarray(self.group_need.any(axis=1))
+        stays[self.owner[self.instance.cluster.numbering.pool[self.node] == pool]] = True
+        return self.part(stays)
 
     def __len__(self) -> int:
         return len(self.job)

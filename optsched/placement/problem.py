@@ -517,6 +517,14 @@ class Problem:
             for request in sorted(assignment)
         }
 
+    def gpu_numbers(self, assignment: Assignment) -> IntArray:
+        """The same by their numbers in the cluster, request by request."""
+        if not assignment:
+            return NO_NODE
+        node, index = np.concatenate([assignment[request] for request in sorted(assignment)]).T
+        start = self.nodes.instance.cluster.numbering.start[self.nodes.number[node]]
+        return np.asarray(start + index, np.int64)
+
     def moved(self, request: int, gpus: IntArray) -> int:
         """GPUs that a request's running jobs get and don't hold."""
         held = self.held[request]

@@ -7,17 +7,19 @@ for whom is in `optsched.rounds.preemption`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from optsched.arrays import BoolArray, IntArray
+from optsched.arrays import BoolArray, IntArray, ranges
 from optsched.candidates import Classes, JobRows
 from optsched.instance import Instance
 from optsched.placement.beside import (
     GpusByRow,
+    GpusOfRows,
     Movable,
     Occupants,
     move_plain,
@@ -51,27 +53,41 @@ class Seats:
     Attributes
     ----------
     rows : JobRows, P rows
-    gpus : tuple of tuples of str, length P
-        ``node/index``; empty for rows that run without GPUs.
+    gpu : IntArray, shape (F,)
+        Their GPUs, row by row, by their numbers in the cluster.
+    count : IntArray, shape (P,)
+        How many GPUs each row has; 0 for rows that run without GPUs.
     stays : BoolArray, shape (P,)
         Rows whose jobs go on where they are.
     """
 
     rows: JobRows
-    gpus: tuple[tuple[str, ...], ...]
+    gpu: IntArray
+    count: IntArray
     stays: BoolArray
 
     @classmethod
     def none(cls) -> Seats:
-        return cls(no_rows(), (), np.zeros(0, bool))
+        nothing = np.zeros(0, np.int64)
+        return cls(no_rows(), nothing, nothing, np.zeros(0, bool))
 
     def __len__(self) -> int:
-        return len(self.gpus)
+        return len(self.count)
+
+    def names(self, some: IntArray, instance: Instance) -> list[tuple[str, ...]]:
+        """GPUs of some rows as ``node/index``."""
+        start = np.cumsum(self.count) - self.count
+        gpu = self.gpu[ranges(start[some], self.count[some])]
+        names = iter(instance.cluster.numbering.gpu_names(gpu))
+        return [tuple(islice(names, gpus)) for gpus in self.count[some].tolist()]
 
     def and_also(self, other: Seats) -> Seats:
-        rows = concatenate(self.rows, other.rows)
-        stays = [self.stays, other.stays]
-        return Seats(rows, self.gpus + other.gpus, np.concatenate(stays))
+        return Seats(
+            concatenate(self.rows, other.rows),
+            np.concatenate([self.gpu, other.gpu]),
+            np.concatenate([self.count, other.count]),
+            np.concatenate([self.stays, other.stays]),
+        )
 
 
 @dataclass
@@ -114,10 +130,15 @@ class Seating:
     attempts: int = ATTEMPTS
     seats: Seats = field(default_factory=Seats.none)
     refused: dict[int, str] = field(default_factory=dict)
-    # Of the queue that is being seated: GPUs of its rows, and those of these rows whose jobs go on
-    # where they are.
-    _gpus: GpusByRow = field(default_factory=dict)
-    _staying: set[int] = field(default_factory=set)
+    # What has GPUs and is in no row of the queue that is being seated.
+    _earlier: Occupied = field(init=False)
+    # Of the queue that is being seated: GPUs of its rows, and a mask of those of these rows whose
+    # jobs go on where they are.
+    _gpus: GpusOfRows = field(default_factory=lambda: GpusOfRows(0))
+    _staying: BoolArray = field(default_factory=lambda: np.zeros(0, bool))
+
+    def __post_init__(self) -> None:
+        self._earlier = self.fixed
 
     def seat(
         self,
@@ -134,17 +155,21 @@ class Seating:
         RowQueue
             What is left of it: no row of it that fits the resources could be placed.
         """
-        self._gpus = {}
-        self._staying = set()
+        self._begin(queue)
         seat = self._seat_strictly if strict else self._seat_in_turn
         left = seat(queue, most_displaced)
-        rows = _numbers(self._gpus)
-        stays = queue.mask(_numbers(self._staying))[rows]
-        more = Seats(take(queue.rows, rows), tuple(self._gpus.values()), stays)
+        rows = self._gpus.rows
+        more = Seats(take(queue.rows, rows), *self._gpus.gpus(rows), self._staying[rows])
         self.seats = self.seats.and_also(more)
+        self._earlier = self._occupied(queue.rows)
         for job in np.unique(left.rows.job[left.order[left.over_limits[left.order]]]).tolist():
             self.refused.setdefault(job, BARRED)
         return left
+
+    def _begin(self, queue: RowQueue) -> None:
+        """No row of the queue has GPUs."""
+        self._gpus = GpusOfRows(len(queue.rows))
+        self._staying = np.zeros(len(queue.rows), bool)
 
     def _seat_in_turn(self, queue: RowQueue, most_displaced: int | None) -> RowQueue:
         """Select rows and seat them; select others for those without room, until all have some."""
@@ -155,16 +180,15 @@ class Seating:
         chosen = select(queue, most)
         while len(chosen):
             self._limit_preemptions(limit, queue, left, chosen)
-            before = len(self._gpus)
+            before = self._gpus.runs.sum()
             self._seat_rows(queue, left.order[queue.mask(chosen)[left.order]])
             tried[chosen] = True
             left = self._beside(queue, left.order, tried)
             # All of them found room: nothing was refused that others could replace.
-            if len(self._gpus) == before + len(chosen):
+            if self._gpus.runs.sum() == before + len(chosen):
                 break
             # Rows alike would be refused as well: without them fewer selections are made.
-            refused = queue.mask(chosen)
-            refused[_numbers(self._gpus)] = False
+            refused = queue.mask(chosen) & ~self._gpus.runs
             left = self._without_hopeless(left, np.flatnonzero(refused))
             if most_displaced is not None:
                 most = max(most_displaced - self._displaced_so_far(queue, left), 0)
@@ -182,15 +206,14 @@ class Seating:
         reasons = self.refused
         limit = self.preemptions_left
         while True:
-            self._gpus = {}
-            self._staying = set()
+            self._begin(queue)
             self.refused = dict(reasons)
             chosen = ahead_of_first_blocked(queue, select(queue, most_displaced))
             self._limit_preemptions(limit, queue, queue, chosen)
             ranked = queue.order[np.isin(queue.order, chosen)]
             self._seat_rows(queue, ranked)
-            refused = [row for row in ranked.tolist() if row not in self._gpus]
-            if not refused:
+            refused = ranked[~self._gpus.runs[ranked]]
+            if not len(refused):
                 return queue.beside(chosen, chosen)
             job = int(queue.rows.job[refused[0]])
             reasons.setdefault(job, self.refused[job])
@@ -203,7 +226,7 @@ class Seating:
     def _beside(self, queue: RowQueue, order: IntArray, tried: BoolArray) -> RowQueue:
         """What is left of a queue beside what has GPUs now."""
         tried_rows = np.flatnonzero(tried)
-        return replace(queue, order=order).beside(tried_rows, _numbers(self._gpus))
+        return replace(queue, order=order).beside(tried_rows, self._gpus.rows)
 
     # --- how many running jobs may still be preempted -------------------------------------
 
@@ -227,8 +250,7 @@ class Seating:
             self.preemptions_left = max(limit - gone, 0)
 
     def _displaced_so_far(self, queue: RowQueue, left: RowQueue) -> int:
-        staying = np.array(sorted(self._staying), np.int64)
-        return displaced_so_far(queue, left, staying, self.must)
+        return displaced_so_far(queue, left, np.flatnonzero(self._staying), self.must)
 
     def _spend(self, moved: int) -> None:
         """Running jobs were preempted or moved."""
@@ -268,54 +290,50 @@ class Seating:
         Rows that go on keep their GPUs, rows without GPUs need none, all others get free ones; for
         the first of these that find none, room is made.
         """
-        gpus_of_column = queue.classes.gpus[queue.rows.column]
-        kept = self._kept(queue, ranked)
-        keeps = queue.mask(_numbers(kept))
-        bare = ranked[gpus_of_column[ranked] == 0]
-        going = ranked[keeps[ranked]]
-        new = ranked[(~keeps & (gpus_of_column > 0))[ranked]]
+        gpus = queue.classes.gpus[queue.rows.column]
+        occupied = self._occupied(queue.rows)
+        going = self._can_stay(queue, ranked, occupied)
+        keeps = queue.mask(going)
+        bare = ranked[gpus[ranked] == 0]
+        new = ranked[(~keeps & (gpus > 0))[ranked]]
         # These could go on, but rows before them have their GPUs: they have to move.
         elsewhere = new[queue.continues[new]]
         self._spend(len(elsewhere) + int((queue.rows.partner[elsewhere] >= 0).sum()))
-        placed = self._placed(queue, going, new, kept) if len(new) else {}
-        seated = [row for row in new.tolist() if row in placed]
-        order = [*going.tolist(), *bare.tolist(), *seated]
-        self._gpus |= {**dict.fromkeys(order, ()), **kept, **placed}
-        keeps[_numbers(placed)] = False  # rows that were moved for others
+        self._gpus.give(going, *self._held_now(queue, going))
+        self._gpus.give(bare, bare[:0], np.zeros(len(bare), np.int64))
+        moved = self._place(queue, going, new, occupied) if len(new) else []
+        keeps[moved] = False
         keeps[bare] = True
-        self._staying.update(np.flatnonzero(keeps & queue.continues).tolist())
-        for row in new.tolist():
-            if row not in self._gpus and self.attempts:
-                # Each try places many rows anew, and where many rows are refused most tries fail.
+        self._staying |= keeps & queue.continues
+        for row in new[~self._gpus.runs[new]].tolist():
+            # Each try places many rows anew, and where many rows are refused most tries fail.
+            if self.attempts and not self._gpus.runs[row]:
                 self.attempts -= 1
                 self._make_room(queue, row)
 
-    def _kept(self, queue: RowQueue, ranked: IntArray) -> GpusByRow:
-        """GPUs of the rows that can go on where they are, beside those before them in the order."""
-        places = self.instance.jobs_table.places
+    def _can_stay(self, queue: RowQueue, ranked: IntArray, occupied: Occupied) -> IntArray:
+        """Rows that can go on where they are, beside those before them in the order."""
         rows = queue.rows
         C = queue.classes
         goes_on = queue.continues | (queue.hosts >= 0)
         going = ranked[(goes_on & (C.gpus[rows.column] > 0))[ranked]]
         if not len(going):
-            return {}
+            return going
         # Between rounds nobody moves: if only jobs that ran are seated, they fit as they did.
         somebody_came = (
             bool((queue.hosts[going] >= 0).any())
             or len(self.fixed) > 0
             or not self.seats.stays.all()
-            or len(self._gpus) > len(self._staying)
+            or bool((self._gpus.runs & ~self._staying).any())
         )
-        stays = StayRule(C, self._seated(rows), self.constraints).keep(
+        stays = StayRule(C, occupied, self.constraints).keep(
             rows,
             going,
             *self._held_now(queue, going),
             queue.must_run[going],
             ran_together=not somebody_came,
         )
-        going = going[stays]
-        holder = places.among(len(self.must))[queue.gpus_of(going)]
-        return dict(zip(going.tolist(), places.gpus(holder), strict=True))
+        return going[stays]
 
     def _held_now(self, queue: RowQueue, going: IntArray) -> tuple[IntArray, IntArray]:
         """GPUs (by their numbers) that rows which go on hold now, row by row, and how many each."""
@@ -324,40 +342,49 @@ class Seating:
         gpu = places.numbers_of(holder, self.instance.cluster.numbering)
         return gpu, places.length[holder]
 
-    def _placed(
-        self, queue: RowQueue, going: IntArray, new: IntArray, kept: GpusByRow
-    ) -> GpusByRow:
-        """GPUs of rows that start, and of rows that have to move for them.
+    def _place(
+        self, queue: RowQueue, going: IntArray, new: IntArray, occupied: Occupied
+    ) -> list[int]:
+        """Give GPUs to rows that start, and other GPUs to rows that have to move for them.
 
         Parameters
         ----------
         queue : RowQueue
         going, new : IntArray
             Rows that go on, and rows that start.
-        kept : dict of row to GPUs
-            Of the rows that go on.
+        occupied : Occupied
+            What had GPUs before these rows.
+
+        Returns
+        -------
+        list of int
+            The rows that move.
         """
         rows = queue.rows
         C = self.classes
-        on = Occupied.of_numbers(C, rows, going, *self._held_now(queue, going))
-        occupied = self._seated(rows).and_also(on)
+        on = Occupied.of_numbers(C, rows, going, *self._gpus.gpus(going))
+        occupied = occupied.and_also(on)
         barred = self._barred_nodes(rows, new)
         result = place_beside(C, rows, new, occupied, self.constraints, barred=barred)
-        found = dict(zip(result.row.tolist(), result.gpus, strict=True))
+        found = result.by_row()
         # Of a row that is not scattered there are too few free GPUs, wherever others go.
         scattered = np.array([item.row for item in result.refused if item.scattered], np.int64)
-        refused = {item.row: item.reason for item in result.refused}
+        moved: GpusByRow = {}
         if self.may_shift and self.preemptions_left != 0 and len(scattered):
             # Once a round: later rows are few, and are made room for one by one.
             self.may_shift = False
-            beside = occupied.and_also(Occupied.of_rows(C, rows, result.row, result.gpus))
+            beside = occupied.and_also(
+                Occupied.of_numbers(C, rows, result.row, result.gpu, result.count)
+            )
             placed, moved = self._shifted(rows, going, scattered, on, beside)
-            found |= placed | moved
-            refused = {row: reason for row, reason in refused.items() if row not in placed}
+            found |= placed
             self._spend(len(moved))
-        for row, reason in refused.items():
-            self._refuse(rows, row, reason)
-        return found
+        for item in result.refused:
+            if item.row not in found:
+                self._refuse(rows, item.row, item.reason)
+        self._gpus.give_each({row: found[row] for row in new.tolist() if row in found})
+        self._gpus.give_each(moved)
+        return list(moved)
 
     def _shifted(
         self,
@@ -389,21 +416,21 @@ class Seating:
     def _make_room(self, queue: RowQueue, row: int) -> bool:
         """Seat a row that found no room, if others can go elsewhere or make way for it."""
         occupants = self._occupants(queue)
-        held = _numbers(other for other, gpus in self._gpus.items() if gpus)
+        held = self._gpus.with_gpus
         may_go = victims(occupants.position, row, held[occupants.movable[held]])
         # A starved job goes before all that can be stopped, whatever `max_moves` says.
         most = np.inf if queue.starved[row] else self.preemptions_left
         change = occupants.make_room(row, may_go, most)
         if change is None:
             return False
-        gone = [other for other in (*change.gpus, *change.out) if other in self._staying]
+        gone = [*change.gpus, *change.out]
         self._spend(int(occupants.running[gone].sum()))
-        self._staying.difference_update(gone)
-        self._gpus |= change.gpus
+        self._staying[gone] = False
+        self._gpus.give_each(change.gpus)
+        # They may be tried again in other rows.
+        self._gpus.leave(change.out)
         name = self.instance.jobs_table.names[int(queue.rows.job[row])]
         for other in change.out:
-            # It may be tried again in another of its rows.
-            del self._gpus[other]
             self._refuse(
                 queue.rows,
                 other,
@@ -414,15 +441,13 @@ class Seating:
     def _occupants(self, queue: RowQueue) -> Occupants:
         """The rows that are seated, and which of them may leave their GPUs."""
         rows = queue.rows
-        staying = np.array(sorted(self._staying), np.int64)
-        running = np.zeros(len(rows), np.int64)
-        running[staying] = 1 + (rows.partner[staying] >= 0)
+        running = np.where(self._staying, 1 + (rows.partner >= 0), 0)
         return Occupants(
             self.classes,
             rows,
             self.constraints,
-            self._earlier(),
-            gpus={other: gpus for other, gpus in self._gpus.items() if gpus},
+            self._earlier,
+            self._gpus,
             movable=~(queue.must_run | either(rows, self.must)),
             position=queue.positions(),
             running=running,
@@ -439,7 +464,7 @@ class Seating:
         """Seat the job that has starved longest of those that can have room, if it has none yet."""
         rows = queue.rows
         waits = queue.order[queue.starved[queue.order]]
-        on = jobs_of(rows, _numbers(self._gpus), len(queue.busy))
+        on = jobs_of(rows, self._gpus.rows, len(queue.busy))
         seated = np.append(queue.busy | on, False)
         hopeless: set[tuple[int, ...]] = set()
         for job in dict.fromkeys(rows.job[waits].tolist()):
@@ -462,26 +487,11 @@ class Seating:
 
     # --- what has GPUs, and what may not have them ----------------------------------------
 
-    def _earlier(self) -> Occupied:
-        """What has GPUs and is in no row of the queue that is being seated."""
-        if not len(self.seats):
-            return self.fixed
-        return self.fixed.and_also(
-            Occupied.of_rows(self.classes, self.seats.rows, *_with_gpus(self.seats))
-        )
-
-    def _seated(self, rows: JobRows) -> Occupied:
+    def _occupied(self, rows: JobRows) -> Occupied:
         """All that has GPUs."""
-        held = {row: gpus for row, gpus in self._gpus.items() if gpus}
-        if not held:
-            return self._earlier()
-        mine = Occupied.of_rows(
-            self.classes,
-            rows,
-            np.array(list(held), np.int64),
-            list(held.values()),
-        )
-        return self._earlier().and_also(mine)
+        seated = self._gpus.with_gpus
+        mine = Occupied.of_numbers(self.classes, rows, seated, *self._gpus.gpus(seated))
+        return self._earlier.and_also(mine)
 
     def _apart(self, rows: JobRows, row: int) -> tuple[int, ...]:
         """Anti-affinity sets of a row's jobs."""
@@ -508,12 +518,3 @@ class Seating:
             {name for item in later if item.start < end for name in item.nodes} if firm else ()
             for end, firm in zip(ends.tolist(), never_stopped.tolist(), strict=True)
         ]
-
-
-def _with_gpus(seats: Seats) -> tuple[IntArray, list[tuple[str, ...]]]:
-    rows = [row for row, gpus in enumerate(seats.gpus) if gpus]
-    return np.array(rows, np.int64), [seats.gpus[row] for row in rows]
-
-
-def _numbers(rows: Iterable[int]) -> IntArray:
-    return np.fromiter(rows, np.int64)

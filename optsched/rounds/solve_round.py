@@ -288,8 +288,8 @@ def _holdings(
     setup = InPlace(view, answer.classes, state.ledger)
     alike = setup.same_setup(rows.job, rows.column)
     alike &= setup.same_setup(rows.partner, rows.column) | (rows.partner < 0)
-    for row in np.flatnonzero(~unchanged & (answer.classes.gpus[rows.column] > 0)).tolist():
-        gpus = seats.gpus[row]
+    changed = np.flatnonzero(~unchanged & (seats.count > 0))
+    for row, gpus in zip(changed.tolist(), seats.names(changed, view.instance), strict=True):
         for job in (int(rows.job[row]), int(rows.partner[row])):
             if job < 0:
                 continue
