@@ -312,7 +312,7 @@ class _Migration:
     def _claimed(self, node: int, gpus: int) -> IntArray:
         nodes = self._room.problem.nodes
         start = nodes.instance.cluster.numbering.start[nodes.number[node]]
-        return np.array(self._room.claim(node, gpus), np.int64) + int(start)
+        return self._room.claim(node, gpus) + int(start)
 
     def _gangs_on(self, node: int) -> list[int]:
         """Gangs that may leave a node and have not left it yet."""

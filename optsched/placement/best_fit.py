@@ -18,17 +18,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import FloatArray, IntArray
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
 from optsched.placement.problem import (
     Assignment,
     Pieces,
     Problem,
+    by_request,
     consecutive,
+    given_out,
     largest_of_groups,
     limit,
     with_identities,
 )
-from optsched.placement.requests import OWN
+from optsched.placement.requests import NO_NODE, OWN
 from optsched.placement.shares import ROUNDING
 
 FAILURES = 100
@@ -126,21 +128,36 @@ class FreeRoom:
         # For a few requests a scan of all nodes is cheaper than these heaps.
         self._indexed = len(problem) > SCANNED
         self._by_free: dict[int, NodesByFreeGpus] = {}
-        self._indices: dict[int, list[int]] = {}
+        self._untouched: dict[int, BoolArray] = {}
 
     @classmethod
     def after(cls, problem: Problem, assignment: Assignment) -> FreeRoom:
-        """What is left beside an assignment."""
+        """What is left beside an assignment; which requests have it is not kept."""
         state = cls(problem)
-        share = problem.requests.share
-        # Requests that share come first: they take GPUs that must be untouched or shared already.
-        for request in sorted(assignment, key=lambda j: share[j] == 1.0):
-            gpus = assignment[request]
-            if share[request] < 1.0:
-                state.take_shared(request, gpus)
-            else:
-                state.take(request, _pieces_of(gpus))
+        R = problem.requests
+        placed = np.array(list(assignment), np.int64)
+        whole = placed[R.share[placed] == 1.0]
+        parts = [assignment[request][:, 0] for request in whole.tolist()]
+        state._charge_all(np.repeat(whole, R.gpus[whole]), np.concatenate([NO_NODE, *parts]))
+        # Requests of whole GPUs are counted by node, so those that share can still see which GPUs
+        # are untouched.
+        for request in placed[R.share[placed] < 1.0].tolist():
+            state.take_shared(request, assignment[request])
         return state
+
+    def _charge_all(self, request: IntArray, node: IntArray) -> None:
+        """Requests of whole GPUs have one more GPU each of these nodes."""
+        problem = self.problem
+        R = problem.requests
+        nodes = len(problem.nodes)
+        self.free -= np.bincount(node, minlength=nodes)
+        for place in np.flatnonzero(R.need.any(axis=0)).tolist():
+            self.own[:, place] -= np.bincount(node, R.need[request, place], nodes)
+        use = R.group_need[request] * problem.nodes.member[:, node].T
+        self.group -= use.sum(axis=0)
+        for number, on_nodes in self._of_set.items():
+            mine = np.array([number in R.apart[one] for one in request.tolist()], bool)
+            on_nodes[np.unique(node[mine])] = 1
 
     def reset(self, room: FloatArray) -> None:
         """Let this be the room of the GPUs, with nothing placed."""
@@ -225,23 +242,23 @@ class FreeRoom:
         self.pieces[request] = pieces
         self.shared[request] = gpus
 
-    def claim(self, node: int, count: int) -> list[int]:
+    def claim(self, node: int, count: int) -> IntArray:
         """Take so many GPUs of a node at once, consecutive ones where possible; gives their indices."""
-        free = self._free_indices(node)
-        chosen = consecutive(free, count)
-        self._indices[node] = [gpu for gpu in free if gpu not in chosen]
+        free = self._free_gpus(node)
+        chosen = consecutive(free[None], np.array([count]))[0]
+        free &= ~chosen
         self._add_free(node, -count)
-        return chosen
+        return np.flatnonzero(chosen)
 
     def release(self, node: int, gpus: list[int]) -> None:
         """A gang that held GPUs of a node leaves them."""
-        self._indices[node] = sorted(self._free_indices(node) + gpus)
+        self._free_gpus(node)[gpus] = True
         self._add_free(node, len(gpus))
 
-    def _free_indices(self, node: int) -> list[int]:
-        if node not in self._indices:
-            self._indices[node] = np.flatnonzero(self.room[node] >= 1.0).tolist()
-        return self._indices[node]
+    def _free_gpus(self, node: int) -> BoolArray:
+        if node not in self._untouched:
+            self._untouched[node] = self.room[node] >= 1.0
+        return self._untouched[node]
 
     def _add_free(self, node: int, gpus: int) -> None:
         self.free[node] += gpus
@@ -327,17 +344,38 @@ def _place_plain(problem: Problem) -> Assignment | None:
     Nothing is repaired: where a gang is refused no node has its GPUs free, and only smaller ones
     come after it, so that none of these could make room for it.
     """
-    state = FreeRoom(problem)
+    nodes = problem.nodes
     R = problem.requests
-    # Spans do not matter on one node. The order is part of what a journal recovers: of equal
-    # sizes the first request comes first.
-    for request in np.argsort(-R.gpus, kind="stable").tolist():
-        node = state.plain_node(request)
-        if node is not None:
-            state.take(request, [(node, int(R.gpus[request]))])
-        elif R.span[request] > 1:
+    free = nodes.free.copy()
+    on_node = np.full(len(problem), -1, np.int64)
+    pool_and_size = group_rows([R.pool, R.gpus], len(problem))
+    requests_of = np.argsort(pool_and_size.inverse, kind="stable")
+    last = np.cumsum(pool_and_size.count)
+    # Larger gangs first. Pools have no node in common, so their order does not matter.
+    for group in np.argsort(-R.gpus[pool_and_size.first], kind="stable").tolist():
+        alike = requests_of[last[group] - pool_and_size.count[group] : last[group]]
+        gpus = int(R.gpus[alike[0]])
+        here = nodes.of_pool(int(R.pool[alike[0]]))
+        chosen = here.start + best_nodes(free[here], gpus, len(alike))
+        # Spans do not matter on one node.
+        if (R.span[alike[len(chosen) :]] > 1).any():
             return None
-    return with_identities(problem, state.pieces, state.shared)
+        on_node[alike[: len(chosen)]] = chosen
+        free -= gpus * np.bincount(chosen, minlength=len(nodes))
+    placed = np.flatnonzero(on_node >= 0)
+    untouched = nodes.room >= 1.0
+    return by_request(given_out(untouched, placed, on_node[placed], R.gpus[placed]))
+
+
+def best_nodes(free: IntArray, gpus: int, most: int) -> IntArray:
+    """Nodes for equal gangs in turn, each the one with the fewest free GPUs that are enough, at most so many.
+
+    A node that was the best for one gang is the best for the next one too, as long as it has room:
+    it has fewer free GPUs than before. So the nodes are filled one after the other.
+    """
+    enough = np.flatnonzero(free >= gpus)
+    fullest = enough[np.argsort(free[enough], kind="stable")]
+    return np.repeat(fullest, free[fullest] // gpus)[:most]
 
 
 def _place_whole(state: FreeRoom, order: list[int]) -> None:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows
+from optsched.arrays import BoolArray, FloatArray, IntArray, group_rows, ranges
 from optsched.candidates import gpus_allowed
 from optsched.instance import Instance
 from optsched.instance.cluster import Resource
@@ -624,66 +624,96 @@ def with_identities(
         GPUs that a request of whole GPUs keeps; by default all that it holds, first come, first
         served.
     """
-    taken = {(node, gpu) for gpus in shared.values() for node, gpu in gpus.tolist()}
+    free: BoolArray = problem.nodes.room >= 1.0
+    for gpus in shared.values():
+        free[gpus[:, 0], gpus[:, 1]] = False
     whole = [request for request in sorted(pieces) if request not in shared]
-    chosen: dict[int, list[tuple[int, int]]] = {}
+    spots: list[tuple[int, int, int]] = []
+    missing: list[tuple[int, int, int]] = []
     # GPUs that a request holds are its own first.
     for request in whole:
-        missing = dict(pieces[request])
+        left = dict(pieces[request])
         wanted = _held_by_most(problem, request) if kept is None else sorted(kept.get(request, ()))
-        chosen[request] = mine = []
         for node, gpu in wanted:
-            free = (node, gpu) not in taken and problem.nodes.room[node, gpu] >= 1.0
-            if free and missing.get(node, 0):
-                missing[node] -= 1
-                taken.add((node, gpu))
-                mine.append((node, gpu))
-    for node, wanted_here in _missing_by_node(pieces, chosen).items():
-        # GPUs with a part taken are for requests that share.
-        untouched = np.flatnonzero(problem.nodes.room[node] >= 1.0).tolist()
-        left = [gpu for gpu in untouched if (node, gpu) not in taken]
-        # The most GPUs first: they need the longest run of consecutive ones.
-        for count, request in sorted(wanted_here, key=lambda item: (-item[0], item[1])):
-            for gpu in consecutive(left, count):
-                left.remove(gpu)
-                chosen[request].append((node, gpu))
-    result = {
-        request: np.array(sorted(spots), np.int64).reshape(-1, 2)
-        for request, spots in chosen.items()
-    }
+            if free[node, gpu] and left.get(node, 0):
+                left[node] -= 1
+                free[node, gpu] = False
+                spots.append((request, node, gpu))
+        missing += [(request, node, gpus) for node, gpus in left.items() if gpus]
+    others = given_out(free, *np.array(missing, np.int64).reshape(-1, 3).T)
+    assignment = by_request(np.concatenate([np.array(spots, np.int64).reshape(-1, 3), others]))
     for request, gpus in shared.items():
-        result[request] = gpus[np.lexsort((gpus[:, 1], gpus[:, 0]))]
-    return result
+        assignment[request] = gpus[np.lexsort((gpus[:, 1], gpus[:, 0]))]
+    return assignment
 
 
-def _missing_by_node(
-    pieces: Mapping[int, Pieces], chosen: Mapping[int, list[tuple[int, int]]]
-) -> dict[int, list[tuple[int, int]]]:
-    """(GPUs, request) of the GPUs that requests still need on each node."""
-    missing: dict[int, list[tuple[int, int]]] = {}
-    for request, spots in chosen.items():
-        for node, count in pieces[request]:
-            left = count - sum(spot[0] == node for spot in spots)
-            if left:
-                missing.setdefault(node, []).append((left, request))
-    return missing
+def given_out(free: BoolArray, request: IntArray, node: IntArray, gpus: IntArray) -> IntArray:
+    """GPUs for pieces of requests, rows (request, node, index).
+
+    Parameters
+    ----------
+    free : BoolArray, shape (N, most GPUs of a node)
+        GPUs that may be given out; those that are become false.
+    request, node, gpus : IntArray, shape (M,)
+        Each piece: so many GPUs of a node for a request.
+    """
+    # On each node the largest piece first: it needs the longest run of consecutive GPUs.
+    order = np.lexsort((request, -gpus, node))
+    first = np.flatnonzero(np.diff(node[order], prepend=-1))
+    size = np.diff(np.append(first, len(order)))
+    turn = ranges(np.zeros(len(size), np.int64), size)
+    parts = [np.zeros((0, 3), np.int64)]
+    for now in range(int(size.max(initial=0))):  # the pieces of all nodes whose turn it is
+        mine = order[turn == now]
+        chosen = consecutive(free[node[mine]], gpus[mine])
+        free[node[mine]] &= ~chosen
+        piece, index = np.nonzero(chosen)
+        parts.append(np.column_stack([request[mine[piece]], node[mine[piece]], index]))
+    return np.concatenate(parts)
+
+
+def by_request(spots: IntArray) -> dict[int, IntArray]:
+    """An assignment of rows (request, node, index)."""
+    spots = spots[np.lexsort((spots[:, 2], spots[:, 1], spots[:, 0]))]
+    first = np.flatnonzero(np.diff(spots[:, 0], prepend=-1))
+    gpus = np.split(spots[:, 1:], first[1:])
+    return dict(zip(spots[first, 0].tolist(), gpus, strict=False))
 
 
 def _held_by_most(problem: Problem, request: int) -> list[tuple[int, int]]:
     """GPUs that a request holds, those of both its jobs first."""
     held = problem.held[request]
+    if not len(held.gpus):
+        return []
     order = np.lexsort((held.gpus[:, 1], held.gpus[:, 0], -held.weight))
     return [(node, gpu) for node, gpu in held.gpus[order].tolist()]
 
 
-def consecutive(free: list[int], count: int) -> list[int]:
-    """So many of the free GPUs, ascending: a part of the shortest run that has them, else the first ones."""
-    runs: list[list[int]] = []
-    for gpu in free:
-        if runs and runs[-1][-1] == gpu - 1:
-            runs[-1].append(gpu)
-        else:
-            runs.append([gpu])
+def consecutive(free: BoolArray, gpus: IntArray) -> BoolArray:
+    """So many of the free GPUs of each node: a part of the shortest run that has them, else the first ones.
+
+    Parameters
+    ----------
+    free : BoolArray, shape (N, G)
+    gpus : IntArray, shape (N,)
+
+    Returns
+    -------
+    BoolArray, shape (N, G)
+    """
+    nodes, most = free.shape
+    # How many GPUs from each one on are free without a gap.
+    run: IntArray = np.zeros((nodes, most + 1), np.int64)
+    for index in reversed(range(most)):
+        run[:, index] = np.where(free[:, index], run[:, index + 1] + 1, 0)
+    begins = free.copy()
+    begins[:, 1:] &= ~free[:, :-1]
+    wanted = gpus[:, None]
     # The shortest run that is enough leaves long ones to larger requests.
-    long_enough = [run for run in runs if len(run) >= count]
-    return (min(long_enough, key=len) if long_enough else free)[:count]
+    length = np.where(begins & (run[:, :-1] >= wanted), run[:, :-1], most + 1)
+    first = np.argmin(length, axis=1)[:, None]
+    column = np.arange(most)
+    in_run = (column >= first) & (column < first + wanted)
+    in_order = free & (np.cumsum(free, axis=1) <= wanted)
+    one_run = length.min(axis=1, initial=most + 1) <= most
+    return np.where(one_run[:, None], in_run, in_order)

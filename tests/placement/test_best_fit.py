@@ -238,10 +238,15 @@ def test_what_fits_in_one_keeps_fitting(k: int) -> None:
 
 
 def test_consecutive_gpus() -> None:
-    assert consecutive([0, 1, 3, 4, 5, 7], 1) == [7]
-    assert consecutive([0, 1, 3, 4, 5, 7], 2) == [0, 1]
-    assert consecutive([0, 1, 3, 4, 5, 7], 3) == [3, 4, 5]
-    assert consecutive([0, 1, 3, 4, 5, 7], 4) == [0, 1, 3, 4]
+    free = np.zeros((4, 8), bool)
+    free[:, [0, 1, 3, 4, 5, 7]] = True
+    chosen = consecutive(free, np.array([1, 2, 3, 4]))
+    assert [np.flatnonzero(row).tolist() for row in chosen] == [
+        [7],
+        [0, 1],
+        [3, 4, 5],
+        [0, 1, 3, 4],
+    ]
 
 
 # --- at scale --------------------------------------------------------------------------------------------------------

@@ -63,6 +63,10 @@ def case(
     return classes, rows, stands, [j for j in job.tolist() if j not in stands]
 
 
+def named(classes: Classes, gpus: np.ndarray) -> tuple[str, ...]:
+    return tuple(classes.instance.cluster.numbering.gpu_names(gpus))
+
+
 def occupied_by(classes: Classes, rows: JobRows, stands: dict[int, tuple[str, ...]]) -> Occupied:
     return Occupied.of_rows(classes, rows, np.array(list(stands), np.int64), list(stands.values()))
 
@@ -102,7 +106,9 @@ def test_room_is_made_by_moving_what_may_move(seed: int, most: int) -> None:
     more, moved = result
     assert len(moved) <= most
     assert set(more) <= set(scattered)
-    held = stands | placed | more | {owner[number]: gpus for number, gpus in moved.items()}
+    more_named = {row: named(classes, gpus) for row, gpus in more.items()}
+    moved_named = {owner[number]: named(classes, gpus) for number, gpus in moved.items()}
+    held = stands | placed | more_named | moved_named
     assert len(held) == len(stands) + len(placed) + len(more)
     assert flaws_of(classes, rows, held) == []
     for number, gpus in moved.items():
@@ -128,8 +134,10 @@ def test_a_gang_of_a_whole_node_gets_one_when_two_halves_move_together() -> None
     assert move_plain(classes, rows, np.array([2]), occupied, movable, 0) == ({}, {})
     result = move_plain(classes, rows, np.array([2]), occupied, movable, 1)
     assert result is not None
-    assert result[0] == {2: tuple(f"p-0/{g}" for g in range(8))}
-    assert result[1] == {0: tuple(f"p-1/{g}" for g in range(4, 8))}
+    placed, moved = result
+    assert list(placed) == [2] and list(moved) == [0]
+    assert named(classes, placed[2]) == tuple(f"p-0/{g}" for g in range(8))
+    assert named(classes, moved[0]) == tuple(f"p-1/{g}" for g in range(4, 8))
 
 
 @pytest.mark.parametrize("what", ["needs", "spans nodes", "shares", "runs there"])
