@@ -164,6 +164,7 @@ def solve(
         instance = load(instance, performance)
     loaded = clock()
     given = instance.instance if isinstance(instance, Candidates) else instance
+    deadline = deadline.keeping(len(given.jobs_table))
     in_force = constraints_in_force(given, constraints)
     chosen = make_formulation(
         formulation, {**(options or {}), **formulation_options}, in_force, extend
@@ -282,6 +283,7 @@ def realise(
             "the solution has a schedule, which says already what runs when: it cannot be cut into rounds"
         )
     started = time.perf_counter()
+    deadline = deadline.keeping(len(solution.instance.jobs_table))
     engine = Engine(load_solver, solver, limits, deadline=deadline)
     made = cut(solution.allocation, engine, method, rounds)
     spent = time.perf_counter() - started

@@ -184,7 +184,8 @@ def _placed(solution: Solution, search: Search) -> Solution:
     from optsched import api
     from optsched.instance.durations import LEAST
 
-    left = None if search.time_limit is None else max(search.deadline.left, LEAST)
+    deadline = search.deadline.keeping(len(solution.instance.jobs_table))
+    left = None if search.time_limit is None else max(deadline.left, LEAST)
     return api.place(solution, time_limit=left)
 
 

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self, TypeVar
 
@@ -55,6 +55,10 @@ LEAST = 1.0
 and its answer is worth more than a limit of milliseconds."""
 
 
+KEPT = 0.25
+"""Part of a time limit that is kept back for what is done with the answer, at most."""
+
+
 class OutOfTime(OptschedError):
     """A time limit was over before a solver could begin; callers make a solution of it."""
 
@@ -76,11 +80,17 @@ class Deadline:
         When the call began, by the clock.
     clock : callable
         Seconds, as of `time.monotonic`.
+    kept_per_job : float
+        Seconds that the caller needs for each job of the answer, such as to write a file.
+    kept : float
+        Seconds that are kept back for that; see `keeping`.
     """
 
     seconds: float | None
     began: float
     clock: Callable[[], float] = time.monotonic
+    kept_per_job: float = 0.0
+    kept: float = 0.0
 
     @classmethod
     def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Self:
@@ -95,7 +105,13 @@ class Deadline:
     @property
     def left(self) -> float:
         """Seconds that are left; below 0 once the time is over."""
-        return math.inf if self.seconds is None else self.seconds - self.spent
+        return math.inf if self.seconds is None else self.seconds - self.kept - self.spent
+
+    def keeping(self, jobs: int) -> Self:
+        """The deadline of an answer about so many jobs: less what the caller needs for them."""
+        if self.seconds is None:
+            return self
+        return replace(self, kept=min(self.kept_per_job * jobs, KEPT * self.seconds))
 
     def check(self) -> None:
         """Raise `OutOfTime` if the time is over; called between the passes of long stages."""

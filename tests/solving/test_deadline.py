@@ -147,6 +147,28 @@ def test_time_is_kept_back_for_what_comes_after_the_solver(compiled: float, kept
     assert not engine.has_time_left(0.05)
 
 
+@pytest.mark.parametrize(("jobs", "left"), [(0, 10.0), (100, 9.0), (10_000, 7.5)])
+def test_time_is_kept_back_for_what_the_caller_does_with_the_answer(jobs: int, left: float) -> None:
+    """Such as to write a file: so much for each job, and a quarter of the limit at most."""
+    deadline = Deadline(10.0, 1000.0, Clock(), kept_per_job=0.01)
+    assert deadline.keeping(jobs).left == pytest.approx(left)
+    assert Deadline(None, 1000.0, Clock(), kept_per_job=0.01).keeping(jobs).left == np.inf
+
+
+def test_the_command_keeps_time_back_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float | None] = []
+    run = HighsSession.run
+
+    def noted(session: HighsSession, limits: Limits) -> Any:
+        given.append(limits.time)
+        return run(session, limits)
+
+    monkeypatch.setattr(HighsSession, "run", noted)
+    monkeypatch.setattr("optsched.cli.options.WRITING", 1000.0)
+    assert main(["solve", "@quickstart", "--time-limit", "1000", "--quiet"]) == 0
+    assert given[0] is not None and 500.0 < given[0] <= 750.0
+
+
 def test_without_a_limit_nothing_is_kept_back() -> None:
     engine = Engine(load_solver, timings={"compile": 8.0})
     assert engine.limits_left().time is None and engine.has_time_left(0.99)
