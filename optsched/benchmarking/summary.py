@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from optsched.benchmarking.best_known import problem_of
@@ -20,11 +20,27 @@ from optsched.benchmarking.statistics import (
     shifted_geometric_mean,
 )
 from optsched.benchmarking.summary_table import Column, SummaryTable
+from optsched.display import count
+from optsched.display.columns import title
 
 AGREEMENT = 1e-6
 """An objective that is beyond a bound by more than this, relative, contradicts it."""
 MOST_PAIRS = 28
 MOST_REASONS = 15
+MEANS = (
+    "mean_jct",
+    "p50_jct",
+    "p99_jct",
+    "makespan",
+    "utilisation",
+    "worst_rho",
+    "unfair_fraction",
+    "deadlines_met",
+    "restarts_per_job",
+    "cost",
+    "energy",
+)
+"""Metrics of simulations that people judge policies by."""
 SPREAD = ("mean", "95 % from", "to", "median")
 """Headings of what `_spread` gives."""
 
@@ -46,6 +62,20 @@ def summary(
     """All tables that the rows have something for; ``metrics`` are columns to be averaged (default: see `Results`)."""
     chosen = results.metrics if metrics is None else metrics
     return [table for table in _tables(results, reading or Reading(), chosen) if table.rows]
+
+
+def overview(results: Results, reading: Reading | None = None) -> list[SummaryTable]:
+    """The tables of `summary` that fit on a screen: of simulations one of all metrics that policies are judged by."""
+    metrics = [name for name in MEANS if name in results.metrics]
+    if not metrics:
+        return summary(results, reading)
+    tables = (
+        outcomes(results),
+        reasons(results),
+        means(results, metrics),
+        figure_pairs(results, metrics[0], reading or Reading()),
+    )
+    return [table for table in tables if table.rows]
 
 
 def _tables(results: Results, reading: Reading, metrics: Sequence[str]) -> Iterator[SummaryTable]:
@@ -78,7 +108,8 @@ def outcomes(results: Results) -> SummaryTable:
         *(Column(status, "count") for status in statuses),
         Column("not run", "count"),
     )
-    words = f"{len(results.problems):,} problems. Of several repetitions the worst counts."
+    problems = count(len(results.problems), "problem")
+    words = f"{problems}. Of several repetitions the worst counts."
     return SummaryTable("outcomes", "Outcomes", columns, tuple(rows), words)
 
 
@@ -158,7 +189,7 @@ def time_pairs(results: Results, column: str, reading: Reading) -> SummaryTable:
         results,
         values,
         reading,
-        True,
+        "ratio",
         ("faster", "slower"),
         words,
     )
@@ -172,9 +203,15 @@ def figure_pairs(results: Results, name: str, reading: Reading) -> SummaryTable:
         "many the first is lower and higher, p of Wilcoxon's signed-rank test, and p adjusted for the number of pairs "
         "(Holm)."
     )
-    title = f"{name}, pair by pair"
     return _pairs(
-        f"{name}_pairs", title, results, values, reading, False, ("lower", "higher"), words
+        f"{name}_pairs",
+        f"{title(name)}, pair by pair",
+        results,
+        values,
+        reading,
+        name,
+        ("lower", "higher"),
+        words,
     )
 
 
@@ -184,10 +221,12 @@ def _pairs(
     results: Results,
     values: dict[Method, dict[Any, float]],
     reading: Reading,
-    ratio: bool,
+    kind: str,
     ends: tuple[str, str],
     words: str,
 ) -> SummaryTable:
+    """Method against method: ratios of values, or differences in the kind of their column."""
+    ratio = kind == "ratio"
     pairs = list(combinations(results.methods, 2))
     # Tests of many pairs find nothing once they are adjusted for their number.
     if len(pairs) > MOST_PAIRS:
@@ -207,7 +246,6 @@ def _pairs(
         pair = paired(a, b, ratio=ratio, method=reading.interval, seed=reading.seed)
         compared.append((first, second, pair))
     adjusted = holm([pair.p for *_, pair in compared])
-    kind = "ratio" if ratio else "number"
     rows = tuple(
         (
             results.method_name(first),
@@ -281,13 +319,38 @@ def figures(results: Results, name: str, reading: Reading) -> SummaryTable:
     columns = (
         Column(_by(results), "text"),
         Column("values", "count"),
-        *map(Column, SPREAD),
-        Column("least"),
-        Column("most"),
+        *(Column(head, name) for head in (*SPREAD, "least", "most")),
         Column("without", "count"),
     )
     words = "Problems without a value are in no mean, but counted last."
-    return SummaryTable(name, name, columns, tuple(rows), words)
+    return SummaryTable(name, title(name), columns, tuple(rows), words)
+
+
+def means(results: Results, metrics: Sequence[str]) -> SummaryTable:
+    """The mean of each metric over the problems; none where a problem has no value."""
+    rows = []
+    for method in results.methods:
+        cells = [results.values(name, method, settled=False).values() for name in metrics]
+        whole = [len(values) == len(results.problems) for values in cells]
+        rows.append(
+            (
+                results.method_name(method),
+                *(
+                    mean(values) if all_ else None
+                    for values, all_ in zip(cells, whole, strict=True)
+                ),
+            )
+        )
+    columns = (
+        Column(_by(results), "text"),
+        *(Column(title(name), name) for name in metrics),
+    )
+    words = (
+        f"Means over {len(results.problems):,} problems; there is none where a problem has no value."
+        if len(results.problems) > 1
+        else ""
+    )
+    return SummaryTable("means", "Means", columns, tuple(rows), words)
 
 
 def contradictions(results: Results) -> SummaryTable:

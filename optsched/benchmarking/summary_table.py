@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from optsched.display.columns import written
+
 NOTHING = "-"
 """A cell without a value."""
 
@@ -15,7 +17,7 @@ class Column:
     """A column: its heading, and the kind of its cells.
 
     The kind is text, count, seconds, percent, number, ratio, p, or formatted: numbers that are text
-    already, and aligned like numbers.
+    already, and aligned like numbers. It may also be the name of a column that `optsched.display.columns` knows.
     """
 
     name: str
@@ -70,7 +72,7 @@ def cell_text(value: Any, kind: str) -> str:
         return str(value)
     if kind == "count":
         return f"{value:,}"
-    return str(_TEXTS[kind](value))
+    return str(_TEXTS[kind](value)) if kind in _TEXTS else written(kind, float(value))
 
 
 def _seconds(value: float) -> str:

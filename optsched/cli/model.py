@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
@@ -360,6 +360,7 @@ def _fit_summary(document: Mapping[str, Any], profiles: Profiles) -> dict[str, A
         "measurements": len(profiles),
         "workloads": list(profiles.ways.workloads),
         "gpu_types": list(profiles.ways.gpu_types),
+        "whole_steps": list(profiles.whole_steps),
         "known": int(known.sum()),
         "mape": float(error.mean()) if len(error) else None,
         "median_ape": float(np.median(error)) if len(error) else None,
@@ -429,7 +430,7 @@ def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     )
     if found["chosen"]:
         yield ""
-        yield from _chosen_view(found["chosen"])
+        yield from _chosen_view(found["chosen"], found["whole_steps"])
     yield ""
     yield "`optsched model evaluate` measures its errors on data that are left out of the fit."
 
@@ -438,7 +439,9 @@ def _fit_view(found: Mapping[str, Any]) -> Iterator[RenderableType]:
 LAWS = 40
 
 
-def _chosen_view(chosen: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def _chosen_view(
+    chosen: Sequence[Mapping[str, Any]], whole_steps: Collection[str]
+) -> Iterator[RenderableType]:
     def span(ends: Sequence[float]) -> str:
         return number(ends[0]) if ends[0] == ends[1] else f"{number(ends[0])} to {number(ends[1])}"
 
@@ -449,7 +452,9 @@ def _chosen_view(chosen: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType
             row["law"],
             "" if row["error"] is None else percent(row["error"]),
             f"{row['ways']:,}",
-            *(span(row[column]) for column in ("gpus", "nodes", "samples")),
+            *(span(row[column]) for column in ("gpus", "nodes")),
+            # These were measured without samples: fractions of a step stand in their place
+            "whole steps" if row["workload"] in whole_steps else span(row["samples"]),
         ]
         for row in chosen[:LAWS]
     ]
@@ -674,7 +679,7 @@ def predict(
     shell.answer(
         as_json,
         lambda: {"model": document["model"], "nominal": NOMINAL, "rows": rows},
-        _predicted_view(rows, bool(profiles)),
+        _predicted_view(rows, bool(profiles), whole_steps_of(document)),
     )
     return 0
 
@@ -808,12 +813,14 @@ PREDICTED = 60
 
 
 def _predicted_view(
-    rows: Sequence[dict[str, Any]], with_measured: bool
+    rows: Sequence[dict[str, Any]], with_measured: bool, whole_steps: Collection[str]
 ) -> Iterator[RenderableType]:
     cells = []
-    for row in rows[:PREDICTED]:
+    whole = [row["workload"] in whole_steps for row in rows]
+    for row, without_samples in zip(rows[:PREDICTED], whole, strict=False):
         head = [name(row["workload"]), name(row["gpu"]), str(row["gpus"]), str(row["nodes"])]
-        head.append(number(row["samples"]) + (f" x {row['passes']}" if row["passes"] > 1 else ""))
+        batch = number(row["samples"]) + (f" x {row['passes']}" if row["passes"] > 1 else "")
+        head.append("whole steps" if without_samples else batch)
         if row["seconds"] is None:
             answer = ["unknown", "", "", ""]
         else:
@@ -834,7 +841,7 @@ def _predicted_view(
         "GPUs",
         "nodes",
         "batch",
-        "samples/s",
+        "steps/s" if all(whole) else "samples or steps/s" if any(whole) else "samples/s",
         "90 %",
         last,
         "source",

@@ -90,21 +90,27 @@ def profile(
             read=values.choice("time", "gap"),
         ),
     ] = "time",
+    full: Annotated[
+        bool,
+        Option("Show every table: each metric with its interval and its pairs.", section=OUTPUT),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Summarise the results of a sweep: outcomes, times, pairwise tests, gaps, performance profiles.
 
-    Missing values are counted, never averaged over. Methods are compared on the tasks that all of them solved.
+    Missing values are counted, never averaged over. Methods are compared on the tasks that all of them solved. Of
+    simulations the screen shows the metrics that policies are judged by; --full, -o FILE.html and --json have all.
 
     Examples:
         optsched profile results.csv
+        optsched profile runs.csv --full
         optsched profile results.jsonl -o results.html
         optsched profile results.csv --by formulation --picture gap -o gaps.svg
         optsched profile monday.csv tuesday.csv --by optsched --interval t --json
     """
     from optsched.benchmarking.best_known import read_best
     from optsched.benchmarking.results import Results
-    from optsched.benchmarking.summary import Reading, summary
+    from optsched.benchmarking.summary import Reading, overview, summary
     from optsched.benchmarking.table import read_rows
     from optsched.cli.sweep_view import profile_view
 
@@ -123,6 +129,7 @@ def profile(
             )
     reading = Reading(readings.interval, readings.seed, readings.shift)
     tables = summary(arranged, reading, readings.metric)
+    shown = tables if full or readings.metric else overview(arranged, reading)
     written = []
     if output is not None:
         page = Path(output).suffix.lower() == ".html"
@@ -135,7 +142,7 @@ def profile(
     shell.answer(
         as_json,
         lambda: {"by": list(arranged.by), **documents},
-        profile_view(arranged, tables),
+        profile_view(arranged, shown, hidden=len(tables) - len(shown)),
         written=written,
     )
     return 0

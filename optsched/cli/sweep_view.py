@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optsched.benchmarking.profiles import time_profile
+from optsched.benchmarking.summary import MEANS
 from optsched.cli.shell import terminal_width
 from optsched.cli.tables import (
     bullets,
     heading,
+    more,
     name,
     number,
     optional,
@@ -22,6 +24,7 @@ from optsched.cli.tables import (
     table,
 )
 from optsched.display import count
+from optsched.display.columns import title, written
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -93,39 +96,25 @@ def _title(row: Mapping[str, Any]) -> str:
 
 # --- simulations -----------------------------------------------------------------------------------
 
-# Heading, metric, and how it is written; a column that no row has is left out.
-COLUMNS: Sequence[tuple[str, str, Any]] = (
-    ("mean JCT", "mean_jct", seconds),
-    ("p50", "p50_jct", seconds),
-    ("p99", "p99_jct", seconds),
-    ("makespan", "makespan", seconds),
-    ("used", "utilisation", share),
-    ("worst rho", "worst_rho", lambda value: f"{value:.2f}"),
-    ("unfair", "unfair_fraction", share),
-    ("in time", "deadlines_met", share),
-    ("restarts", "restarts_per_job", lambda value: f"{value:.1f}"),
-    ("cost, USD", "cost", number),
-    ("kWh", "energy", number),
-)
-
 
 def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Trace, policies, what could not be done."""
     instance = trace.instance
     gpus = sum(int(pool.node_gpus.sum()) for pool in instance.cluster.pools)
     seeds = len({row["seed"] for row in rows})
-    title = f"{name(trace.name)}: {count(len(instance.jobs_table), 'job')} on {count(gpus, 'GPU')}"
-    yield heading(title + (f"; means over {seeds} seeds" if seeds > 1 else ""))
+    size = f"{count(len(instance.jobs_table), 'job')} on {count(gpus, 'GPU')}"
+    over = f"; means over {seeds} seeds" if seeds > 1 else ""
+    yield heading(f"{name(trace.name)}: {size}{over}")
     done = [row for row in rows if row["status"] == "ok"]
     policies = list(dict.fromkeys(str(row["policy"]) for row in done))
-    shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in done)]
+    shown = [metric for metric in MEANS if any(row.get(metric) is not None for row in done)]
     if done:
         cells = [
             _means(policy, [row for row in done if row["policy"] == policy], shown)
             for policy in policies
         ]
         whole = all(row["completed"] == row["jobs"] for row in done)
-        titles = [*(() if whole else ("complete",)), *(title for title, _, _ in shown)]
+        titles = [*(() if whole else ("complete",)), *map(title, shown)]
         yield table(
             "policy",
             *titles,
@@ -145,15 +134,13 @@ def simulate_view(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> Iterator[R
         yield bullets(words)
 
 
-def _means(
-    policy: str, rows: Sequence[Mapping[str, Any]], shown: Sequence[tuple[str, str, Any]]
-) -> list[str]:
+def _means(policy: str, rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[str]:
     """Means over the seeds; a dash where a seed has none."""
     complete = {f"{row['completed']:,} of {row['jobs']:,}" for row in rows}
     cells = [name(policy), " / ".join(sorted(complete))]
-    for _, metric, written in shown:
+    for metric in metrics:
         found = [float(row[metric]) for row in rows if row.get(metric) is not None]
-        cells.append(written(float(np.mean(found))) if len(found) == len(rows) else "-")
+        cells.append(written(metric, float(np.mean(found))) if len(found) == len(rows) else "-")
     return cells
 
 
@@ -162,8 +149,10 @@ def _means(
 FACTORS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0)
 
 
-def profile_view(results: Results, tables: Sequence[SummaryTable]) -> Iterator[RenderableType]:
-    """Heading, tables, and words below each."""
+def profile_view(
+    results: Results, tables: Sequence[SummaryTable], hidden: int = 0
+) -> Iterator[RenderableType]:
+    """Heading, tables, and words below each; ``hidden`` tables are only counted."""
     rows = count(len(results.rows), "row")
     problems = count(len(results.problems), "problem")
     yield heading(
@@ -177,6 +166,7 @@ def profile_view(results: Results, tables: Sequence[SummaryTable]) -> Iterator[R
         yield from _words(item.words)
         if item.name == "times":
             yield from _profile(results)
+    yield from more(hidden, "table", see="--full, -o or --json")
 
 
 def _profile(results: Results) -> Iterator[RenderableType]:

@@ -42,6 +42,35 @@ KINDS: Mapping[str, Kind] = {
 """Columns that are more than plain numbers."""
 
 
+HEADINGS: Mapping[str, str] = {
+    "mean_jct": "mean JCT",
+    "p50_jct": "median JCT",
+    "p99_jct": "p99 JCT",
+    "mean_rho": "mean rho",
+    "worst_rho": "worst rho",
+    "unfair_fraction": "unfair",
+    "deadlines_met": "deadlines met",
+    "progress": "with progress",
+    "mean_queue": "jobs that wait",
+    "mean_contention": "jobs there",
+    "gpu_hours": "GPU-hours",
+    "gpu_hours_per_job": "GPU-hours of a job",
+    "restarts_per_job": "restarts of a job",
+    "lost_steps": "steps lost",
+    "solves": "plans made",
+    "mean_solve_ms": "mean time of a plan, ms",
+    "p99_solve_ms": "p99 time of a plan, ms",
+}
+"""What people call the metrics of simulations, where their names do not say it."""
+
+
+def title(name: str) -> str:
+    """What people call a column, with its unit: ``mean JCT``, ``cost, USD``."""
+    unit = KINDS.get(name, PLAIN).unit
+    words = HEADINGS.get(name, name)
+    return f"{words}, {unit}" if unit else words
+
+
 def heading(name: str) -> str:
     """The name of a column with its unit, where the cells do not say it."""
     unit = KINDS.get(name, PLAIN).unit

@@ -51,6 +51,9 @@ class Profiles(Columns, DisplayedTable):
         }
         for name in ("gpus", "nodes", "samples", "passes"):
             columns[name] = getattr(ways, name).tolist()
+        if self.whole_steps:
+            without = [name in self.whole_steps for name in columns["workload"]]
+            columns["samples"] = np.where(without, np.nan, ways.samples).tolist()
         columns["seconds"] = self.seconds[:first].tolist()
         if np.isfinite(self.sync).any():
             columns["sync"] = self.sync[:first].tolist()

@@ -47,7 +47,6 @@ from optsched.report.simulation_tables import (
     SUMMARY,
     TIMES,
     USE,
-    Figure,
     comparison_table,
     jobs_table,
     metrics_table,
@@ -274,7 +273,7 @@ def simulation_sections(
     ]
     if any(len(run.segments) for run in shown.simulations):
         sections.append(Section("Who held which GPUs", _gantts(shown)))
-    if any(metrics[figure.metric] is not None for metrics in shown.metrics for figure in COST):
+    if any(metrics[metric] is not None for metrics in shown.metrics for metric in COST):
         words = (
             "Of the measured jobs, at the prices of the pools; "
             "energy of all GPUs until the end, idle ones included."
@@ -298,8 +297,8 @@ def simulation_sections(
     ]
 
 
-def _table(shown: Simulated, name: str, figures: Sequence[Figure], words: str = "") -> str:
-    return summary_html(metrics_table(shown, name, "", figures, words))
+def _table(shown: Simulated, name: str, metrics: Sequence[str], words: str = "") -> str:
+    return summary_html(metrics_table(shown, name, "", metrics, words))
 
 
 def _drawn(draw: Callable[[], Axes], words: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from optsched.arrays import FloatArray
 from optsched.benchmarking.statistics import holm, mean_interval, paired
 from optsched.benchmarking.summary_table import NOTHING, Column, SummaryTable, cell_text
 from optsched.display import amount
+from optsched.display.columns import DURATION, KINDS, SHARE, title
 from optsched.report.pictures import time_unit
 from optsched.report.simulated import Policy, Simulated, seed_of
 
@@ -21,54 +21,37 @@ DIGITS = 6
 FEW = 6
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A metric of simulations as a column: its heading, and its kind: time (s), share, or number."""
-
-    metric: str
-    heading: str
-    kind: str = "number"
-
-
-JOBS = (Figure("jobs", "jobs"), Figure("completed", "completed"))
-TIMES = (
-    Figure("mean_jct", "mean JCT", "time"),
-    Figure("p50_jct", "median JCT", "time"),
-    Figure("p99_jct", "p99 JCT", "time"),
-    Figure("makespan", "makespan", "time"),
-)
-FAIRNESS = (
-    Figure("mean_rho", "mean rho"),
-    Figure("worst_rho", "worst rho"),
-    Figure("unfair_fraction", "unfair", "share"),
-    Figure("deadlines_met", "deadlines met", "share"),
-)
+JOBS = ("jobs", "completed")
+TIMES = ("mean_jct", "p50_jct", "p99_jct", "makespan")
+FAIRNESS = ("mean_rho", "worst_rho", "unfair_fraction", "deadlines_met")
 USE = (
-    Figure("utilisation", "utilisation", "share"),
-    Figure("progress", "with progress", "share"),
-    Figure("fragmentation", "fragmentation", "share"),
-    Figure("mean_queue", "jobs that wait"),
-    Figure("mean_contention", "jobs there"),
-    Figure("gpu_hours", "GPU-hours"),
-    Figure("gpu_hours_per_job", "GPU-hours of a job"),
-    Figure("restarts_per_job", "restarts of a job"),
-    Figure("lost_steps", "steps lost"),
+    "utilisation",
+    "progress",
+    "fragmentation",
+    "mean_queue",
+    "mean_contention",
+    "gpu_hours",
+    "gpu_hours_per_job",
+    "restarts_per_job",
+    "lost_steps",
 )
-COST = (Figure("cost", "cost, USD"), Figure("energy", "energy, kWh"))
-PLANNING = (
-    Figure("rounds", "rounds"),
-    Figure("solves", "plans made"),
-    Figure("fallbacks", "fallbacks"),
-    Figure("mean_solve_ms", "mean time of a plan, ms"),
-    Figure("p99_solve_ms", "p99 time of a plan, ms"),
+COST = ("cost", "energy")
+PLANNING = ("rounds", "solves", "fallbacks", "mean_solve_ms", "p99_solve_ms")
+SUMMARY = (
+    *JOBS,
+    "mean_jct",
+    "p99_jct",
+    "makespan",
+    "utilisation",
+    "unfair_fraction",
+    "deadlines_met",
 )
-SUMMARY = (*JOBS, TIMES[0], TIMES[2], TIMES[3], USE[0], *FAIRNESS[2:])
 # What policies are compared by.
-COMPARED = (*TIMES, *FAIRNESS, USE[0], USE[5], USE[7], *COST)
+COMPARED = (*TIMES, *FAIRNESS, "utilisation", "gpu_hours", "restarts_per_job", *COST)
 
 
 def metrics_table(
-    shown: Simulated, name: str, title: str, figures: Sequence[Figure], words: str = ""
+    shown: Simulated, name: str, heading: str, metrics: Sequence[str], words: str = ""
 ) -> SummaryTable:
     """A row for each policy: means over its seeds, with half of the 95 % interval where they differ.
 
@@ -79,30 +62,31 @@ def metrics_table(
     several = shown.seeds > 1
     if several:
         columns.append(Column("seeds", "count"))
-    for figure in figures:
-        scale, unit = _scale(figure, _known(shown, figure))
-        columns.append(Column(f"{figure.heading}{unit}", "formatted"))
+    for metric in metrics:
+        scale, words_and_unit = _scale(metric, _known(shown, metric))
+        columns.append(Column(words_and_unit, "formatted"))
         cells.append(
-            [_mean_text(_values(shown, figure, policy), scale) for policy in shown.policies]
+            [_mean_text(_values(shown, metric, policy), scale) for policy in shown.policies]
         )
     rows = tuple(
         (policy.name, *([len(policy.runs)] if several else []), *(column[row] for column in cells))
         for row, policy in enumerate(shown.policies)
     )
-    return SummaryTable(name, title, tuple(columns), rows, words)
+    return SummaryTable(name, heading, tuple(columns), rows, words)
 
 
 def comparison_table(shown: Simulated) -> SummaryTable:
     """Each policy less the first, on simulations of the same trace with the same seed."""
     first = shown.policies[0]
     lines: list[tuple[list[str], float | None]] = []
-    for figure in COMPARED:
-        known = _known(shown, figure)
+    for metric in COMPARED:
+        known = _known(shown, metric)
         if not len(known):
             continue
-        scale, unit = _scale(figure, known)
+        scale, words_and_unit = _scale(metric, known)
         for other in shown.policies[1:]:
-            lines.append(_compared(shown, figure, first, other, scale, unit))
+            cells, p = _compared(shown, metric, first, other, scale)
+            lines.append(([words_and_unit, *cells], p))
     adjusted = holm([p for _, p in lines])
     rows = tuple(
         (*cells, cell_text(p, "p"), cell_text(value, "p"))
@@ -136,20 +120,20 @@ def comparison_table(shown: Simulated) -> SummaryTable:
 
 
 def _compared(
-    shown: Simulated, figure: Figure, first: Policy, other: Policy, scale: float, unit: str
+    shown: Simulated, metric: str, first: Policy, other: Policy, scale: float
 ) -> tuple[list[str], float | None]:
-    """Cells of a row of the comparison, and p."""
+    """Cells of a row of the comparison behind the name of the metric, and p."""
     both = [
         (a / scale, b / scale)
         for a, b in (
-            (shown.metrics[mine][figure.metric], shown.metrics[its][figure.metric])
+            (shown.metrics[mine][metric], shown.metrics[its][metric])
             for mine, its in shown.pairs(first, other)
         )
         if a is not None and b is not None
     ]
     base = np.array([pair[0] for pair in both])
     values = np.array([pair[1] for pair in both])
-    cells = [f"{figure.heading}{unit}", other.name, f"{len(both):,}"]
+    cells = [other.name, f"{len(both):,}"]
     if not both:
         return [*cells, *[NOTHING] * 6], None
     result = paired(values.tolist(), base.tolist(), ratio=False, method="t")
@@ -247,24 +231,25 @@ def runs_table(shown: Simulated) -> SummaryTable:
     )
 
 
-def _values(shown: Simulated, figure: Figure, policy: Policy) -> list[float | None]:
-    return [shown.metrics[run][figure.metric] for run in policy.runs]
+def _values(shown: Simulated, metric: str, policy: Policy) -> list[float | None]:
+    return [shown.metrics[run][metric] for run in policy.runs]
 
 
-def _known(shown: Simulated, figure: Figure) -> FloatArray:
+def _known(shown: Simulated, metric: str) -> FloatArray:
     """Values of all runs that have one."""
-    found = (metrics[figure.metric] for metrics in shown.metrics)
+    found = (metrics[metric] for metrics in shown.metrics)
     return np.array([value for value in found if value is not None], np.float64)
 
 
-def _scale(figure: Figure, known: FloatArray) -> tuple[float, str]:
-    """The unit of a figure in its own units, and what the heading says of it."""
-    if figure.kind == "share":
-        return 0.01, ", %"
-    if figure.kind == "time" and len(known):
+def _scale(metric: str, known: FloatArray) -> tuple[float, str]:
+    """The unit in which a metric is shown, in its own units, and its heading with that unit."""
+    kind = KINDS.get(metric)
+    if kind is SHARE:
+        return 0.01, f"{title(metric)}, %"
+    if kind is DURATION and len(known):
         unit, name = time_unit(float(known.max()))
-        return unit, f", {name}"
-    return 1.0, ""
+        return unit, f"{title(metric)}, {name}"
+    return 1.0, title(metric)
 
 
 def _mean_text(values: Sequence[float | None], scale: float) -> str:

@@ -97,6 +97,10 @@ def test_a_chosen_batch_and_mixed_tables_are_refused(rates: Path, tmp_path: Path
 def test_the_command_line(rates: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tmp_path / "model.json")
     assert main(["model", "fit", str(rates), "-o", model]) == 0
+    assert "whole steps" in capsys.readouterr().out
+    assert main(["model", "predict", model, str(rates)]) == 0
+    predicted = capsys.readouterr().out
+    assert "steps/s" in predicted and "whole steps" in predicted and "0.125" not in predicted
     instance = tmp_path / "instance.json"
     instance.write_text(json.dumps(document()))
     capsys.readouterr()
