@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -53,24 +53,24 @@ class Fields:
     ----------
     model : str
         ``module:Class``, which is imported when the command is asked for.
-    sections : mapping from str to sequence of str
-        The fields, by section of the help.
+    sections : mapping from str to str
+        The names of the fields, with blanks between them, by section of the help.
     """
 
     model: str
-    sections: Mapping[str, Sequence[str]]
+    sections: Mapping[str, str]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The fields in the order of the help."""
-        return tuple(name for names in self.sections.values() for name in names)
+        return tuple(name for names in self.sections.values() for name in names.split())
 
     def described(self) -> Iterator[tuple[str, Described]]:
         """The fields with their sections."""
         module, _, owner = self.model.partition(":")
         known = described(getattr(import_module(module), owner))
         for section, names in self.sections.items():
-            for name in names:
+            for name in names.split():
                 yield section, known[name]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
+from optsched.cli.derived import Fields
 from optsched.cli.options import (
     NOTHING_FOUND,
     OUTPUT,
@@ -18,8 +19,6 @@ from optsched.cli.options import (
     SOLVER,
     Json,
     ModelFile,
-    SolverChoice,
-    SolverLimits,
     constraints_option,
     formulation_option,
     given_fields,
@@ -28,7 +27,7 @@ from optsched.cli.options import (
 )
 from optsched.cli.progress import progress
 from optsched.cli.shell import Shell, colourful, write_document, written_to
-from optsched.cli.values import Bytes, Constraints, Kind, Seconds, Settings, Target
+from optsched.cli.values import Constraints, Kind, Seconds, Settings, Target
 from optsched.errors import InvalidArgument, InvalidInput, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from optsched.rounds.watching import Watcher
     from optsched.solvers.isolated import SolverProcess
 
-POLICY = "Policy"
 Journal = Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")]
 
 
@@ -46,28 +44,16 @@ Journal = Annotated[str, Argument("JOURNAL", "Folder of a scheduler's journal.")
 
 
 @dataclass(frozen=True)
-class PolicyOptions(SolverLimits, SolverChoice):
-    """Fields of a `RoundPolicy` that replace those of the file or the state."""
+class PolicyChoice:
+    """What the rounds follow: the policy of the file or the state, with other parts."""
 
-    section: ClassVar = SOLVER
+    section: ClassVar = PROBLEM
 
-    time_limit: Annotated[
-        Seconds | None,
-        Option("Time of the solver in a round; then the plan falls back.  [default: 10s]"),
-    ] = None
-    memory_limit: Annotated[
-        Bytes | None,
-        Option(
-            "Memory of the solver's process above its imports, such as 4GB.  "
-            "[default: half of the machine's]"
-        ),
-    ] = None
     policy_file: Annotated[
         str | None,
         Option(
             "Policy (json, yaml) instead of the state's; further options change it.",
             "FILE",
-            section=PROBLEM,
             source=True,
         ),
     ] = None
@@ -79,7 +65,6 @@ class PolicyOptions(SolverLimits, SolverChoice):
         Option(
             "Follow an order of the jobs instead, such as fcfs or srtf; no program is solved.",
             "NAME",
-            section=PROBLEM,
             read=values.name,
         ),
     ] = None
@@ -93,33 +78,15 @@ class PolicyOptions(SolverLimits, SolverChoice):
             "Side constraint in addition to those of the instance. Can be repeated."
         ),
     ] = None
-    hysteresis: Annotated[
-        float | None,
-        Option(
-            "Rounds that a waiting job must be owed more than a running job before it takes its "
-            "GPUs.",
-            "ROUNDS",
-            section=POLICY,
-        ),
-    ] = None
-    max_moves: Annotated[
-        int | None, Option("Running jobs that a plan preempts or moves at most.", section=POLICY)
-    ] = None
-    patience: Annotated[
-        int | None,
-        Option(
-            "Rounds after which a waiting job goes before all others.", "ROUNDS", section=POLICY
-        ),
-    ] = None
 
-    def applied(self, policy: RoundPolicy) -> RoundPolicy:
-        """A policy with these fields; raises `UsageError` and `InvalidInput`."""
+    def applied(self, policy: RoundPolicy, rules: dict[str, Any]) -> RoundPolicy:
+        """A policy with these fields and rules; raises `UsageError` and `InvalidInput`."""
         from optsched.instance.reading import validate
         from optsched.rounds.policy import RoundPolicy
 
         if self.formulation is not None and self.ranking is not None:
             raise UsageError("--formulation and --ranking: a formulation or a ranking, not both")
-        given = given_fields(self, "policy_file")
+        given = given_fields(self, "policy_file") | rules
         if self.policy_file is not None:
             policy = read_policy(self.policy_file)
         if not given:
@@ -131,6 +98,18 @@ class PolicyOptions(SolverLimits, SolverChoice):
             for name in ("formulation", "ranking", "options"):
                 document.pop(name, None)
         return validate(RoundPolicy, document | given, "policy")
+
+
+Rules = Annotated[
+    dict[str, Any],
+    Fields(
+        "optsched.rounds.policy:RoundPolicy",
+        {
+            SOLVER: "solver seed time_limit work_limit gap threads memory_limit",
+            "Policy": "hysteresis max_moves patience",
+        },
+    ),
+]
 
 
 def read_policy(source: str) -> RoundPolicy:
@@ -199,7 +178,8 @@ class PlanOutput:
 
 def plan_round(
     shell: Shell,
-    policy: PolicyOptions,
+    policy: PolicyChoice,
+    rules: Rules,
     output: PlanOutput,
     state: Annotated[
         str | None,
@@ -246,7 +226,11 @@ def plan_round(
     if state is None:
         raise UsageError("missing argument STATE")
     output.check()
-    begun, plan = _plan(shell, state, policy, now, model)
+
+    def applied(before: RoundPolicy) -> RoundPolicy:
+        return policy.applied(before, rules)
+
+    begun, plan = _plan(shell, state, applied, now, model)
     output.show(shell, begun, plan)
     if not require_optimal:
         return 0
@@ -257,9 +241,13 @@ def plan_round(
 
 
 def _plan(
-    shell: Shell, source: str, policy: PolicyOptions, now: str | None, model: str | None
+    shell: Shell,
+    source: str,
+    applied: Callable[[RoundPolicy], RoundPolicy],
+    now: str | None,
+    model: str | None,
 ) -> tuple[RoundState, Plan]:
-    """The state as it is planned from, and its plan."""
+    """The state as it is planned from, and its plan; ``applied`` makes the policy of that of the state."""
     from optsched.assembly import load
     from optsched.registry import load_solver
     from optsched.rounds.state import state_of
@@ -273,7 +261,7 @@ def _plan(
         given = state_of(source)
         if model is not None:
             given = replace(given, instance=load(given.instance, model))
-        begun = _at(given, policy.applied(given.policy), now)
+        begun = _at(given, applied(given.policy), now)
         if begun.policy.memory_limit is not None:
             process.limit_memory(begun.policy.memory_limit)
         with progress(shell, "planning"):

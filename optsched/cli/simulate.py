@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
 from optsched.cli import values
 from optsched.cli.command import Argument, Option
+from optsched.cli.derived import Fields
 from optsched.cli.options import (
     DEFAULT_FORMULATION,
     NOTHING_FOUND,
@@ -16,7 +17,6 @@ from optsched.cli.options import (
     PROBLEM,
     Json,
     ModelFile,
-    given_fields,
 )
 from optsched.cli.progress import progress
 from optsched.cli.rounds import read_policy
@@ -77,7 +77,7 @@ Policies = Annotated[list[dict[str, Any]], Kind(_policies, values.NAMED, many=Tr
 
 @dataclass(frozen=True)
 class PolicyChoice:
-    """The policies, and how time passes."""
+    """The policies, and how often they are simulated."""
 
     section: ClassVar = PROBLEM
 
@@ -98,64 +98,19 @@ class PolicyChoice:
             default="1",
         ),
     ] = "1"
-    mode: Annotated[
-        str,
-        Option(
-            "rounds, fluid (every job gets exactly its allocation), or gavel (by the rules of "
-            "Gavel's simulator).",
-            "MODE",
-        ),
-    ] = "rounds"
-    round: Annotated[Seconds | None, Option("Length of a round, instead of the trace's.")] = None
-    replan: Annotated[
-        str | None,
-        Option(
-            "rounds (default), or events: plan also when a job arrives or ends or a node changes.",
-            "WHEN",
-        ),
-    ] = None
-    warm_up: Annotated[
-        float | None, Option("Fraction of the jobs at the beginning that no metric counts.", "PART")
-    ] = None
-    cool_down: Annotated[
-        float | None, Option("Fraction of the jobs at the end that no metric counts.", "PART")
-    ] = None
-    until: Annotated[
-        Seconds | None,
-        Option("Stop at this time after the first arrival, even if jobs still run."),
-    ] = None
-    reset_interval: Annotated[
-        Seconds | None, Option("Mode gavel: time between two allocations.")
-    ] = None
-    pool_order: Annotated[str | None, Option("Mode gavel: listed or random.", "HOW")] = None
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """What the world does to the jobs."""
-
-    section: ClassVar = "World"
-
-    noise: Annotated[
-        float | None,
-        Option("Standard deviation of the log of each job's true rate.", "SD"),
-    ] = None
-    observe: Annotated[bool, Option("Tell the scheduler the true rates.")] = False
-    failures: Annotated[
-        float | None, Option("Mean time between two failures of a node.", "HOURS")
-    ] = None
-    repair: Annotated[
-        float | None, Option("Time that a failed node is down.  [default: 1]", "HOURS")
-    ] = None
-    checkpoint: Annotated[
-        Seconds | None, Option("Time between two checkpoints of a job.  [default: a round]")
-    ] = None
-    restart_cost: Annotated[
-        Seconds | None, Option("Time without progress after each start but the first.")
-    ] = None
-    truth: Annotated[
-        str | None, Option("Performance model by which jobs really run.", "FILE", source=True)
-    ] = None
+WORLD = "World"
+Simulated = Annotated[
+    dict[str, Any],
+    Fields(
+        "optsched.simulation.options:SimulationOptions",
+        {
+            PROBLEM: "mode round replan warm_up cool_down until reset_interval pool_order",
+            WORLD: "noise observe failures repair checkpoint restart_cost",
+        },
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -234,8 +189,12 @@ def simulate(
     ],
     policy: PolicyChoice,
     *,
+    options: Simulated,
+    truth: Annotated[
+        str | None,
+        Option("Performance model by which jobs really run.", "FILE", section=WORLD, source=True),
+    ] = None,
     model: ModelFile = None,
-    world: Conditions,
     running: SimulationTasks,
     results: ResultOptions,
     as_json: Json = False,
@@ -258,7 +217,8 @@ def simulate(
         raise UsageError(
             "TRACE: every simulation reads it anew, so it cannot be standard input: write it to a file"
         )
-    options = given_fields(policy, "policies", "seeds") | given_fields(world, "truth")
+    # The mode is always part of a task, by which earlier results are found
+    options = {"mode": "rounds", **options}
     policies = policy.policies or [policy_document(DEFAULT_FORMULATION)]
     results.check_page()
     from optsched.benchmarking.simulations import Simulations
@@ -269,7 +229,7 @@ def simulate(
 
     with progress(shell, "reading"):
         loaded = load_trace(trace)
-    models = {"performance": model, "truth": world.truth}
+    models = {"performance": model, "truth": truth}
     simulations = Simulations(
         loaded,
         trace,

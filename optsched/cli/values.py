@@ -245,7 +245,15 @@ TYPES: Mapping[str, Kind] = {
     "str": Kind(name, "NAME"),
     **dict.fromkeys(("int", "Count", "PositiveCount"), Kind(whole, "N")),
     **dict.fromkeys(("float", "NonNegative", "Positive"), Kind(real, "X")),
-    "Seconds": Kind(duration, "TIME"),
+    **dict.fromkeys(("Seconds", "Delay"), Kind(duration, "TIME")),
+    "Bytes": Kind(size, "SIZE"),
+    "Hours": Kind(real, "HOURS"),
+    "Rounds": Kind(real, "ROUNDS"),
+    "Deviation": Kind(real, "SD"),
+    "Part": Kind(real, "PART"),
+    "Mode": Kind(name, "MODE"),
+    "Replan": Kind(name, "WHEN"),
+    "PoolOrder": Kind(name, "HOW"),
 }
 NAMED = "NAME[:KEY=VALUE,...]"
 

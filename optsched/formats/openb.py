@@ -7,64 +7,43 @@ times ``creation_time,deletion_time,scheduled_time`` in seconds; ``gpu_milli`` i
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from optsched.arrays import BoolArray, FloatArray
 from optsched.errors import InvalidInput, UsageError
-from optsched.formats.inputs import Seconds, Source, contents, importer
+from optsched.formats.inputs import Seconds, Source, called, contents, importer
+from optsched.formats.tables import Kind, Table, read_table
 from optsched.instance.documents import FORMAT
-from optsched.instance.reading import listed, named_by_path, show
+from optsched.instance.reading import listed, show
 
 log = logging.getLogger("optsched")
 
-NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-TIMES = ("creation_time", "deletion_time")
-SCHEDULED = "scheduled_time"
+NODES: dict[str, Kind] = {
+    "sn": "text",
+    "cpu_milli": "whole",
+    "memory_mib": "whole",
+    "gpu": "whole",
+    "model": "text",
+}
+PODS: dict[str, Kind] = {
+    "name": "text",
+    "cpu_milli": "whole",
+    "memory_mib": "whole",
+    "num_gpu": "whole",
+    "gpu_milli": "whole",
+    "gpu_spec": "text",
+    "creation_time": "number",
+    "deletion_time": "number",
+    "scheduled_time": "number",
+}
+TIMES = ("creation_time", "deletion_time", "scheduled_time")
+WHOLE = "a whole number, at least 0"
 # Bytes.
 MIB = 2**20
-# Largest number of a cell.
-LARGEST = 10**15
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One line of a list: its place, and its cells by column."""
-
-    path: str
-    cells: dict[str, str]
-
-    def text(self, column: str) -> str:
-        """A cell that may not be empty."""
-        if not self.cells[column]:
-            raise InvalidInput(f"{self.path}, {column}", "nothing", "a name")
-        return self.cells[column]
-
-    def whole(self, column: str) -> int:
-        """A cell that is a whole number, at least 0."""
-        cell = self.cells[column]
-        if not (cell.isascii() and cell.isdecimal() and int(cell) <= LARGEST):
-            raise InvalidInput(f"{self.path}, {column}", show(cell), "a whole number, at least 0")
-        return int(cell)
-
-    def time(self, column: str) -> float | None:
-        """A cell that is a time in seconds, or empty."""
-        if not self.cells.get(column):
-            return None
-        try:
-            value = float(self.cells[column])
-        except ValueError:
-            value = math.nan
-        if not abs(value) <= LARGEST:
-            raise InvalidInput(
-                f"{self.path}, {column}", show(self.cells[column]), "a time in seconds, or nothing"
-            )
-        return value
 
 
 @importer
@@ -115,14 +94,12 @@ def import_openb(
         raise UsageError(
             "the pods of one time do not arrive over time: found both at and over_time"
         )
-    # Errors of the two lists begin with their names: the message shows the file instead
-    with named_by_path({"nodes": nodes, "pods": pods}):
-        pools = _pools(contents(nodes))
-        jobs: list[dict[str, Any]] = []
-        if pods is not None:
-            data = contents(pods)
-            models = tuple(pools)
-            jobs = list(_arriving(data, models) if over_time else _jobs(data, models, at))
+    pools = _pools(nodes)
+    jobs: list[dict[str, Any]] = []
+    if pods is not None:
+        table = _read(pods, "pods", PODS, tuple(PODS)[:5])
+        models = tuple(pools)
+        jobs = _arriving(table, models) if over_time else _present(table, models, at)
     return {
         "format": FORMAT,
         "name": name,
@@ -136,164 +113,117 @@ def import_openb(
     }
 
 
-def _pools(data: bytes) -> dict[str, list[dict[str, Any]]]:
+def _read(source: Source, what: str, columns: dict[str, Kind], required: Sequence[str]) -> Table:
+    """A list; published ones have more columns than are read."""
+    name = called(source, what)
+    return read_table(contents(source), name, columns, required, least=None, others=True)
+
+
+def _pools(nodes: Source) -> dict[str, list[dict[str, Any]]]:
     """Nodes by GPU model, in order of first appearance."""
+    # Nodes without GPUs have no model
+    table = _read(nodes, "nodes", NODES, tuple(NODES)[:4])
+    gpus = table.whole("gpu", 0, WHOLE)
+    sizes = _cpus_and_memory(table, "cpus")
     pools: dict[str, list[dict[str, Any]]] = {}
-    seen: set[str] = set()
-    for record in _records(data, "nodes", NODE_COLUMNS):
-        name = record.text("sn")
-        if name in seen:
-            raise InvalidInput(
-                f"{record.path}, sn", f"{show(name)} a second time", "names that differ"
-            )
-        seen.add(name)
-        gpus = record.whole("gpu")
-        node = {"name": name, "gpus": gpus, **_cpus_and_memory(record, "cpus")}
-        if gpus:
-            pools.setdefault(record.text("model"), []).append(node)
+    for row, name in enumerate(table.names("sn")):
+        if gpus[row]:
+            node = {"name": name, "gpus": int(gpus[row]), **sizes[row]}
+            pools.setdefault(table.text(row, "model"), []).append(node)
     if not pools:
-        raise InvalidInput("nodes", "no node with a GPU", "at least one")
+        raise InvalidInput(table.name, "no node with a GPU", "at least one")
     return pools
 
 
-def _cpus_and_memory(record: Record, cpus: str) -> dict[str, float]:
-    return {
-        cpus: record.whole("cpu_milli") / 1000,
-        "memory": record.whole("memory_mib") * MIB / 1e9,
-    }
+def _cpus_and_memory(table: Table, cpus: str) -> list[dict[str, float]]:
+    """CPUs under the name ``cpus``, and memory in GB, of each row."""
+    columns = (table.whole(column, 0, WHOLE).tolist() for column in ("cpu_milli", "memory_mib"))
+    return [
+        {cpus: milli / 1000, "memory": mib * MIB / 1e9} for milli, mib in zip(*columns, strict=True)
+    ]
 
 
-def _pods(data: bytes) -> Iterator[tuple[Record, str]]:
-    """The pods of a list with their names, which differ."""
-    seen: set[str] = set()
-    for record in _records(data, "pods", POD_COLUMNS):
-        name = record.text("name")
-        if name in seen:
-            raise InvalidInput(
-                f"{record.path}, name", f"{show(name)} a second time", "names that differ"
-            )
-        seen.add(name)
-        yield record, name
+def _times(pods: Table) -> list[FloatArray]:
+    """The times of `TIMES`, s; NaN where a pod has none."""
+    nothing = np.full(len(pods), np.nan)
+    return [pods.numbers.get(column, nothing) for column in TIMES]
 
 
-def _jobs(data: bytes, models: Sequence[str], at: float | None) -> Iterator[dict[str, Any]]:
+def _present(pods: Table, models: Sequence[str], at: float | None) -> list[dict[str, Any]]:
     """All pods at once, or those of a time."""
-    for record, name in _pods(data):
-        created, deleted = (record.time(column) for column in TIMES)
-        if at is not None and "creation_time" not in record.cells:
-            raise UsageError("the pod list has no times: take all of its pods")
-        gpus = record.whole("num_gpu")
-        here = at is None or (
-            (created is None or created <= at) and (deleted is None or deleted > at)
-        )
-        if gpus and here:
-            yield {
-                "id": name,
-                "steps": _seconds(record, created, deleted),
-                "arrival": 0.0 if at is None else min(at, created if created is not None else at),
-                "options": _options(record, gpus, models),
-            }
-
-
-def _arriving(data: bytes, models: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The pods that ran, as they were created."""
-    last = -math.inf
-    left_out = 0
-    for record, name in _pods(data):
-        if not {*TIMES, SCHEDULED} <= set(record.cells):
-            raise UsageError(
-                f"the pod list has not all times: a trace needs {listed((*TIMES, SCHEDULED))}"
-            )
-        gpus = record.whole("num_gpu")
-        created = record.time("creation_time")
-        scheduled = record.time(SCHEDULED)
-        deleted = record.time("deletion_time")
-        if not gpus:
-            continue
-        # Nobody knows how long these run
-        if created is None or scheduled is None or deleted is None:
-            left_out += 1
-            continue
-        for column, time, least in (
-            ("creation_time", created, last),
-            (SCHEDULED, scheduled, created),
-            ("deletion_time", deleted, scheduled),
-        ):
-            if time < least:
-                raise InvalidInput(
-                    f"{record.path}, {column}", show(time), f"a time from {least:.15g} on"
-                )
-        last = created
-        yield {
-            "id": name,
-            "steps": max(deleted - scheduled, 1.0),
-            "arrival": created,
-            "options": _options(record, gpus, models),
-        }
-    if left_out:
-        log.info("%d pods left out that were never scheduled, or not deleted yet", left_out)
-
-
-def _seconds(record: Record, created: float | None, deleted: float | None) -> float:
-    """How long a pod ran: from when it was scheduled (else created) until it was deleted."""
-    scheduled = record.time(SCHEDULED)
+    if at is not None and "creation_time" not in pods:
+        raise UsageError("the pod list has no times: take all of its pods")
+    created, deleted, scheduled = _times(pods)
+    here = pods.whole("num_gpu", 0, WHOLE) > 0
+    arrival = np.zeros(len(pods))
+    if at is not None:
+        # Comparisons with NaN are false: a time that is missing excludes no pod
+        here &= ~(created > at) & ~(deleted <= at)
+        arrival = np.fmin(created, at)
     # Waiting is not running: a pod runs from when it was scheduled
-    start = created if scheduled is None else scheduled
-    return 1.0 if start is None or deleted is None else max(deleted - start, 1.0)
+    start = np.where(np.isnan(scheduled), created, scheduled)
+    return _jobs(pods, here, arrival, np.fmax(deleted - start, 1.0), models)
 
 
-def _options(record: Record, gpus: int, models: Sequence[str]) -> list[dict[str, Any]]:
-    milli = record.whole("gpu_milli")
-    spec = record.cells.get("gpu_spec", "")
+def _arriving(pods: Table, models: Sequence[str]) -> list[dict[str, Any]]:
+    """The pods that ran, as they were created."""
+    if not all(column in pods for column in TIMES):
+        raise UsageError(f"the pod list has not all times: a trace needs {listed(TIMES)}")
+    created, deleted, scheduled = _times(pods)
+    with_gpus = pods.whole("num_gpu", 0, WHOLE) > 0
+    # Nobody knows how long a pod runs that was never scheduled, or is not deleted yet
+    ran = with_gpus & np.isfinite(created + deleted + scheduled)
+    before = np.full(len(pods), -np.inf)
+    before[np.flatnonzero(ran)[1:]] = created[ran][:-1]
+    for column, times, least in (
+        ("creation_time", created, before),
+        ("scheduled_time", scheduled, created),
+        ("deletion_time", deleted, scheduled),
+    ):
+        for row in np.flatnonzero(ran & (times < least))[:1].tolist():
+            expected = f"a time from {least[row]:.15g} on"
+            raise pods.error(row, column, show(float(times[row])), expected)
+    if left_out := int(np.count_nonzero(with_gpus & ~ran)):
+        log.info("%d pods left out that were never scheduled, or not deleted yet", left_out)
+    return _jobs(pods, ran, created, np.maximum(deleted - scheduled, 1.0), models)
+
+
+def _jobs(
+    pods: Table, some: BoolArray, arrival: FloatArray, steps: FloatArray, models: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Jobs of some pods, in the order of the list."""
+    names = pods.names("name")
+    uses = _cpus_and_memory(pods, "cpu")
+    return [
+        {
+            "id": names[row],
+            "steps": float(steps[row]),
+            "arrival": float(arrival[row]),
+            "options": _options(pods, row, models, uses[row]),
+        }
+        for row in np.flatnonzero(some).tolist()
+    ]
+
+
+def _options(
+    pods: Table, row: int, models: Sequence[str], uses: dict[str, float]
+) -> list[dict[str, Any]]:
+    """An option for each model that a pod allows."""
+    gpus = int(pods.numbers["num_gpu"][row])
+    milli = int(pods.numbers["gpu_milli"][row])
     if not 1 <= milli <= 1000 or (gpus > 1 and milli != 1000):
         expected = (
             "thousandths of a GPU from 1 to 1000"
             if gpus == 1
             else f"1000, as the pod has {gpus} GPUs"
         )
-        raise InvalidInput(f"{record.path}, gpu_milli", show(milli), expected)
+        raise pods.error(row, "gpu_milli", show(milli), expected)
+    spec = str(pods.value(row, "gpu_spec") or "")
     # No specification allows every model
-    wanted = set(spec.split("|")) if spec else set(models)
+    wanted = spec.split("|") if spec else models
     allowed = [model for model in models if model in wanted]
     if not allowed:
-        raise InvalidInput(
-            f"{record.path}, gpu_spec",
-            show(spec),
-            f"one of the models of the nodes: {listed(models)}",
-        )
-    option = {
-        "gpus": gpus,
-        "nodes": 1,
-        "share": milli / 1000,
-        "throughput": 1.0,
-        "uses": _cpus_and_memory(record, "cpu"),
-    }
+        expected = f"one of the models of the nodes: {listed(models)}"
+        raise pods.error(row, "gpu_spec", show(spec), expected)
+    option = {"gpus": gpus, "nodes": 1, "share": milli / 1000, "throughput": 1.0, "uses": uses}
     return [{"pool": model, **option} for model in allowed]
-
-
-def _records(data: bytes, what: str, columns: Sequence[str]) -> Iterator[Record]:
-    """The lines of a list, with its head checked."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise InvalidInput(
-            f"{what} line {line}", "bytes that are not UTF-8", "UTF-8 text"
-        ) from None
-    lines = csv.reader(io.StringIO(text, newline=""))
-    try:
-        head = [cell.strip() for cell in next(lines, [])]
-        missing = [column for column in columns if column not in head]
-        if missing:
-            raise InvalidInput(f"{what} line 1", show(",".join(head)), f"a column {missing[0]}")
-        for cells in lines:
-            path = f"{what} line {lines.line_num}"
-            if not any(cells):
-                continue
-            if len(cells) != len(head):
-                raise InvalidInput(path, f"{len(cells)} cells", f"{len(head)}, one for each column")
-            yield Record(path, dict(zip(head, (cell.strip() for cell in cells), strict=True)))
-    except csv.Error as error:
-        raise InvalidInput(
-            f"{what} line {lines.line_num}", f"text that is not CSV ({error})", "CSV"
-        ) from None

@@ -188,6 +188,7 @@ def read_table(
     synonyms: Mapping[str, str] | None = None,
     *,
     least: str | None = "job",
+    others: bool = False,
 ) -> Table:
     """Read a table whose first line names the columns.
 
@@ -206,6 +207,8 @@ def read_table(
         Other names that a file may have for a column.
     least : str, optional
         What a row is, of which there must be at least one; None if a table may be empty.
+    others : bool, default False
+        There may be other columns, which are texts; they are refused otherwise.
 
     Raises
     ------
@@ -219,6 +222,8 @@ def read_table(
         raise InvalidInput(name, "an empty file", expected)
     as_written = [cell.strip() for cell in first[1]]
     header = [(synonyms or {}).get(cell, cell) for cell in as_written]
+    if others:
+        columns = {**dict.fromkeys(header, "text"), **columns}
     _check_header(f"{name}:{first[0]}", header, columns, required)
     rows = list(lines)
     if not rows and least is not None:

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from optsched.instance.durations import Spelled
 from optsched.instance.reading import key, show
 
 FORMAT = "optsched-instance/1"
@@ -35,6 +36,8 @@ LARGEST, SMALLEST = 1e100, 1e-100
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
+Seconds = Annotated[Positive, Spelled]
+Delay = Annotated[NonNegative, Spelled]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 PositiveCount = Annotated[int, Field(ge=1, le=2**31)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,13 +15,17 @@ from optsched.instance.documents import (
     NonNegative,
     Positive,
     PositiveCount,
+    Seconds,
     Tuple,
     changed_fields,
 )
-from optsched.instance.durations import Spelled
 from optsched.instance.reading import show, validate
 from optsched.ranking import Ranking, RankingOptions
 from optsched.registry import load_ranking, names
+
+# The units of fields; `optsched round` reads its options by these names.
+Bytes = Positive
+Rounds = NonNegative
 
 FORMER_NAMES = {"fifo": "fcfs"}
 """Rankings in stored policies -> their present names: ``fifo`` is only the formulation now."""
@@ -44,28 +48,31 @@ class RoundPolicy(Document):
     constraints : tuple of mappings
         Side constraints beside those of the instance (`optsched.assembly.constraints_in_force`).
     solver : str
+        Name of the solver: see `optsched solvers`.
     time_limit : float
-        Seconds, or text such as ``5m``, that the solver has in a round; what it leaves unanswered is answered by the
-        fallback.
+        Time of the solver in a round; then the plan falls back. Seconds, or text such as ``5m``.
     work_limit : int, optional
-        Iterations, nodes or conflicts, at which a solver stops reproducibly.
+        Stop after N iterations, nodes or conflicts; unlike a time limit, reproducible.
     gap : float, optional
         Relative gap at which an integer program may stop.
-    threads, seed : int
-        Of the solver.
+    threads : int
+        Threads of the solver; 0: all cores.
+    seed : int
+        Seed of the solver.
     memory_limit : float, optional
-        Bytes that solvers in a process of their own may take above their imports (Linux); by default half of the
-        memory of the machine (`optsched.solvers.isolated.half_of_memory`).
+        Memory of the solver's process above its imports, such as 4GB; by default half of the machine's. In bytes
+        (Linux); half of the memory is `optsched.solvers.isolated.half_of_memory`.
     hysteresis : float
-        Rounds that a waiting job must be owed more than a running one before it takes its GPUs; to this the restart
+        Rounds that a waiting job must be owed more than a running job before it takes its GPUs. To this the restart
         cost of the running job is added. With an allocation that stays the same, on single GPUs, the time that a job
         has received falls behind what it is owed by less than 1.5 + hysteresis rounds where this is 0.5 or less, and by
         a bounded number of rounds where it is more (7 measured at 2). What is left over comes on top, without a bound.
     max_moves : int, optional
-        Running jobs that a plan stops or moves at most, where nothing but the allocation asks for it.
+        Running jobs that a plan preempts or moves at most. Those that go for another reason than the allocation do not
+        count.
     patience : int, optional
-        Rounds after which a waiting job goes before all others that can be stopped, even if the allocation gives it
-        nothing: with k jobs that have waited longer, it runs at the latest k rounds after that.
+        Rounds after which a waiting job goes before all others. It goes before those that can be stopped, even if the
+        allocation gives it nothing: with k jobs that have waited longer, it runs at the latest k rounds after that.
     progress : bool
         Whether jobs that run are reckoned to make the steps that their throughput says, until they are observed. A job
         is never reckoned to be done: until it is said to be complete, it has a round of work left.
@@ -79,13 +86,13 @@ class RoundPolicy(Document):
     ranking: str | None = None
     constraints: Tuple[dict[str, Any]] = ()
     solver: str = "auto"
-    time_limit: Annotated[Positive, Spelled] = 10.0
+    time_limit: Seconds = 10.0
     work_limit: PositiveCount | None = None
     gap: NonNegative | None = None
     threads: Count = 1
     seed: Count = 0
-    memory_limit: Positive | None = None
-    hysteresis: NonNegative = 2.0
+    memory_limit: Bytes | None = None
+    hysteresis: Rounds = 2.0
     max_moves: Count | None = None
     patience: PositiveCount | None = None
     progress: bool = True

@@ -8,11 +8,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from optsched.errors import InvalidInput
-from optsched.instance.documents import Count, Document, NonNegative, Positive, PositiveCount
-from optsched.instance.durations import Spelled
+from optsched.instance.documents import (
+    Count,
+    Delay,
+    Document,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    Seconds,
+)
 from optsched.instance.reading import show, validate
 
 Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Hours = Positive
+Deviation = NonNegative
 Mode = Literal["rounds", "fluid", "gavel"]
 Replan = Literal["rounds", "events"]
 PoolOrder = Literal["listed", "random"]
@@ -35,38 +44,43 @@ MODES_OF: Mapping[str, tuple[Mode, ...]] = {
 class SimulationOptions(Document):
     """Options of `optsched.simulate`; times in seconds, or as text such as ``5m``.
 
+    `optsched simulate` has the first sentence of each in its help, and reads it by the name of its type.
+
     Attributes
     ----------
     mode : str
-        ``rounds``: whole jobs on whole GPUs, as a `Scheduler` plans them. ``fluid``: between two events every job gets
-        exactly what the allocation says. ``gavel``: rounds by the rules of Gavel's simulator, for comparison.
+        ``rounds``, ``fluid`` (every job gets exactly its allocation), or ``gavel`` (by the rules of Gavel's simulator).
+        In ``rounds``, whole jobs run on whole GPUs, as a `Scheduler` plans them. In ``fluid``, shares are those of the
+        allocation between any two events. ``gavel`` is for comparison.
     replan : str
-        ``rounds``: a plan every round. ``events``: besides, whenever a job arrives or ends or a node changes, so that
-        what becomes free is used at once.
+        ``rounds``, or ``events``: plan also when a job arrives or ends or a node changes. What becomes free is then
+        used at once.
     round : float, optional
-        Length of a round, in the place of the instance's.
-    warm_up, cool_down : float
-        Parts of the jobs, by arrival, at the beginning and the end of the trace that do not count in the metrics.
+        Length of a round, instead of the trace's.
+    warm_up : float
+        Fraction of the jobs at the beginning that no metric counts. The order is that of arrival.
+    cool_down : float
+        Fraction of the jobs at the end that no metric counts.
     until : float, optional
-        Seconds after the first arrival at which the simulation ends, whatever still runs.
+        Stop at this time after the first arrival, even if jobs still run.
     noise : float
-        Standard deviation of the log of each job's true rate around that of its performance model.
+        Standard deviation of the log of each job's true rate. It is around the rate of the performance model.
     observe : bool
-        Whether the scheduler is told the true rates of the jobs that run, after each round.
+        Tell the scheduler the true rates. These are of the jobs that run, after each round.
     failures : float, optional
-        Mean hours between two failures of a node (exponential), beside those of the trace.
+        Mean time between two failures of a node, in hours. It is exponential; failures of the trace come on top.
     repair : float
-        Hours that a node that failed is down.
+        Time that a failed node is down, in hours.
     checkpoint : float, optional
-        Seconds that a job runs between two checkpoints; what it did since the last is lost with a node. By default a
-        round. A job that is stopped by a plan loses nothing but its restart cost.
+        Time between two checkpoints of a job; by default a round. What a job did since the last is lost with a node. A
+        job that is stopped by a plan loses nothing but its restart cost.
     restart_cost : float, optional
-        Seconds without progress after each start but the first, in the place of the jobs' own.
+        Time without progress after each start but the first; by default the jobs' own.
     reset_interval : float
-        Mode ``gavel``: seconds between two allocations at least.
+        Mode ``gavel``: time between two allocations. It is at least this.
     pool_order : str
-        Mode ``gavel``: pools are visited in the order of the instance (``listed``) or a new random one each round
-        (``random``), as there for policies that do not know throughputs.
+        Mode ``gavel``: ``listed`` or ``random``. Pools are visited in the order of the instance, or a new random one
+        each round, as there for policies that do not know throughputs.
     segments : bool
         Whether who held what and when is kept (for Gantt charts).
     most_rounds : int
@@ -77,17 +91,17 @@ class SimulationOptions(Document):
 
     mode: Mode = "rounds"
     replan: Replan = "rounds"
-    round: Annotated[Positive, Spelled] | None = None
+    round: Seconds | None = None
     warm_up: Part = 0.0
     cool_down: Part = 0.0
-    until: Annotated[Positive, Spelled] | None = None
-    noise: NonNegative = 0.0
+    until: Seconds | None = None
+    noise: Deviation = 0.0
     observe: bool = False
-    failures: Positive | None = None
-    repair: Positive = 1.0
-    checkpoint: Annotated[Positive, Spelled] | None = None
-    restart_cost: Annotated[NonNegative, Spelled] | None = None
-    reset_interval: Annotated[NonNegative, Spelled] = 1920.0
+    failures: Hours | None = None
+    repair: Hours = 1.0
+    checkpoint: Seconds | None = None
+    restart_cost: Delay | None = None
+    reset_interval: Delay = 1920.0
     pool_order: PoolOrder = "listed"
     segments: bool = True
     most_rounds: PositiveCount = 10_000_000

@@ -116,6 +116,10 @@ def test_import_openb(run: Any, tmp_path: Path) -> None:
     assert timed.refused("a time chooses among pods: give a pod list too")
     assert run("import", "openb", tmp_path / "none.csv", "-o", made).code == 3
     pods.write_text("name,cpu\n")
-    assert run("import", "openb", nodes, pods, "-o", made).refused("pods.csv: pods line 1", 3)
+    assert run("import", "openb", nodes, pods, "-o", made).refused(
+        f"{pods}:1: found no column cpu_milli", 3
+    )
     nodes.write_text("sn\n")
-    assert run("import", "openb", nodes, "-o", made).refused("nodes.csv: nodes line 1", 3)
+    assert run("import", "openb", nodes, "-o", made).refused(
+        f"{nodes}:1: found no column cpu_milli", 3
+    )

@@ -94,17 +94,17 @@ def test_pods_over_time() -> None:
         (
             "Running,0,100,10",
             "Running,60,100,70",
-            "pods line 3, creation_time: found 50.0, expected a time from 60 on",
+            "pods:3:creation_time: found 50.0, expected a time from 60 on",
         ),
         (
             "Running,0,100,10",
             "Running,20,100,10",
-            "pods line 2, scheduled_time: found 10.0, expected a time from 20 on",
+            "pods:2:scheduled_time: found 10.0, expected a time from 20 on",
         ),
         (
             "Running,0,100,10",
             "Running,0,5,10",
-            "pods line 2, deletion_time: found 5.0, expected a time from 10 on",
+            "pods:2:deletion_time: found 5.0, expected a time from 10 on",
         ),
     ],
 )
@@ -145,45 +145,45 @@ def test_columns_in_another_order_and_a_list_without_times() -> None:
 @pytest.mark.parametrize(
     ("nodes", "pods", "message"),
     [
-        ("", PODS, 'nodes line 1: found "", expected a column sn'),
+        ("", PODS, "nodes: found an empty file, expected a first line with the columns..."),
         (
             "sn,cpu_milli,memory_mib,gpu\n",
             PODS,
-            'nodes line 1: found "sn,cpu_milli,memory_mib,gpu", expected a column model',
+            "nodes: found no node with a GPU, expected at least one",
         ),
         (
             NODES + "n0,1,1,1,G2\n",
             PODS,
-            'nodes line 6, sn: found "n0" a second time, expected names that differ',
+            'nodes:6:sn: found "n0" a second time, after line 2, expected names that differ',
         ),
-        (NODES + "n9,1,1,1,\n", PODS, "nodes line 6, model: found nothing, expected a name"),
+        (NODES + "n9,1,1,1,\n", PODS, "nodes:6:model: found nothing, expected a text"),
         (
             NODES + "n9,1,1,-1,G2\n",
             PODS,
-            'nodes line 6, gpu: found "-1", expected a whole number, at least 0',
+            'nodes:6:gpu: found "-1", expected a whole number, at least 0',
         ),
-        (NODES + "n9,1,1\n", PODS, "nodes line 6: found 3 cells, expected 5, one for each column"),
+        (NODES + "n9,1,1\n", PODS, "nodes:6: found 3 cells, expected 5, as in the first line"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", PODS, "nodes: found no node with a GPU"),
-        (NODES, PODS + PODS.splitlines()[1], 'pods line 6, name: found "p0" a second time'),
+        (NODES, PODS + PODS.splitlines()[1], 'pods:6:name: found "p0" a second time, after line 2'),
         (
             NODES,
             PODS.replace("460", "0"),
-            "pods line 3, gpu_milli: found 0, expected thousandths of a GPU from 1 to...",
+            "pods:3:gpu_milli: found 0, expected thousandths of a GPU from 1 to...",
         ),
         (
             NODES,
             PODS.replace("4,1000", "4,500"),
-            "pods line 5, gpu_milli: found 500, expected 1000, as the pod has 4 GPUs",
+            "pods:5:gpu_milli: found 500, expected 1000, as the pod has 4 GPUs",
         ),
         (
             NODES,
             PODS.replace("P100|T4", "T4"),
-            'pods line 3, gpu_spec: found "T4", expected one of the models of the nodes: P100, G2',
+            'pods:3:gpu_spec: found "T4", expected one of the models of the nodes: P100, G2',
         ),
         (
             NODES,
             PODS.replace(",50,", ",soon,"),
-            'pods line 3, creation_time: found "soon", expected a time in seconds, or nothing',
+            'pods:3:creation_time: found "soon", expected a number',
         ),
     ],
 )
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_told(nodes: str, pods: str, message: str) -> None:
 
 
 def test_bytes_that_are_no_text() -> None:
-    with refuses("nodes line 2: found bytes that are not UTF-8"):
+    with refuses("nodes:2: found the byte 0xff"):
         import_openb(b"sn\n\xff")
 
 
